@@ -1,0 +1,196 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/subject"
+)
+
+// Reply is one answer to a request.
+type Reply struct {
+	Data   []byte
+	Header nats.Header
+	// NoResponders: the server says that nobody listens on the subject; nobody got the request.
+	NoResponders bool
+	// Err is the responder's error, an [*Error], or why the answer's body could not be fetched.
+	Err error
+}
+
+// Caller asks other processes. All answers to one process come through one
+// subscription, reply.*.<instance>.*, each under the responder's own name, so
+// that a responder can answer nobody but its own caller.
+type Caller struct {
+	b     *Bus
+	sub   *nats.Subscription
+	calls *table[*call]
+}
+
+// call is one request that waits for answers.
+type call struct {
+	responder string
+	on        func(Reply)
+
+	mu    sync.Mutex
+	queue []*nats.Msg // behind an answer whose body is being fetched
+	busy  bool
+}
+
+// NewCaller makes the process's caller. One is enough; Close ends it.
+func (b *Bus) NewCaller() (*Caller, error) {
+	c := &Caller{b: b, calls: newTable[*call]()}
+	var err error
+	if c.sub, err = b.nc.Subscribe(subject.Replies(b.Instance()), c.dispatch); err != nil {
+		return nil, fmt.Errorf("subscribing to replies: %w", err)
+	}
+	return c, c.sub.SetPendingLimits(-1, 256<<20)
+}
+
+// Close ends the caller: what it still waits for is not answered any more.
+func (c *Caller) Close() error { return c.sub.Unsubscribe() }
+
+// Waiting counts the requests that are not cancelled yet.
+func (c *Caller) Waiting() int { return c.calls.len() }
+
+// Send sends a request to a responder and calls on for every answer, in order,
+// until cancel is called. The context serves the sending alone; it sets no
+// deadline on the answers (see [SetDeadline] for telling the responder). The
+// header may be nil and belongs to the call from then on.
+//
+// The function on must not block: the answers to all requests of the process
+// wait behind it. It may run once more while cancel is being called, and may
+// call cancel itself.
+//
+// Errors: [ErrUnavailable] when there is no connection, [ErrTooLarge].
+func (c *Caller) Send(ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply)) (cancel func(), err error) {
+	if !subject.Valid(responder) {
+		return nil, Errorf(CodeInvalidArgument, "sending to %s: responder %q is no id", subj, responder)
+	}
+	m := &nats.Msg{Subject: subj, Header: hdr, Data: body}
+	if err := c.b.claimLarge(ctx, m); err != nil {
+		return nil, fmt.Errorf("sending to %s: %w", subj, err)
+	}
+	n := c.calls.add(&call{responder: responder, on: on})
+	m.Reply = subject.Reply(responder, c.b.Instance(), n)
+	if err := c.b.publish(ctx, m); err != nil {
+		c.calls.remove(n)
+		return nil, transportError("sending to "+subj, err)
+	}
+	return func() { c.calls.remove(n) }, nil
+}
+
+// Request sends a request and waits for its one answer. The context's deadline
+// (five seconds if it has none) goes along in the header Skandha-Deadline.
+//
+// Errors: an [*Error] that the responder sent; [ErrUnavailable] when nobody
+// listens or the connection is lost; [ErrTimeout] when the deadline passes, in
+// which case the request may have been carried out; [ErrCancelled].
+func (c *Caller) Request(ctx context.Context, subj, responder string, body []byte) ([]byte, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	hdr := make(nats.Header, 3)
+	if at, has := ctx.Deadline(); has {
+		SetDeadline(hdr, at)
+	}
+	answer, lost := make(chan Reply, 1), c.b.lostChan()
+	forget, err := c.Send(ctx, subj, responder, hdr, body, func(r Reply) {
+		select {
+		case answer <- r:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer forget()
+	select {
+	case r := <-answer:
+		switch {
+		case r.NoResponders:
+			return nil, transportError("asking "+subj, nats.ErrNoResponders)
+		case r.Err != nil:
+			return nil, fmt.Errorf("asking %s: %w", subj, r.Err)
+		}
+		return r.Data, nil
+	case <-lost:
+		return nil, transportError("asking "+subj, nats.ErrDisconnected)
+	case <-ctx.Done():
+		return nil, transportError("asking "+subj, ctx.Err())
+	}
+}
+
+func (c *Caller) dispatch(m *nats.Msg) {
+	responder, _, n, err := subject.ParseReply(m.Subject)
+	if err != nil {
+		return
+	}
+	call, ok := c.calls.get(n)
+	if !ok || call.responder != responder {
+		return // cancelled, or someone who was not asked
+	}
+	call.mu.Lock()
+	// An answer whose body must be fetched would hold up all others, so it waits
+	// aside, and those to the same request behind it.
+	if call.busy || m.Header.Get(ClaimHeader) != "" {
+		call.queue = append(call.queue, m)
+		if !call.busy {
+			call.busy = true
+			go c.deliverQueue(n, call)
+		}
+		call.mu.Unlock()
+		return
+	}
+	call.mu.Unlock()
+	call.on(readReply(m))
+}
+
+func (c *Caller) deliverQueue(n uint64, call *call) {
+	for {
+		call.mu.Lock()
+		if len(call.queue) == 0 {
+			call.busy = false
+			call.mu.Unlock()
+			return
+		}
+		m := call.queue[0]
+		call.queue = call.queue[1:]
+		call.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), claimWait)
+		err := c.b.resolveClaim(ctx, m)
+		cancel()
+		if _, ok := c.calls.get(n); !ok {
+			return
+		}
+		if err != nil {
+			call.on(Reply{Header: m.Header, Err: fmt.Errorf("fetching the body of an answer: %w", err)})
+			continue
+		}
+		call.on(readReply(m))
+	}
+}
+
+func readReply(m *nats.Msg) Reply {
+	if noResponders(m) {
+		return Reply{NoResponders: true, Header: m.Header}
+	}
+	return Reply{Data: m.Data, Header: m.Header, Err: errorFromWire(m.Header, m.Data)}
+}
+
+// SetDeadline tells the responder when the caller gives up.
+func SetDeadline(h nats.Header, at time.Time) {
+	h[DeadlineHeader] = []string{strconv.FormatInt(at.UnixMilli(), 10)}
+}
+
+// Deadline reads when the caller gives up; ok is false when the header does not say.
+func Deadline(h nats.Header) (at time.Time, ok bool) {
+	ms, err := strconv.ParseInt(h.Get(DeadlineHeader), 10, 64)
+	if err != nil || ms <= 0 {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(ms), true
+}

@@ -1,0 +1,108 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
+)
+
+const (
+	attemptWait   = 2 * time.Second        // one attempt's wait for its acknowledgement
+	attemptPause  = 50 * time.Millisecond  // before the second attempt
+	attemptPauses = 500 * time.Millisecond // the longest pause
+)
+
+// PublishCause stores a cause of the session and returns its sequence once the
+// log has acknowledged it.
+//
+// The id is the sender's own name for the cause: storing the same id and body
+// again within [DuplicateWindow] returns the first one's sequence. An
+// acknowledgement that is lost is asked for again under the same id until ctx
+// ends, so that a cause is stored neither twice nor not at all. Whoever guesses
+// the id and stores something else under it swallows nothing: a duplicate counts
+// only if the stored message has this subject and this body. An empty id stands
+// for a random one.
+//
+// Errors: [ErrTooLarge] and [ErrRefused] say that it is not stored; [ErrAmbiguous]
+// that ctx (or the duplicate window) ended before that was known;
+// [ErrInvalidArgument] that a name is no id.
+func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte) (uint64, error) {
+	subj := ref.Cause(kind, w)
+	if _, err := subject.ParseCause(subj); err != nil {
+		return 0, Errorf(CodeInvalidArgument, "publishing a cause: %v", err)
+	}
+	if id == "" {
+		id = nuid.Next()
+	}
+	// One trace for all attempts.
+	ctx = telemetry.EnsureTrace(ctx)
+	for {
+		seq, dup, err := b.storeWithID(ctx, subj, subj+"/"+id, body)
+		if err != nil {
+			return 0, err
+		}
+		if !dup {
+			return seq, nil
+		}
+		stored, err := b.getAt(ctx, seq)
+		switch {
+		case err == nil && stored.Subject == subj && bytes.Equal(stored.Data, body):
+			return seq, nil
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return 0, fmt.Errorf("publishing a cause on %s: verifying the duplicate at %d: %w: %w", subj, seq, ErrAmbiguous, err)
+		}
+		b.log.Warn("message id was taken by another message; storing under a new one", "subject", subj, "id", id, "sequence", seq)
+		id = nuid.Next()
+	}
+}
+
+// storeWithID stores and, as long as it is not known whether it did, stores again.
+func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (seq uint64, dup bool, err error) {
+	start, pause, maybe := time.Now(), attemptPause, false
+	for {
+		attempt, cancel := context.WithTimeout(ctx, attemptWait)
+		p := b.store(attempt, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
+			jetstream.MsgIDHeader:          []string{id},
+			jetstream.ExpectedStreamHeader: []string{StreamSessions},
+		}})
+		seq, err = p.Wait(attempt)
+		cancel()
+		if err == nil {
+			return seq, p.dup, nil
+		}
+		if !errors.Is(err, ErrAmbiguous) {
+			if maybe {
+				// This attempt was refused, an earlier one may have been stored.
+				err = fmt.Errorf("%w: %v", ErrAmbiguous, err) //nolint:errorlint // it is not refused for sure
+			}
+			return 0, false, err
+		}
+		maybe = true
+		if time.Since(start) > DuplicateWindow-10*time.Second {
+			return 0, false, fmt.Errorf("gave up before the log forgets the id: %w", err)
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return 0, false, fmt.Errorf("%w (%w)", err, ctx.Err())
+		case <-t.C:
+		}
+		pause = min(2*pause, attemptPauses)
+	}
+}
+
+// PublishDead keeps a copy of a cause that could not be handled, for people.
+func (b *Bus) PublishDead(ctx context.Context, ref subject.Ref, hdr nats.Header, body []byte) error {
+	_, err := b.store(ctx, &nats.Msg{Subject: ref.Dead(), Header: hdr, Data: body}).Wait(ctx)
+	return err
+}

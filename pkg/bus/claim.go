@@ -1,0 +1,157 @@
+package bus
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+const (
+	// ClaimThreshold is the largest body, in bytes, that a request or an answer carries itself.
+	ClaimThreshold = 256 << 10
+	// MaxClaimBytes is the largest body that is stored or fetched.
+	MaxClaimBytes = 64 << 20
+
+	claimWait = 10 * time.Second
+)
+
+// PutClaim stores a body for a message on its way and returns its reference,
+// which holds the body's hash. It is kept for StreamsConfig.ClaimAge; what a
+// commit refers to belongs into an artifact ([Bus.PutArtifact]).
+func (b *Bus) PutClaim(ctx context.Context, data []byte) (ref string, err error) {
+	sum := sha256.Sum256(data)
+	ref = hex.EncodeToString(sum[:]) + "." + nuid.Next()
+	return ref, b.putObject(ctx, BucketClaims, ref, data)
+}
+
+// GetClaim fetches a body by its reference and checks its hash. It returns
+// [ErrNotFound] when it is gone.
+func (b *Bus) GetClaim(ctx context.Context, ref string) ([]byte, error) {
+	want, _, ok := strings.Cut(ref, ".")
+	if !ok || len(ref) > 128 {
+		return nil, Errorf(CodeInvalidArgument, "claim reference %.80q is malformed", ref)
+	}
+	data, err := b.getObject(ctx, BucketClaims, ref)
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != want {
+		return nil, Errorf(CodeConflict, "claim %s: the stored body is not the one it refers to", ref)
+	}
+	return data, nil
+}
+
+// PutArtifact stores a body under a name until it is deleted; the same name
+// again replaces it. Commits refer to artifacts.
+func (b *Bus) PutArtifact(ctx context.Context, name string, data []byte) error {
+	return b.putObject(ctx, BucketArtifacts, name, data)
+}
+
+// GetArtifact fetches a body by its name, or returns [ErrNotFound].
+func (b *Bus) GetArtifact(ctx context.Context, name string) ([]byte, error) {
+	return b.getObject(ctx, BucketArtifacts, name)
+}
+
+// DeleteArtifact removes a body; one that is not there is no error.
+func (b *Bus) DeleteArtifact(ctx context.Context, name string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := b.js.ObjectStore(ctx, BucketArtifacts)
+	if err == nil {
+		err = store.Delete(ctx, name)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return transportError("deleting "+name+" from "+BucketArtifacts, err)
+	}
+	return nil
+}
+
+func (b *Bus) putObject(ctx context.Context, bucket, name string, data []byte) error {
+	if len(data) > MaxClaimBytes {
+		return Errorf(CodeTooLarge, "storing %s in %s: %d bytes, at most %d", name, bucket, len(data), MaxClaimBytes)
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := b.js.ObjectStore(ctx, bucket)
+	if err == nil {
+		_, err = store.PutBytes(ctx, name, data)
+	}
+	if err != nil {
+		return transportError("storing "+name+" in "+bucket, err)
+	}
+	return nil
+}
+
+func (b *Bus) getObject(ctx context.Context, bucket, name string) ([]byte, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	doing := "fetching " + name + " from " + bucket
+	store, err := b.js.ObjectStore(ctx, bucket)
+	if err != nil {
+		return nil, transportError(doing, err)
+	}
+	obj, err := store.Get(ctx, name)
+	if err != nil {
+		return nil, transportError(doing, err)
+	}
+	defer func() { _ = obj.Close() }()
+	info, err := obj.Info()
+	if err != nil {
+		return nil, transportError(doing, err)
+	}
+	if info.Size > MaxClaimBytes {
+		return nil, Errorf(CodeTooLarge, "%s: %d bytes, at most %d", doing, info.Size, MaxClaimBytes)
+	}
+	data, err := io.ReadAll(io.LimitReader(obj, MaxClaimBytes+1))
+	if err != nil {
+		return nil, transportError(doing, err)
+	}
+	if len(data) > MaxClaimBytes {
+		return nil, Errorf(CodeTooLarge, "%s: more than %d bytes", doing, MaxClaimBytes)
+	}
+	return data, nil
+}
+
+// claimLarge moves a large body into a claim.
+func (b *Bus) claimLarge(ctx context.Context, m *nats.Msg) error {
+	if m.Header != nil {
+		m.Header.Del(ClaimHeader) // ours to set
+	}
+	if len(m.Data) <= ClaimThreshold {
+		return nil
+	}
+	ref, err := b.PutClaim(ctx, m.Data)
+	if err != nil {
+		return fmt.Errorf("storing a body of %d bytes: %w", len(m.Data), err)
+	}
+	if m.Header == nil {
+		m.Header = make(nats.Header, 2)
+	}
+	m.Header[ClaimHeader] = []string{ref}
+	m.Data = nil
+	return nil
+}
+
+// resolveClaim puts the body in the place of its reference.
+func (b *Bus) resolveClaim(ctx context.Context, m *nats.Msg) error {
+	ref := m.Header.Get(ClaimHeader)
+	if ref == "" {
+		return nil
+	}
+	data, err := b.GetClaim(ctx, ref)
+	if err != nil {
+		return err
+	}
+	m.Data = data
+	m.Header.Del(ClaimHeader)
+	return nil
+}

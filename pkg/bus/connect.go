@@ -1,0 +1,238 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/subject"
+)
+
+// TLS names the files of a TLS connection. With CA alone the server is verified
+// against it; with Cert and Key the client shows its own certificate.
+type TLS struct {
+	CA   string // PEM file
+	Cert string // PEM file
+	Key  string // PEM file
+}
+
+// Config says how to reach the bus. URL or InProcess is needed, and a Name.
+type Config struct {
+	URL       string                     // e.g. nats://127.0.0.1:4222; several, separated by commas
+	InProcess nats.InProcessConnProvider // an embedded server; wins over URL
+	Name      string                     // the service's name, an id; default "skandha"
+	Instance  subject.Instance           // default: the name and random hexadecimal digits
+
+	// At most one way to log in.
+	Token        string
+	User         string
+	Password     string
+	CredsFile    string // JWT and seed
+	NKeySeedFile string
+
+	TLS         TLS
+	InboxPrefix string       // of replies from JetStream, where credentials allow one alone; default _INBOX
+	Logger      *slog.Logger // default slog.Default
+}
+
+const pingInterval = 2 * time.Second
+
+func (c Config) withDefaults() Config {
+	if c.Name == "" {
+		c.Name = "skandha"
+	}
+	if c.Instance == "" {
+		c.Instance = NewInstance(c.Name)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// NewInstance makes an instance id that no other run of any process has.
+func NewInstance(name string) subject.Instance {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	name = subject.Encode(name)
+	return subject.Instance(name[:min(len(name), subject.MaxIDLen-17)] + "-" + hex.EncodeToString(b[:]))
+}
+
+// Validate reports every field that is wrong; each error names its field.
+func (c Config) Validate() error {
+	var errs []error
+	if c.URL == "" && c.InProcess == nil {
+		errs = append(errs, errors.New("bus.url is empty and there is no embedded server; set one"))
+	}
+	if c.Name != "" && !subject.Valid(c.Name) {
+		errs = append(errs, fmt.Errorf("bus.name: %q is no id", c.Name))
+	}
+	if c.Instance != "" && !subject.Valid(c.Instance) {
+		errs = append(errs, fmt.Errorf("bus.instance: %q is no id", string(c.Instance)))
+	}
+	ways := 0
+	for _, way := range []string{c.Token, c.User, c.CredsFile, c.NKeySeedFile} {
+		if way != "" {
+			ways++
+		}
+	}
+	if ways > 1 {
+		errs = append(errs, errors.New("bus: set only one of token, user, creds_file, nkey_seed_file"))
+	}
+	if c.Password != "" && c.User == "" {
+		errs = append(errs, errors.New("bus.user is empty but bus.password is set"))
+	}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		errs = append(errs, errors.New("bus.tls.cert and bus.tls.key belong together; set both or none"))
+	}
+	return errors.Join(errs...)
+}
+
+// Connect connects and stays connected: a connection that breaks is made again,
+// with jitter, for ever. It waits until the server is there, so that services
+// may start in any order, and returns an error when ctx ends first or when the
+// server refuses the credentials.
+func Connect(ctx context.Context, cfg Config) (*Bus, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	b := &Bus{
+		cfg: cfg, log: cfg.Logger.With("instance", string(cfg.Instance)),
+		closed: make(chan struct{}), lost: make(chan struct{}), parts: map[part]struct{}{},
+	}
+	opts, err := b.options()
+	if err != nil {
+		return nil, err
+	}
+	if b.nc, err = nats.Connect(cfg.URL, opts...); err != nil {
+		return nil, fmt.Errorf("connecting to the bus %s: %w", b.where(), err)
+	}
+	if err := b.await(ctx); err != nil {
+		b.nc.Close()
+		return nil, err
+	}
+	if b.js, err = jetstream.New(b.nc, jetstream.WithDefaultTimeout(ackWait)); err == nil {
+		b.inbox, err = newInbox(b.nc)
+	}
+	if err != nil {
+		b.nc.Close()
+		return nil, fmt.Errorf("connecting to the bus %s: %w", b.where(), err)
+	}
+	return b, nil
+}
+
+func (b *Bus) where() string {
+	if b.cfg.InProcess != nil {
+		return "in this process"
+	}
+	return redactURL(b.cfg.URL)
+}
+
+func (b *Bus) options() ([]nats.Option, error) {
+	c := b.cfg
+	opts := []nats.Option{
+		nats.Name(string(c.Instance)),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(150*time.Millisecond, 150*time.Millisecond),
+		// What is published while there is no connection fails at once: the caller
+		// knows what to do about it, and a late copy only does harm.
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
+		nats.DrainTimeout(30 * time.Second),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			b.disconnected()
+			if err != nil {
+				b.log.Warn("bus connection lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			b.log.Info("bus connection is back", "server", nc.ConnectedServerName())
+			b.reconnected()
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subj := ""
+			if sub != nil {
+				subj = sub.Subject
+			}
+			level := slog.LevelWarn
+			if errors.Is(err, nats.ErrBadHeaderMsg) {
+				level = slog.LevelDebug // a publisher's fault, which is handled, and may come often
+			}
+			b.log.Log(context.Background(), level, "bus error", "subject", subj, "error", err)
+		}),
+	}
+	if c.InProcess != nil {
+		opts = append(opts, nats.InProcessServer(c.InProcess))
+	}
+	if c.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
+	}
+	return b.credentials(opts)
+}
+
+func (b *Bus) credentials(opts []nats.Option) ([]nats.Option, error) {
+	c := b.cfg
+	switch {
+	case c.Token != "":
+		opts = append(opts, nats.Token(c.Token))
+	case c.User != "":
+		opts = append(opts, nats.UserInfo(c.User, c.Password))
+	case c.CredsFile != "":
+		opts = append(opts, nats.UserCredentials(c.CredsFile))
+	case c.NKeySeedFile != "":
+		key, err := nats.NkeyOptionFromSeed(c.NKeySeedFile)
+		if err != nil {
+			return nil, fmt.Errorf("bus.nkey_seed_file: %w", err)
+		}
+		opts = append(opts, key)
+	}
+	if c.TLS.CA != "" {
+		opts = append(opts, nats.RootCAs(c.TLS.CA))
+	}
+	if c.TLS.Cert != "" {
+		opts = append(opts, nats.ClientCert(c.TLS.Cert, c.TLS.Key))
+	}
+	return opts, nil
+}
+
+// await returns when the connection stands.
+func (b *Bus) await(ctx context.Context) error {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	say := time.NewTicker(3 * time.Second)
+	defer say.Stop()
+	for !b.nc.IsConnected() {
+		if err := b.nc.LastError(); isAuthError(err) {
+			return fmt.Errorf("connecting to the bus %s: %w; check the token, user, creds_file or nkey_seed_file", b.where(), err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("connecting to the bus %s: %w (last error: %w)", b.where(), ctx.Err(), b.lastError())
+		case <-say.C:
+			b.log.Info("waiting for the bus", "url", b.where(), "error", b.lastError())
+		case <-poll.C:
+		}
+	}
+	return nil
+}
+
+func (b *Bus) lastError() error {
+	if err := b.nc.LastError(); err != nil {
+		return err
+	}
+	return nats.ErrNoServers
+}
+
+func isAuthError(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+}

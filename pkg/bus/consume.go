@@ -1,0 +1,125 @@
+package bus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/subject"
+)
+
+// ConsumeConfig says how causes are consumed.
+type ConsumeConfig struct {
+	Durable string        // the consumer's name, shared by all replicas; default "core"
+	AckWait time.Duration // a delivery that is not acknowledged or extended for so long comes again; default 5 s
+	// Floor returns a sequence up to which every cause of every session is known
+	// to be done. It is called whenever the consumer must be made, at any time;
+	// nil means 0. A floor that is too high loses causes, one that is too low
+	// only costs deliveries.
+	Floor func() uint64
+}
+
+// Delivery is a cause that was handed to this process. It comes again, here or
+// elsewhere, until it is acknowledged.
+type Delivery struct {
+	StoredMsg
+	NumDelivered uint64 // 1 the first time, as far as the server remembers
+
+	nc    *nats.Conn
+	reply string
+}
+
+// Ack says that the cause is done. The acknowledgement may be lost; then the
+// cause comes again.
+func (d Delivery) Ack() error { return d.answer("+ACK") }
+
+// InProgress extends the delivery by another AckWait.
+func (d Delivery) InProgress() error { return d.answer("+WPI") }
+
+// Nak hands the cause back, to be delivered again after the delay.
+func (d Delivery) Nak(delay time.Duration) error {
+	if delay <= 0 {
+		return d.answer("-NAK")
+	}
+	return d.answer(`-NAK {"delay": ` + strconv.FormatInt(delay.Nanoseconds(), 10) + `}`)
+}
+
+func (d Delivery) answer(word string) error {
+	if err := d.nc.Publish(d.reply, []byte(word)); err != nil {
+		return transportError("answering the delivery of "+strconv.FormatUint(d.Seq, 10), err)
+	}
+	return nil
+}
+
+// Consumption is a running consumption.
+type Consumption struct{ loop *pullLoop }
+
+// ConsumeCauses delivers the causes of all sessions, each to one of the processes
+// that share the durable name: at least once, in no order that could be relied on
+// after a redelivery. The handler is called for one delivery after the other and
+// must return soon; it hands long work to others and keeps the delivery alive by
+// InProgress.
+//
+// The consumer's state is in the server's memory only. When the server restarts,
+// or someone deletes the consumer, it is made again from the floor within about
+// two seconds, and causes that were already done may come once more.
+func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(Delivery)) (*Consumption, error) {
+	c.Durable = cmp.Or(c.Durable, "core")
+	c.AckWait = cmp.Or(c.AckWait, 5*time.Second)
+	if !subject.Valid(c.Durable) {
+		return nil, Errorf(CodeInvalidArgument, "consuming causes: durable %q is no id", c.Durable)
+	}
+	l := &pullLoop{
+		b: b, stream: StreamSessions, durable: c.Durable,
+		config: func() jetstream.ConsumerConfig {
+			var floor uint64
+			if c.Floor != nil {
+				floor = c.Floor()
+			}
+			return jetstream.ConsumerConfig{
+				Durable: c.Durable, FilterSubject: subject.AllCauses,
+				DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: floor + 1,
+				AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait,
+				MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
+			}
+		},
+		handle: func(m *nats.Msg, meta *nats.MsgMetadata) {
+			handler(Delivery{
+				StoredMsg: StoredMsg{
+					Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data,
+				},
+				NumDelivered: meta.NumDelivered, nc: b.nc, reply: m.Reply,
+			})
+		},
+	}
+	if err := b.startPull(ctx, l); err != nil {
+		return nil, err
+	}
+	return &Consumption{l}, nil
+}
+
+// Stop ends the consumption and waits until the handler has returned. What was
+// delivered and not acknowledged comes again elsewhere after AckWait.
+func (c *Consumption) Stop() { c.loop.stop() }
+
+// Healed counts how often the consumption had to start anew.
+func (c *Consumption) Healed() uint64 { return c.loop.healed.Load() }
+
+// AckFloor returns the stream sequence up to which every cause is acknowledged,
+// as far as the server remembers, or [ErrNotFound] while there is no consumer.
+func (c *Consumption) AckFloor(ctx context.Context) (uint64, error) {
+	cons, err := c.loop.b.js.Consumer(ctx, c.loop.stream, c.loop.durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return 0, fmt.Errorf("reading the acknowledgement floor: consumer %s: %w", c.loop.durable, ErrNotFound)
+	}
+	if err != nil {
+		return 0, transportError("reading the acknowledgement floor", err)
+	}
+	return cons.CachedInfo().AckFloor.Stream, nil
+}

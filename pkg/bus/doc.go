@@ -1,0 +1,2 @@
+// Package bus is how a Skandha process speaks on NATS.
+package bus

@@ -1,0 +1,261 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	pullBatch     = 256
+	pullBytes     = 32 << 20
+	pullExpires   = 30 * time.Second
+	pullHeartbeat = 500 * time.Millisecond
+	pullSilence   = 3 * pullHeartbeat / 2 // no sign of life for so long: look what is wrong
+	healPause     = 250 * time.Millisecond
+)
+
+// pullLoop consumes a durable consumer for ever. It keeps one pull request open;
+// whenever the server is silent, the connection was lost, or the request was
+// answered by an error, it looks whether the consumer is there, makes it again
+// if it is not, and pulls anew.
+//
+// It does not use the client's Consume, which takes a stored message with an
+// empty body and a header "Status" for one of the server's own: whoever may
+// publish a cause could stop it. Here a message is what comes on another subject
+// than that of the request.
+type pullLoop struct {
+	b       *Bus
+	stream  string
+	durable string
+	config  func() jetstream.ConsumerConfig // of a consumer that must be made now
+	handle  func(*nats.Msg, *nats.MsgMetadata)
+	healed  atomic.Uint64 // how often it started anew
+	kicked  chan struct{}
+	stopped chan struct{}
+	stopOne sync.Once
+	done    chan struct{}
+}
+
+func (b *Bus) startPull(ctx context.Context, l *pullLoop) error {
+	if err := l.ensure(ctx); err != nil {
+		return err
+	}
+	l.kicked, l.stopped, l.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	b.addPart(l)
+	go l.run()
+	return nil
+}
+
+// kick makes a waiting loop start anew at once.
+func (l *pullLoop) kick() {
+	select {
+	case l.kicked <- struct{}{}:
+	default: // it will anyway
+	}
+}
+
+// stop ends the loop and waits until the handler has returned.
+func (l *pullLoop) stop() { _ = l.drain(context.Background()) }
+
+func (l *pullLoop) drain(ctx context.Context) error {
+	l.stopOne.Do(func() { close(l.stopped) })
+	select {
+	case <-l.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the handler of %s: %w", l.durable, ctx.Err())
+	}
+}
+
+func (l *pullLoop) over() bool {
+	select {
+	case <-l.stopped:
+		return true
+	case <-l.b.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *pullLoop) run() {
+	defer close(l.done)
+	defer l.b.removePart(l)
+	for first := true; !l.over(); first = false {
+		if !first {
+			l.healed.Add(1)
+			l.heal()
+		}
+		if err := l.session(); err != nil {
+			l.b.log.Debug("pulling anew", "stream", l.stream, "reason", err)
+		}
+	}
+}
+
+// heal makes sure that there is a consumer; it returns when there is, or when the
+// loop is over.
+func (l *pullLoop) heal() {
+	said := time.Now()
+	for !l.over() {
+		if l.b.nc.IsConnected() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			err := l.ensure(ctx)
+			cancel()
+			if err == nil {
+				return
+			}
+			if time.Since(said) > 3*time.Second {
+				l.b.log.Warn("consumer is not available", "stream", l.stream, "error", err)
+				said = time.Now()
+			}
+		}
+		select {
+		case <-l.stopped:
+		case <-l.b.closed:
+		case <-l.kicked:
+		case <-time.After(healPause):
+		}
+	}
+}
+
+// ensure looks for the consumer and makes it if it is gone.
+func (l *pullLoop) ensure(ctx context.Context) error {
+	want := l.config()
+	c, err := l.b.js.Consumer(ctx, l.stream, l.durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		_, err = l.b.js.CreateConsumer(ctx, l.stream, want)
+		if err == nil {
+			l.b.log.Info("consumer created", "stream", l.stream, "consumer", l.durable, "start", want.OptStartSeq)
+			return nil
+		}
+		if !errors.Is(err, jetstream.ErrConsumerExists) {
+			return fmt.Errorf("creating consumer %s of %s: %w", l.durable, l.stream, err)
+		}
+		// Another process was faster; where it starts is as good.
+		c, err = l.b.js.Consumer(ctx, l.stream, l.durable)
+	}
+	if err != nil {
+		return fmt.Errorf("looking up consumer %s of %s: %w", l.durable, l.stream, err)
+	}
+	have := c.CachedInfo().Config
+	if have.FilterSubject != want.FilterSubject || have.AckPolicy != want.AckPolicy || have.DeliverSubject != "" {
+		return fmt.Errorf("consumer %s of %s is someone else's: its filter is %q, its acknowledgement policy %s; remove it by hand",
+			l.durable, l.stream, have.FilterSubject, have.AckPolicy)
+	}
+	mended := have
+	mended.AckWait, mended.MaxDeliver, mended.MaxAckPending = want.AckWait, want.MaxDeliver, want.MaxAckPending
+	if mended.AckWait == have.AckWait && mended.MaxDeliver == have.MaxDeliver && mended.MaxAckPending == have.MaxAckPending {
+		return nil
+	}
+	if _, err := l.b.js.UpdateConsumer(ctx, l.stream, mended); err != nil {
+		return fmt.Errorf("changing consumer %s of %s: %w", l.durable, l.stream, err)
+	}
+	return nil
+}
+
+// session pulls on one inbox until something is wrong, and returns what.
+func (l *pullLoop) session() error {
+	inbox := l.b.nc.NewInbox()
+	// Room for a batch, and for the heartbeats while the handler is slow. What
+	// does not fit comes again. A channel, because the client's NextMsg takes a
+	// stored message "Status: 503" for the server's word.
+	msgs := make(chan *nats.Msg, 2*pullBatch)
+	sub, err := l.b.nc.ChanSubscribe(inbox, msgs)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	select {
+	case <-l.kicked: // it was for the session before
+	default:
+	}
+	for {
+		if err := l.pull(msgs, inbox); err != nil {
+			return err
+		}
+	}
+}
+
+var (
+	errPullOver   = errors.New("the consumption is over")
+	errPullKicked = errors.New("the connection was made anew")
+	errPullSilent = errors.New("the server is silent")
+)
+
+// pull makes one request and handles what it brings. It returns nil when the
+// request came to its ordinary end.
+func (l *pullLoop) pull(msgs <-chan *nats.Msg, inbox string) error {
+	req, err := json.Marshal(struct {
+		Batch     int           `json:"batch"`
+		MaxBytes  int           `json:"max_bytes"`
+		Expires   time.Duration `json:"expires"`
+		Heartbeat time.Duration `json:"idle_heartbeat"`
+	}{pullBatch, pullBytes, pullExpires, pullHeartbeat})
+	if err != nil {
+		return err
+	}
+	if err := l.b.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+l.stream+"."+l.durable, inbox, req); err != nil {
+		return err
+	}
+	silence := time.NewTimer(pullSilence)
+	defer silence.Stop()
+	for got := 0; got < pullBatch; {
+		select {
+		case <-l.stopped:
+			return errPullOver
+		case <-l.b.closed:
+			return errPullOver
+		case <-l.kicked:
+			return errPullKicked
+		case <-silence.C:
+			return errPullSilent
+		case m := <-msgs:
+			if m.Subject == inbox {
+				if over, err := control(m); over || err != nil {
+					return err
+				}
+			} else {
+				got++
+				if err := l.take(m); err != nil {
+					return err
+				}
+			}
+			silence.Reset(pullSilence)
+		}
+	}
+	return nil
+}
+
+func (l *pullLoop) take(m *nats.Msg) error {
+	meta, err := m.Metadata()
+	if err != nil {
+		return fmt.Errorf("message on %s without metadata: %w", m.Subject, err)
+	}
+	l.handle(m, meta)
+	return nil
+}
+
+// control reads one of the server's own messages: whether the request has come to
+// its ordinary end, or what is wrong.
+func control(m *nats.Msg) (over bool, err error) {
+	status, desc := m.Header.Get("Status"), m.Header.Get("Description")
+	switch status {
+	case "100": // heartbeat
+		return false, nil
+	case "404", "408": // nothing more in this request
+		return true, nil
+	case "409":
+		if desc == "Batch Completed" || desc == "Message Size Exceeds MaxBytes" {
+			return true, nil
+		}
+	}
+	return true, fmt.Errorf("the server said %s %s", status, desc)
+}

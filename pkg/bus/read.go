@@ -1,0 +1,456 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/subject"
+)
+
+// StoredMsg is a message of the log.
+type StoredMsg struct {
+	Seq     uint64    // its stream sequence
+	Time    time.Time // when the stream stored it, by the server's clock
+	Subject string
+	Header  nats.Header // the publisher's headers; nil when it wrote none, or none that can be read
+	Data    []byte
+}
+
+const (
+	directGet = "$JS.API.DIRECT.GET." + StreamSessions
+	leaderGet = "$JS.API.STREAM.MSG.GET." + StreamSessions
+
+	batchMsgs  = 1000
+	batchBytes = 8 << 20
+)
+
+// LastCommit returns the session's last commit, or [ErrNotFound].
+func (b *Bus) LastCommit(ctx context.Context, ref subject.Ref) (StoredMsg, error) {
+	return b.get(ctx, getRequest{LastFor: ref.Commit()})
+}
+
+// LastCommitSeq returns the sequence of the session's last commit, 0 when there is none.
+func (b *Bus) LastCommitSeq(ctx context.Context, ref subject.Ref) (uint64, error) {
+	m, err := b.LastCommit(ctx, ref)
+	if errors.Is(err, ErrNotFound) {
+		return 0, nil
+	}
+	return m.Seq, err
+}
+
+// Commits yields the session's commits after a sequence, in order: everything
+// that was stored when it was called, and perhaps what is stored meanwhile. An
+// error ends it; what was yielded before is sound.
+func (b *Bus) Commits(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[StoredMsg, error] {
+	return b.read(ctx, ref.Commit(), after)
+}
+
+// Messages yields the session's causes and commits after a sequence, in order,
+// like [Bus.Commits].
+func (b *Bus) Messages(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[StoredMsg, error] {
+	return b.read(ctx, ref.All(), after)
+}
+
+// NextCause returns the session's first cause with after < sequence <= upTo, and
+// false when there is none.
+func (b *Bus) NextCause(ctx context.Context, ref subject.Ref, after, upTo uint64) (StoredMsg, bool, error) {
+	if after >= upTo {
+		return StoredMsg{}, false, nil
+	}
+	m, err := b.get(ctx, getRequest{Seq: after + 1, NextFor: ref.Causes()})
+	if errors.Is(err, ErrNotFound) || err == nil && m.Seq > upTo {
+		return StoredMsg{}, false, nil
+	}
+	return m, err == nil, err
+}
+
+// Message returns the message at a sequence, or [ErrNotFound].
+func (b *Bus) Message(ctx context.Context, seq uint64) (StoredMsg, error) { return b.getAt(ctx, seq) }
+
+func (b *Bus) getAt(ctx context.Context, seq uint64) (StoredMsg, error) {
+	if seq == 0 {
+		return StoredMsg{}, fmt.Errorf("reading message 0: %w", ErrNotFound)
+	}
+	return b.get(ctx, getRequest{Seq: seq})
+}
+
+// SessionInfo is one session in the log.
+type SessionInfo struct {
+	Ref     subject.Ref
+	Commits uint64 // how many the log holds
+}
+
+// Sessions lists the sessions of an agent that have a commit; an empty agent
+// means every agent. The order is not defined.
+func (b *Bus) Sessions(ctx context.Context, agent subject.Agent) ([]SessionInfo, error) {
+	filter := subject.AllCommits
+	if agent != "" {
+		if !subject.Valid(agent) {
+			return nil, Errorf(CodeInvalidArgument, "listing sessions: agent %q is no id", string(agent))
+		}
+		filter = subject.Ref{Agent: agent, Session: "*"}.Commit()
+	}
+	s, err := b.js.Stream(ctx, StreamSessions)
+	if err != nil {
+		return nil, transportError("listing sessions", err)
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return nil, transportError("listing sessions", err)
+	}
+	list := make([]SessionInfo, 0, len(info.State.Subjects))
+	for subj, n := range info.State.Subjects {
+		if ref, err := subject.ParseCommit(subj); err == nil {
+			list = append(list, SessionInfo{ref, n})
+		}
+	}
+	return list, nil
+}
+
+type getRequest struct {
+	Seq      uint64 `json:"seq,omitempty"`
+	NextFor  string `json:"next_by_subj,omitempty"`
+	LastFor  string `json:"last_by_subj,omitempty"`
+	Batch    int    `json:"batch,omitempty"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
+}
+
+// get reads one message, from the leader when there are copies that may lag.
+func (b *Bus) get(ctx context.Context, req getRequest) (StoredMsg, error) {
+	single, err := b.singleCopy(ctx)
+	if err != nil {
+		return StoredMsg{}, err
+	}
+	if !single {
+		return b.getFromLeader(ctx, req)
+	}
+	subj, body := directGet, []byte(nil)
+	if req.LastFor != "" {
+		subj += "." + req.LastFor
+	} else if body, err = json.Marshal(req); err != nil {
+		return StoredMsg{}, fmt.Errorf("reading the log: %w", err)
+	}
+	m, err := b.ask(ctx, subj, body)
+	if err != nil {
+		return StoredMsg{}, transportError("reading the log", err)
+	}
+	stored, err := parseDirect(m)
+	if errors.Is(err, errUnreadable) {
+		return b.getFromLeader(ctx, req)
+	}
+	return stored, err
+}
+
+// singleCopy reports whether SESSIONS has one copy, so that any answer is the truth.
+func (b *Bus) singleCopy(ctx context.Context) (bool, error) {
+	if n := b.replicas.Load(); n != 0 {
+		return n == 1, nil
+	}
+	s, err := b.js.Stream(ctx, StreamSessions)
+	if err != nil {
+		return false, transportError("looking up stream "+StreamSessions, err)
+	}
+	n := max(s.CachedInfo().Config.Replicas, 1)
+	b.replicas.Store(int32(n)) //nolint:gosec // at most 5
+	return n == 1, nil
+}
+
+// ask sends one request to the server and waits for one answer.
+func (b *Bus) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	answer, lost := make(chan *nats.Msg, 1), b.lostChan()
+	n, reply := b.inbox.ask(func(m *nats.Msg) {
+		select {
+		case answer <- m:
+		default:
+		}
+	})
+	defer b.inbox.forget(n)
+	if err := b.nc.PublishMsg(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
+		return nil, err
+	}
+	select {
+	case m := <-answer:
+		if noResponders(m) {
+			return nil, nats.ErrNoResponders
+		}
+		return m, nil
+	case <-lost:
+		return nil, nats.ErrDisconnected
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// bounded gives ctx the default deadline if it has none.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, ackWait)
+}
+
+// getFromLeader reads through the stream's leader. Its answer states sequence,
+// subject and time outside the message, so that nothing in it can be forged or
+// unreadable; it is slower.
+func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return StoredMsg{}, fmt.Errorf("reading the log: %w", err)
+	}
+	m, err := b.ask(ctx, leaderGet, body)
+	if err != nil {
+		return StoredMsg{}, transportError("reading the log", err)
+	}
+	var resp struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(m.Data, &resp); err != nil {
+		return StoredMsg{}, fmt.Errorf("reading the log: the server's answer: %w", err)
+	}
+	switch {
+	case resp.Error != nil && resp.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return StoredMsg{}, fmt.Errorf("reading the log: %w", ErrNotFound)
+	case resp.Error != nil:
+		return StoredMsg{}, transportError("reading the log", resp.Error)
+	case resp.Message == nil:
+		return StoredMsg{}, errors.New("reading the log: the server's answer holds no message")
+	}
+	stored := StoredMsg{
+		Seq: resp.Message.Seq, Time: resp.Message.Time, Subject: resp.Message.Subject, Data: resp.Message.Data,
+	}
+	if len(resp.Message.Header) > 0 {
+		if h, err := nats.DecodeHeadersMsg(resp.Message.Header); err == nil {
+			stored.Header = h
+		}
+	}
+	return stored, nil
+}
+
+var errUnreadable = errors.New("message with unreadable headers")
+
+// parseDirect reads a message that came by direct get. What the server says of a
+// message stands in headers that it appends to the publisher's own, so only the
+// last value counts, and a control message is one that has no sequence: the
+// publisher's headers may say "Status: 404" or "Nats-Subject: …" as they like.
+func parseDirect(m *nats.Msg) (StoredMsg, error) {
+	seq := lastValue(m.Header, jetstream.SequenceHeader)
+	if seq == "" {
+		switch m.Header.Get("Status") {
+		case "404":
+			return StoredMsg{}, fmt.Errorf("reading the log: %w", ErrNotFound)
+		case "":
+			return StoredMsg{}, errUnreadable
+		}
+		return StoredMsg{}, fmt.Errorf("reading the log: the server said %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
+	}
+	n, err := strconv.ParseUint(seq, 10, 64)
+	if err != nil {
+		return StoredMsg{}, errUnreadable
+	}
+	at, err := time.Parse(time.RFC3339Nano, lastValue(m.Header, jetstream.TimeStampHeaer))
+	if err != nil {
+		return StoredMsg{}, errUnreadable
+	}
+	stored := StoredMsg{Seq: n, Time: at, Subject: lastValue(m.Header, jetstream.SubjectHeader), Data: m.Data}
+	stored.Header = publisherHeader(m.Header)
+	return stored, nil
+}
+
+// serverHeaders are what direct get appends.
+var serverHeaders = [...]string{
+	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer,
+	"Nats-Num-Pending", "Nats-Last-Sequence",
+}
+
+func publisherHeader(h nats.Header) nats.Header {
+	for _, k := range serverHeaders {
+		delete(h, k)
+	}
+	if len(h) == 0 {
+		return nil
+	}
+	return h
+}
+
+func lastValue(h nats.Header, key string) string {
+	if v := h[key]; len(v) > 0 {
+		return v[len(v)-1]
+	}
+	return ""
+}
+
+// read yields the messages on a filter after a sequence.
+func (b *Bus) read(ctx context.Context, filter string, after uint64) iter.Seq2[StoredMsg, error] {
+	return func(yield func(StoredMsg, error) bool) {
+		single, err := b.singleCopy(ctx)
+		if err != nil {
+			yield(StoredMsg{}, err)
+			return
+		}
+		var upTo uint64 // what the leader has; with one copy the batch itself tells
+		if !single {
+			if upTo, err = b.leaderLast(ctx, filter); err != nil {
+				yield(StoredMsg{}, err)
+				return
+			}
+		}
+		r := &reader{b: b, filter: filter, after: after, leader: !single, upTo: upTo}
+		for !r.end {
+			if !r.batch(ctx, yield) {
+				return
+			}
+		}
+	}
+}
+
+// leaderLast is a sequence that covers everything the leader has on the filter.
+func (b *Bus) leaderLast(ctx context.Context, filter string) (uint64, error) {
+	if !strings.HasSuffix(filter, ">") {
+		m, err := b.getFromLeader(ctx, getRequest{LastFor: filter})
+		if errors.Is(err, ErrNotFound) {
+			return 0, nil
+		}
+		return m.Seq, err
+	}
+	s, err := b.js.Stream(ctx, StreamSessions)
+	if err != nil {
+		return 0, transportError("looking up stream "+StreamSessions, err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}
+
+// reader fetches messages in batches.
+type reader struct {
+	b      *Bus
+	filter string
+	after  uint64 // the last sequence that was yielded
+	leader bool   // there are copies, which may lag behind upTo
+	upTo   uint64
+	end    bool
+}
+
+// batch yields one batch; it returns false when the reading is over.
+func (r *reader) batch(ctx context.Context, yield func(StoredMsg, error) bool) bool {
+	req, err := json.Marshal(getRequest{Seq: r.after + 1, NextFor: r.filter, Batch: batchMsgs, MaxBytes: batchBytes})
+	if err != nil {
+		yield(StoredMsg{}, fmt.Errorf("reading the log: %w", err))
+		return false
+	}
+	// Room for a whole batch and its end, so that the inbox never blocks.
+	answers, lost := make(chan *nats.Msg, batchMsgs+1), r.b.lostChan()
+	n, reply := r.b.inbox.ask(func(m *nats.Msg) {
+		select {
+		case answers <- m:
+		default:
+		}
+	})
+	defer r.b.inbox.forget(n)
+	if err := r.b.nc.PublishMsg(&nats.Msg{Subject: directGet, Reply: reply, Data: req}); err != nil {
+		yield(StoredMsg{}, transportError("reading the log", err))
+		return false
+	}
+	stall := time.NewTimer(ackWait)
+	defer stall.Stop()
+	before := r.after
+	for got := 0; ; got++ {
+		select {
+		case m := <-answers:
+			if more, done := r.take(ctx, m, got, before, yield); done {
+				return more
+			}
+			stall.Reset(ackWait)
+		case <-lost:
+			yield(StoredMsg{}, transportError("reading the log", nats.ErrDisconnected))
+			return false
+		case <-stall.C:
+			yield(StoredMsg{}, transportError("reading the log", nats.ErrTimeout))
+			return false
+		case <-ctx.Done():
+			yield(StoredMsg{}, transportError("reading the log", ctx.Err()))
+			return false
+		}
+	}
+}
+
+// take handles one answer of a batch; done says that the batch is over, more
+// that another one is to be fetched.
+func (r *reader) take(ctx context.Context, m *nats.Msg, got int, before uint64, yield func(StoredMsg, error) bool) (more, done bool) {
+	if lastValue(m.Header, jetstream.SequenceHeader) == "" {
+		switch m.Header.Get("Status") {
+		case "204": // end of batch
+			r.end = lastValue(m.Header, "Nats-Num-Pending") == "0"
+			return r.catchUp(ctx, before, yield), true
+		case "404":
+			r.end = true
+			return r.catchUp(ctx, before, yield), true
+		case "503":
+			yield(StoredMsg{}, transportError("reading the log", nats.ErrNoResponders))
+			return false, true
+		case "":
+			return r.one(ctx, yield), true
+		}
+		_, err := parseDirect(m)
+		yield(StoredMsg{}, err)
+		return false, true
+	}
+	// The server tells the sequence of the message before: nothing can be missing.
+	prev := lastValue(m.Header, "Nats-Last-Sequence")
+	stored, err := parseDirect(m)
+	if errors.Is(err, errUnreadable) {
+		return r.one(ctx, yield), true
+	}
+	if want := strconv.FormatUint(r.after, 10); got > 0 && prev != want {
+		err = fmt.Errorf("reading the log: message %d follows %s, but the last one that came was %s", stored.Seq, prev, want)
+	}
+	if err != nil {
+		yield(StoredMsg{}, err)
+		return false, true
+	}
+	r.after = stored.Seq
+	return true, !yield(stored, nil)
+}
+
+// one reads the next message through the leader.
+func (r *reader) one(ctx context.Context, yield func(StoredMsg, error) bool) bool {
+	m, err := r.b.getFromLeader(ctx, getRequest{Seq: r.after + 1, NextFor: r.filter})
+	if errors.Is(err, ErrNotFound) {
+		r.end = true
+		return true
+	}
+	if err != nil {
+		yield(StoredMsg{}, err)
+		return false
+	}
+	r.after = m.Seq
+	return yield(m, nil)
+}
+
+// catchUp goes on when a copy ended before what the leader has.
+func (r *reader) catchUp(ctx context.Context, before uint64, yield func(StoredMsg, error) bool) bool {
+	if !r.leader || !r.end || r.after >= r.upTo {
+		return true
+	}
+	r.end = false
+	if r.after > before {
+		return true // the copy had something; ask again, perhaps another one
+	}
+	return r.one(ctx, yield)
+}

@@ -1,0 +1,290 @@
+package event
+
+import (
+	"encoding/json"
+	"time"
+
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// Disposition is what became of a perceived input.
+type Disposition string
+
+// The dispositions.
+const (
+	Started     Disposition = "started"    // its turn begins in this commit
+	Queued      Disposition = "queued"     // it waits for the running turn
+	FromQueue   Disposition = "from_queue" // it had waited; its turn begins in this commit
+	EndedAtOnce Disposition = "ended"      // its terminal event is in this commit
+)
+
+// Perceived says that an input (or command) was taken up.
+type Perceived struct {
+	Sequence    uint64         `json:"sequence"` // of the cause: what the sender was acknowledged
+	InputID     string         `json:"input_id,omitempty"`
+	Writer      subject.Writer `json:"writer"`
+	Source      string         `json:"source,omitempty"`
+	Text        string         `json:"text,omitempty"`
+	Annotations []string       `json:"annotations,omitempty"` // by after_sense hooks
+	Disposition Disposition    `json:"disposition"`
+	Deadline    time.Time      `json:"deadline,omitzero"` // of the turn, when it begins
+}
+
+// PlanRequested says that the model is asked. History is not carried: it is the
+// fold up to the commit before, whose chain is named here.
+type PlanRequested struct {
+	Plan     string           `json:"plan"` // <turn>-p<round>
+	Round    int              `json:"round"`
+	Attempt  string           `json:"attempt"`
+	Attempts int              `json:"attempts"` // counts from 1
+	Provider subject.Instance `json:"provider"`
+	NotAfter time.Time        `json:"not_after"`
+	StartBy  time.Time        `json:"start_by"`
+	Chain    string           `json:"chain"`            // digest of the history it sees
+	Tools    []string         `json:"tools"`            // offered; no other can be called
+	System   string           `json:"system,omitempty"` // set only when a hook changed it
+	Notes    []string         `json:"notes,omitempty"`  // advice of hooks and of the core, for this call
+}
+
+// PlanCompleted is the model's answer, or its failure.
+type PlanCompleted struct {
+	Plan       string             `json:"plan"`
+	Attempt    string             `json:"attempt"`
+	Provider   subject.Instance   `json:"provider,omitempty"`
+	Response   *provider.Response `json:"response,omitempty"`
+	Error      *provider.Error    `json:"error,omitempty"`
+	Steps      []Step             `json:"steps,omitempty"` // what the calls became
+	DurationMS int64              `json:"duration_ms,omitempty"`
+}
+
+// Step is one tool call of the turn's execution plan.
+type Step struct {
+	Call          string          `json:"call"`             // <plan>-c<index>, or <call>-s<index> within plan:execute
+	CallID        string          `json:"call_id"`          // the model's own id of the call (or of the plan's step)
+	Parent        string          `json:"parent,omitempty"` // the plan:execute call that it is a step of
+	Tool          string          `json:"tool"`
+	Args          json.RawMessage `json:"args"`                 // before references are resolved
+	DependsOn     []string        `json:"depends_on,omitempty"` // calls
+	Idempotent    bool            `json:"idempotent,omitempty"`
+	StopOnFailure bool            `json:"stop_on_failure,omitempty"` // a plan:execute call: the first failure skips the rest
+}
+
+// ActRequested gives one step to one executor.
+type ActRequested struct {
+	Call       string           `json:"call"`
+	Tool       string           `json:"tool"`
+	Args       json.RawMessage  `json:"args"` // exactly what will run
+	Hash       string           `json:"hash"` // of tool and args: what an approval is bound to
+	Attempt    string           `json:"attempt"`
+	Attempts   int              `json:"attempts"` // counts from 1
+	Runner     subject.Instance `json:"runner"`
+	StartBy    time.Time        `json:"start_by"`
+	NotAfter   time.Time        `json:"not_after"`
+	Idempotent bool             `json:"idempotent,omitempty"`
+	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
+}
+
+// ConfirmOutcome is how a confirmation request ended.
+type ConfirmOutcome string
+
+// The outcomes.
+const (
+	Approved ConfirmOutcome = "approved"
+	Denied   ConfirmOutcome = "denied"
+	Expired  ConfirmOutcome = "expired" // which means denied
+)
+
+// ActConfirmed says how a person, or the clock, answered a confirmation request.
+type ActConfirmed struct {
+	Call    string         `json:"call"` // the confirmation id
+	Hash    string         `json:"hash"`
+	Outcome ConfirmOutcome `json:"outcome"`
+	By      subject.Writer `json:"by"`
+	Reason  string         `json:"reason,omitempty"`
+}
+
+// ActCompleted is a step's one result.
+type ActCompleted struct {
+	Call       string           `json:"call"`
+	Tool       string           `json:"tool"`
+	Hash       string           `json:"hash,omitempty"`
+	Result     tool.Result      `json:"result"`
+	Attempt    string           `json:"attempt,omitempty"` // empty if it was never assigned
+	Runner     subject.Instance `json:"runner,omitempty"`
+	DurationMS int64            `json:"duration_ms,omitempty"`
+	Note       string           `json:"note,omitempty"` // what core tells the model beside the result
+}
+
+// Recorded is the terminal event of a turn that went through: the experience.
+type Recorded struct {
+	Sequence   uint64         `json:"sequence"` // the input's
+	InputID    string         `json:"input_id,omitempty"`
+	Input      string         `json:"input,omitempty"`
+	Answer     string         `json:"answer,omitempty"`
+	Actions    []Action       `json:"actions,omitempty"`
+	Rounds     int            `json:"rounds"`
+	Usage      provider.Usage `json:"usage"`
+	Notes      []string       `json:"notes,omitempty"`   // by before_reflect hooks
+	Command    string         `json:"command,omitempty"` // when it was a slash command
+	DurationMS int64          `json:"duration_ms"`
+}
+
+// Action is a step in an experience.
+type Action struct {
+	Call    string    `json:"call"`
+	Tool    string    `json:"tool"`
+	Success bool      `json:"success"`
+	Code    tool.Code `json:"code,omitempty"` // without success
+}
+
+// FailCode is the closed set of reasons why an input ended without an answer.
+type FailCode string
+
+// The codes.
+const (
+	FailMalformed      FailCode = "malformed"       // the cause could not be read
+	FailUnknownAgent   FailCode = "unknown_agent"   //
+	FailUnknownCause   FailCode = "unknown_cause"   // a kind of cause that nobody knows
+	FailUnknownCommand FailCode = "unknown_command" //
+	FailDuplicate      FailCode = "duplicate_of"    // an input with this id was taken before
+	FailDropped        FailCode = "dropped"         // by a hook
+	FailDenied         FailCode = "denied"          // by a hook, before anything ran
+	FailLocked         FailCode = "session_locked"  // until /reset
+	FailCancelled      FailCode = "cancelled"       //
+	FailInterrupted    FailCode = "interrupted"     // by a later input
+	FailReset          FailCode = "reset"           // by /reset
+	FailQueueFull      FailCode = "queue_full"      //
+	FailPoison         FailCode = "poison"          // handling it failed again and again
+	FailProvider       FailCode = "provider_failed" // no attempt gave an answer
+	FailNoProvider     FailCode = "no_provider"     // none was there
+	FailLimitRounds    FailCode = "limit_rounds"    //
+	FailLimitTokens    FailCode = "limit_tokens"    //
+	FailLimitCost      FailCode = "limit_cost"      //
+	FailDeadline       FailCode = "deadline"        // the turn's wall time is over
+	FailBreaker        FailCode = "circuit_open"    // too many failures of tools
+	FailStateMismatch  FailCode = "state_mismatch"  // the fold contradicts the log's digest
+)
+
+// FailCodes lists the closed set.
+func FailCodes() []FailCode {
+	return []FailCode{
+		FailMalformed, FailUnknownAgent, FailUnknownCause, FailUnknownCommand, FailDuplicate, FailDropped,
+		FailDenied, FailLocked, FailCancelled, FailInterrupted, FailReset, FailQueueFull, FailPoison,
+		FailProvider, FailNoProvider, FailLimitRounds, FailLimitTokens, FailLimitCost, FailDeadline,
+		FailBreaker, FailStateMismatch,
+	}
+}
+
+// TurnFailed is the terminal event of an input that ended without an answer.
+type TurnFailed struct {
+	Sequence   uint64         `json:"sequence"`
+	InputID    string         `json:"input_id,omitempty"`
+	Code       FailCode       `json:"code"`
+	Reason     string         `json:"reason"`
+	Actions    []Action       `json:"actions,omitempty"`
+	Usage      provider.Usage `json:"usage,omitzero"`
+	DurationMS int64          `json:"duration_ms,omitempty"`
+}
+
+// SessionLocked says that the circuit breaker opened: only /reset helps.
+type SessionLocked struct {
+	Reason string `json:"reason"`
+}
+
+// SessionReset says that the conversation was cleared.
+type SessionReset struct {
+	By subject.Writer `json:"by"`
+}
+
+// Format is how a message's content is to be read.
+type Format string
+
+// The formats.
+const (
+	Markdown Format = "markdown"
+	Text     Format = "text"
+)
+
+// UIMessage is onNewMessage: text for the person.
+type UIMessage struct {
+	Content string `json:"content"`
+	Format  Format `json:"format"`
+}
+
+// ToolCallRequest is onToolCallRequest: a person is asked. The answer must carry
+// the confirmation id and the hash.
+type ToolCallRequest struct {
+	ToolName        string          `json:"tool_name"`
+	Args            json.RawMessage `json:"args"`
+	ConfirmationID  string          `json:"confirmation_id"` // the call's id
+	Hash            string          `json:"hash"`
+	ExpiresAt       time.Time       `json:"expires_at"` // no answer until then means denied
+	SecurityWarning *hook.Warning   `json:"security_warning,omitempty"`
+}
+
+// UIReady is onReadyForInput.
+type UIReady struct{}
+
+// UIState is onAgentStateChange.
+type UIState struct {
+	State AgentState `json:"state"`
+}
+
+// AgentState is what the agent is doing, for people.
+type AgentState string
+
+// The states.
+const (
+	StateWaiting    AgentState = "waiting_for_input"
+	StateSensing    AgentState = "sensing"
+	StateThinking   AgentState = "thinking"
+	StateConfirming AgentState = "awaiting_confirmation"
+	StateExecuting  AgentState = "executing_tool"
+	StateReflecting AgentState = "reflecting"
+	StateLocked     AgentState = "locked"
+)
+
+// EventType implements Payload.
+func (Perceived) EventType() Type { return TypePerceived }
+
+// EventType implements Payload.
+func (PlanRequested) EventType() Type { return TypePlanRequested }
+
+// EventType implements Payload.
+func (PlanCompleted) EventType() Type { return TypePlanCompleted }
+
+// EventType implements Payload.
+func (ActRequested) EventType() Type { return TypeActRequested }
+
+// EventType implements Payload.
+func (ActConfirmed) EventType() Type { return TypeActConfirmed }
+
+// EventType implements Payload.
+func (ActCompleted) EventType() Type { return TypeActCompleted }
+
+// EventType implements Payload.
+func (Recorded) EventType() Type { return TypeRecorded }
+
+// EventType implements Payload.
+func (TurnFailed) EventType() Type { return TypeTurnFailed }
+
+// EventType implements Payload.
+func (SessionLocked) EventType() Type { return TypeSessionLocked }
+
+// EventType implements Payload.
+func (SessionReset) EventType() Type { return TypeSessionReset }
+
+// EventType implements Payload.
+func (UIMessage) EventType() Type { return TypeUIMessage }
+
+// EventType implements Payload.
+func (ToolCallRequest) EventType() Type { return TypeToolCallRequest }
+
+// EventType implements Payload.
+func (UIReady) EventType() Type { return TypeUIReady }
+
+// EventType implements Payload.
+func (UIState) EventType() Type { return TypeUIState }

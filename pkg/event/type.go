@@ -1,0 +1,68 @@
+package event
+
+import "strings"
+
+// Type is the CloudEvents type of an event: skandha.<phase>.<event>.v1.
+type Type string
+
+// Causes: what came from outside.
+const (
+	TypeInput        Type = "skandha.sense.input.v1"
+	TypeConfirmation Type = "skandha.sense.confirmation.v1"
+	TypeCancel       Type = "skandha.sense.cancel.v1"
+	TypeCommand      Type = "skandha.sense.command.v1"
+	TypeTimer        Type = "skandha.sense.timer.v1"
+)
+
+// Events: what core decided.
+const (
+	TypeCommit          Type = "skandha.commit.v1"
+	TypePerceived       Type = "skandha.sense.perceived.v1"
+	TypePlanRequested   Type = "skandha.plan.requested.v1"
+	TypePlanCompleted   Type = "skandha.plan.completed.v1"
+	TypeActRequested    Type = "skandha.act.requested.v1"
+	TypeActConfirmed    Type = "skandha.act.confirmed.v1"
+	TypeActCompleted    Type = "skandha.act.completed.v1"
+	TypeRecorded        Type = "skandha.reflect.recorded.v1"
+	TypeTurnFailed      Type = "skandha.turn.failed.v1"
+	TypeSessionLocked   Type = "skandha.session.locked.v1"
+	TypeSessionReset    Type = "skandha.session.reset.v1"
+	TypeUIMessage       Type = "skandha.ui.message.v1"
+	TypeToolCallRequest Type = "skandha.ui.tool_call_request.v1"
+	TypeUIReady         Type = "skandha.ui.ready.v1"
+	TypeUIState         Type = "skandha.ui.state.v1"
+)
+
+// TypeDelta is the type of a token delta on stream.<agent>.<session>; it is never in the log.
+const TypeDelta Type = "skandha.stream.delta.v1"
+
+// CauseTypes lists the types of causes.
+func CauseTypes() []Type {
+	return []Type{TypeInput, TypeConfirmation, TypeCancel, TypeCommand, TypeTimer}
+}
+
+// CommitTypes lists the types of the events a commit may carry.
+func CommitTypes() []Type {
+	return []Type{
+		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted,
+		TypeRecorded, TypeTurnFailed, TypeSessionLocked, TypeSessionReset,
+		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
+	}
+}
+
+// Phase and Name are the second and third part of the type, as they stand in
+// the subject of the live copy: "plan" and "requested".
+func (t Type) Phase() string { phase, _ := t.split(); return phase }
+
+// Name is the event's name within its phase.
+func (t Type) Name() string { _, name := t.split(); return name }
+
+func (t Type) split() (phase, name string) {
+	s := strings.TrimSuffix(strings.TrimPrefix(string(t), "skandha."), ".v1")
+	phase, name, _ = strings.Cut(s, ".")
+	return phase, name
+}
+
+// Terminal reports whether an event of this type ends an input: every stored
+// input and command gets exactly one such event.
+func (t Type) Terminal() bool { return t == TypeRecorded || t == TypeTurnFailed }

@@ -1,0 +1,48 @@
+// Package guide is the contract of an agent's character: what it is told before
+// everything else, how freely it thinks and what it remembers.
+package guide
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MemoryPolicy is how the conversation is cut to what the model sees.
+type MemoryPolicy string
+
+// SlidingWindow shows the latest turns, whole, within the guide's window.
+const SlidingWindow MemoryPolicy = "sliding-window"
+
+// Guide is the specification's guide plugin as data.
+type Guide struct {
+	Name            string       `json:"name"`
+	SystemPrompt    string       `json:"system_prompt"`
+	Temperature     *float64     `json:"temperature,omitempty"`      // absent: none is sent
+	MemoryPolicy    MemoryPolicy `json:"memory_policy,omitempty"`    // default sliding-window
+	InitialMemories []string     `json:"initial_memories,omitempty"` // priming: pinned, never slides out
+}
+
+// Check refuses what would only fail later; the error names the field.
+func (g Guide) Check() error {
+	if g.MemoryPolicy != "" && g.MemoryPolicy != SlidingWindow {
+		return fmt.Errorf("guide %q: memory_policy %q is unknown, want %q", g.Name, g.MemoryPolicy, SlidingWindow)
+	}
+	if g.Temperature != nil && (*g.Temperature < 0 || *g.Temperature > 2) {
+		return fmt.Errorf("guide %q: temperature %g is outside 0 to 2", g.Name, *g.Temperature)
+	}
+	return nil
+}
+
+// System is the text a model gets: the prompt, then the pinned memories.
+func (g Guide) System() string {
+	if len(g.InitialMemories) == 0 {
+		return g.SystemPrompt
+	}
+	var b strings.Builder
+	b.WriteString(g.SystemPrompt)
+	b.WriteString("\n\nWhat you remember:\n")
+	for _, m := range g.InitialMemories {
+		b.WriteString("- " + m + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,83 @@
+package hook
+
+import (
+	"encoding/json"
+
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/tool"
+)
+
+// What each point is asked with. A reply's replace carries the same shape.
+
+// AgentData is the payload of on_agent_start and on_agent_stop.
+type AgentData struct {
+	Instance string `json:"instance"` // the core's
+	Reason   string `json:"reason,omitempty"`
+}
+
+// SenseData is the payload of before_sense: one perception, as it came.
+type SenseData struct {
+	Text   string `json:"text"`
+	Source string `json:"source,omitempty"`
+	Writer string `json:"writer"`
+}
+
+// PerceptionsData is the payload of after_sense.
+type PerceptionsData struct {
+	Perceptions []Perception `json:"perceptions"`
+}
+
+// Perception is one of them. A reply may drop it, or annotate it.
+type Perception struct {
+	ID          string   `json:"id"`
+	Text        string   `json:"text"`
+	Source      string   `json:"source,omitempty"`
+	Drop        bool     `json:"drop,omitempty"`
+	Annotations []string `json:"annotations,omitempty"` // shown to the model
+}
+
+// PlanData is the payload of before_plan: what the model is about to be asked.
+type PlanData struct {
+	Plan   string   `json:"plan"`
+	Round  int      `json:"round"`
+	System string   `json:"system,omitempty"` // replace adds to or changes it for this call
+	Tools  []string `json:"tools"`            // a reply may only remove
+	Advice []string `json:"advice,omitempty"` // decision advice, shown to the model
+}
+
+// AfterPlanData is the payload of after_plan: the model's answer.
+type AfterPlanData struct {
+	Plan     string            `json:"plan"`
+	Response provider.Response `json:"response"`
+}
+
+// ActData is the payload of before_act: one step, about to run.
+type ActData struct {
+	Call string          `json:"call"`
+	Tool string          `json:"tool"`
+	Args json.RawMessage `json:"args"`
+}
+
+// AfterActData is the payload of after_act: one step's result.
+type AfterActData struct {
+	Call   string          `json:"call"`
+	Tool   string          `json:"tool"`
+	Args   json.RawMessage `json:"args"`
+	Result tool.Result     `json:"result"`
+}
+
+// ReflectData is the payload of before_reflect and after_reflect: the experience.
+type ReflectData struct {
+	Input  string   `json:"input"`
+	Answer string   `json:"answer,omitempty"`
+	Tools  []string `json:"tools,omitempty"`
+	Rounds int      `json:"rounds"`
+	// Notes are recorded with the experience; before_reflect may add some.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ErrorData is the payload of on_error.
+type ErrorData struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}

@@ -1,0 +1,191 @@
+// Package provider is the contract towards language models: what is sent, what
+// comes back and what a token delta looks like. No vendor's type appears here.
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+
+	"skandha.dev/pkg/tool"
+)
+
+// Role says whose message it is.
+type Role string
+
+// The roles.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message is one entry of the conversation.
+type Message struct {
+	Role      Role       `json:"role"`
+	Text      string     `json:"text,omitempty"`
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // assistant
+	CallID    string     `json:"call_id,omitempty"`    // tool: the call it answers
+	Tool      string     `json:"tool,omitempty"`       // tool: its name
+	Failed    bool       `json:"failed,omitempty"`     // tool: without success
+	// ProviderState goes back to the provider that wrote it, byte for byte.
+	ProviderState json.RawMessage `json:"provider_state,omitempty"`
+}
+
+// ToolCall is a model's wish to run a tool.
+type ToolCall struct {
+	ID        string          `json:"id"`                   // unique in its answer
+	Tool      string          `json:"tool"`                 // the tool's own name, not its encoding
+	Args      json.RawMessage `json:"args"`                 // as the model wrote it; what is no JSON stands here as a JSON string
+	DependsOn []string        `json:"depends_on,omitempty"` // ids of calls in the same answer
+}
+
+// UnmarshalJSON also accepts numbers as ids: models and people write both.
+func (c *ToolCall) UnmarshalJSON(b []byte) error {
+	var raw struct {
+		ID        ID              `json:"id"`
+		Tool      string          `json:"tool"`
+		Args      json.RawMessage `json:"args"`
+		DependsOn []ID            `json:"depends_on"`
+	}
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	*c = ToolCall{ID: string(raw.ID), Tool: raw.Tool, Args: raw.Args}
+	for _, d := range raw.DependsOn {
+		c.DependsOn = append(c.DependsOn, string(d))
+	}
+	return nil
+}
+
+// ID is a step's or a call's id: a JSON string or number, normalised to a string.
+type ID string
+
+// UnmarshalJSON accepts a string or a number.
+func (i *ID) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, (*string)(i))
+	}
+	var n json.Number
+	if err := json.Unmarshal(b, &n); err != nil {
+		return errors.New("an id is a string or a number")
+	}
+	*i = ID(n.String())
+	return nil
+}
+
+// Request asks for the next message of the conversation.
+type Request struct {
+	System      string            `json:"system,omitempty"`
+	Messages    []json.RawMessage `json:"messages"` // each a Message, oldest first
+	Tools       []ToolSpec        `json:"tools,omitempty"`
+	Model       string            `json:"model,omitempty"`       // empty: the provider's own default
+	Temperature *float64          `json:"temperature,omitempty"` // absent: not sent
+	MaxTokens   int               `json:"max_tokens,omitempty"`  // 0: the provider's own default
+}
+
+// ToolSpec is what a model is told of a tool.
+type ToolSpec struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Args        json.RawMessage `json:"args"`
+}
+
+// Conversation decodes the messages.
+func (r Request) Conversation() ([]Message, error) {
+	out := make([]Message, len(r.Messages))
+	for i, m := range r.Messages {
+		if err := json.Unmarshal(m, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// StopReason says why the model stopped.
+type StopReason string
+
+// The reasons.
+const (
+	StopEnd       StopReason = "end"        // it said what it had to say
+	StopToolCalls StopReason = "tool_calls" // it waits for results
+	StopLength    StopReason = "length"     // the token limit cut it
+	StopFilter    StopReason = "filter"     // the vendor's filter cut it
+	StopOther     StopReason = "other"
+)
+
+// Response is the model's answer. If it holds both calls and text, the calls
+// win and the text is commentary; if it holds neither, it is an error.
+type Response struct {
+	IsFinal       bool            `json:"is_final"`
+	TextContent   string          `json:"text_content,omitempty"`
+	ToolCalls     []ToolCall      `json:"tool_calls,omitempty"`
+	StopReason    StopReason      `json:"stop_reason,omitempty"`
+	Model         string          `json:"model,omitempty"` // the model that answered
+	Usage         Usage           `json:"usage"`
+	ProviderState json.RawMessage `json:"provider_state,omitempty"`
+}
+
+// Usage is what the answer cost.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CostMicroUSD int64 `json:"cost_micro_usd,omitempty"` // millionths of a US dollar
+}
+
+// Add sums two usages.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CostMicroUSD + v.CostMicroUSD}
+}
+
+// Delta is a piece of an answer while it is being written: lossy by design. A
+// new attempt starts the text again, and the committed text replaces it.
+type Delta struct {
+	Plan      string `json:"plan"`
+	Attempt   string `json:"attempt"`
+	N         int    `json:"n"` // counts from 0 within an attempt
+	Text      string `json:"text,omitempty"`
+	Reasoning string `json:"reasoning,omitempty"`
+}
+
+// Info is what a provider says of itself.
+type Info struct {
+	Name  string `json:"name"`  // e.g. "openai", "offline"
+	Model string `json:"model"` // its default model
+	Note  string `json:"note,omitempty"`
+}
+
+// ErrorCode is the closed set of reasons why a provider gave no answer.
+type ErrorCode string
+
+// The codes.
+const (
+	ErrAuth        ErrorCode = "auth"         // the key is missing or refused; not retryable
+	ErrRateLimited ErrorCode = "rate_limited" // retryable
+	ErrUnavailable ErrorCode = "unavailable"  // the API can't be reached or is overloaded; retryable
+	ErrTimeout     ErrorCode = "timeout"      // retryable
+	ErrBadRequest  ErrorCode = "bad_request"  // the API refused what was asked; not retryable
+	ErrGarbage     ErrorCode = "garbage"      // the answer could not be read; retryable
+	ErrTooLong     ErrorCode = "too_long"     // the answer never ended, or the context is full; not retryable
+	ErrInternal    ErrorCode = "internal"     // a fault of the adapter; not retryable
+)
+
+// Error is a provider's failure.
+type Error struct {
+	Code      ErrorCode `json:"code"`
+	Message   string    `json:"message"`
+	Retryable bool      `json:"retryable"`
+	RetryInMS int64     `json:"retry_in_ms,omitempty"` // the API's own wish
+}
+
+func (e *Error) Error() string { return "provider: " + string(e.Code) + ": " + e.Message }
+
+// Describe reduces tools to what a model is told.
+func Describe(specs []tool.Spec) []ToolSpec {
+	out := make([]ToolSpec, 0, len(specs))
+	for _, s := range specs {
+		if !s.Internal {
+			out = append(out, ToolSpec{s.Name, s.Description, s.Args})
+		}
+	}
+	return out
+}

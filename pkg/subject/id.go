@@ -1,0 +1,75 @@
+package subject
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MaxIDLen is the longest id, in bytes.
+const MaxIDLen = 64
+
+// ErrInvalidID is wrapped by every error about an id outside [A-Za-z0-9_-]{1,64}.
+var ErrInvalidID = errors.New("invalid id")
+
+type (
+	// Agent names an agent: a guide, a tool set and limits.
+	Agent string
+	// Session names one conversation of an agent. Events are ordered per session.
+	Session string
+	// Writer names who stored a cause; credentials allow a client its own name alone.
+	Writer string
+	// Instance names one run of a process: new at each start.
+	Instance string
+	// Plugin names a plugin; its replicas share the name.
+	Plugin string
+)
+
+// Valid reports whether the bytes of s form an id.
+func Valid[S ~string | ~[]byte](s S) bool {
+	if len(s) == 0 || len(s) > MaxIDLen {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if !idByte(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Parse checks s and gives it the type of the id wanted, e.g. Parse[Session](s).
+// The error names the kind of id and wraps [ErrInvalidID].
+func Parse[T Agent | Session | Writer | Instance | Plugin](s string) (T, error) {
+	if !Valid(s) {
+		var zero T
+		return zero, fmt.Errorf("%w: %s %q: want 1 to %d characters of A-Z a-z 0-9 _ -",
+			ErrInvalidID, kindOf(zero), clip(s), MaxIDLen)
+	}
+	return T(s), nil
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
+	case Agent:
+		return "agent"
+	case Session:
+		return "session"
+	case Writer:
+		return "writer"
+	case Instance:
+		return "instance"
+	default:
+		return "plugin"
+	}
+}
+
+func clip(s string) string {
+	if len(s) > MaxIDLen+16 {
+		return s[:MaxIDLen+16] + "…"
+	}
+	return s
+}
+
+func idByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}

@@ -1,0 +1,61 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// LogConfig says how a process logs. The zero value is text at level info.
+type LogConfig struct {
+	Level  string // debug, info, warn or error; default info
+	Format string // text (for people) or json; default text
+}
+
+// Validate reports an unknown level or format; the error names the field.
+func (c LogConfig) Validate() error {
+	_, levelErr := c.level()
+	var formatErr error
+	if c.Format != "" && c.Format != "text" && c.Format != "json" {
+		formatErr = fmt.Errorf("log.format is %q, want text or json", c.Format)
+	}
+	return errors.Join(levelErr, formatErr)
+}
+
+func (c LogConfig) level() (slog.Level, error) {
+	switch strings.ToLower(c.Level) {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "", "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, fmt.Errorf("log.level is %q, want debug, info, warn or error", c.Level)
+}
+
+// NewLogger builds the logger of a process that writes to w. Every record
+// carries the service's name.
+func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	level, err := c.level()
+	if err != nil {
+		return nil, err
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(w, opts)
+	if c.Format == "json" {
+		h = slog.NewJSONHandler(w, opts)
+	}
+	l := slog.New(h)
+	if service != "" {
+		l = l.With("service", service)
+	}
+	return l, nil
+}

@@ -1,0 +1,164 @@
+package core
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/security"
+)
+
+// DefaultAgent is the agent that exists when none is configured.
+const DefaultAgent = "main"
+
+// Config is the core's part of the configuration file (YAML).
+type Config struct {
+	Agents map[string]AgentConfig `yaml:"agents"`
+	Policy []Rule                 `yaml:"policy"`
+}
+
+// AgentConfig describes one agent.
+type AgentConfig struct {
+	Guide   GuideConfig   `yaml:"guide"`
+	Model   string        `yaml:"model"`   // empty: the provider's default
+	Tools   []string      `yaml:"tools"`   // absent: every public tool
+	Confirm time.Duration `yaml:"confirm"` // how long a person may take; default 15m
+	Limits  LimitsConfig  `yaml:"limits"`
+}
+
+// GuideConfig is the agent's character.
+type GuideConfig struct {
+	SystemPrompt    string             `yaml:"system_prompt"`
+	Temperature     *float64           `yaml:"temperature"`
+	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`
+	InitialMemories []string           `yaml:"initial_memories"`
+}
+
+// LimitsConfig bounds a turn. What is absent has its default; 0 is no limit.
+type LimitsConfig struct {
+	Rounds      *int           `yaml:"rounds"`
+	Calls       *int           `yaml:"calls"`
+	Tokens      *int64         `yaml:"tokens"`
+	CostUSD     *float64       `yaml:"cost_usd"`
+	Wall        *time.Duration `yaml:"wall"`
+	ModelCall   *time.Duration `yaml:"model_call"`
+	Queue       *int           `yaml:"queue"`
+	WindowTurns *int           `yaml:"window_turns"`
+}
+
+// Rule is one line of the policy; the last that matches wins.
+type Rule struct {
+	Tool       string        `yaml:"tool"`
+	Permission string        `yaml:"permission"`
+	Principal  string        `yaml:"principal"`
+	Effect     decide.Effect `yaml:"effect"`
+	Reason     string        `yaml:"reason"`
+}
+
+const defaultPrompt = `You are a helpful agent. You plan, call tools where they help, and answer briefly and truthfully.
+If a tool failed or its outcome is unknown, say so.`
+
+// ReadConfig reads the configuration file; an empty path gives the defaults. An
+// unknown field is an error that names its line.
+func ReadConfig(path string) (Config, error) {
+	if path == "" {
+		return Config{}, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading configuration: %w", err)
+	}
+	var c Config
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("configuration %s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	return c, nil
+}
+
+// Build checks the configuration and gives what the shell needs.
+func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, error) {
+	if len(c.Agents) == 0 {
+		c.Agents = map[string]AgentConfig{DefaultAgent: {}}
+	}
+	agents := make(map[subject.Agent]*decide.Agent, len(c.Agents))
+	var errs []error
+	for name, a := range c.Agents {
+		agent, err := a.build(name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("agents.%s: %w", name, err))
+			continue
+		}
+		agents[agent.Name] = agent
+	}
+	rules := make([]security.Rule, len(c.Policy))
+	for i, r := range c.Policy {
+		rules[i] = security.Rule(r)
+	}
+	policy, err := security.New(rules)
+	return agents, policy, errors.Join(append(errs, err)...)
+}
+
+func (a AgentConfig) build(name string) (*decide.Agent, error) {
+	id, err := subject.Parse[subject.Agent](name)
+	if err != nil {
+		return nil, err
+	}
+	g := guide.Guide{
+		Name: name, SystemPrompt: a.Guide.SystemPrompt, Temperature: a.Guide.Temperature,
+		MemoryPolicy: a.Guide.MemoryPolicy, InitialMemories: a.Guide.InitialMemories,
+	}
+	if g.SystemPrompt == "" {
+		g.SystemPrompt = defaultPrompt
+	}
+	if err := g.Check(); err != nil {
+		return nil, err
+	}
+	if a.Confirm < 0 {
+		return nil, fmt.Errorf("confirm is %s, want a positive duration", a.Confirm)
+	}
+	limits, err := a.Limits.build()
+	if err != nil {
+		return nil, err
+	}
+	return &decide.Agent{Name: id, Guide: g, Model: a.Model, Tools: a.Tools, Limits: limits, Confirm: a.Confirm}, nil
+}
+
+func (l LimitsConfig) build() (decide.Limits, error) {
+	out := decide.DefaultLimits()
+	set(&out.Rounds, l.Rounds)
+	set(&out.Calls, l.Calls)
+	set(&out.Tokens, l.Tokens)
+	set(&out.Wall, l.Wall)
+	set(&out.ModelCall, l.ModelCall)
+	set(&out.Queue, l.Queue)
+	set(&out.WindowTurns, l.WindowTurns)
+	if l.CostUSD != nil {
+		out.CostMicroUSD = int64(*l.CostUSD * 1e6)
+	}
+	for field, bad := range map[string]bool{
+		"rounds": out.Rounds < 0, "calls": out.Calls < 0, "tokens": out.Tokens < 0, "cost_usd": out.CostMicroUSD < 0,
+		"wall": out.Wall < 0, "model_call": out.ModelCall < 0, "queue": out.Queue < 0, "window_turns": out.WindowTurns < 0,
+	} {
+		if bad {
+			return out, fmt.Errorf("limits.%s is negative", field)
+		}
+	}
+	return out, nil
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}

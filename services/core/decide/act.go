@@ -1,0 +1,361 @@
+package decide
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/planner"
+)
+
+// maxAttempts of a call: new ones are made only when the one before certainly
+// did not run, or the tool is idempotent.
+const maxAttempts = 8
+
+// DefaultConfirm is how long a person may take to answer a confirmation request.
+const DefaultConfirm = 15 * time.Minute
+
+// advance moves every step on that can move, until none can; then, if all
+// calls have their results, it asks the model again.
+func (b *builder) advance() {
+	for moved := true; moved && b.s.Turn != nil; {
+		moved = false
+		for i := 0; b.s.Turn != nil && i < len(b.s.Turn.Steps); i++ {
+			if b.move(b.s.Turn.Steps[i]) {
+				moved = true
+			}
+		}
+	}
+	if b.s.wantsPlan() {
+		b.requestPlan()
+	}
+}
+
+// move brings one step on and reports whether it did. st is a copy.
+func (b *builder) move(st Step) bool {
+	t := b.s.Turn
+	switch st.Status {
+	case Approved:
+		return b.assign(st, st.Final)
+	case Expanded:
+		return b.composePlan(st)
+	case Waiting:
+	default:
+		return false
+	}
+	if why, skip := t.skip(&st); skip {
+		b.complete(st.Call, tool.Failure(tool.CodeSkipped, why))
+		return true
+	}
+	if !t.ready(&st) {
+		return false
+	}
+	spec, known := b.env.Tools.Lookup(st.Tool)
+	if !known {
+		return false // its runners are gone; deadlines end the wait
+	}
+	args, err := planner.Resolve(st.Args, t.dataOf(st.Parent))
+	if err == nil && string(args) != string(st.Args) {
+		var errs []string
+		if args, errs = b.env.Tools.Validate(st.Tool, args); len(errs) > 0 {
+			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit the tool's schema", errs...))
+			return true
+		}
+	}
+	if err != nil {
+		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a reference cannot be resolved", planner.Reasons(err)...))
+		return true
+	}
+	if _, free := b.env.Executors.PickRunner(spec, nil); !free {
+		return false // hooks are asked when it can run
+	}
+	return b.act(st, spec, args)
+}
+
+// act passes one step through before_act and policy, then assigns it or asks.
+func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage) bool {
+	d := b.hook(hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args})
+	switch d.Verb {
+	case hook.DenyVerb:
+		b.complete(st.Call, tool.Failure(tool.CodeDenied, d.Reason))
+		return true
+	case hook.AnswerFor:
+		b.complete(st.Call, tool.Result{Success: true, Data: d.Data})
+		return true
+	case hook.Replace:
+		var n hook.ActData
+		if err := decodeInto(d.Data, &n); err == nil {
+			args = n.Args
+		}
+		var errs []string
+		if args, errs = b.env.Tools.Validate(st.Tool, args); len(errs) > 0 {
+			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a before_act hook left arguments that do not fit", errs...))
+			return true
+		}
+	}
+	r := b.env.Policy.Evaluate(Access{
+		Principal: b.s.Turn.Writer, Action: "tool.call", Resource: spec, Args: args, Ref: b.s.Ref, Turn: b.s.Turn.ID,
+	})
+	warning := r.Warning
+	switch {
+	case r.Effect == Deny:
+		b.complete(st.Call, tool.Failure(tool.CodeDenied, r.Reason))
+		return true
+	case d.Verb == hook.Confirm:
+		warning = d.Warning
+	case r.Effect == Ask:
+	case b.s.Breaker.Consecutive >= errStreak:
+		warning = &hook.Warning{Level: hook.LevelWarn, Message: fmt.Sprintf("the last %d tool calls failed; shall the agent go on?", b.s.Breaker.Consecutive)}
+	default:
+		return b.assign(st, args)
+	}
+	ttl := b.agent().Confirm
+	if ttl <= 0 {
+		ttl = DefaultConfirm
+	}
+	b.emit(event.ToolCallRequest{
+		ToolName: st.Tool, Args: args, ConfirmationID: st.Call, Hash: Hash(st.Tool, args),
+		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: warning,
+	})
+	return true
+}
+
+// assign gives the step to the least busy runner, if there is one.
+func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance) bool {
+	spec, known := b.env.Tools.Lookup(st.Tool)
+	if !known {
+		return false
+	}
+	inst, free := b.env.Executors.PickRunner(spec, not)
+	if !free {
+		return false
+	}
+	notAfter := b.head.Now.Add(executor.StartWithin + spec.Timeout())
+	if notAfter.After(b.s.Turn.Deadline) {
+		notAfter = b.s.Turn.Deadline
+	}
+	b.touched = true
+	b.emit(event.ActRequested{
+		Call: st.Call, Tool: st.Tool, Args: args, Hash: Hash(st.Tool, args),
+		Attempt: b.env.Nonce(), Attempts: st.Attempts + 1, Runner: inst,
+		StartBy: b.head.Now.Add(executor.StartWithin), NotAfter: notAfter,
+		Idempotent: st.Idempotent, ApprovedBy: st.ApprovedBy,
+	})
+	return true
+}
+
+// complete gives a step its one result, if it has none yet.
+func (b *builder) complete(call string, r tool.Result) {
+	if st, err := b.s.open(call); err == nil {
+		b.completeFrom(*st, r, executor.Answer{})
+	}
+}
+
+func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
+	hash := st.Hash
+	if hash == "" {
+		hash = Hash(st.Tool, st.Args)
+	}
+	args := st.Final
+	if args == nil {
+		args = st.Args
+	}
+	if d := b.hook(hook.AfterAct, st.Call, hook.AfterActData{Call: st.Call, Tool: st.Tool, Args: args, Result: r}); d.Verb == hook.Replace {
+		var n hook.AfterActData
+		if decodeInto(d.Data, &n) == nil {
+			r = n.Result
+		}
+	}
+	p := event.ActCompleted{
+		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
+	}
+	if br := b.s.Breaker; !r.Success && br.Hash == hash && br.Same+1 >= sameFailures {
+		p.Note = fmt.Sprintf("this exact call has failed %d times in a row; do something else", br.Same+1)
+	}
+	b.touched = true
+	b.emit(p)
+}
+
+// skip reports whether a step can never run, and why.
+func (t *Turn) skip(st *Step) (string, bool) {
+	for _, d := range st.DependsOn {
+		if dep := t.step(d); dep != nil && dep.Status == Done && !dep.Result.Success {
+			return fmt.Sprintf("step %q, on which it depends, did not succeed", dep.CallID), true
+		}
+	}
+	if st.Parent == "" {
+		return "", false
+	}
+	if parent := t.step(st.Parent); parent == nil || !parent.StopOnFailure {
+		return "", false
+	}
+	for _, s := range t.Steps {
+		if s.Parent == st.Parent && s.Status == Done && !s.Result.Success {
+			return fmt.Sprintf("step %q failed and the plan stops on failure", s.CallID), true
+		}
+	}
+	return "", false
+}
+
+// dataOf looks up the data of finished steps by the model's own ids: those of
+// the same plan, or of the same answer.
+func (t *Turn) dataOf(parent string) func(id string) (json.RawMessage, bool) {
+	return func(id string) (json.RawMessage, bool) {
+		for _, s := range t.Steps {
+			if s.Parent == parent && s.CallID == id && s.Status == Done && s.Result.Success {
+				return s.Result.Data, true
+			}
+		}
+		return nil, false
+	}
+}
+
+// composePlan gives a plan:execute call its result once all its steps have theirs.
+func (b *builder) composePlan(parent Step) bool {
+	type stepResult struct {
+		Tool    string          `json:"tool"`
+		Success bool            `json:"success"`
+		Data    json.RawMessage `json:"data,omitempty"`
+		Error   *tool.Error     `json:"error,omitempty"`
+	}
+	steps := map[string]stepResult{}
+	failed := 0
+	for _, s := range b.s.Turn.Steps {
+		if s.Parent != parent.Call {
+			continue
+		}
+		if s.Status != Done {
+			return false
+		}
+		if !s.Result.Success {
+			failed++
+		}
+		steps[s.CallID] = stepResult{s.Tool, s.Result.Success, s.Result.Data, s.Result.Error}
+	}
+	data := encode(map[string]any{"steps": steps})
+	r := tool.Result{Success: true, Data: data}
+	if failed > 0 {
+		r = tool.Failure(tool.CodeFailed, fmt.Sprintf("%d of %d steps did not succeed", failed, len(steps)))
+		r.Data = data
+	}
+	b.completeFrom(parent, r, executor.Answer{})
+	return true
+}
+
+// OnCallAnswer decides about what became of an attempt at a call. Nil means no
+// effect: the attempt is not the current one, it goes on, or there is nowhere
+// to run it again yet (retry is true then, and the shell comes back).
+func OnCallAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decision, retry bool) {
+	if s.Turn == nil || !a.State.Final() {
+		return nil, false
+	}
+	st := s.Turn.step(a.Call)
+	if st == nil || st.Status != Assigned || st.Attempt != a.Attempt {
+		return nil, false
+	}
+	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
+	b.touched = true
+	c := *st
+	switch a.State {
+	case executor.Finished:
+		b.completeFrom(c, resultOf(a), a)
+	case executor.Never, executor.Refused:
+		if !b.again(c, tool.CodeNotRun, "no runner took it: "+string(a.Reason)+" "+a.Message) {
+			return nil, true
+		}
+	case executor.Stopped:
+		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it was stopped while it ran"), a)
+	default:
+		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it ran, and its result is gone"), a)
+	}
+	b.advance()
+	return b.done(), false
+}
+
+// OnUnreachable decides about a call whose runner cannot be asked (rule 9). An
+// idempotent one is attempted elsewhere; any other ends as outcome_unknown,
+// which is final, so the shell waits for start_by and the skew before.
+func OnUnreachable(s *State, door uint64, call, attempt string, env *Env) (d *Decision, retry bool) {
+	if s.Turn == nil {
+		return nil, false
+	}
+	st := s.Turn.step(call)
+	if st == nil || st.Status != Assigned || st.Attempt != attempt {
+		return nil, false
+	}
+	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: call, Attempt: attempt}, env.Now, env)
+	b.touched = true
+	const lost = "its runner died or cannot be reached: it may have run"
+	if st.Idempotent {
+		if !b.again(*st, tool.CodeOutcomeUnknown, lost) {
+			return nil, true
+		}
+	} else {
+		b.completeFrom(*st, tool.Failure(tool.CodeOutcomeUnknown, lost), executor.Answer{})
+	}
+	b.advance()
+	return b.done(), false
+}
+
+// again makes a new attempt, or gives up with code. False: no runner is free now.
+func (b *builder) again(st Step, code tool.Code, why string) bool {
+	if st.Attempts >= maxAttempts {
+		b.completeFrom(st, tool.Failure(code, why), executor.Answer{})
+		return true
+	}
+	return b.assign(st, st.Final, st.Runner) || b.assign(st, st.Final)
+}
+
+// OnProgress moves on what waits for an executor. Nil: nothing can move.
+func OnProgress(s *State, door uint64, env *Env) *Decision {
+	if s.Turn == nil || s.Turn.Plan != nil {
+		return nil
+	}
+	b := start(s, door, event.Trigger{Kind: event.ByProgress}, env.Now, env)
+	before := len(b.events)
+	if s.wantsPlan() {
+		b.requestPlan()
+		if len(b.events) == before && !env.Now.Before(s.Turn.Idle.Add(providerWait)) {
+			b.failTurn(event.FailNoProvider, fmt.Sprintf("no provider has been there for %s", providerWait))
+			b.next()
+		}
+	} else {
+		b.advance()
+		b.expire()
+	}
+	if len(b.events) == before {
+		return nil
+	}
+	b.touched = true
+	return b.done()
+}
+
+// runnerWait is how long a step waits for a runner that offers its tool at all.
+const runnerWait = 30 * time.Second
+
+// expire ends steps whose tool nobody has offered for too long.
+func (b *builder) expire() {
+	if b.s.Turn == nil || b.head.Now.Before(b.s.Turn.Idle.Add(runnerWait)) {
+		return
+	}
+	ended := false
+	for _, st := range b.s.Turn.Steps {
+		waits := st.Status == Approved || st.Status == Waiting && b.s.Turn.ready(&st)
+		if _, known := b.env.Tools.Lookup(st.Tool); !waits || known {
+			continue
+		}
+		b.completeFrom(st, tool.Failure(tool.CodeNotRun, fmt.Sprintf("no runner offers %s any more: it did not run", st.Tool)), executor.Answer{})
+		ended = true
+		if b.s.Turn == nil || b.s.wantsPlan() {
+			break
+		}
+	}
+	if ended {
+		b.advance()
+	}
+}

@@ -1,0 +1,141 @@
+package decide
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+)
+
+// Decision is a commit that is ready to be appended after revision Prev, and the
+// state that it leads to.
+type Decision struct {
+	Commit event.Commit
+	after  *State
+}
+
+// Stored gives the state after the commit, now that its sequence is known.
+func (d *Decision) Stored(seq uint64) *State {
+	d.after.stamp(seq)
+	return d.after
+}
+
+// State is the state after the commit, before its sequence is known.
+func (d *Decision) State() *State { return d.after }
+
+// builder grows one commit. Each event is folded into s as it is emitted, by
+// the code that will fold it when the session is rebuilt.
+type builder struct {
+	s       *State
+	env     *Env
+	head    event.Header
+	events  []event.Event
+	cause   string
+	touched bool // the turn, or whether there is one, has changed: the door drives
+	ready   bool // a terminal event left the session idle
+}
+
+// start begins a commit that is decided at door: the cause whose delivery the
+// deciding core holds.
+func start(s *State, door uint64, trigger event.Trigger, now time.Time, env *Env) *builder {
+	now = now.UTC().Truncate(time.Millisecond)
+	if now.Before(s.Now) {
+		now = s.Now
+	}
+	b := &builder{s: s.clone(), env: env, head: event.Header{
+		CommitID: env.Nonce(), Prev: s.Rev, Trigger: trigger, Cursor: s.Cursor, Driver: door,
+		Delivery: env.Delivery, Now: now, FoldVersion: FoldVersion,
+	}}
+	if trigger.Sequence > 0 {
+		b.cause = strconv.FormatUint(trigger.Sequence, 10)
+	}
+	b.s.Now = now
+	return b
+}
+
+// emit adds an event to the commit and folds it.
+func (b *builder) emit(p event.Payload) {
+	e := event.New(b.s.Ref, b.head.CommitID+"."+strconv.Itoa(len(b.events)+1), event.Source, p)
+	e.Time, e.Cause = b.head.Now, b.cause
+	if b.s.Turn != nil {
+		e.Turn = b.s.Turn.ID
+	}
+	if err := b.s.fold(e); err != nil {
+		panic(fmt.Sprintf("decide: %s: %v", e.Type, err)) // a fault of this package; the shell recovers (rule 13)
+	}
+	if e.Turn == "" && b.s.Turn != nil {
+		e.Turn = b.s.Turn.ID
+	}
+	b.events = append(b.events, e)
+}
+
+// state says what the agent is doing, if that is new.
+func (b *builder) state(st event.AgentState) {
+	if b.s.UI != st {
+		b.emit(event.UIState{State: st})
+	}
+}
+
+func (b *builder) message(text string) {
+	b.emit(event.UIMessage{Content: text, Format: event.Markdown})
+}
+
+// done finishes the commit.
+func (b *builder) done() *Decision {
+	b.state(b.agentState())
+	if b.ready && b.s.Turn == nil {
+		b.emit(event.UIReady{})
+	}
+	switch {
+	case b.s.Turn == nil:
+		b.head.Driver, b.head.Delivery = 0, 0
+	case !b.touched:
+		b.head.Driver, b.head.Delivery = b.s.Driver, b.s.Delivery
+	}
+	b.s.seal(b.head)
+	b.head.Digest = b.s.Digest
+	return &Decision{event.Commit{Ref: b.s.Ref, Header: b.head, Events: b.events}, b.s}
+}
+
+func (b *builder) agentState() event.AgentState {
+	t := b.s.Turn
+	switch {
+	case t == nil && b.s.Locked != "":
+		return event.StateLocked
+	case t == nil:
+		return event.StateWaiting
+	case b.s.Parked():
+		return event.StateConfirming
+	case len(t.Steps) > 0:
+		return event.StateExecuting
+	}
+	return event.StateThinking
+}
+
+// hook asks the plugins of a point. Without any it costs a map look-up.
+func (b *builder) hook(p hook.Point, step string, data any) hook.Decision {
+	if !b.env.Hooks.Any(p) {
+		return hook.Decision{Verb: hook.Continue}
+	}
+	env := hook.Envelope{
+		Point: p, Agent: b.s.Ref.Agent, Session: b.s.Ref.Session, Step: step,
+		Cause: b.head.Trigger.Sequence, Data: encode(data),
+	}
+	if b.s.Turn != nil {
+		env.Turn = b.s.Turn.ID
+	}
+	d := b.env.Hooks.Run(env)
+	b.head.Hooks = append(b.head.Hooks, d.Verdicts...)
+	return d
+}
+
+// agent is the configuration in force. A turn may outlive its agent's entry in
+// the configuration: it goes on without tools.
+func (b *builder) agent() *Agent {
+	if b.env.Agent != nil {
+		return b.env.Agent
+	}
+	return &Agent{Name: b.s.Ref.Agent, Tools: []string{}, Limits: DefaultLimits()}
+}

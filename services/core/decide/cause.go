@@ -1,0 +1,245 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// OnCause decides about the cause c, at the door's delivery. A nil decision
+// means that the cause has no effect, for ever (rule 5); reason then says why.
+// closings must hold an entry for each call that [MustClose] names.
+func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *Decision, reason string) {
+	if c.Sequence <= s.Cursor {
+		return nil, "it was processed before"
+	}
+	b := start(s, door, event.Trigger{
+		Kind: event.ByCause, Sequence: c.Sequence, Cause: c.Kind, Writer: c.Writer,
+	}, c.Time, env)
+	b.head.Cursor = c.Sequence
+	x := &causeDecider{builder: b, c: c, closings: closings}
+	switch c.Kind {
+	case subject.Input:
+		reason = x.input()
+	case subject.Command:
+		reason = x.command()
+	case subject.Cancel:
+		reason = x.cancel()
+	case subject.Confirmation:
+		reason = x.confirmation()
+	case subject.Timer:
+		reason = x.timer()
+	default:
+		x.fail(event.FailUnknownCause, fmt.Sprintf("nobody knows a cause %q; want one of %v", c.Kind, subject.CauseKinds()))
+	}
+	if reason != "" {
+		return nil, reason
+	}
+	return b.done(), ""
+}
+
+// OnPoison ends the cause at seq without looking at it (rule 13).
+func OnPoison(s *State, door, seq uint64, now time.Time, why string, env *Env) *Decision {
+	b := start(s, door, event.Trigger{Kind: event.ByPoison, Sequence: seq}, now, env)
+	b.head.Cursor = max(seq, s.Cursor)
+	x := &causeDecider{builder: b, c: Cause{Sequence: seq}}
+	x.fail(event.FailPoison, why)
+	return b.done()
+}
+
+type causeDecider struct {
+	*builder
+	c        Cause
+	closings Closings
+}
+
+// fail ends the cause itself, at once, with its one terminal event.
+func (x *causeDecider) fail(code event.FailCode, reason string) {
+	if x.env.Hooks.Any(hook.OnError) {
+		x.hook(hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
+	}
+	x.emit(event.TurnFailed{Sequence: x.c.Sequence, Code: code, Reason: reason})
+	x.ready = true
+}
+
+func (x *causeDecider) input() string {
+	var in event.Input
+	err := event.DecodeCause(x.c.Body, &in)
+	if err == nil {
+		err = in.Check()
+	}
+	switch {
+	case err != nil:
+		x.fail(event.FailMalformed, err.Error())
+		return ""
+	case x.env.Agent == nil:
+		x.fail(event.FailUnknownAgent, fmt.Sprintf("no agent is called %q", x.s.Ref.Agent))
+		return ""
+	}
+	if in.ID != "" {
+		if seq, dup := x.s.seen(seenKey(x.c.Writer, in.ID)); dup {
+			x.fail(event.FailDuplicate, fmt.Sprintf("input id %q of %s was taken before, at %d", in.ID, x.c.Writer, seq))
+			return ""
+		}
+	}
+	if x.s.Locked != "" {
+		x.fail(event.FailLocked, x.s.Locked+"; /reset opens the session again")
+		return ""
+	}
+	p := event.Perceived{
+		Sequence: x.c.Sequence, InputID: in.ID, Writer: x.c.Writer, Source: in.Source, Text: in.Text,
+	}
+	if !x.sense(&p) {
+		return ""
+	}
+	if x.s.Turn != nil && in.Mode == event.ModeInterrupt {
+		x.closeTurn(event.FailInterrupted, "a later input interrupted it", x.closings, false)
+	}
+	switch {
+	case x.s.Turn == nil:
+		x.startTurn(p)
+	case len(x.s.Queue) >= x.agent().Limits.Queue:
+		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs wait already", len(x.s.Queue)))
+	default:
+		p.Disposition = event.Queued
+		x.emit(p)
+	}
+	return ""
+}
+
+// sense runs the hooks around a perception; false means that it has ended.
+func (x *causeDecider) sense(p *event.Perceived) bool {
+	data := hook.SenseData{Text: p.Text, Source: p.Source, Writer: string(p.Writer)}
+	d := x.hook(hook.BeforeSense, "", data)
+	switch d.Verb {
+	case hook.DenyVerb:
+		x.fail(event.FailDenied, d.Reason)
+		return false
+	case hook.Replace:
+		if err := decodeInto(d.Data, &data); err == nil && data.Text != "" {
+			p.Text = data.Text
+		}
+	}
+	id := fmt.Sprint(p.Sequence)
+	d = x.hook(hook.AfterSense, "", hook.PerceptionsData{Perceptions: []hook.Perception{{ID: id, Text: p.Text, Source: p.Source}}})
+	switch d.Verb {
+	case hook.DenyVerb:
+		x.fail(event.FailDenied, d.Reason)
+		return false
+	case hook.Replace:
+		var all hook.PerceptionsData
+		if err := decodeInto(d.Data, &all); err != nil {
+			return true
+		}
+		i := slices.IndexFunc(all.Perceptions, func(q hook.Perception) bool { return q.ID == id })
+		if i >= 0 && all.Perceptions[i].Drop {
+			x.fail(event.FailDropped, "an after_sense hook dropped it")
+			return false
+		}
+		if i >= 0 {
+			p.Annotations = all.Perceptions[i].Annotations
+		}
+	}
+	return true
+}
+
+func (x *causeDecider) cancel() string {
+	var c event.Cancel
+	if err := event.DecodeCause(x.c.Body, &c); err != nil {
+		return err.Error()
+	}
+	if c.Sequence == 0 && c.InputID == "" {
+		return "cancel names no input: set sequence or input_id"
+	}
+	why := "cancelled by " + string(x.c.Writer)
+	if c.Reason != "" {
+		why += ": " + c.Reason
+	}
+	if t := x.s.Turn; t != nil && names(c, t.Pending) {
+		x.closeTurn(event.FailCancelled, why, x.closings, true)
+		return ""
+	}
+	i := slices.IndexFunc(x.s.Queue, func(p Pending) bool { return names(c, p) })
+	if i < 0 {
+		return "the input it names is not open"
+	}
+	p := x.s.Queue[i]
+	x.emit(event.TurnFailed{Sequence: p.Sequence, InputID: p.InputID, Code: event.FailCancelled, Reason: why})
+	return ""
+}
+
+func names(c event.Cancel, p Pending) bool {
+	if c.Sequence != 0 {
+		return c.Sequence == p.Sequence
+	}
+	return c.InputID == p.InputID
+}
+
+// confirmation counts iff it names a request that came before it and is still
+// pending, carries the hash of what was shown, and was stored in time (rule 5).
+func (x *causeDecider) confirmation() string {
+	var c event.Confirmation
+	if err := event.DecodeCause(x.c.Body, &c); err != nil {
+		return err.Error()
+	}
+	st, why := x.pending(c.ConfirmationID)
+	switch {
+	case why != "":
+		return why
+	case st.Asked == 0 || st.Asked >= x.c.Sequence:
+		return "it was stored before the request it answers"
+	case c.Hash != st.Hash:
+		return "its hash is not that of the arguments that were shown"
+	case !x.c.Time.Before(st.ExpiresAt):
+		return "the request had expired"
+	}
+	x.touched = true
+	if c.Approved {
+		x.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, Reason: c.Reason})
+	} else {
+		x.refuse(st, event.Denied, tool.CodeDenied, strings.TrimSuffix("refused by "+string(x.c.Writer)+": "+c.Reason, ": "))
+	}
+	x.advance()
+	return ""
+}
+
+func (x *causeDecider) timer() string {
+	var tm event.Timer
+	if x.c.Writer != subject.TimerWriter {
+		return "timers are written by core alone"
+	}
+	if err := event.DecodeCause(x.c.Body, &tm); err != nil {
+		return err.Error()
+	}
+	st, why := x.pending(tm.ID)
+	if why != "" {
+		return why
+	}
+	x.touched = true
+	x.refuse(st, event.Expired, tool.CodeExpired, "nobody answered the confirmation request in time")
+	x.advance()
+	return ""
+}
+
+func (x *causeDecider) refuse(st *Step, o event.ConfirmOutcome, code tool.Code, why string) {
+	x.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: o, By: x.c.Writer, Reason: why})
+	x.complete(st.Call, tool.Failure(code, why))
+}
+
+func (x *causeDecider) pending(id string) (*Step, string) {
+	if x.s.Turn == nil {
+		return nil, "nothing waits for confirmation"
+	}
+	st := x.s.Turn.step(id)
+	if st == nil || st.Status != Confirming {
+		return nil, fmt.Sprintf("no confirmation %q is pending", id)
+	}
+	c := *st // emitting changes the original
+	return &c, ""
+}

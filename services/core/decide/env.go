@@ -1,0 +1,146 @@
+package decide
+
+import (
+	"encoding/json"
+	"time"
+
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// Env is what deciding needs of the world. Answers that matter are written into
+// the commit, so folding never needs an Env.
+type Env struct {
+	Now       time.Time        // by the core's clock; a cause's stream time goes before it
+	Delivery  uint64           // how often the door's cause has been delivered
+	Nonce     func() string    // fresh on every call, unguessable
+	Agent     *Agent           // nil: no such agent
+	Tools     Catalog          // what can be called now
+	Executors Directory        // who is alive
+	Hooks     Hooks            // the hook engine
+	Policy    Policy           // the security layer
+	Version   func() string    // for /status
+	Stats     func() []ToolUse // for /metrics
+}
+
+// Agent is an agent's configuration.
+type Agent struct {
+	Name    subject.Agent
+	Guide   guide.Guide
+	Model   string   // empty: the provider's default
+	Tools   []string // offered; empty: every public tool
+	Limits  Limits
+	Confirm time.Duration // how long a person may take to answer
+}
+
+// Limits bound one turn. Zero means no limit, except for Queue.
+type Limits struct {
+	Rounds       int           // model calls per turn
+	Calls        int           // tool calls per model answer
+	Tokens       int64         // input and output tokens per turn
+	CostMicroUSD int64         // per turn
+	Wall         time.Duration // per turn, without the time that people take
+	ModelCall    time.Duration // one model call
+	Queue        int           // inputs that may wait
+	WindowTurns  int           // turns that the model sees
+}
+
+// DefaultLimits are those of an agent that declares none.
+func DefaultLimits() Limits {
+	return Limits{
+		Rounds: 25, Calls: 32, Tokens: 500_000, Wall: 10 * time.Minute,
+		ModelCall: 2 * time.Minute, Queue: 256, WindowTurns: 20,
+	}
+}
+
+// Catalog knows the tools that live executors offer.
+type Catalog interface {
+	// Lookup returns a tool by its name, public or internal.
+	Lookup(name string) (tool.Spec, bool)
+	// Public lists the tools that may be offered to models, in a stable order.
+	Public() []tool.Spec
+	// Validate checks arguments against the tool's schema and returns them with
+	// defaults applied, or every error.
+	Validate(name string, args json.RawMessage) (json.RawMessage, []string)
+}
+
+// Directory knows the live executors.
+type Directory interface {
+	// PickRunner chooses the least busy runner with a free slot that offers the tool.
+	PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool)
+	// PickProvider chooses the least busy provider instance with a free slot.
+	PickProvider(not []subject.Instance) (subject.Instance, bool)
+	// Providers describes what is there, for /provider.
+	Providers() []provider.Info
+}
+
+// Hooks is the hook engine: it asks every plugin of a point and folds the answers.
+type Hooks interface {
+	// Any reports whether a plugin is registered at the point. It costs no message.
+	Any(p hook.Point) bool
+	// Run asks with the envelope's data. Plugin, InvocationID and Deadline are the engine's to fill.
+	Run(env hook.Envelope) hook.Decision
+}
+
+// Effect is what policy says.
+type Effect string
+
+// The effects.
+const (
+	Allow Effect = "allow"
+	Deny  Effect = "deny"
+	Ask   Effect = "confirm"
+)
+
+// Access is a question to the policy.
+type Access struct {
+	Principal subject.Writer // whose input it is
+	Action    string         // "tool.call"
+	Resource  tool.Spec
+	Args      json.RawMessage
+	Ref       subject.Ref
+	Turn      string
+}
+
+// Ruling is the policy's answer.
+type Ruling struct {
+	Effect  Effect
+	Reason  string
+	Warning *hook.Warning // with Ask
+}
+
+// Policy decides who may do what.
+type Policy interface {
+	Evaluate(Access) Ruling
+}
+
+// ToolUse is a tool's statistics, for /metrics.
+type ToolUse struct {
+	Tool        string
+	Used        int64
+	SuccessRate float64
+	MeanLatency time.Duration
+}
+
+// Cause is a message that was stored from outside.
+type Cause struct {
+	Sequence uint64
+	Kind     subject.CauseKind
+	Writer   subject.Writer
+	Time     time.Time // the stream's
+	Body     []byte
+}
+
+// Closings are what became of calls that core asked their runners to stop,
+// before a decision that ends them (rule 10). Keyed by call.
+type Closings map[string]Closing
+
+// Closing is what is known of a call that is being closed.
+type Closing struct {
+	Answer      executor.Answer
+	Unreachable bool // nobody could say
+}

@@ -1,0 +1,484 @@
+package decide
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/tool"
+)
+
+// ErrMismatch: the fold of a commit does not give the digest that it carries,
+// or the commit does not follow the state. The log or the fold is broken.
+var ErrMismatch = errors.New("commit does not fit the state")
+
+// Apply folds the commit stored at seq and returns the state after it. The
+// receiver is not changed.
+func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
+	if c.Ref != s.Ref {
+		return nil, fmt.Errorf("%w: it belongs to %s, not to %s", ErrMismatch, c.Ref, s.Ref)
+	}
+	if c.Header.Prev != s.Rev {
+		return nil, fmt.Errorf("%w: it follows %d, the state is at %d", ErrMismatch, c.Header.Prev, s.Rev)
+	}
+	n := s.clone()
+	n.Now = c.Header.Now
+	for i := range c.Events {
+		if err := n.fold(c.Events[i]); err != nil {
+			return nil, fmt.Errorf("%w: event %d: %w", ErrMismatch, i, err)
+		}
+	}
+	n.seal(c.Header)
+	if n.Digest != c.Header.Digest && c.Header.FoldVersion == FoldVersion {
+		return nil, fmt.Errorf("%w: digest is %s, want %s", ErrMismatch, n.Digest, c.Header.Digest)
+	}
+	n.stamp(seq)
+	return n, nil
+}
+
+// seal takes over the header and computes the digest.
+func (s *State) seal(h event.Header) {
+	s.Cursor, s.Driver, s.Delivery, s.Now = h.Cursor, h.Driver, h.Delivery, h.Now
+	s.Commits++
+	s.Digest = s.digest()
+}
+
+// stamp notes the sequence of the commit where the state needs it: an answer or
+// a /cancel stored before cannot mean what began or was asked after.
+func (s *State) stamp(seq uint64) {
+	s.Rev = seq
+	if s.Turn == nil {
+		return
+	}
+	if s.Turn.Began == 0 {
+		s.Turn.Began = seq
+	}
+	for i := range s.Turn.Steps {
+		if st := &s.Turn.Steps[i]; st.Status == Confirming && st.Asked == 0 {
+			st.Asked = seq
+		}
+	}
+}
+
+func (s *State) unstamp(seq uint64) {
+	if s.Turn == nil {
+		return
+	}
+	if s.Turn.Began == seq {
+		s.Turn.Began = 0
+	}
+	for i := range s.Turn.Steps {
+		if st := &s.Turn.Steps[i]; st.Asked == seq {
+			st.Asked = 0
+		}
+	}
+}
+
+// fold applies one event. It trusts nothing but the event itself.
+func (s *State) fold(e event.Event) error {
+	switch e.Type {
+	case event.TypePerceived:
+		return with(e, s.onPerceived)
+	case event.TypePlanRequested:
+		return with(e, s.onPlanRequested)
+	case event.TypePlanCompleted:
+		return with(e, s.onPlanCompleted)
+	case event.TypeActRequested:
+		return with(e, s.onActRequested)
+	case event.TypeToolCallRequest:
+		return with(e, s.onToolCallRequest)
+	case event.TypeActConfirmed:
+		return with(e, s.onActConfirmed)
+	case event.TypeActCompleted:
+		return with(e, s.onActCompleted)
+	case event.TypeRecorded:
+		return with(e, s.onRecorded)
+	case event.TypeTurnFailed:
+		return with(e, s.onTurnFailed)
+	case event.TypeSessionLocked:
+		return with(e, func(p event.SessionLocked) error { s.Locked = p.Reason; return nil })
+	case event.TypeSessionReset:
+		return with(e, s.onReset)
+	case event.TypeUIState:
+		return with(e, func(p event.UIState) error { s.UI = p.State; return nil })
+	case event.TypeUIMessage, event.TypeUIReady:
+		return nil
+	}
+	return fmt.Errorf("%w: %q", event.ErrUnknownType, e.Type)
+}
+
+func with[P any, PP interface {
+	*P
+	event.Payload
+}](e event.Event, f func(P) error) error {
+	var p P
+	if err := e.DataAs(PP(&p)); err != nil {
+		return err
+	}
+	return f(p)
+}
+
+func (s *State) onPerceived(p event.Perceived) error {
+	in := Pending{p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations}
+	if p.Disposition != event.FromQueue && p.InputID != "" {
+		s.see(seenKey(p.Writer, p.InputID), p.Sequence)
+	}
+	switch p.Disposition {
+	case event.Queued:
+		s.Queue = append(s.Queue, in)
+	case event.EndedAtOnce:
+	case event.FromQueue:
+		i := s.queued(p.Sequence)
+		if i < 0 {
+			return fmt.Errorf("input %d is not queued", p.Sequence)
+		}
+		in = s.Queue[i]
+		s.Queue = slices.Delete(s.Queue, i, i+1)
+		return s.begin(in, p.Deadline)
+	case event.Started:
+		return s.begin(in, p.Deadline)
+	default:
+		return fmt.Errorf("unknown disposition %q", p.Disposition)
+	}
+	return nil
+}
+
+func (s *State) begin(in Pending, deadline time.Time) error {
+	if s.Turn != nil {
+		return fmt.Errorf("turn %s is still open", s.Turn.ID)
+	}
+	s.Turn = &Turn{ID: TurnID(in.Sequence), Pending: in, Started: s.Now, Deadline: deadline, Idle: s.Now}
+	s.Turns++
+	if s.Title == "" {
+		s.Title = cut(in.Text, 80)
+	}
+	text := in.Text
+	for _, a := range in.Annotations {
+		text += "\n[" + a + "]"
+	}
+	s.say(provider.Message{Role: provider.RoleUser, Text: text})
+	return nil
+}
+
+func (s *State) onPlanRequested(p event.PlanRequested) error {
+	t := s.Turn
+	if t == nil || len(t.Steps) > 0 {
+		return fmt.Errorf("plan %s is requested outside its place", p.Plan)
+	}
+	t.Round = p.Round
+	t.Notes = nil
+	t.Plan = &Plan{
+		ID: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
+		StartBy: p.StartBy, NotAfter: p.NotAfter, Tools: p.Tools, System: p.System, Notes: p.Notes,
+	}
+	return nil
+}
+
+func (s *State) onPlanCompleted(p event.PlanCompleted) error {
+	t := s.Turn
+	if t == nil || t.Plan == nil || t.Plan.ID != p.Plan {
+		return fmt.Errorf("plan %s is not under way", p.Plan)
+	}
+	if p.Response == nil {
+		if p.Error == nil {
+			return fmt.Errorf("plan %s has neither response nor error", p.Plan)
+		}
+		t.Plan.Error = p.Error.Error()
+		return nil
+	}
+	r := p.Response
+	t.Plan = nil
+	t.Idle = s.Now
+	t.Usage = t.Usage.Add(r.Usage)
+	s.Usage = s.Usage.Add(r.Usage)
+	m := provider.Message{Role: provider.RoleAssistant, Text: r.TextContent, ProviderState: r.ProviderState}
+	for _, st := range p.Steps {
+		t.Steps = append(t.Steps, Step{Step: st, Status: Waiting})
+		if st.Parent == "" {
+			m.ToolCalls = append(m.ToolCalls, provider.ToolCall{ID: st.CallID, Tool: st.Tool, Args: st.Args})
+		}
+	}
+	for i := range t.Steps {
+		if t.isParent(t.Steps[i].Call) {
+			t.Steps[i].Status = Expanded
+		}
+	}
+	s.say(m)
+	return nil
+}
+
+func (s *State) onActRequested(p event.ActRequested) error {
+	st, err := s.open(p.Call)
+	if err != nil {
+		return err
+	}
+	st.Status, st.Final, st.Hash = Assigned, p.Args, p.Hash
+	st.Attempt, st.Attempts, st.Runner = p.Attempt, p.Attempts, p.Runner
+	st.StartBy, st.NotAfter = p.StartBy, p.NotAfter
+	return nil
+}
+
+func (s *State) onToolCallRequest(p event.ToolCallRequest) error {
+	st, err := s.open(p.ConfirmationID)
+	if err != nil {
+		return err
+	}
+	st.Status, st.Final, st.Hash, st.Warning = Confirming, p.Args, p.Hash, p.SecurityWarning
+	st.AskedAt, st.ExpiresAt = s.Now, p.ExpiresAt
+	return nil
+}
+
+func (s *State) onActConfirmed(p event.ActConfirmed) error {
+	st, err := s.open(p.Call)
+	if err != nil {
+		return err
+	}
+	if st.Status != Confirming {
+		return fmt.Errorf("call %s is not waiting for confirmation", p.Call)
+	}
+	// A person's time is not the turn's.
+	s.Turn.Deadline = s.Turn.Deadline.Add(max(0, s.Now.Sub(st.AskedAt)))
+	if p.Outcome == event.Approved {
+		st.Status, st.ApprovedBy = Approved, p.By
+		s.Breaker.Consecutive = 0
+	}
+	return nil
+}
+
+func (s *State) onActCompleted(p event.ActCompleted) error {
+	st, err := s.open(p.Call)
+	if err != nil {
+		return err
+	}
+	st.Status, st.Result, st.Note = Done, &p.Result, p.Note
+	a := event.Action{Call: p.Call, Tool: p.Tool, Success: p.Result.Success}
+	if p.Result.Error != nil {
+		a.Code = p.Result.Error.Code
+	}
+	t := s.Turn
+	t.Actions = append(t.Actions, a)
+	if st.Status == Done && !t.isParent(st.Call) {
+		s.Breaker.count(p.Hash, p.Result)
+	}
+	for i := range t.Steps {
+		if t.Steps[i].Parent == "" && t.Steps[i].Status != Done {
+			return nil
+		}
+	}
+	s.closeRound()
+	return nil
+}
+
+// closeRound puts the results of all calls, in the calls' order, into the
+// conversation: a call and its result never stand apart.
+func (s *State) closeRound() {
+	t := s.Turn
+	for i := range t.Steps {
+		st := &t.Steps[i]
+		if st.Parent != "" {
+			continue
+		}
+		s.say(provider.Message{
+			Role: provider.RoleTool, CallID: st.CallID, Tool: st.Tool,
+			Text: st.text(), Failed: !st.Result.Success,
+		})
+	}
+	t.Steps = nil
+	t.Idle = s.Now
+}
+
+// text is what the model sees of a result.
+func (st *Step) text() string {
+	var text string
+	if r := st.Result; r.Success {
+		text = string(r.Data)
+		if text == "" {
+			text = "null"
+		}
+	} else {
+		b, err := json.Marshal(map[string]any{"error": r.Error, "data": r.Data})
+		if err != nil {
+			b = []byte(`{"error":{"code":"internal"}}`)
+		}
+		text = string(b)
+	}
+	if st.Note != "" {
+		text += "\n[" + st.Note + "]"
+	}
+	return text
+}
+
+func (s *State) onRecorded(p event.Recorded) error {
+	if p.Command != "" {
+		return nil
+	}
+	if s.Turn == nil || s.Turn.Sequence != p.Sequence {
+		return fmt.Errorf("input %d is not the open turn", p.Sequence)
+	}
+	s.Turn = nil
+	return nil
+}
+
+func (s *State) onTurnFailed(p event.TurnFailed) error {
+	if s.Turn != nil && s.Turn.Sequence == p.Sequence {
+		s.Failed++
+		s.abandon()
+		return nil
+	}
+	if i := s.queued(p.Sequence); i >= 0 {
+		s.Queue = slices.Delete(s.Queue, i, i+1)
+	}
+	return nil
+}
+
+// abandon ends the open turn and keeps the conversation well-formed: a user's
+// message gets an answer, and no call stands without its result.
+func (s *State) abandon() {
+	t := s.Turn
+	if len(t.Steps) > 0 {
+		for i := range t.Steps {
+			if st := &t.Steps[i]; st.Result == nil {
+				r := tool.Failure(tool.CodeCancelled, "the turn ended before")
+				st.Result, st.Status = &r, Done
+			}
+		}
+		s.closeRound()
+	}
+	s.say(provider.Message{Role: provider.RoleAssistant, Text: "[This turn ended without an answer.]"})
+	s.Turn = nil
+}
+
+func (s *State) onReset(event.SessionReset) error {
+	if s.Turn != nil {
+		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
+	}
+	s.Window, s.Locked, s.Breaker = nil, "", Breaker{}
+	s.Chain = chain(s.Chain, []byte("reset"))
+	return nil
+}
+
+// say appends to the conversation and lets whole turns slide out of the window.
+func (s *State) say(m provider.Message) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("decide: encoding message: %v", err)) // its raw parts were decoded before
+	}
+	s.Chain = chain(s.Chain, b)
+	s.Window = append(s.Window, Entry{s.Turn.ID, b})
+	size := 0
+	for _, e := range s.Window {
+		size += len(e.Msg)
+	}
+	for len(s.Window) > windowEntries || size > windowBytes {
+		first := s.Window[0].Turn
+		if first == s.Turn.ID {
+			break
+		}
+		for s.Window[0].Turn == first {
+			size -= len(s.Window[0].Msg)
+			s.Window = s.Window[1:]
+		}
+	}
+}
+
+func seenKey[W ~string](w W, id string) string { return string(w) + "/" + id }
+
+func (s *State) see(key string, seq uint64) {
+	s.SeenChain = chain(s.SeenChain, []byte(key))
+	s.Seen = append(s.Seen, SeenInput{key, seq})
+	if len(s.Seen) > seenInputs {
+		s.Seen = s.Seen[len(s.Seen)-seenInputs:]
+	}
+}
+
+func (s *State) seen(key string) (uint64, bool) {
+	for i := len(s.Seen) - 1; i >= 0; i-- {
+		if s.Seen[i].Key == key {
+			return s.Seen[i].Sequence, true
+		}
+	}
+	return 0, false
+}
+
+func (s *State) queued(seq uint64) int {
+	return slices.IndexFunc(s.Queue, func(p Pending) bool { return p.Sequence == seq })
+}
+
+// open finds a step that has no result yet.
+func (s *State) open(call string) (*Step, error) {
+	if s.Turn != nil {
+		if st := s.Turn.step(call); st != nil && st.Status != Done {
+			return st, nil
+		}
+	}
+	return nil, fmt.Errorf("call %s is not open", call)
+}
+
+func (t *Turn) step(call string) *Step {
+	for i := range t.Steps {
+		if t.Steps[i].Call == call {
+			return &t.Steps[i]
+		}
+	}
+	return nil
+}
+
+func (t *Turn) isParent(call string) bool {
+	return slices.ContainsFunc(t.Steps, func(s Step) bool { return s.Parent == call })
+}
+
+// ready reports whether a waiting step's dependencies are done.
+func (t *Turn) ready(st *Step) bool {
+	for _, d := range st.DependsOn {
+		if dep := t.step(d); dep == nil || dep.Status != Done {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *Breaker) count(hash string, r tool.Result) {
+	if !r.Success && r.Error != nil {
+		switch r.Error.Code {
+		case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeSkipped:
+			return // nobody's failure
+		}
+	}
+	b.Recent = append(b.Recent, r.Success)
+	if len(b.Recent) > breakerHistory {
+		b.Recent = b.Recent[1:]
+	}
+	if r.Success {
+		b.Same, b.Consecutive, b.Hash = 0, 0, ""
+		return
+	}
+	b.Consecutive++
+	if b.Hash != hash {
+		b.Hash, b.Same = hash, 0
+	}
+	b.Same++
+}
+
+func (b *Breaker) failures() int {
+	n := 0
+	for _, ok := range b.Recent {
+		if !ok {
+			n++
+		}
+	}
+	return n
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n] + "…"
+}

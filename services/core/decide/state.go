@@ -1,0 +1,299 @@
+package decide
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// FoldVersion changes whenever the same commits would fold to another state.
+// Snapshots of another version are refolded.
+const FoldVersion = 1
+
+// Bounds of what a state keeps.
+const (
+	seenInputs     = 1024      // ids of inputs that would be recognised when repeated
+	windowEntries  = 256       // messages
+	windowBytes    = 256 << 10 // of messages
+	breakerHistory = 10        // outcomes of calls
+)
+
+// State is one session, folded from its commits. It is bounded: the
+// conversation beyond the window is in the log, and stands here as a hash chain.
+type State struct {
+	core
+	// Rev is the stream sequence of the last commit, 0 before the first.
+	Rev uint64 `json:"rev"`
+	// Digest is of the state, as the last commit carries it.
+	Digest string `json:"digest"`
+	// Window holds the latest messages, whole turns, oldest first; covered by Chain.
+	Window []Entry `json:"window,omitempty"`
+	// Seen holds the ids of the latest inputs, oldest first; covered by SeenChain.
+	Seen []SeenInput `json:"seen,omitempty"`
+}
+
+// core is what the digest is computed over.
+type core struct {
+	Ref       subject.Ref      `json:"ref"`
+	Cursor    uint64           `json:"cursor"`
+	Driver    uint64           `json:"driver"`
+	Delivery  uint64           `json:"delivery"`
+	Now       time.Time        `json:"now"`
+	Commits   uint64           `json:"commits"`
+	Turn      *Turn            `json:"turn,omitempty"`
+	Queue     []Pending        `json:"queue,omitempty"`
+	Locked    string           `json:"locked,omitempty"` // the reason
+	Breaker   Breaker          `json:"breaker"`
+	UI        event.AgentState `json:"ui"`
+	Title     string           `json:"title,omitempty"`
+	Turns     int              `json:"turns"`
+	Failed    int              `json:"failed"`
+	Usage     provider.Usage   `json:"usage"`
+	Chain     string           `json:"chain"`
+	SeenChain string           `json:"seen_chain"`
+}
+
+// Entry is a message of the window, encoded as a provider.Message.
+type Entry struct {
+	Turn string          `json:"turn"`
+	Msg  json.RawMessage `json:"msg"`
+}
+
+// SeenInput is an input that was taken up.
+type SeenInput struct {
+	Key      string `json:"key"` // writer/id
+	Sequence uint64 `json:"seq"`
+}
+
+// Pending is an input that waits for the running turn.
+type Pending struct {
+	Sequence    uint64         `json:"sequence"`
+	InputID     string         `json:"input_id,omitempty"`
+	Writer      subject.Writer `json:"writer"`
+	Source      string         `json:"source,omitempty"`
+	Text        string         `json:"text"`
+	Annotations []string       `json:"annotations,omitempty"`
+}
+
+// Turn is the work on one input.
+type Turn struct {
+	ID string `json:"id"`
+	Pending
+	Began    uint64         `json:"began"` // sequence of the commit that began it
+	Started  time.Time      `json:"started"`
+	Deadline time.Time      `json:"deadline"`
+	Round    int            `json:"round"` // model calls begun
+	Idle     time.Time      `json:"idle"`  // since when it waits to ask the model
+	Plan     *Plan          `json:"plan,omitempty"`
+	Steps    []Step         `json:"steps,omitempty"` // of this round
+	Actions  []event.Action `json:"actions,omitempty"`
+	Usage    provider.Usage `json:"usage"`
+	Notes    []string       `json:"notes,omitempty"` // for the next model call
+}
+
+// Plan is a model call that is under way.
+type Plan struct {
+	ID       string           `json:"id"`
+	Round    int              `json:"round"`
+	Attempt  string           `json:"attempt"`
+	Attempts int              `json:"attempts"`
+	Provider subject.Instance `json:"provider"`
+	StartBy  time.Time        `json:"start_by"`
+	NotAfter time.Time        `json:"not_after"`
+	Tools    []string         `json:"tools"`
+	System   string           `json:"system,omitempty"`
+	Notes    []string         `json:"notes,omitempty"`
+	Error    string           `json:"error,omitempty"` // why the attempt before failed
+}
+
+// Step is a tool call of the current round.
+type Step struct {
+	event.Step
+	Status     Status           `json:"status"`
+	Hash       string           `json:"hash,omitempty"`
+	Final      json.RawMessage  `json:"final,omitempty"` // arguments that were shown or run
+	Asked      uint64           `json:"asked,omitempty"` // sequence of the commit that asked a person
+	AskedAt    time.Time        `json:"asked_at,omitzero"`
+	ExpiresAt  time.Time        `json:"expires_at,omitzero"`
+	Warning    *hook.Warning    `json:"warning,omitempty"`
+	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
+	Attempt    string           `json:"attempt,omitempty"`
+	Attempts   int              `json:"attempts,omitempty"`
+	Runner     subject.Instance `json:"runner,omitempty"`
+	StartBy    time.Time        `json:"start_by,omitzero"`
+	NotAfter   time.Time        `json:"not_after,omitzero"`
+	Result     *tool.Result     `json:"result,omitempty"`
+	Note       string           `json:"note,omitempty"`
+}
+
+// Status is how far a step is.
+type Status string
+
+// The statuses.
+const (
+	Waiting    Status = "waiting"    // for dependencies, or for a runner
+	Confirming Status = "confirming" // for a person
+	Approved   Status = "approved"   // by a person; waits for a runner
+	Assigned   Status = "assigned"   // to a runner
+	Expanded   Status = "expanded"   // a plan:execute call whose steps are under way
+	Done       Status = "done"
+)
+
+// Breaker counts the failures of tools, per session.
+type Breaker struct {
+	Hash        string `json:"hash,omitempty"` // of the last failed call
+	Same        int    `json:"same"`           // how often in a row exactly that call failed
+	Consecutive int    `json:"consecutive"`    // failures in a row
+	Recent      []bool `json:"recent,omitempty"`
+}
+
+// New is the state of a session that has no commit yet.
+func New(ref subject.Ref) *State {
+	return &State{core: core{Ref: ref, UI: event.StateWaiting}}
+}
+
+// clone copies what deciding may change. Slices that only ever grow at the end
+// are shared with their capacity cut, so that appending copies.
+func (s *State) clone() *State {
+	c := *s
+	c.Queue = slices.Clone(s.Queue)
+	c.Window = s.Window[:len(s.Window):len(s.Window)]
+	c.Seen = s.Seen[:len(s.Seen):len(s.Seen)]
+	c.Breaker.Recent = slices.Clone(s.Breaker.Recent)
+	if s.Turn != nil {
+		t := *s.Turn
+		t.Steps = slices.Clone(t.Steps)
+		t.Actions = t.Actions[:len(t.Actions):len(t.Actions)]
+		if t.Plan != nil {
+			p := *t.Plan
+			t.Plan = &p
+		}
+		c.Turn = &t
+	}
+	return &c
+}
+
+// digest is over the canonical state: the JSON of core, whose fields have a
+// fixed order. The revision before stands in it, the new one cannot.
+func (s *State) digest() string {
+	b, err := json.Marshal(struct {
+		*core
+		Prev uint64 `json:"prev"`
+	}{&s.core, s.Rev})
+	if err != nil {
+		panic(fmt.Sprintf("decide: encoding state: %v", err)) // plain data always encodes
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+func chain(prev string, parts ...[]byte) string {
+	h := sha256.New()
+	h.Write([]byte(prev))
+	for _, p := range parts {
+		h.Write([]byte{0})
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Hash is what an approval is bound to: a tool and exactly these arguments.
+func Hash(tool string, args json.RawMessage) string { return chain(tool, args) }
+
+// TurnID names the turn of the input stored at seq.
+func TurnID(seq uint64) string { return fmt.Sprintf("t%d", seq) }
+
+// Parked reports whether nothing but people, or the clock, can move the turn on.
+func (s *State) Parked() bool {
+	if s.Turn == nil || s.Turn.Plan != nil {
+		return false
+	}
+	asked := false
+	for i := range s.Turn.Steps {
+		switch s.Turn.Steps[i].Status {
+		case Confirming:
+			asked = true
+		case Assigned, Approved:
+			return false
+		case Waiting:
+			if s.Turn.ready(&s.Turn.Steps[i]) {
+				return false
+			}
+		}
+	}
+	return asked
+}
+
+// Confirmations lists the requests that wait for a person.
+func (s *State) Confirmations() []Step {
+	var out []Step
+	if s.Turn == nil {
+		return nil
+	}
+	for _, st := range s.Turn.Steps {
+		if st.Status == Confirming {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// Snapshot encodes the whole state.
+func (s *State) Snapshot() ([]byte, error) { return json.Marshal(s) }
+
+// FromSnapshot decodes what Snapshot wrote and verifies its digest against the
+// commit it claims to stand at. Any difference is an error: the log is refolded.
+func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*State, error) {
+	s := New(ref)
+	if err := json.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("decoding snapshot: %w", err)
+	}
+	switch {
+	case s.Ref != ref || s.Rev != rev:
+		return nil, fmt.Errorf("snapshot is of %s at %d, want %s at %d", s.Ref, s.Rev, ref, rev)
+	case at.Header.FoldVersion != FoldVersion:
+		return nil, fmt.Errorf("commit %d was folded by version %d, this is %d", rev, at.Header.FoldVersion, FoldVersion)
+	case s.Digest != at.Header.Digest:
+		return nil, fmt.Errorf("snapshot has digest %s, commit %d has %s", s.Digest, rev, at.Header.Digest)
+	}
+	return s, s.verify(at.Header.Prev)
+}
+
+// verify recomputes the digest of a loaded state. Stamps that the commit could
+// not yet know are taken back for it.
+func (s *State) verify(prev uint64) error {
+	c := s.clone()
+	c.Rev = prev
+	c.unstamp(s.Rev)
+	if d := c.digest(); d != s.Digest {
+		return fmt.Errorf("snapshot content has digest %s, not %s", d, s.Digest)
+	}
+	return nil
+}
+
+// Waits reports whether something could move on if an executor were there.
+func (s *State) Waits() bool {
+	if s.Turn == nil || s.Turn.Plan != nil {
+		return false
+	}
+	for i := range s.Turn.Steps {
+		switch st := &s.Turn.Steps[i]; st.Status {
+		case Approved:
+			return true
+		case Waiting:
+			if s.Turn.ready(st) {
+				return true
+			}
+		}
+	}
+	return len(s.Turn.Steps) == 0
+}

@@ -1,0 +1,169 @@
+package model
+
+// invariant is something that must be true in every state.
+type invariant struct {
+	violated string // what to say when it is not
+	holds    func(m *Model, s *State, f *Fold) bool
+}
+
+// invariants in the order in which they are checked.
+var invariants = []invariant{
+	{"an input has two terminal events", func(_ *Model, _ *State, f *Fold) bool {
+		return f.Terminals[1] <= 1 && f.Terminals[2] <= 1
+	}},
+	{"two results for one call", everyCall(func(_ *Model, _ *State, call Call, _ uint8) bool {
+		return call.Results <= 1
+	})},
+	{"an effect that is not idempotent happened twice", everyCall(func(m *Model, _ *State, _ Call, effects uint8) bool {
+		return m.cfg.Idempotent || effects <= 1
+	})},
+	{"succeeded without an effect", everyCall(func(_ *Model, _ *State, call Call, effects uint8) bool {
+		return call.Result != Succeeded || effects > 0
+	})},
+	{"the result says that it did not run, but it ran", everyCall(func(m *Model, _ *State, call Call, effects uint8) bool {
+		saysNo := call.Result == NotRun && !m.cfg.Idempotent || call.Result == Denied
+		return !saysNo || effects == 0
+	})},
+	{"an approval was consumed twice", func(_ *Model, _ *State, f *Fold) bool {
+		return f.Approvals <= 1
+	}},
+	{"an approval after expiry was accepted", func(_ *Model, _ *State, f *Fold) bool {
+		return !f.LateApproval
+	}},
+	{"an effect without approval", everyEffect(func(m *Model, f *Fold) bool {
+		return !m.cfg.Confirm || f.Approvals > 0
+	})},
+	{"an effect began after its call was closed", func(_ *Model, s *State, _ *Fold) bool {
+		return !s.LateEffect
+	}},
+	{"outcome_unknown although the reachable runner knew", func(_ *Model, s *State, _ *Fold) bool {
+		return !s.NeedlessUnknown
+	}},
+	{"a cancel or an answer hit something that began after it", func(_ *Model, _ *State, f *Fold) bool {
+		return !f.WrongTarget
+	}},
+	{"a healthy turn failed as poison", func(_ *Model, _ *State, f *Fold) bool {
+		return !f.FalsePoison
+	}},
+	{"a turn ended with a call open", callsEndWithTheirTurn},
+	{"a turn is open, every cause is acked, and no core is at it", someoneIsLeft},
+	{"an acked cause still has an effect", ackedCausesAreDone},
+	{"causes were committed out of order", causesInOrder},
+	{"a turn is open and nobody is obliged to drive it", openTurnsAreHeld},
+	{"parked without a stored timer", parkedTurnsWake},
+}
+
+// check returns what is wrong with a state, or "".
+func (m *Model) check(s *State) string {
+	f := m.fold(s, s.Len)
+	for _, i := range invariants {
+		if !i.holds(m, s, &f) {
+			return i.violated
+		}
+	}
+	return ""
+}
+
+// reached is the goal: all inputs are sent and have their one terminal event.
+func (m *Model) reached(s *State) bool {
+	if s.InputsSent < m.cfg.Inputs {
+		return false
+	}
+	f := m.fold(s, s.Len)
+	for input := uint8(1); input <= s.InputsSent; input++ {
+		if f.Terminals[input] != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+func everyCall(holds func(m *Model, s *State, call Call, effects uint8) bool) func(*Model, *State, *Fold) bool {
+	return func(m *Model, s *State, f *Fold) bool {
+		for i := range m.calls() {
+			if !holds(m, s, f.Calls[i], s.Effects[i]) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func everyEffect(holds func(m *Model, f *Fold) bool) func(*Model, *State, *Fold) bool {
+	return func(m *Model, s *State, f *Fold) bool {
+		return s.Effects == [maxCalls]uint8{} || holds(m, f)
+	}
+}
+
+// callsEndWithTheirTurn: what was assigned has a result once its turn is over.
+func callsEndWithTheirTurn(m *Model, _ *State, f *Fold) bool {
+	for i := range m.calls() {
+		call := f.Calls[i]
+		if f.Inputs[1] == Ended && call.Attempt > 0 && call.Result == NoResult {
+			return false
+		}
+	}
+	return true
+}
+
+// someoneIsLeft stands in for openTurnsAreHeld where no commit names a driver.
+func someoneIsLeft(m *Model, s *State, f *Fold) bool {
+	if !m.broken(NoDriver) || !f.driven() || s.Cores[0].Phase != Idle || s.Cores[1].Phase != Idle {
+		return true
+	}
+	for at := uint8(1); at <= s.Len; at++ {
+		if s.isCause(at) && !s.acked(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// ackedCausesAreDone: an ack and the verdict "no effect" are permanent (rules 4
+// and 5).
+func ackedCausesAreDone(m *Model, s *State, f *Fold) bool {
+	if m.broken(NoDriver) || m.broken(NoFence) {
+		return true
+	}
+	for at := f.Cursor + 1; at <= s.Len; at++ {
+		if s.isCause(at) && s.acked(at) && m.hasEffect(s, *f, at, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// causesInOrder: a core processes causes in log order (rule 2).
+func causesInOrder(_ *Model, s *State, _ *Fold) bool {
+	last := uint8(0)
+	for _, e := range s.Log[:s.Len] {
+		if e.Kind != CommitEntry || !e.Commit.processesCause() {
+			continue
+		}
+		if e.Commit.Cause <= last {
+			return false
+		}
+		last = e.Commit.Cause
+	}
+	return true
+}
+
+// openTurnsAreHeld: the driver's cause is not acked while its turn is driven
+// (rules 3 and 4), so that it is delivered again for ever.
+func openTurnsAreHeld(m *Model, s *State, f *Fold) bool {
+	return m.breaksHolding() || !f.driven() || held(s, f)
+}
+
+// parkedTurnsWake: a parked turn has that, or a timer that outlives everything
+// (rules 4 and 12).
+func parkedTurnsWake(m *Model, s *State, f *Fold) bool {
+	return m.breaksHolding() || f.Phase != Parked || held(s, f) || s.TimerSet
+}
+
+func held(s *State, f *Fold) bool { return f.Driver != 0 && !s.acked(f.Driver) }
+
+// breaksHolding: these mutations give the two invariants up at once. What
+// matters is whether an input gets lost for it.
+func (m *Model) breaksHolding() bool {
+	return m.broken(NoDriver) || m.broken(AckEarly) || m.broken(AckTimerLate) || m.broken(VolatileTimer)
+}

@@ -1,0 +1,165 @@
+package model
+
+// core is one core about to take a step. Its Core may be ahead of the state's:
+// an idle core that takes a delivery looks and decides in one step.
+type core struct {
+	*world
+	Core
+	id uint8
+}
+
+// core is what core id may do next.
+func (w *world) core(id uint8) {
+	c := core{world: w, Core: w.s.Cores[id], id: id}
+	if c.Phase == Idle {
+		c.receive()
+		return
+	}
+	if w.s.Left.Crashes > 0 {
+		n := c.become(Core{})
+		n.Left.Crashes--
+		c.emit(n, "CRASH while %d", uint8(c.Phase))
+	}
+	switch c.Phase {
+	case Looking:
+		c.look()
+	case Closing:
+		c.closeOn()
+	case Publishing:
+		c.publish()
+	case Dispatching:
+		c.dispatch()
+	case ArmingLate:
+		n := c.become(Core{})
+		n.TimerSet = true
+		c.emit(n, "timer scheduled after the ack")
+	}
+}
+
+// become is the state in which the core's memory is k and nothing else differs.
+func (c *core) become(k Core) State {
+	n := *c.s
+	n.Cores[c.id] = k
+	return n
+}
+
+func (c *core) emit(n State, format string, args ...uint8) {
+	c.emitPlan(n, Commit{}, format, args...)
+}
+
+func (c *core) emitPlan(n State, plan Commit, format string, args ...uint8) {
+	l := label{core: c.id + 1, delivery: c.Delivery, format: format, plan: plan}
+	l.n = copy(l.args[:], args)
+	c.record(n, l)
+}
+
+// receive takes a delivery. Any core may take any unacked cause at any time:
+// redelivery, stalled cores and two drivers at once need no budget (rule 3).
+func (c *core) receive() {
+	counted := c.countsDeliveries()
+	if !counted && c.id > 0 && c.s.Cores[0].Phase == Idle {
+		return // core 0 does the same
+	}
+	for at := uint8(1); at <= c.s.Len; at++ {
+		if !c.s.isCause(at) || c.s.acked(at) {
+			continue
+		}
+		k := core{world: c.world, Core: Core{Phase: Looking, Delivery: at}, id: c.id}
+		if !counted {
+			k.look()
+			continue
+		}
+		n := k.become(k.Core)
+		if at == 1 && n.Deliveries < 3 {
+			n.Deliveries++
+		}
+		k.emit(n, "delivered")
+	}
+}
+
+// look decides on the log as it is: first the causes up to the core's own
+// delivery, in log order (rule 2), then driving, then the ack.
+func (c *core) look() {
+	if c.broken(PoisonByDeliveries) && c.Delivery == 1 && c.s.Deliveries >= 3 &&
+		c.f.Cursor >= 1 && c.f.Phase != NoTurn {
+		c.propose(*c.s, Commit{Kind: TurnPoison}, "third delivery")
+		return
+	}
+	cause := c.nextCause()
+	if cause == c.Delivery && c.broken(StaleVerdict) && c.staleVerdict() {
+		n := c.become(Core{})
+		n.ack(c.Delivery)
+		c.emit(n, "a fold without the last commit says that it changes nothing: acks")
+	}
+	if cause != 0 {
+		c.process(cause)
+		return
+	}
+	c.driveOrAck()
+}
+
+// nextCause is the first cause up to the delivery that has an effect, or 0.
+// The others need no commit (rule 5).
+func (c *core) nextCause() uint8 {
+	for at := c.f.Cursor + 1; at <= c.Delivery; at++ {
+		if c.s.isCause(at) && c.hasEffect(c.s, c.f, at, c.Delivery) {
+			return at
+		}
+	}
+	return 0
+}
+
+func (c *core) staleVerdict() bool {
+	last := c.s.lastCommit()
+	return last > 0 && !c.hasEffect(c.s, c.fold(c.s, last-1), c.Delivery, c.Delivery)
+}
+
+// process commits a cause, after closing the calls that it ends.
+func (c *core) process(cause uint8) {
+	e := c.s.Log[cause-1]
+	switch {
+	case c.cfg.Poison && e.Kind == InputEntry && e.Input == 1:
+		// Rule 13: from the third delivery of a cause that is not committed
+		// yet, the core handles it alone and commits without parsing it.
+		if cause == c.Delivery && c.s.Deliveries >= 3 {
+			c.propose(*c.s, Commit{Kind: CausePoison, Cause: cause}, "third delivery of #%d", cause)
+		} else {
+			c.emit(c.become(Core{}), "dies of #%d", cause)
+		}
+	case c.closesCalls(e) && !c.broken(CancelWithoutAsking):
+		c.closeWith(cause)
+	default:
+		c.propose(*c.s, causeDone(cause, c.Delivery), "cause #%d", cause)
+	}
+}
+
+// driveOrAck acks the delivery unless rule 4 forbids it.
+func (c *core) driveOrAck() {
+	drives := c.f.Driver == c.Delivery
+	if c.broken(NoDriver) {
+		drives = !c.Handed // whoever holds a cause drives, unless it was queued into a driven session
+	}
+	if c.broken(AckEarly) {
+		drives = false
+	}
+	switch {
+	case !drives || c.f.Phase == NoTurn:
+		c.ackDelivery("neither driver nor anything to drive: acks")
+	case c.f.Phase == Parked && c.broken(AckTimerLate):
+		if c.s.TimerSet {
+			c.ackDelivery("the timer is scheduled: acks")
+			return
+		}
+		n := c.become(Core{Phase: ArmingLate})
+		n.ack(c.Delivery)
+		c.emit(n, "acks before the timer is scheduled")
+	default:
+		c.drive()
+	}
+}
+
+func (c *core) ackDelivery(why string) {
+	n := c.become(Core{})
+	n.ack(c.Delivery)
+	c.emit(n, why)
+}

@@ -1,0 +1,347 @@
+package model
+
+// Phase is what the open turn waits for.
+type Phase uint8
+
+// The phases of a session.
+const (
+	NoTurn   Phase = iota
+	Planning       // the model's reply
+	Parked         // a person's answer, or its timer (rule 12)
+	Acting         // the results of calls
+)
+
+// InputState is how far an input is.
+type InputState uint8
+
+// The states of an input.
+const (
+	Unseen InputState = iota
+	Queued
+	Current
+	Ended
+)
+
+// Confirmation is the state of the turn's request for approval.
+type Confirmation uint8
+
+// The states of a confirmation.
+const (
+	NotAsked Confirmation = iota
+	Pending
+	Approved
+	Over // denied, expired, or its turn ended
+)
+
+// Call is what the fold knows of one tool call.
+type Call struct {
+	Attempt uint8 // the current attempt, 0 before the first assignment
+	Runner  uint8 // index of the runner it is assigned to
+	Result  Result
+	Results uint8 // how many results were committed
+}
+
+// Fold is the session's state: a function of the commits alone (rule 1).
+type Fold struct {
+	Cursor    uint8 // the last cause processed (rule 2)
+	Inputs    [maxInputs + 1]InputState
+	Terminals [maxInputs + 1]uint8 // terminal events, by input
+	Phase     Phase
+	Turn      uint8 // the input whose turn is open
+	Calls     [maxCalls]Call
+	Driver    uint8 // the cause whose holder must drive (rule 3)
+
+	Confirmation Confirmation
+	RequestedAt  uint8 // position of the commit that asks for approval
+	Approvals    uint8
+
+	// What no fold may ever hold; see check.go.
+	LateApproval bool
+	WrongTarget  bool
+	FalsePoison  bool
+}
+
+// driven tells whether the turn needs a driver; a parked one needs only its timer.
+func (f *Fold) driven() bool { return f.Phase == Planning || f.Phase == Acting }
+
+// open tells whether the call waits for a result.
+func (f *Fold) open(call uint8) bool { return f.Phase == Acting && f.Calls[call].Result == NoResult }
+
+// fold applies the commits among the first n log entries.
+func (m *Model) fold(s *State, n uint8) (f Fold) {
+	for i := range n {
+		if e := &s.Log[i]; e.Kind == CommitEntry {
+			f, _ = m.apply(s, f, e.Commit, i+1)
+		}
+	}
+	return f
+}
+
+// hasEffect tells whether processing the cause at position at would change f.
+// It is the verdict of rule 5, which must be permanent once a cause is acked.
+func (m *Model) hasEffect(s *State, f Fold, at, delivery uint8) bool {
+	_, changes := m.apply(s, f, causeDone(at, delivery), s.Len+1)
+	return changes
+}
+
+// causeDone is the commit for a cause that closes no running call.
+func causeDone(cause, delivery uint8) Commit {
+	return Commit{Kind: CauseDone, Cause: cause, Closed: [maxCalls]Result{NotRun, NotRun}, Driver: delivery}
+}
+
+// effect is what a commit does to the fold.
+type effect uint8
+
+const (
+	nothing effect = iota
+	queues         // changes a queued input only: the driver stays (rule 3)
+	changes
+)
+
+// folder applies one commit.
+type folder struct {
+	*Model
+	Fold
+	commit Commit
+	at     uint8 // log position of the commit
+}
+
+// apply is one step of the fold. It reports false, and f as it was, for a
+// commit that would change nothing.
+func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
+	t := folder{Model: m, Fold: f, commit: c, at: at}
+	var did effect
+	switch c.Kind {
+	case CauseDone, CausePoison:
+		if did = t.cause(s.Log[c.Cause-1], c.Cause); did != nothing {
+			t.Cursor = c.Cause
+		}
+	case ModelReply:
+		did = t.modelReply()
+	case CallResult:
+		did = t.callResult()
+	case Reassigned:
+		if t.Phase == Acting && t.stillOpen(c.Call) {
+			t.assign(c.Call)
+			did = changes
+		}
+	case TurnPoison:
+		t.FalsePoison = true
+		if t.Phase != NoTurn {
+			t.end()
+		}
+		did = changes
+	}
+	if did == nothing {
+		return f, false
+	}
+	// Rule 3: set by every commit that leaves the session open or parked,
+	// unchanged by pure queueing, 0 when idle.
+	if did != queues {
+		t.Driver = c.Driver
+	}
+	if t.Phase == NoTurn {
+		t.Driver = 0
+	}
+	return t.Fold, true
+}
+
+func (t *folder) cause(e Entry, position uint8) effect {
+	switch e.Kind {
+	case InputEntry:
+		return t.input(e)
+	case CancelEntry:
+		return t.cancel(e)
+	case AnswerEntry:
+		return t.answer(e, position)
+	case TimerEntry:
+		// Rule 12: a firing denies whatever is pending under its id.
+		if t.Confirmation != Pending || t.Phase != Parked {
+			return nothing
+		}
+		t.deny()
+	}
+	return changes
+}
+
+// input starts, queues or, for an interrupt, cuts in. Every input gets exactly
+// one terminal event; one seen before changes nothing (rule 5).
+func (t *folder) input(e Entry) effect {
+	switch {
+	case t.Inputs[e.Input] != Unseen:
+		return nothing
+	case t.commit.Kind == CausePoison: // rule 13
+		t.Inputs[e.Input] = Ended
+		t.Terminals[e.Input]++
+		return queues
+	}
+	t.Inputs[e.Input] = Queued
+	switch {
+	case t.Phase == NoTurn:
+		t.start(e.Input)
+	case e.Interrupt: // rule 10: closes and starts the next input in one commit
+		t.cut()
+	default:
+		return queues
+	}
+	return changes
+}
+
+// cancel names its input; a queued one is ended in place (rule 5).
+func (t *folder) cancel(e Entry) effect {
+	switch {
+	case t.broken(NoPosition): // it hits whatever runs
+		if t.Phase == NoTurn {
+			return nothing
+		}
+		t.WrongTarget = t.WrongTarget || t.Turn != e.Input
+		t.cut()
+	case t.Inputs[e.Input] == Current:
+		t.cut()
+	case t.Inputs[e.Input] == Queued:
+		t.Inputs[e.Input] = Ended
+		t.Terminals[e.Input]++
+		return queues
+	default:
+		return nothing
+	}
+	return changes
+}
+
+// answer counts iff the request's commit came before it, it is still pending,
+// and its stream time is before expires_at (rule 5). Approval and first
+// assignment are one commit (rule 7).
+func (t *folder) answer(e Entry, position uint8) effect {
+	before := t.RequestedAt > position
+	if t.Confirmation != Pending || t.Phase != Parked || before && !t.broken(NoPosition) {
+		return nothing
+	}
+	switch {
+	case e.Approve && (!e.Expired || t.broken(ExpiryByOrder)):
+		t.Confirmation = Approved
+		t.Approvals++
+		t.LateApproval = e.Expired
+		t.assignAll()
+	case !e.Approve:
+		t.deny()
+	default:
+		return nothing
+	}
+	t.WrongTarget = t.WrongTarget || before
+	return changes
+}
+
+// modelReply ends the turn, or asks for its calls.
+func (t *folder) modelReply() effect {
+	if t.Phase != Planning {
+		return nothing
+	}
+	if t.Turn == 1 && t.cfg.Calls > 0 {
+		t.act()
+	} else {
+		t.end()
+	}
+	return changes
+}
+
+// callResult records a result; the turn ends with its last one.
+func (t *folder) callResult() effect {
+	if t.Phase != Acting || !t.stillOpen(t.commit.Call) {
+		return nothing
+	}
+	t.record(t.commit.Call, t.commit.Result)
+	for call := range t.calls() {
+		if t.Calls[call].Result == NoResult && !t.broken(FirstResultEnds) {
+			return changes
+		}
+	}
+	t.end()
+	return changes
+}
+
+// stillOpen is the guard that rule 6 gives replies; without fences it is gone.
+func (t *folder) stillOpen(call uint8) bool {
+	return t.Calls[call].Result == NoResult || t.broken(NoFence)
+}
+
+func (t *folder) start(input uint8) {
+	t.Turn, t.Inputs[input] = input, Current
+	if input == 1 && t.cfg.Calls > 0 && !t.cfg.Plan {
+		t.act()
+	} else {
+		t.Phase = Planning
+	}
+}
+
+func (t *folder) act() {
+	if t.cfg.Confirm {
+		t.Phase, t.Confirmation, t.RequestedAt = Parked, Pending, t.at
+	} else {
+		t.assignAll()
+	}
+}
+
+func (t *folder) assignAll() {
+	for call := range t.calls() {
+		t.assign(call)
+	}
+}
+
+// assign gives the call a fresh attempt at the runner the commit names (rule 7).
+func (t *folder) assign(call uint8) {
+	t.Phase = Acting
+	c := &t.Calls[call]
+	if c.Attempt < t.cfg.Attempts {
+		c.Attempt++
+	}
+	c.Runner = t.commit.Runner[call]
+}
+
+func (t *folder) record(call uint8, r Result) {
+	c := &t.Calls[call]
+	c.Result = r
+	if c.Results < 2 {
+		c.Results++
+	}
+}
+
+func (t *folder) deny() {
+	t.Confirmation = Over
+	for call := range t.calls() {
+		t.record(call, Denied)
+	}
+	t.end()
+}
+
+// cut ends the turn early and closes its calls with what the runners said (rule 10).
+func (t *folder) cut() {
+	for call := range t.calls() {
+		if t.Turn != 1 || t.Calls[call].Result != NoResult {
+			continue
+		}
+		if t.Phase == Parked || t.Phase == Acting && t.cfg.Idempotent {
+			t.record(call, NotRun)
+		} else if t.Phase == Acting {
+			t.record(call, t.commit.Closed[call])
+		}
+	}
+	t.end()
+}
+
+// end gives the turn's input its terminal event and starts the next one.
+func (t *folder) end() {
+	t.Inputs[t.Turn] = Ended
+	if t.Terminals[t.Turn] < 2 {
+		t.Terminals[t.Turn]++
+	}
+	t.Phase, t.Turn = NoTurn, 0
+	if t.Confirmation == Pending {
+		t.Confirmation = Over
+	}
+	for input := uint8(1); input <= maxInputs; input++ {
+		if t.Inputs[input] == Queued {
+			t.start(input)
+			return
+		}
+	}
+}

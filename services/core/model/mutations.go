@@ -1,0 +1,65 @@
+package model
+
+import "fmt"
+
+// Mutation is a protocol with one rule broken, or a plausible slip in it.
+type Mutation uint8
+
+// The mutations. Their names on the command line are in Mutations.
+const (
+	Sound Mutation = iota
+	AckEarly
+	NoDriver
+	NoPosition
+	AckTimerLate
+	VolatileTimer
+	ExpiryByOrder
+	StaleVerdict
+	CancelWithoutAsking
+	NoRespondersNever
+	InstantUnknown
+	NoTombstone
+	RefuseWithoutTombstone
+	ForgetAttempts
+	TakeoverDispatches
+	StaleReply
+	NoFence
+	PoisonByDeliveries
+	FirstResultEnds
+)
+
+// Mutations lists all mutations by number: their names, the rules they break,
+// and how.
+var Mutations = [...]struct{ Name, Rule, Doc string }{
+	Sound:                  {"", "", "the protocol as it is"},
+	AckEarly:               {"ackEarly", "4", "a cause is acked once it is processed"},
+	NoDriver:               {"noToken", "3", "no commit names a driver: whoever holds a cause drives"},
+	NoPosition:             {"noPos", "5", "cancels and answers hit whatever runs or is pending"},
+	AckTimerLate:           {"ackTimerLate", "12", "the parking cause is acked before its timer is stored"},
+	VolatileTimer:          {"volatileTimer", "12", "the timer may get lost"},
+	ExpiryByOrder:          {"expiryByOrder", "5", "an approval counts if it comes before the timer, not by its stream time"},
+	StaleVerdict:           {"staleNoop", "5", "\"no effect\" is read from a fold without the last commit"},
+	CancelWithoutAsking:    {"cancelNoAsk", "10", "calls are closed without asking their runners"},
+	NoRespondersNever:      {"503never", "9", "no responders means that it never ran, whoever sent what"},
+	InstantUnknown:         {"instantUnknown", "9", "an unreachable runner means outcome_unknown at once"},
+	NoTombstone:            {"noTomb", "8", "the answer `never` leaves no tombstone"},
+	RefuseWithoutTombstone: {"refuseNoTomb", "8", "a refusal leaves no tombstone"},
+	ForgetAttempts:         {"forget", "8", "a runner forgets the id with the result"},
+	TakeoverDispatches:     {"takeoverDispatch", "7", "a core that takes over dispatches instead of asking"},
+	StaleReply:             {"staleReply", "6", "a reply in hand counts for any attempt"},
+	NoFence:                {"noFence", "2", "commits are not fenced"},
+	PoisonByDeliveries:     {"poisonDeliv", "13", "the third delivery of a committed cause is poison, too"},
+	FirstResultEnds:        {"firstEnds", "1", "a turn ends with the first of its results"},
+}
+
+func (m Mutation) String() string { return Mutations[m].Name }
+
+// ParseMutation finds a mutation by its name.
+func ParseMutation(name string) (Mutation, error) {
+	for m := range Mutations {
+		if Mutations[m].Name == name {
+			return Mutation(m), nil
+		}
+	}
+	return Sound, fmt.Errorf("%w: unknown mutation %q", ErrUsage, name)
+}

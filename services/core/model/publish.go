@@ -1,0 +1,172 @@
+package model
+
+// propose decides on a commit at the state of the log just read, which becomes
+// its fence (rule 2). Everything the core did on the way is in n.
+func (c *core) propose(n State, plan Commit, why string, args ...uint8) {
+	plan.Driver = c.Delivery
+	c.publishing(n, Core{
+		Delivery: c.Delivery, Fence: c.s.lastCommit(), Plan: plan, Sent: c.Sent, Handed: c.Handed,
+	}, why, args...)
+}
+
+// publishing lets the core k publish its plan, with every choice of runners: a
+// call is assigned to any instance that the core believes in (rule 7). The
+// runners are alike at first, so the first call begins at runner 0.
+func (c *core) publishing(n State, k Core, why string, args ...uint8) {
+	k.Phase = Publishing
+	g, _ := c.apply(&n, c.f, k.Plan, n.Len+1)
+	choices := [maxCalls]uint8{1, 1}
+	for call := range c.calls() {
+		before := c.f.Calls[call].Attempt
+		if g.Calls[call].Attempt != before && (before > 0 || call > 0) {
+			choices[call] = runners
+		}
+	}
+	for first := range choices[0] {
+		for second := range choices[1] {
+			k.Plan.Runner = [maxCalls]uint8{first, second}
+			n.Cores[c.id] = k
+			c.emitPlan(n, k.Plan, why, args...)
+		}
+	}
+}
+
+// asStranger is the core's memory after it lost a race, or does not know that
+// it won: it keeps the delivery, and drops whatever it was about to do.
+func (c *core) asStranger() Core {
+	return Core{Phase: Looking, Delivery: c.Delivery, Sent: c.Sent, Handed: c.Handed}
+}
+
+// publish stores the commit if the fence holds, else reads again (rules 2 and 6).
+func (c *core) publish() {
+	if c.s.lastCommit() != c.Fence && !c.broken(NoFence) {
+		c.refused()
+		return
+	}
+	n := *c.s
+	g, changes := c.apply(c.s, c.f, c.Plan, n.Len+1)
+	if !changes { // only without fences
+		c.emit(c.become(Core{Phase: Looking, Delivery: c.Delivery}), "the commit would change nothing")
+		return
+	}
+	if !c.store(&n, Entry{Kind: CommitEntry, Commit: c.Plan}) {
+		return
+	}
+	for call := range c.calls() {
+		before := c.f.Calls[call]
+		if g.Calls[call].Result == OutcomeUnknown && before.Result != OutcomeUnknown {
+			n.NeedlessUnknown = n.NeedlessUnknown || c.runnerKnew(call, before)
+		}
+	}
+	c.stored(n, g)
+}
+
+// refused is the way on after a lost fence: refold, decide again (rule 6).
+func (c *core) refused() {
+	k := c.asStranger()
+	if c.broken(StaleReply) {
+		again := c.Plan.processesCause() && c.Plan.Cause <= c.f.Cursor
+		if _, changes := c.apply(c.s, c.f, c.Plan, c.s.Len+1); changes && !again {
+			k = c.Core // the reply in hand counts for any attempt
+			k.Fence = c.s.lastCommit()
+		}
+	}
+	c.emit(c.become(k), "fence refused, reads the log again")
+}
+
+// stored goes on after the commit is in the log as the last entry of n, with
+// fold g. Only a clean PubAck allows to dispatch what it assigns (rule 7). After
+// a cause the core forgets what it may repeat, and asks like everybody else.
+func (c *core) stored(n State, g Fold) {
+	stranger := Core{Phase: Looking, Delivery: c.Delivery}
+	if c.broken(NoDriver) {
+		if c.Plan.processesCause() {
+			stranger.Handed = c.f.Phase != NoTurn && c.f.Driver != c.Delivery
+		} else {
+			stranger.Handed = c.Handed
+		}
+	}
+	winner := stranger
+	assigned := false
+	for call := range c.calls() {
+		a := g.Calls[call].Attempt
+		switch {
+		case a != c.f.Calls[call].Attempt:
+			n.Attempts[call][a].Runner = g.Calls[call].Runner + 1
+			winner.ToSend[call] = a
+			assigned = true
+		case g.open(call) && !c.Plan.processesCause(): // the commit was about another call
+			winner.ToSend[call] = c.ToSend[call]
+			winner.Sent[call], stranger.Sent[call] = c.Sent[call], c.Sent[call]
+		}
+	}
+	winner.Fence = n.Len
+	n.Cores[c.id] = winner.settled()
+	c.emitPlan(n, c.Plan, "commit stored at #%d", n.Len)
+	if assigned && n.Left.NetFaults > 0 {
+		n.Left.NetFaults--
+		n.Cores[c.id] = stranger
+		c.emitPlan(n, c.Plan, "commit stored at #%d, its PubAck lost and buried", n.Len)
+	}
+}
+
+// settled puts a core that has its commit stored into the phase it belongs in.
+func (k Core) settled() Core {
+	if k.ToSend != [maxCalls]uint8{} {
+		k.Phase = Dispatching
+	} else {
+		k.Phase, k.Fence = Looking, 0
+	}
+	return k
+}
+
+// runnerKnew tells whether a runner that was always reachable could have said
+// more than outcome_unknown.
+func (c *core) runnerKnew(i uint8, call Call) bool {
+	switch *c.s.atRunner(call.Runner, i, call.Attempt) {
+	case NotSeen, Finished, Tombstoned:
+		return !c.s.Runners[call.Runner].WasUnreachable
+	}
+	return false
+}
+
+// dispatch sends the attempts that the core alone may send (rule 7).
+func (c *core) dispatch() {
+	for call := range c.calls() {
+		a := c.ToSend[call]
+		if a == 0 {
+			continue
+		}
+		k := c.Core
+		k.ToSend[call] = 0
+		if r := c.s.Attempts[call][a].Runner - 1; c.s.reachable(r) {
+			c.send(k, call, a)
+		} else {
+			c.noResponders(k, call, a)
+		}
+	}
+}
+
+func (c *core) send(k Core, call, a uint8) {
+	if c.s.Left.NetFaults > 0 {
+		n := c.become(k.settled())
+		n.Left.NetFaults--
+		c.emit(n, "dispatch of call %d, attempt %d lost", call, a)
+	}
+	k.Sent[call] = a
+	n := c.become(k.settled())
+	n.Attempts[call][a].InFlight = true
+	c.emit(n, "dispatches call %d, attempt %d", call, a)
+}
+
+// noResponders: a 503 on the first and only dispatch, of the only core that may
+// dispatch it, says that it never ran (rule 9). A timeout says nothing.
+func (c *core) noResponders(k Core, call, a uint8) {
+	c.emit(c.become(k.settled()), "dispatch of call %d, attempt %d is not answered", call, a)
+	k.Phase, k.Plan = Publishing, c.retry(call, a, NotRun)
+	k.Plan.Driver = c.Delivery
+	for r := range uint8(runners) {
+		k.Plan.Runner[call] = r
+		c.emitPlan(c.become(k), k.Plan, "only dispatch of call %d, attempt %d: no responders, it never ran", call, a)
+	}
+}

@@ -1,0 +1,94 @@
+package model
+
+// runner is what executor instance r may do, or suffer (rule 8).
+func (w *world) runner(r uint8) {
+	s := w.s
+	if s.Left.RunnerCrashes > 0 {
+		n := *s
+		n.Left.RunnerCrashes--
+		n.Runners[r] = Runner{Dead: true, WasUnreachable: true}
+		w.emit(n, "crash: runner%d, for ever", r)
+	}
+	if s.Runners[r].Unreachable {
+		n := *s
+		n.Runners[r].Unreachable = false
+		w.emit(n, "runner%d: reachable again", r)
+	} else if s.Left.Partitions > 0 {
+		n := *s
+		n.Left.Partitions--
+		n.Runners[r].Unreachable, n.Runners[r].WasUnreachable = true, true
+		w.emit(n, "fault: runner%d is unreachable", r)
+	}
+	for call := range w.calls() {
+		for a := uint8(1); a <= maxAttempts; a++ {
+			if s.Attempts[call][a].Runner == r+1 {
+				w.attempt(r, call, a)
+			}
+		}
+	}
+}
+
+// attempt is what runner r may do about one attempt of a call.
+func (w *world) attempt(r, call, a uint8) {
+	s := w.s
+	if s.Attempts[call][a].InFlight && !s.Runners[r].Unreachable {
+		n := *s
+		n.Attempts[call][a].InFlight = false
+		w.arrive(n, r, call, a)
+		if s.Left.Duplicates > 0 { // a duplicate stays in flight
+			n := *s
+			n.Left.Duplicates--
+			w.arrive(n, r, call, a)
+		}
+	}
+	switch state := *s.atRunner(r, call, a); {
+	case state == Running:
+		n := *s
+		*n.atRunner(r, call, a) = Finished
+		w.emit(n, "runner%d: call %d, attempt %d finished", r, call, a)
+	case state == Finished && w.mayDrop(call, a):
+		n := *s
+		*n.atRunner(r, call, a) = Dropped
+		if w.broken(ForgetAttempts) {
+			*n.atRunner(r, call, a) = NotSeen
+		}
+		w.emit(n, "runner%d: drops the result of call %d, attempt %d", r, call, a)
+	}
+}
+
+// mayDrop: results are kept until told that they are committed, or not_after
+// and skew have passed (rule 8).
+func (w *world) mayDrop(call, a uint8) bool {
+	return w.f.Calls[call].Result != NoResult || w.s.Attempts[call][a].StartBy == PassedAtCore
+}
+
+// arrive is the arrival of a dispatch at runner r. Start, tombstone and refusal
+// pass through one table keyed (call, attempt); n is the state without the message.
+func (w *world) arrive(n State, r, call, a uint8) {
+	entry := n.atRunner(r, call, a)
+	if *entry != NotSeen {
+		w.emit(n, "runner%d: repeated dispatch of call %d, attempt %d, attaches (%d)", r, call, a, uint8(*entry))
+		return
+	}
+	if n.Attempts[call][a].StartBy != InTime {
+		*entry = Tombstoned
+		w.emit(n, "runner%d: refuses call %d, attempt %d, past start_by", r, call, a)
+		return
+	}
+	if n.Left.NetFaults > 0 {
+		busy := n
+		busy.Left.NetFaults--
+		if w.broken(RefuseWithoutTombstone) {
+			busy.Attempts[call][a].Refused = true
+		} else {
+			*busy.atRunner(r, call, a) = Tombstoned
+		}
+		w.emit(busy, "runner%d: busy, refuses call %d, attempt %d", r, call, a)
+	}
+	if n.Effects[call] < 3 {
+		n.Effects[call]++
+	}
+	n.LateEffect = n.LateEffect || w.f.Calls[call].Result != NoResult && !w.cfg.Idempotent
+	*entry = Running
+	w.emit(n, "runner%d: EFFECT of call %d, attempt %d (number %d)", r, call, a, n.Effects[call])
+}

@@ -1,0 +1,303 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// The bounds of the world. Inputs, log positions, attempts and runners are
+// counted from 1, so that zero always means "none".
+const (
+	maxLog      = 16
+	maxInputs   = 2
+	maxCalls    = 2
+	maxAttempts = 3
+	cores       = 2
+	runners     = 2
+)
+
+// EntryKind tells causes from commits in the log of rule 1.
+type EntryKind uint8
+
+// The kinds of log entries. All but CommitEntry are causes.
+const (
+	NoEntry EntryKind = iota
+	InputEntry
+	CancelEntry
+	AnswerEntry
+	TimerEntry
+	CommitEntry
+)
+
+// Entry is one stored message of the session's log.
+type Entry struct {
+	Kind      EntryKind
+	Input     uint8 // InputEntry: its number; CancelEntry: the input it names
+	Interrupt bool  // InputEntry: ends the running turn
+	Approve   bool  // AnswerEntry: approves, else denies
+	Expired   bool  // AnswerEntry: its stream time is past expires_at
+	Commit    Commit
+}
+
+// CommitKind names what a commit decides.
+type CommitKind uint8
+
+// The kinds of commits.
+const (
+	NoCommit    CommitKind = iota
+	CauseDone              // a cause is processed
+	CausePoison            // an input is ended as poison without being parsed (rule 13)
+	ModelReply             // the model's reply is recorded
+	CallResult             // a call has its result
+	Reassigned             // a call gets a new attempt
+	TurnPoison             // mutation poisonDeliv: the running turn is ended as poison
+)
+
+// Result is what the log, or an executor, says became of a call.
+type Result uint8
+
+// The results of a call.
+const (
+	NoResult Result = iota
+	Succeeded
+	OutcomeUnknown
+	NotRun // cancelled, or it never ran
+	Denied
+)
+
+// Commit is the decision part of the commits of rule 2.
+type Commit struct {
+	Kind   CommitKind
+	Cause  uint8            // CauseDone, CausePoison: log position of the cause
+	Call   uint8            // CallResult, Reassigned: index of the call
+	Result Result           // CallResult
+	Closed [maxCalls]Result // CauseDone: the results of the calls it closes (rule 10)
+	Runner [maxCalls]uint8  // index of the runner for each call assigned here (rule 7)
+	Driver uint8            // the delivery the committing core holds (rule 3)
+}
+
+// processesCause tells whether the commit moves the cursor.
+func (c Commit) processesCause() bool { return c.Kind == CauseDone || c.Kind == CausePoison }
+
+// CorePhase is how far a core is with the delivery it holds.
+type CorePhase uint8
+
+// The phases of a core.
+const (
+	Idle        CorePhase = iota
+	Looking               // read the log; about to decide
+	Closing               // asks runners to stop, one after the other (rule 10)
+	Publishing            // decided; the commit is not stored yet
+	Dispatching           // the commit is stored; its attempts are not dispatched yet
+	ArmingLate            // mutation ackTimerLate: acked, the timer is not scheduled yet
+)
+
+// Core is the memory of one instance of the core. All of it is lost in a crash.
+type Core struct {
+	Phase    CorePhase
+	Delivery uint8 // the cause whose delivery it holds
+	Fence    uint8 // position of the last commit it has read
+	Plan     Commit
+	ToSend   [maxCalls]uint8 // attempts it alone may dispatch, and has not yet
+	Sent     [maxCalls]uint8 // attempts it has dispatched, and may repeat
+	Handed   bool            // mutation noToken: its cause was queued into a driven session
+}
+
+// AttemptState is an entry of an executor's locked table (rule 8).
+type AttemptState uint8
+
+// The states of an attempt at a runner.
+const (
+	NotSeen AttemptState = iota
+	Running
+	Finished
+	Tombstoned // it will never run: refused, or asked about before it came
+	Dropped    // it ran, its result is gone
+	Stopped    // it was stopped on the way
+)
+
+// Runner is one executor instance. A dead one stays dead: a restart is a new
+// instance (rule 8).
+type Runner struct {
+	Dead, Unreachable bool
+	WasUnreachable    bool // ever, or dead
+	Table             [maxCalls][maxAttempts + 1]AttemptState
+}
+
+// Deadline tells who knows that start_by has passed. The runner's clock comes
+// first; a core waits for the skew as well.
+type Deadline uint8
+
+// The steps of start_by passing.
+const (
+	InTime Deadline = iota
+	PassedAtRunner
+	PassedAtCore
+)
+
+// Attempt is what the world, not a single process, knows of one attempt.
+type Attempt struct {
+	Runner   uint8 // 1 + index of the runner it is assigned to
+	StartBy  Deadline
+	InFlight bool // a dispatch is under way, and may arrive arbitrarily late
+	Refused  bool // mutation refuseNoTomb: the refusal is under way
+}
+
+// Budget bounds the faults that may still happen.
+type Budget struct {
+	Crashes       uint8 // of cores
+	RunnerCrashes uint8 // for ever
+	Partitions    uint8 // between the cores and one runner
+	Duplicates    uint8 // of dispatches
+	ForgottenAcks uint8 // times the bus forgets all acks of the session
+	NetFaults     uint8 // busy runners, lost dispatches, PubAcks lost and buried
+}
+
+// State is one state of the world: the bus, the cores, the runners, time and
+// the people outside.
+type State struct {
+	Log     [maxLog]Entry
+	Len     uint8
+	Acks    uint16 // by log position
+	Cores   [cores]Core
+	Runners [runners]Runner
+
+	Attempts [maxCalls][maxAttempts + 1]Attempt
+	Effects  [maxCalls]uint8 // how often each call's effect has begun
+
+	TimerSet    bool // stored in the stream TIMERS
+	TimerFired  uint8
+	Expired     bool  // the confirmation's expires_at has passed
+	Deliveries  uint8 // of the first cause, where they are counted
+	InputsSent  uint8
+	AnswersSent uint8
+	CancelSent  bool
+
+	LateEffect     bool // an effect began after its call was closed
+	NeedlessUnknown bool // outcome_unknown although the reachable runner knew
+
+	Left Budget
+}
+
+func (s *State) acked(at uint8) bool { return s.Acks&(1<<(at-1)) != 0 }
+func (s *State) ack(at uint8)        { s.Acks |= 1 << (at - 1) }
+
+func (s *State) isCause(at uint8) bool { return s.Log[at-1].Kind != CommitEntry }
+
+func (s *State) reachable(runner uint8) bool {
+	return !s.Runners[runner].Dead && !s.Runners[runner].Unreachable
+}
+
+// atRunner is the entry for a call's attempt in the table of its runner.
+func (s *State) atRunner(runner, call, attempt uint8) *AttemptState {
+	return &s.Runners[runner].Table[call][attempt]
+}
+
+// lastCommit is the position of the session's last commit: the fence of rule 2.
+func (s *State) lastCommit() uint8 {
+	for at := s.Len; at > 0; at-- {
+		if !s.isCause(at) {
+			return at
+		}
+	}
+	return 0
+}
+
+// compare orders cores, idle ones first, so that states which differ only in
+// the names of the cores are one state.
+func (k *Core) compare(o *Core) int {
+	if *k == *o {
+		return 0
+	}
+	if d := cmp.Compare(k.Phase, o.Phase); d != 0 {
+		return d
+	}
+	a, b := k.key(), o.key()
+	for i := range a {
+		if d := cmp.Compare(a[i], b[i]); d != 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+func (k *Core) key() [17]uint8 {
+	p, handed := &k.Plan, uint8(0)
+	if k.Handed {
+		handed = 1
+	}
+	return [...]uint8{
+		k.Delivery, k.Fence, k.ToSend[0], k.ToSend[1], k.Sent[0], k.Sent[1], handed,
+		uint8(p.Kind), p.Cause, p.Call, uint8(p.Result), uint8(p.Closed[0]), uint8(p.Closed[1]),
+		p.Runner[0], p.Runner[1], p.Driver, uint8(k.Phase),
+	}
+}
+
+func (r Result) String() string {
+	return [...]string{"-", "succeeded", "outcome_unknown", "not-run", "denied"}[r]
+}
+
+func (a AttemptState) String() string {
+	return [...]string{"-", "running", "finished", "tombstoned", "dropped", "stopped"}[a]
+}
+
+func (p CorePhase) String() string {
+	return [...]string{"idle", "looking", "closing", "publishing", "dispatching", "arming-late"}[p]
+}
+
+func (c Commit) String() string {
+	to := fmt.Sprintf("runners %v, driver #%d", c.Runner, c.Driver)
+	switch c.Kind {
+	case CauseDone:
+		return fmt.Sprintf("cause #%d done (closing as %v, %s)", c.Cause, c.Closed, to)
+	case CausePoison:
+		return fmt.Sprintf("cause #%d is poison (%s)", c.Cause, to)
+	case ModelReply:
+		return fmt.Sprintf("model reply (%s)", to)
+	case CallResult:
+		return fmt.Sprintf("call %d %s (%s)", c.Call, c.Result, to)
+	case Reassigned:
+		return fmt.Sprintf("call %d assigned again (%s)", c.Call, to)
+	case TurnPoison:
+		return "turn is poison"
+	}
+	return "no commit"
+}
+
+func (e Entry) String() string {
+	switch e.Kind {
+	case InputEntry:
+		return fmt.Sprintf("input %d (interrupt %t)", e.Input, e.Interrupt)
+	case CancelEntry:
+		return fmt.Sprintf("cancel of input %d", e.Input)
+	case AnswerEntry:
+		return fmt.Sprintf("answer (approve %t, after expiry %t)", e.Approve, e.Expired)
+	case TimerEntry:
+		return "timer"
+	case CommitEntry:
+		return "COMMIT " + e.Commit.String()
+	}
+	return "no entry"
+}
+
+// describe renders a state for a trace.
+func (s *State) describe(f Fold) string {
+	var b strings.Builder
+	for at := uint8(1); at <= s.Len; at++ {
+		fmt.Fprintf(&b, "#%d %v", at, s.Log[at-1])
+		if s.isCause(at) && s.acked(at) {
+			b.WriteString(", acked")
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "fold    %+v\n", f)
+	for _, k := range s.Cores {
+		fmt.Fprintf(&b, "core    %+v\n", k)
+	}
+	for _, r := range s.Runners {
+		fmt.Fprintf(&b, "runner  %+v\n", r)
+	}
+	fmt.Fprintf(&b, "effects %v, timer set %t", s.Effects, s.TimerSet)
+	return b.String()
+}

@@ -1,0 +1,186 @@
+package model
+
+import "fmt"
+
+// step is one transition: the state it leads to and what happened.
+type step struct {
+	next  State
+	label label
+}
+
+// label says what happened in a step. It is kept in parts, because only the
+// few steps of a trace are ever rendered.
+type label struct {
+	core, delivery uint8 // 1 + index of the core that acts, if one does
+	format         string
+	args           [4]uint8
+	n              int
+	plan           Commit
+}
+
+func (l label) String() string {
+	args := make([]any, l.n)
+	for i := range args {
+		args[i] = l.args[i]
+	}
+	text := fmt.Sprintf(l.format, args...)
+	if l.core > 0 {
+		text = fmt.Sprintf("core%d[#%d]: ", l.core-1, l.delivery) + text
+	}
+	if l.plan.Kind != NoCommit {
+		text += " -> " + l.plan.String()
+	}
+	return text
+}
+
+// world collects what may happen next in one state.
+type world struct {
+	*Model
+	s     *State
+	f     Fold
+	steps []step
+}
+
+// next appends to steps everything that may happen in s.
+func (m *Model) next(s *State, steps []step) []step {
+	w := world{Model: m, s: s, f: m.fold(s, s.Len), steps: steps}
+	w.people()
+	w.time()
+	w.bus()
+	for r := range uint8(runners) {
+		if !s.Runners[r].Dead {
+			w.runner(r)
+		}
+	}
+	for c := range uint8(cores) {
+		w.core(c)
+	}
+	return w.steps
+}
+
+// emit records a step, unless it leads nowhere.
+func (w *world) emit(n State, format string, args ...uint8) {
+	l := label{format: format}
+	l.n = copy(l.args[:], args)
+	w.record(n, l)
+}
+
+func (w *world) record(n State, l label) {
+	w.canonical(&n)
+	if n != *w.s {
+		w.steps = append(w.steps, step{n, l})
+	}
+}
+
+// canonical merges states that no future can tell apart.
+func (w *world) canonical(s *State) {
+	// A core that merely looks at an unacked delivery is the same as an idle
+	// one: any core may take that delivery at any time.
+	for c := range s.Cores {
+		k := &s.Cores[c]
+		looks := k.Phase == Looking && k.Sent == [maxCalls]uint8{} && !k.Handed
+		if looks && !s.acked(k.Delivery) && !w.countsDeliveries() {
+			*k = Core{}
+		}
+	}
+	if s.Cores[0].compare(&s.Cores[1]) > 0 {
+		s.Cores[0], s.Cores[1] = s.Cores[1], s.Cores[0]
+	}
+}
+
+// countsDeliveries tells whether the number of deliveries matters (rule 13).
+func (m *Model) countsDeliveries() bool { return m.cfg.Poison || m.broken(PoisonByDeliveries) }
+
+// store appends to the log. A full log is counted, and ends this future.
+func (w *world) store(s *State, e Entry) bool {
+	if s.Len >= maxLog {
+		w.overflow++
+		return false
+	}
+	s.Log[s.Len] = e
+	s.Len++
+	return true
+}
+
+// people send inputs, cancels and answers. Each is a cause once it is stored
+// (rule 1).
+func (w *world) people() {
+	s, cfg := w.s, &w.cfg
+	if s.InputsSent < cfg.Inputs {
+		n := *s
+		n.InputsSent++
+		if w.store(&n, Entry{Kind: InputEntry, Input: n.InputsSent, Interrupt: cfg.Interrupt && n.InputsSent == 2}) {
+			w.emit(n, "user: input %d stored", n.InputsSent)
+		}
+	}
+	if s.InputsSent == 0 {
+		return
+	}
+	if cfg.Cancel && !s.CancelSent {
+		for input := uint8(1); input <= s.InputsSent; input++ {
+			n := *s
+			n.CancelSent = true
+			if w.store(&n, Entry{Kind: CancelEntry, Input: input}) {
+				w.emit(n, "user: cancel of input %d stored", input)
+			}
+		}
+	}
+	if s.AnswersSent < cfg.Answers {
+		for _, approve := range []bool{false, true} {
+			n := *s
+			n.AnswersSent++
+			if !w.store(&n, Entry{Kind: AnswerEntry, Approve: approve, Expired: s.Expired}) {
+				continue
+			}
+			if approve {
+				w.emit(n, "user: approval stored")
+			} else {
+				w.emit(n, "user: denial stored")
+			}
+		}
+	}
+}
+
+// time expires confirmations, fires timers and lets start_by pass.
+func (w *world) time() {
+	s := w.s
+	pending := w.f.Confirmation == Pending
+	if w.cfg.Confirm && pending && !s.Expired {
+		n := *s
+		n.Expired = true
+		w.emit(n, "time: the confirmation expires")
+	}
+	// Rule 12: firings are copied into the log at least once.
+	if s.TimerSet && (s.TimerFired == 0 || s.TimerFired == 1 && pending) {
+		n := *s
+		n.TimerFired++
+		if w.store(&n, Entry{Kind: TimerEntry}) {
+			w.emit(n, "timer: fires, stored as a cause")
+		}
+	}
+	if w.broken(VolatileTimer) && s.TimerSet && s.TimerFired == 0 {
+		n := *s
+		n.TimerSet = false
+		w.emit(n, "fault: the timer is lost")
+	}
+	// Rule 8: start_by is checked at the moment of starting; rule 9: a core
+	// waits for the skew on top.
+	for call := range w.calls() {
+		a := w.f.Calls[call].Attempt
+		if w.f.open(call) && s.Attempts[call][a].StartBy < PassedAtCore {
+			n := *s
+			n.Attempts[call][a].StartBy++
+			w.emit(n, "time: start_by of call %d, attempt %d passes (%d)", call, a, uint8(n.Attempts[call][a].StartBy))
+		}
+	}
+}
+
+// bus forgets acks, as a consumer with its state in memory does (rule 3).
+func (w *world) bus() {
+	if w.s.Left.ForgottenAcks > 0 && w.s.Acks != 0 {
+		n := *w.s
+		n.Left.ForgottenAcks--
+		n.Acks = 0
+		w.emit(n, "fault: the bus forgets all acks")
+	}
+}

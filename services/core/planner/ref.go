@@ -1,0 +1,167 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrReference is wrapped by every error about a ${step.field} that cannot be resolved.
+var ErrReference = errors.New("unresolvable reference")
+
+var reference = regexp.MustCompile(`\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}`)
+
+// References returns the ids of the steps that args refer to, each once, in
+// order of appearance. Only ids for which known is true count: "${HOME}" in a
+// shell command is text.
+func References(args json.RawMessage, known func(id string) bool) []string {
+	if !bytes.Contains(args, []byte("${")) {
+		return nil
+	}
+	var ids []string
+	for _, m := range reference.FindAllSubmatch(args, -1) {
+		if id := string(m[1]); known(id) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Resolve replaces every reference in args by the value it stands for. A string
+// that is one reference and nothing else becomes the value with its type; a
+// reference inside a longer string becomes text. value returns the data of a
+// finished step, and false for an id that is no step.
+func Resolve(args json.RawMessage, value func(id string) (json.RawMessage, bool)) (json.RawMessage, error) {
+	if !bytes.Contains(args, []byte("${")) {
+		return args, nil
+	}
+	tree, err := decode(args)
+	if err != nil {
+		return nil, fmt.Errorf("arguments are no JSON: %w", err)
+	}
+	r := resolver{value: value}
+	tree = r.walk(tree)
+	if len(r.errs) > 0 {
+		return nil, errors.Join(r.errs...)
+	}
+	out, err := encode(tree)
+	if err != nil {
+		return nil, fmt.Errorf("encoding resolved arguments: %w", err)
+	}
+	return out, nil
+}
+
+type resolver struct {
+	value func(id string) (json.RawMessage, bool)
+	errs  []error
+}
+
+func (r *resolver) walk(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			v[k] = r.walk(x)
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = r.walk(x)
+		}
+	case string:
+		return r.text(v)
+	}
+	return v
+}
+
+func (r *resolver) text(s string) any {
+	if m := reference.FindStringSubmatchIndex(s); m != nil && m[0] == 0 && m[1] == len(s) {
+		v, ok := r.lookup(s[m[2]:m[3]], s[m[4]:m[5]], s)
+		if !ok {
+			return s
+		}
+		return v
+	}
+	return reference.ReplaceAllStringFunc(s, func(ref string) string {
+		m := reference.FindStringSubmatch(ref)
+		v, ok := r.lookup(m[1], m[2], ref)
+		if !ok {
+			return ref
+		}
+		if text, isText := v.(string); isText {
+			return text
+		}
+		b, err := encode(v)
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%w: %s: %w", ErrReference, ref, err))
+			return ref
+		}
+		return string(b)
+	})
+}
+
+func (r *resolver) lookup(id, path, ref string) (any, bool) {
+	data, known := r.value(id)
+	if !known {
+		return nil, false
+	}
+	v, err := decode(data)
+	if err != nil {
+		r.errs = append(r.errs, fmt.Errorf("%w: %s: step %q returned no JSON", ErrReference, ref, id))
+		return nil, false
+	}
+	for _, field := range strings.Split(strings.TrimPrefix(path, "."), ".") {
+		if field == "" {
+			break
+		}
+		next, ok := step(v, field)
+		if !ok {
+			r.errs = append(r.errs, fmt.Errorf("%w: %s: the result of step %q has no %q", ErrReference, ref, id, field))
+			return nil, false
+		}
+		v = next
+	}
+	return v, true
+}
+
+func step(v any, field string) (any, bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		x, ok := v[field]
+		return x, ok
+	case []any:
+		i, err := strconv.Atoi(field)
+		if err != nil || i < 0 || i >= len(v) {
+			return nil, false
+		}
+		return v[i], true
+	}
+	return nil, false
+}
+
+// decode keeps numbers as they were written.
+func decode(b []byte) (any, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}

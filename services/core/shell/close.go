@@ -1,0 +1,100 @@
+package shell
+
+import (
+	"encoding/json"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+)
+
+// closeCalls asks the runners of calls that are about to be ended to stop, and
+// waits for what they say (rule 10). It extends the held deliveries meanwhile,
+// and gives up on a runner only when nothing can start there any more.
+func (s *session) closeCalls(steps []decide.Step) decide.Closings {
+	if len(steps) == 0 {
+		return nil
+	}
+	type said struct {
+		call   string
+		answer answerMail
+	}
+	answers := make(chan said, 16*len(steps))
+	var cancels []func()
+	defer func() {
+		for _, c := range cancels {
+			c()
+		}
+	}()
+	stop := func(st decide.Step) {
+		body, err := json.Marshal(executor.Request{
+			Op: executor.OpStop, Agent: s.ref.Agent, Session: s.ref.Session, Call: st.Call, Attempt: st.Attempt,
+		})
+		if err != nil {
+			panic(err)
+		}
+		c, err := s.c.caller.Send(s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body, func(m bus.Reply) {
+			select {
+			case answers <- said{st.Call, answerOf(m, st.Call, st.Attempt)}:
+			default:
+			}
+		})
+		if err == nil {
+			cancels = append(cancels, c)
+		}
+	}
+	open := map[string]decide.Step{}
+	for _, st := range steps {
+		open[st.Call] = st
+		stop(st)
+	}
+	out := decide.Closings{}
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	connectedFor, tries := time.Duration(0), 1
+	for len(open) > 0 {
+		select {
+		case a := <-answers:
+			if st, is := open[a.call]; is && !a.answer.gone && a.answer.answer.State.Final() && a.answer.attempt == st.Attempt {
+				out[a.call] = decide.Closing{Answer: a.answer.answer}
+				delete(open, a.call)
+			}
+		case <-s.c.ctx.Done():
+			for call := range open {
+				delete(open, call)
+				out[call] = decide.Closing{Unreachable: true}
+			}
+			panic("core stops while a call is being closed; the cause comes again elsewhere")
+		case <-tick.C:
+			s.extend()
+			if s.c.bus.Connected() {
+				connectedFor += askEvery
+				tries++
+			} else {
+				connectedFor, tries = 0, 0
+			}
+			for call, st := range open {
+				if tries >= 3 && connectedFor >= unreachable && (st.Idempotent || time.Now().After(st.StartBy.Add(executor.Skew))) {
+					out[call] = decide.Closing{Unreachable: true}
+					delete(open, call)
+					continue
+				}
+				stop(st)
+			}
+		}
+	}
+	return out
+}
+
+// extend keeps every held delivery, from the loop itself, so that a hung loop
+// loses them (rule 3).
+func (s *session) extend() {
+	for seq, h := range s.held {
+		h.extended = time.Now()
+		if err := h.InProgress(); err != nil {
+			s.c.log.Debug("extending a delivery", "session", s.ref, "cause", seq, "error", err)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/core/decide"
+)
+
+// outcome of an attempt to commit.
+type outcome int
+
+const (
+	committed outcome = iota // stored; the state is the one after it
+	lost                     // another came first; the state has been refolded
+	undecided                // nobody can tell now, or the log takes nothing: try again later
+)
+
+// commitWait is how long one publish of a commit waits for its acknowledgement.
+const commitWait = 4 * time.Second
+
+// commit appends a decision behind the revision it was made at (rule 2).
+func (s *session) commit(d *decide.Decision) outcome {
+	body, err := d.Commit.Encode()
+	if err != nil {
+		panic(err) // recovered by guard: a decision that cannot be encoded is a fault of decide
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, commitWait)
+	defer cancel()
+	p := s.c.bus.AppendCommitAsyncContext(ctx, s.ref, body, d.Commit.Header.Prev)
+	early := s.dispatchPlan(d) // rule 11: beside the commit, and stopped if the fence fails
+	seq, err := p.Wait(ctx)
+	if err == nil {
+		s.c.stats.Commits.Add(1)
+		s.adopt(d.Stored(seq), d, true)
+		s.c.observe(s, d, seq)
+		return committed
+	}
+	early.stop()
+	switch {
+	case errors.Is(err, bus.ErrFenceLost):
+		s.c.stats.FenceLost.Add(1)
+		if !s.load() {
+			return undecided
+		}
+		return lost
+	case errors.Is(err, bus.ErrTooLarge):
+		panic(err) // decide bounds what it writes; recovered, and poison in the end
+	case errors.Is(err, bus.ErrRefused):
+		s.c.log.Error("the log refuses a commit; it will be tried again", "session", s.ref, "error", err)
+		return undecided
+	}
+	return s.readBack()
+}
+
+// readBack finds out whether a commit without acknowledgement was stored. If so
+// this core goes on as a stranger: it asks, and dispatches nothing (rule 7).
+func (s *session) readBack() outcome {
+	s.c.log.Warn("a commit was not acknowledged; reading back", "session", s.ref)
+	if !s.load() {
+		return undecided
+	}
+	s.dropWork()
+	return lost // refolded: if it was stored, deciding again finds nothing left to do
+}
+
+// adopt takes over the state after a commit and follows the work it names.
+func (s *session) adopt(next *decide.State, d *decide.Decision, clean bool) {
+	s.state = next
+	if d != nil {
+		s.live(d)
+	}
+	s.follow(clean)
+}
+
+// load brings the state up to the log: from the cached state, the snapshot, or
+// the beginning. False means that the bus can't be read now.
+func (s *session) load() bool {
+	next, err := s.c.loader.Load(s.ctx, s.ref, s.state)
+	if err != nil {
+		s.c.log.Warn("loading a session", "session", s.ref, "error", err)
+		return false
+	}
+	s.state = next
+	s.looked = time.Now()
+	s.follow(false)
+	return true
+}
+
+// Headers of live events: where in the log they stand (rule 16).
+const (
+	HeaderCommit = "Skandha-Commit" // stream sequence of the commit
+	HeaderIndex  = "Skandha-Index"  // index of the event in it, from 0
+	HeaderPrev   = "Skandha-Prev"   // stream sequence of the session's commit before
+)
+
+// live publishes the copies of a stored commit's events. They may be lost:
+// whoever must miss nothing reads the log.
+func (s *session) live(d *decide.Decision) {
+	seq := strconv.FormatUint(s.state.Rev, 10)
+	prev := strconv.FormatUint(d.Commit.Header.Prev, 10)
+	for i := range d.Commit.Events {
+		e := &d.Commit.Events[i]
+		h := nats.Header{HeaderCommit: {seq}, HeaderIndex: {strconv.Itoa(i)}, HeaderPrev: {prev}}
+		if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
+			s.c.log.Debug("publishing a live event", "session", s.ref, "type", e.Type, "error", err)
+			return
+		}
+	}
+}
+
+// trace makes the cause's trace context the one of what follows from it.
+func (s *session) trace(m bus.StoredMsg) {
+	s.ctx = telemetry.Extract(s.c.ctx, m.Header)
+}

@@ -1,0 +1,280 @@
+package shell
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/store"
+)
+
+// Config of a shell.
+type Config struct {
+	Agents        map[subject.Agent]*decide.Agent
+	Policy        decide.Policy
+	Hooks         decide.Hooks
+	Streams       bus.StreamsConfig
+	CacheSessions int           // states kept in memory beside the open ones; default 1024
+	Drain         time.Duration // how long open turns may go on at shutdown; default 10 s
+	Version       string
+}
+
+// Stats counts what this core has done since it started.
+type Stats struct {
+	Commits, FenceLost, Deliveries, Panics, Poison, Snapshots, DeadLetters atomic.Int64
+}
+
+// Core is one replica.
+type Core struct {
+	cfg    Config
+	bus    *bus.Bus
+	caller *bus.Caller
+	store  store.Store
+	log    *slog.Logger
+	dir    *Directory
+	loader *Loader
+	behind *behind
+	stats  Stats
+	ctx    context.Context // ends when the drain is over
+	end    context.CancelFunc
+
+	mu       sync.Mutex
+	sessions map[subject.Ref]*session
+	cache    *stateCache
+	stopping bool
+	gone     sync.WaitGroup
+}
+
+// New prepares a core; Run does the work.
+func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error) {
+	if cfg.Policy == nil || cfg.Hooks == nil {
+		return nil, errors.New("core: Policy and Hooks must be set")
+	}
+	if cfg.CacheSessions <= 0 {
+		cfg.CacheSessions = 1024
+	}
+	if cfg.Drain <= 0 {
+		cfg.Drain = 10 * time.Second
+	}
+	ctx, end := context.WithCancel(context.Background())
+	c := &Core{
+		cfg: cfg, bus: b, store: st, log: log, dir: newDirectory(log),
+		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
+	}
+	c.behind = newBehind(c)
+	c.loader = &Loader{Bus: b, Store: st, Log: log, Folded: c.behind.folded}
+	return c, nil
+}
+
+// Directory is what the core knows of executors and tools.
+func (c *Core) Directory() *Directory { return c.dir }
+
+// Stats are live counters.
+func (c *Core) Stats() *Stats { return &c.stats }
+
+// Run serves until ctx ends, then lets open turns go on for a while, hands back
+// what is left and returns.
+func (c *Core) Run(ctx context.Context) (err error) {
+	defer c.end()
+	if err := c.bus.EnsureStreams(ctx, c.cfg.Streams); err != nil {
+		return fmt.Errorf("ensuring streams: %w", err)
+	}
+	if c.caller, err = c.bus.NewCaller(); err != nil {
+		return fmt.Errorf("opening the reply subscription: %w", err)
+	}
+	if err := c.dir.watch(c.ctx, c.bus); err != nil {
+		return fmt.Errorf("watching executors: %w", err)
+	}
+	stopBehind := c.behind.start()
+	services, err := c.serve()
+	if err != nil {
+		return err
+	}
+	floor, err := c.store.Mark(ctx, floorMark)
+	if err != nil {
+		c.log.Warn("the ack floor is not known; every cause is looked at again", "error", err)
+	}
+	c.behind.floor.Store(floor)
+	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{Floor: c.behind.floor.Load}, c.deliver)
+	if err != nil {
+		return fmt.Errorf("consuming causes: %w", err)
+	}
+	c.behind.follow(causes)
+	fired, err := c.bus.ConsumeFired(ctx, c.fired)
+	if err != nil {
+		return fmt.Errorf("consuming timers: %w", err)
+	}
+	c.agentHooks(hook.OnAgentStart, "")
+	c.log.Info("core is ready", "instance", c.bus.Instance(), "agents", len(c.cfg.Agents))
+	<-ctx.Done()
+	c.log.Info("core is stopping", "open_sessions", c.open())
+	causes.Stop()
+	fired.Stop()
+	c.drain()
+	c.agentHooks(hook.OnAgentStop, "shutdown")
+	for _, r := range services {
+		r.Stop()
+	}
+	stopBehind()
+	return c.caller.Close()
+}
+
+// drain waits for open turns, then has every session hand back what it holds.
+func (c *Core) drain() {
+	deadline := time.Now().Add(c.cfg.Drain)
+	for c.open() > 0 && time.Now().Before(deadline) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	c.mu.Lock()
+	c.stopping = true
+	for _, s := range c.sessions {
+		s.box.put(stopMail{})
+	}
+	c.mu.Unlock()
+	done := make(chan struct{})
+	go func() { c.gone.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		c.end() // closings that wait for a runner give up
+		<-done
+	}
+}
+
+func (c *Core) open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.sessions)
+}
+
+// deliver hands a delivery to its session.
+func (c *Core) deliver(d bus.Delivery) {
+	c.stats.Deliveries.Add(1)
+	at, err := subject.ParseCause(d.Subject)
+	if err != nil { // a stream filter admits tokens that are no ids
+		c.log.Warn("a cause on a subject that does not parse", "subject", d.Subject, "error", err)
+		c.deadLetter(c.ctx, subject.Ref{Agent: "unknown", Session: "unknown"}, d.StoredMsg, err.Error())
+		if err := d.Ack(); err != nil {
+			c.log.Debug("acknowledging", "error", err)
+		}
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping {
+		if err := d.Nak(0); err != nil {
+			c.log.Debug("handing back a delivery", "error", err)
+		}
+		return
+	}
+	s := c.sessions[at.Ref]
+	if s == nil {
+		s = &session{
+			c: c, ref: at.Ref, ctx: c.ctx, box: newMailbox(), state: c.cache.take(at.Ref),
+			held: map[uint64]*held{}, work: map[string]*work{}, timers: map[string]bool{}, looked: time.Now(),
+		}
+		c.sessions[at.Ref] = s
+		c.gone.Add(1)
+		go s.run()
+	}
+	s.box.put(deliveryMail{d})
+}
+
+// retire lets an idle session go, unless mail has just come for it.
+func (c *Core) retire(s *session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.box.empty() {
+		return false
+	}
+	delete(c.sessions, s.ref)
+	c.dir.notify(s, false)
+	if s.state != nil {
+		c.cache.put(s.ref, s.state)
+	}
+	c.gone.Done()
+	return true
+}
+
+// fired copies a timer that has come into the log (rule 12).
+func (c *Core) fired(ctx context.Context, ref subject.Ref, id string) error {
+	body, err := json.Marshal(event.Timer{ID: id})
+	if err != nil {
+		return err
+	}
+	_, err = c.bus.PublishCause(ctx, ref, subject.Timer, subject.TimerWriter, "", body)
+	return err
+}
+
+// tell sends an executor something that it does not answer.
+func (c *Core) tell(w *work, ref subject.Ref, op executor.Op) {
+	body, err := json.Marshal(executor.Request{Op: op, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt})
+	if err != nil {
+		panic(err)
+	}
+	if err := c.bus.Publish(c.ctx, subject.Executor(w.kind, w.instance), nil, body); err != nil {
+		c.log.Debug("telling an executor", "executor", w.instance, "op", op, "error", err)
+	}
+}
+
+// deadLetter keeps a copy of what could not be handled, with the reason.
+func (c *Core) deadLetter(ctx context.Context, ref subject.Ref, m bus.StoredMsg, reason string) {
+	h := nats.Header{
+		"Skandha-Reason":   {reason},
+		"Skandha-Subject":  {m.Subject},
+		"Skandha-Sequence": {strconv.FormatUint(m.Seq, 10)},
+	}
+	c.stats.DeadLetters.Add(1)
+	if err := c.bus.PublishDead(ctx, ref, h, m.Data); err != nil {
+		c.log.Warn("keeping a dead letter", "session", ref, "cause", m.Seq, "error", err)
+	}
+}
+
+func (c *Core) agent(a subject.Agent) *decide.Agent { return c.cfg.Agents[a] }
+
+// env is the world as decide sees it.
+func (c *Core) env(ref subject.Ref, delivery uint64) *decide.Env {
+	return &decide.Env{
+		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: c.agent(ref.Agent), Tools: c.dir, Executors: c.dir,
+		Hooks: c.cfg.Hooks, Policy: c.cfg.Policy, Stats: c.behind.toolUse,
+		Version: func() string { return c.cfg.Version },
+	}
+}
+
+func nonce() string {
+	var b [12]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic(err) // crypto/rand does not fail
+	}
+	return hex.EncodeToString(b[:])
+}
+
+// agentHooks runs on_agent_start or on_agent_stop of every agent.
+func (c *Core) agentHooks(p hook.Point, reason string) {
+	if !c.cfg.Hooks.Any(p) {
+		return
+	}
+	data, err := json.Marshal(hook.AgentData{Instance: string(c.bus.Instance()), Reason: reason})
+	if err != nil {
+		panic(err)
+	}
+	for a := range c.cfg.Agents {
+		c.cfg.Hooks.Run(hook.Envelope{Point: p, Agent: a, Data: data})
+	}
+}

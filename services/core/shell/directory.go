@@ -1,0 +1,376 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/toolschema"
+)
+
+// Directory knows the executors that have announced themselves lately, and what
+// this core has given them. It implements decide.Directory and decide.Catalog.
+type Directory struct {
+	log *slog.Logger
+
+	mu        sync.Mutex
+	instances map[subject.Instance]*instance
+	reserved  map[subject.Instance]map[string]int // by pool: attempts that this core follows
+	tools     map[string]*toolEntry
+	public    []tool.Spec
+	waiting   map[*session]struct{}
+}
+
+type instance struct {
+	executor.Announcement
+	seen time.Time
+}
+
+type toolEntry struct {
+	spec      tool.Spec
+	validator *toolschema.Validator
+	owner     string // the service that offers it; no other may
+}
+
+func newDirectory(log *slog.Logger) *Directory {
+	return &Directory{
+		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
+		tools: map[string]*toolEntry{}, waiting: map[*session]struct{}{},
+	}
+}
+
+// watch follows announcements until ctx ends, and asks everybody to speak up.
+func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
+	sub, err := b.Conn().Subscribe(subject.AllAnnouncements, func(m *nats.Msg) { d.announced(m) })
+	if err != nil {
+		return err
+	}
+	go func() {
+		tick := time.NewTicker(executor.AnnounceTTL / 4)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				if err := sub.Unsubscribe(); err != nil {
+					d.log.Debug("unsubscribing from announcements", "error", err)
+				}
+				return
+			case <-tick.C:
+				d.forgetSilent(b.Connected())
+			}
+		}
+	}()
+	return d.discover(ctx, b)
+}
+
+func (d *Directory) discover(ctx context.Context, b *bus.Bus) error {
+	for _, k := range []subject.ExecutorKind{subject.Runner, subject.Provider} {
+		if err := b.Publish(ctx, subject.Discover(k), nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// announced takes an announcement. The subject says whose it is.
+func (d *Directory) announced(m *nats.Msg) {
+	var a executor.Announcement
+	if err := json.Unmarshal(m.Data, &a); err != nil || m.Subject != subject.Announce(a.Kind, a.Instance) {
+		d.log.Warn("an announcement cannot be read", "subject", m.Subject, "error", err)
+		return
+	}
+	d.mu.Lock()
+	old := d.instances[a.Instance]
+	changed := old == nil || old.Draining != a.Draining || a.Gone || !slices.EqualFunc(old.Tools, a.Tools, sameTool)
+	if a.Gone {
+		delete(d.instances, a.Instance)
+	} else {
+		d.instances[a.Instance] = &instance{a, time.Now()}
+	}
+	if changed {
+		d.rebuild()
+	}
+	poke := d.takeWaiting()
+	d.mu.Unlock()
+	for _, s := range poke {
+		s.box.put(pokeMail{})
+	}
+}
+
+func sameTool(a, b tool.Spec) bool { return a.Name == b.Name && string(a.Args) == string(b.Args) }
+
+func (d *Directory) takeWaiting() []*session {
+	if len(d.waiting) == 0 {
+		return nil
+	}
+	out := make([]*session, 0, len(d.waiting))
+	for s := range d.waiting {
+		out = append(out, s)
+	}
+	clear(d.waiting)
+	return out
+}
+
+// forgetSilent drops instances that have not spoken for the TTL. While this
+// process itself is cut off, silence says nothing.
+func (d *Directory) forgetSilent(connected bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changed := false
+	for id, i := range d.instances {
+		if !connected {
+			i.seen = time.Now()
+		} else if time.Since(i.seen) > executor.AnnounceTTL {
+			d.log.Info("an executor is silent", "instance", id, "service", i.Service)
+			delete(d.instances, id)
+			changed = true
+		}
+	}
+	if changed {
+		d.rebuild()
+	}
+}
+
+// rebuild makes the catalog anew. A tool's name belongs to the service that
+// has offered it longest; the schema is that of its oldest instance.
+func (d *Directory) rebuild() {
+	order := make([]*instance, 0, len(d.instances))
+	for _, i := range d.instances {
+		order = append(order, i)
+	}
+	sort.Slice(order, func(a, b int) bool {
+		if !order[a].Started.Equal(order[b].Started) {
+			return order[a].Started.Before(order[b].Started)
+		}
+		return order[a].Instance < order[b].Instance
+	})
+	tools := map[string]*toolEntry{}
+	d.public = nil
+	for _, i := range order {
+		for _, spec := range i.Tools {
+			d.offer(tools, i.Service, spec)
+		}
+	}
+	d.tools = tools
+	for _, t := range tools {
+		if !t.spec.Internal {
+			d.public = append(d.public, t.spec)
+		}
+	}
+	slices.SortFunc(d.public, func(a, b tool.Spec) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+}
+
+func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool.Spec) {
+	if t := tools[spec.Name]; t != nil {
+		if t.owner != service {
+			d.log.Warn("a tool's name is taken", "tool", spec.Name, "owner", t.owner, "refused", service)
+		}
+		return
+	}
+	if old := d.tools[spec.Name]; old != nil && string(old.spec.Args) == string(spec.Args) {
+		tools[spec.Name] = &toolEntry{spec, old.validator, service}
+		return
+	}
+	v, err := toolschema.Compile(spec)
+	if err != nil {
+		d.log.Warn("a tool is refused", "tool", spec.Name, "service", service, "error", err)
+		return
+	}
+	spec.Args = v.Schema()
+	tools[spec.Name] = &toolEntry{spec, v, service}
+}
+
+// reserve counts what this core has given to an instance.
+func (d *Directory) reserve(i subject.Instance, pool string, n int) {
+	d.mu.Lock()
+	p := d.reserved[i]
+	if p == nil {
+		p = map[string]int{}
+		d.reserved[i] = p
+	}
+	if p[pool] += n; p[pool] <= 0 {
+		delete(p, pool)
+	}
+	if len(p) == 0 {
+		delete(d.reserved, i)
+	}
+	var poke []*session
+	if n < 0 {
+		poke = d.takeWaiting()
+	}
+	d.mu.Unlock()
+	for _, s := range poke {
+		s.box.put(pokeMail{})
+	}
+}
+
+// notify has the session poked once when an executor comes or has a slot.
+func (d *Directory) notify(s *session, on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if on {
+		d.waiting[s] = struct{}{}
+	} else {
+		delete(d.waiting, s)
+	}
+}
+
+// PickRunner implements decide.Directory.
+func (d *Directory) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pool := spec.Pool
+	if pool == "" {
+		pool = executor.DefaultPool
+	}
+	t := d.tools[spec.Name]
+	if t == nil {
+		return "", false
+	}
+	return d.leastBusy(pool, not, func(i *instance) bool {
+		return i.Kind == subject.Runner && i.Service == t.owner &&
+			slices.ContainsFunc(i.Tools, func(o tool.Spec) bool { return o.Name == spec.Name })
+	})
+}
+
+// PickProvider implements decide.Directory.
+func (d *Directory) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.leastBusy(executor.DefaultPool, not, func(i *instance) bool { return i.Kind == subject.Provider })
+}
+
+func (d *Directory) leastBusy(pool string, not []subject.Instance, fits func(*instance) bool) (subject.Instance, bool) {
+	var best *instance
+	var bestLoad float64
+	for id, i := range d.instances {
+		if i.Draining || slices.Contains(not, id) || !fits(i) {
+			continue
+		}
+		for _, p := range i.Pools {
+			if p.Name != pool || p.Slots <= 0 {
+				continue
+			}
+			busy := max(p.Busy, d.reserved[id][pool])
+			if busy >= p.Slots {
+				continue
+			}
+			load := float64(busy) / float64(p.Slots)
+			if best == nil || load < bestLoad || load == bestLoad && i.Instance < best.Instance {
+				best, bestLoad = i, load
+			}
+		}
+	}
+	if best == nil {
+		return "", false
+	}
+	return best.Instance, true
+}
+
+// Providers implements decide.Directory.
+func (d *Directory) Providers() []provider.Info {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []provider.Info
+	for _, i := range d.instances {
+		for _, p := range i.Providers {
+			if !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b provider.Info) int {
+		if a.Name+a.Model < b.Name+b.Model {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Lookup implements decide.Catalog.
+func (d *Directory) Lookup(name string) (tool.Spec, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tools[name]; t != nil {
+		return t.spec, true
+	}
+	return tool.Spec{}, false
+}
+
+// Public implements decide.Catalog.
+func (d *Directory) Public() []tool.Spec {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.public
+}
+
+// All lists every tool, internal ones included.
+func (d *Directory) All() []tool.Spec {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]tool.Spec, 0, len(d.tools))
+	for _, t := range d.tools {
+		out = append(out, t.spec)
+	}
+	slices.SortFunc(out, func(a, b tool.Spec) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Validate implements decide.Catalog.
+func (d *Directory) Validate(name string, args json.RawMessage) (json.RawMessage, []string) {
+	d.mu.Lock()
+	t := d.tools[name]
+	d.mu.Unlock()
+	if t == nil {
+		return args, []string{"no runner offers the tool " + name + " any more"}
+	}
+	return t.validator.Validate(args)
+}
+
+func (d *Directory) poolOf(name string) string {
+	if spec, ok := d.Lookup(name); ok && spec.Pool != "" {
+		return spec.Pool
+	}
+	return executor.DefaultPool
+}
+
+// Executors lists the live instances, for status.
+func (d *Directory) Executors() []executor.Announcement {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]executor.Announcement, 0, len(d.instances))
+	for _, i := range d.instances {
+		a := i.Announcement
+		a.Tools = nil
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b executor.Announcement) int {
+		if a.Instance < b.Instance {
+			return -1
+		}
+		return 1
+	})
+	return out
+}

@@ -1,0 +1,111 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/store"
+)
+
+// Loader brings states up to the log.
+type Loader struct {
+	Bus    *bus.Bus
+	Store  store.Store
+	Log    *slog.Logger
+	Folded func(ref subject.Ref, c event.Commit, seq uint64) // every commit that is folded; may be nil
+}
+
+// Load returns the state of the session at its last commit. It starts from
+// from, if that is given and still fits the log, else from the snapshot, else
+// from the first commit.
+func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) (*decide.State, error) {
+	if from == nil {
+		from = l.snapshot(ctx, ref)
+	}
+	if from != nil {
+		s, err := l.fold(ctx, ref, from)
+		if err == nil || !errors.Is(err, decide.ErrMismatch) && !errors.Is(err, event.ErrMalformed) {
+			return s, err
+		}
+		l.Log.Warn("the tail of the log does not fit; refolding from the beginning", "session", ref, "error", err)
+	}
+	return l.Rebuild(ctx, ref)
+}
+
+// Rebuild folds the session from its first commit, looking at nothing else.
+func (l *Loader) Rebuild(ctx context.Context, ref subject.Ref) (*decide.State, error) {
+	return l.fold(ctx, ref, decide.New(ref))
+}
+
+func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (*decide.State, error) {
+	for m, err := range l.Bus.Commits(ctx, ref, s.Rev) {
+		if err != nil {
+			return nil, fmt.Errorf("reading commits of %s after %d: %w", ref, s.Rev, err)
+		}
+		c, err := event.DecodeCommit(ref, m.Data)
+		if err != nil {
+			return nil, fmt.Errorf("commit %d: %w", m.Seq, err)
+		}
+		if s, err = s.Apply(c, m.Seq); err != nil {
+			return nil, fmt.Errorf("commit %d: %w", m.Seq, err)
+		}
+		if l.Folded != nil {
+			l.Folded(ref, c, m.Seq)
+		}
+	}
+	return s, nil
+}
+
+// snapshot returns the stored state, or nil if there is none that the commit it
+// claims to stand at confirms (rule 15).
+func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
+	snap, err := l.Store.LoadSnapshot(ctx, store.Key{Agent: string(ref.Agent), Session: string(ref.Session)})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		var s *decide.State
+		if s, err = l.confirm(ctx, ref, snap); err == nil {
+			return s
+		}
+	}
+	l.Log.Warn("no use of a snapshot; refolding", "session", ref, "error", err)
+	return nil
+}
+
+func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapshot) (*decide.State, error) {
+	if snap.FoldVersion != decide.FoldVersion {
+		return nil, fmt.Errorf("it was folded by version %d, this is %d", snap.FoldVersion, decide.FoldVersion)
+	}
+	m, err := l.Bus.Message(ctx, snap.Rev)
+	if err != nil {
+		return nil, fmt.Errorf("reading commit %d: %w", snap.Rev, err)
+	}
+	if m.Subject != ref.Commit() {
+		return nil, fmt.Errorf("message %d is on %s", snap.Rev, m.Subject)
+	}
+	c, err := event.DecodeCommit(ref, m.Data)
+	if err != nil {
+		return nil, err
+	}
+	return decide.FromSnapshot(snap.Data, ref, c, snap.Rev)
+}
+
+// Save writes the state as a snapshot.
+func (l *Loader) Save(ctx context.Context, s *decide.State) error {
+	data, err := s.Snapshot()
+	if err != nil {
+		return fmt.Errorf("encoding snapshot of %s: %w", s.Ref, err)
+	}
+	return l.Store.SaveSnapshot(ctx, store.Key{Agent: string(s.Ref.Agent), Session: string(s.Ref.Session)}, store.Snapshot{
+		FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: time.Now(),
+		Phase: string(s.UI), Title: s.Title, Turns: s.Turns, Data: data,
+	})
+}

@@ -1,0 +1,327 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+)
+
+// The times of the drive loop.
+const (
+	tickEvery   = 500 * time.Millisecond
+	extendAfter = 1200 * time.Millisecond // InProgress; AckWait is 5 s
+	lookEvery   = 2 * time.Second         // at the last commit, while driving (rule 3)
+)
+
+// session serves one session: it is the only goroutine of this process that
+// decides for it, holds its deliveries and drives its turn.
+type session struct {
+	c   *Core
+	ref subject.Ref
+	ctx context.Context // carries the trace of the latest cause; a field because the loop outlives every call
+
+	box   mailbox
+	state *decide.State // nil until loaded
+	// passed is the last cause that has no effect: it moved no cursor, and need not be read again.
+	passed uint64
+	held   map[uint64]*held
+	work   map[string]*work
+	timers map[string]bool // confirmation ids whose schedule was acknowledged
+	looked time.Time
+	tried  time.Time // to give out what waits
+	poked  bool      // an executor came, went or has a free slot
+}
+
+// held is a delivery that is not acknowledged yet.
+type held struct {
+	bus.Delivery
+	extended time.Time
+	dead     bool // its copy is in DEAD
+}
+
+// Mail of a session.
+type (
+	deliveryMail struct{ d bus.Delivery }
+	answerMail   struct {
+		call, attempt string
+		answer        executor.Answer
+		gone          bool // no responders
+	}
+	pokeMail struct{}
+	stopMail struct{}
+)
+
+func (s *session) run() {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.box.signal:
+		case <-tick.C:
+		}
+		stop := false
+		for {
+			m, ok := s.box.take()
+			if !ok {
+				break
+			}
+			if _, is := m.(stopMail); is {
+				stop = true
+				continue
+			}
+			s.guard(func() { s.handle(m) })
+		}
+		s.guard(s.drive)
+		s.settle()
+		if stop {
+			s.abandon()
+		}
+		if s.idle() && s.c.retire(s) {
+			return
+		}
+	}
+}
+
+// guard recovers a panic (rule 13): the deliveries that are held come again,
+// and a cause that keeps panicking is ended as poison.
+func (s *session) guard(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.c.log.Error("core panicked; its deliveries come again", "session", s.ref, "panic", r, "stack", string(debug.Stack()))
+			s.c.stats.Panics.Add(1)
+			s.state = nil
+			s.dropWork()
+			for seq, h := range s.held {
+				if err := h.Nak(time.Second); err != nil {
+					s.c.log.Warn("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
+				}
+				delete(s.held, seq)
+			}
+		}
+	}()
+	f()
+}
+
+func (s *session) handle(m any) {
+	switch m := m.(type) {
+	case deliveryMail:
+		s.onDelivery(m.d)
+	case answerMail:
+		s.onAnswer(m)
+	case pokeMail:
+		s.poked = true
+	}
+}
+
+func (s *session) onDelivery(d bus.Delivery) {
+	again := s.held[d.Seq] != nil || d.NumDelivered > 1
+	dead := s.held[d.Seq] != nil && s.held[d.Seq].dead
+	s.held[d.Seq] = &held{Delivery: d, extended: time.Now(), dead: dead}
+	if again || s.state == nil {
+		if !s.load() {
+			return
+		}
+	}
+	s.processUpTo(d.Seq)
+}
+
+// processUpTo decides about every cause up to n, in the order of the log (rule 2).
+func (s *session) processUpTo(n uint64) {
+	for s.state != nil && max(s.state.Cursor, s.passed) < n {
+		c, ok := s.nextCause(n)
+		if !ok || !s.process(c, n) {
+			return
+		}
+	}
+}
+
+func (s *session) nextCause(upTo uint64) (bus.StoredMsg, bool) {
+	after := max(s.state.Cursor, s.passed)
+	m, found, err := s.c.bus.NextCause(s.ctx, s.ref, after, upTo)
+	if err != nil {
+		s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", err)
+		return bus.StoredMsg{}, false
+	}
+	if !found { // it was deleted from the log: nothing can be decided about it
+		s.passed = upTo
+	}
+	return m, found
+}
+
+// process decides about one cause, at the delivery door, and reports whether
+// it is dealt with.
+func (s *session) process(m bus.StoredMsg, door uint64) bool {
+	h := s.held[door]
+	if h == nil {
+		return false
+	}
+	if poison, wait := s.poisonous(m.Seq, h); wait {
+		return false
+	} else if poison {
+		return s.endPoison(m, door)
+	}
+	at, err := subject.ParseCause(m.Subject)
+	if err != nil || at.Ref != s.ref {
+		s.passed = m.Seq
+		return true
+	}
+	c := decide.Cause{Sequence: m.Seq, Kind: at.Kind, Writer: at.Writer, Time: m.Time, Body: m.Data}
+	s.trace(m)
+	for range maxDecisions {
+		closings := s.closeCalls(decide.MustClose(s.state, c))
+		env := s.c.env(s.ref, h.NumDelivered)
+		d, reason := decide.OnCause(s.state, door, c, closings, env)
+		if d == nil {
+			if fresh, ok := s.fresh(m.Seq); !ok {
+				return false
+			} else if !fresh {
+				continue
+			}
+			s.noEffect(m, at, reason)
+			return true
+		}
+		switch s.commit(d) {
+		case committed:
+			return true
+		case undecided:
+			return false
+		case lost:
+			if s.state == nil {
+				return false
+			}
+			if s.state.Cursor >= m.Seq {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxDecisions bounds how often one cause is decided in a row when other cores
+// keep winning; the tick tries again.
+const maxDecisions = 64
+
+// noEffect notes a cause that changes nothing, for ever (rule 5). What was
+// garbage is kept as a dead letter, so that its sender can find out why.
+func (s *session) noEffect(m bus.StoredMsg, at subject.CauseSubject, reason string) {
+	s.c.log.Debug("a cause without effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind, "reason", reason)
+	if m.Seq > s.state.Cursor {
+		s.passed = m.Seq
+		s.c.deadLetter(s.ctx, s.ref, m, reason)
+	}
+}
+
+// fresh makes sure that the state covers every commit below n. It reports false
+// when the state was behind and has been refolded, and not ok when nobody can tell.
+func (s *session) fresh(n uint64) (fresh, ok bool) {
+	if s.state.Rev > n {
+		return true, true
+	}
+	last, err := s.c.bus.LastCommitSeq(s.ctx, s.ref)
+	if err != nil {
+		s.c.log.Warn("reading the last commit", "session", s.ref, "error", err)
+		return false, false
+	}
+	if last == s.state.Rev {
+		return true, true
+	}
+	return false, s.load()
+}
+
+// poisonous reports whether the cause at seq must be ended unseen: its third
+// delivery, and no commit yet. With another cause before it that fails, it waits.
+func (s *session) poisonous(seq uint64, door *held) (poison, wait bool) {
+	if door.NumDelivered < poisonDeliveries {
+		return false, false
+	}
+	if seq == door.Seq {
+		return true, false
+	}
+	if h := s.held[seq]; h != nil {
+		return h.NumDelivered >= poisonDeliveries, h.NumDelivered < poisonDeliveries
+	}
+	return false, true
+}
+
+// The limits of rule 13.
+const (
+	poisonDeliveries = 3
+	poisonDrives     = 20 // deliveries of the driver without a new commit
+)
+
+func (s *session) endPoison(m bus.StoredMsg, door uint64) bool {
+	why := fmt.Sprintf("handling it failed %d times", s.held[door].NumDelivered-1)
+	s.c.log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
+	s.c.stats.Poison.Add(1)
+	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {
+		return ok
+	}
+	d := decide.OnPoison(s.state, door, m.Seq, m.Time, why, s.c.env(s.ref, s.held[door].NumDelivered))
+	if s.commit(d) != committed {
+		return false
+	}
+	s.c.deadLetter(s.ctx, s.ref, m, why)
+	return true
+}
+
+// settle acknowledges what may be acknowledged (rule 4), and extends the rest.
+func (s *session) settle() {
+	for seq, h := range s.held {
+		if s.settled(seq) {
+			if err := h.Ack(); err != nil {
+				s.c.log.Debug("acknowledging a cause", "session", s.ref, "cause", seq, "error", err)
+			}
+			delete(s.held, seq) // a lost ack is harmless: it comes again and is settled again
+			continue
+		}
+		if time.Since(h.extended) > extendAfter {
+			h.extended = time.Now()
+			if err := h.InProgress(); err != nil {
+				s.c.log.Debug("extending a delivery", "session", s.ref, "cause", seq, "error", err)
+			}
+		}
+	}
+}
+
+func (s *session) settled(seq uint64) bool {
+	switch {
+	case s.state == nil || max(s.state.Cursor, s.passed) < seq:
+		return false
+	case s.state.Driver != seq:
+		return true
+	}
+	return s.state.Parked() && s.scheduled()
+}
+
+func (s *session) scheduled() bool {
+	for _, st := range s.state.Confirmations() {
+		if !s.timers[st.Call] {
+			return false
+		}
+	}
+	return true
+}
+
+// driving reports whether this core holds the delivery that obliges to drive.
+func (s *session) driving() bool {
+	return s.state != nil && s.state.Driver != 0 && s.held[s.state.Driver] != nil
+}
+
+func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 }
+
+// abandon hands everything back at shutdown, so that another core takes over at once.
+func (s *session) abandon() {
+	s.dropWork()
+	for seq, h := range s.held {
+		if err := h.Nak(0); err != nil {
+			s.c.log.Debug("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
+		}
+		delete(s.held, seq)
+	}
+}

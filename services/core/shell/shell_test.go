@@ -1,0 +1,273 @@
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/internal/store/sqlite"
+)
+
+// system is a whole agent in one process, with a scripted model and tools.
+type system struct {
+	t     testing.TB
+	srv   *natsserver.Server
+	bus   *bus.Bus
+	core  *shell.Core
+	model func(last provider.Message) provider.Response
+	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
+}
+
+func start(t testing.TB, cfg core.Config) *system {
+	s := &system{t: t, srv: natstest.Start(t)}
+	s.bus = natstest.Connect(t, s.srv)
+	s.model = func(m provider.Message) provider.Response { return provider.Response{TextContent: "echo: " + m.Text} }
+	s.tool = func(context.Context, contract.ToolCall) tool.Result { return tool.OK("done") }
+	s.runner(natstest.Connect(t, s.srv))
+	s.provider(natstest.Connect(t, s.srv))
+	s.core = s.startCore(cfg)
+	return s
+}
+
+func (s *system) background(what string, f func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("%s: %v", what, err)
+		}
+	})
+}
+
+func (s *system) startCore(cfg core.Config) *shell.Core {
+	b := natstest.Connect(s.t, s.srv)
+	st, err := sqlite.Open(s.t.Context(), sqlite.Config{Path: filepath.Join(s.t.TempDir(), "view.db")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = st.Close() })
+	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: b, Store: st, Log: natstest.Logger(s.t)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.background("core", c.Run)
+	return c
+}
+
+func (s *system) runner(b *bus.Bus) {
+	specs := []tool.Spec{
+		{Name: "test:do", Description: "does", Args: json.RawMessage(`{"type":"object"}`), Idempotent: true},
+		{Name: "test:once", Description: "does once", Args: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
+		{Name: "test:risky", Description: "asks first", Args: json.RawMessage(`{"type":"object"}`), Risk: tool.RiskHigh},
+	}
+	s.background("runner", func(ctx context.Context) error {
+		return executor.Serve(ctx, b, executor.Config{
+			Kind: subject.Runner, Service: "toolrunner", Offer: executor.Offer{Tools: specs}, DrainTimeout: 100 * time.Millisecond,
+			Pools: []contract.Pool{{Name: "default", Slots: 128}},
+			Work: func(ctx context.Context, r contract.Request, _ func(string)) contract.Answer {
+				res := s.tool(ctx, *r.Tool)
+				return contract.Answer{State: contract.Finished, Result: &res}
+			},
+		})
+	})
+}
+
+func (s *system) provider(b *bus.Bus) {
+	s.background("provider", func(ctx context.Context) error {
+		return executor.Serve(ctx, b, executor.Config{
+			Kind: subject.Provider, Service: "provider", Offer: executor.Offer{Providers: []provider.Info{{Name: "scripted", Model: "m"}}},
+			DrainTimeout: 100 * time.Millisecond, Pools: []contract.Pool{{Name: "default", Slots: 128}},
+			Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {
+				var last provider.Message
+				if err := json.Unmarshal(r.Model.Messages[len(r.Model.Messages)-1], &last); err != nil {
+					return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrInternal, Message: err.Error()}}
+				}
+				res := s.model(last)
+				return contract.Answer{State: contract.Finished, Response: &res}
+			},
+		})
+	})
+}
+
+// follow collects the live events of a session.
+func (s *system) follow(ref subject.Ref) <-chan event.Event {
+	ch := make(chan event.Event, 4096)
+	sub, err := s.bus.Conn().Subscribe(ref.All(), func(m *nats.Msg) {
+		if strings.Contains(m.Subject, ".sense.input.") || strings.HasSuffix(m.Subject, ".commit") {
+			return
+		}
+		if e, err := event.Decode(m.Data); err == nil {
+			ch <- e
+		}
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = sub.Unsubscribe() })
+	if err := s.bus.Conn().Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	return ch
+}
+
+func (s *system) say(ref subject.Ref, in event.Input) uint64 {
+	b, err := json.Marshal(in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	seq, err := s.bus.PublishCause(s.t.Context(), ref, subject.Input, "test", in.ID, b)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return seq
+}
+
+func (s *system) await(ch <-chan event.Event, want event.Type) event.Event {
+	s.t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case e := <-ch:
+			if e.Type == want {
+				return e
+			}
+			if e.Type.Terminal() {
+				s.t.Fatalf("terminal %s %s while waiting for %s", e.Type, e.Data, want)
+			}
+		case <-timeout:
+			s.t.Fatalf("no %s", want)
+		}
+	}
+}
+
+func calls(cs ...provider.ToolCall) provider.Response { return provider.Response{ToolCalls: cs} }
+
+func TestATurnWithATool(t *testing.T) {
+	s := start(t, core.Config{})
+	s.model = func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleUser {
+			return calls(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{"x":1}`)})
+		}
+		return provider.Response{TextContent: "it said " + m.Text}
+	}
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	var rec event.Recorded
+	if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
+		t.Fatal(err)
+	}
+	if rec.Answer != `it said "done"` || len(rec.Actions) != 1 || !rec.Actions[0].Success {
+		t.Fatalf("%+v", rec)
+	}
+	n := 0
+	for _, err := range s.bus.Commits(t.Context(), ref, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 4 {
+		t.Errorf("%d commits, want 4 (and the input: five appends)", n)
+	}
+}
+
+func TestFiftyInputsTwoCores(t *testing.T) {
+	s := start(t, core.Config{})
+	s.startCore(core.Config{})
+	ref := subject.Ref{Agent: "main", Session: "busy"}
+	ch := s.follow(ref)
+	want := map[uint64]bool{}
+	for i := range 50 {
+		want[s.say(ref, event.Input{Text: fmt.Sprint(i)})] = true
+	}
+	for range 50 {
+		var rec event.Recorded
+		if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
+			t.Fatal(err)
+		}
+		if !want[rec.Sequence] {
+			t.Fatalf("input %d ended twice or was never sent", rec.Sequence)
+		}
+		delete(want, rec.Sequence)
+	}
+}
+
+func TestConfirmation(t *testing.T) {
+	s := start(t, core.Config{})
+	s.model = func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleUser {
+			return calls(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{}`)})
+		}
+		return provider.Response{TextContent: "ok"}
+	}
+	ref := subject.Ref{Agent: "main", Session: "ask"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	var q event.ToolCallRequest
+	if err := s.await(ch, event.TypeToolCallRequest).DataAs(&q); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(event.Confirmation{ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.bus.PublishCause(t.Context(), ref, subject.Confirmation, "ui", "", b); err != nil {
+		t.Fatal(err)
+	}
+	s.await(ch, event.TypeRecorded)
+}
+
+func TestConfirmationExpires(t *testing.T) {
+	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Confirm: time.Second}}})
+	s.model = func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleUser {
+			return calls(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{}`)})
+		}
+		return provider.Response{TextContent: m.Text}
+	}
+	ref := subject.Ref{Agent: "main", Session: "late"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	var rec event.Recorded
+	if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
+		t.Fatal(err)
+	}
+	if len(rec.Actions) != 1 || rec.Actions[0].Code != tool.CodeExpired {
+		t.Fatalf("%+v", rec)
+	}
+}
+
+func TestUnknownAgentEnds(t *testing.T) {
+	s := start(t, core.Config{})
+	ref := subject.Ref{Agent: "nobody", Session: "s"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "hello?"})
+	var f event.TurnFailed
+	if err := s.await(ch, event.TypeTurnFailed).DataAs(&f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Code != event.FailUnknownAgent {
+		t.Fatalf("%+v", f)
+	}
+}
+

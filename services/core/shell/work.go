@@ -1,0 +1,261 @@
+package shell
+
+import (
+	"encoding/json"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+)
+
+// The patience of rule 9.
+const (
+	silence     = 3 * executor.Heartbeat // then an executor is asked
+	askEvery    = 1700 * time.Millisecond
+	unreachable = 5 * time.Second // of asking without an answer, while connected
+	overrun     = 5 * time.Second // past not_after and the skew, then it is stopped
+)
+
+// work is an attempt that is under way at an executor.
+type work struct {
+	id, attempt       string
+	kind              subject.ExecutorKind
+	instance          subject.Instance
+	pool              string
+	idempotent        bool
+	startBy, notAfter time.Time
+	own               bool // dispatched by this core, on a clean acknowledgement; nobody else has
+	asks              int
+	asked             time.Time // last
+	silentSince       time.Time // first ask without an answer, or zero
+	heard             time.Time
+	answered          bool             // ever
+	final             *executor.Answer // to be decided about
+	cancel            []func()         // of reply handlers
+}
+
+// current lists the attempts that the state says are under way.
+func (s *session) current() map[string]*work {
+	out := map[string]*work{}
+	t := s.state.Turn
+	if t == nil {
+		return out
+	}
+	if p := t.Plan; p != nil {
+		out[p.ID] = &work{id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider,
+			pool: executor.DefaultPool, idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter}
+	}
+	for i := range t.Steps {
+		if st := &t.Steps[i]; st.Status == decide.Assigned {
+			out[st.Call] = &work{id: st.Call, attempt: st.Attempt, kind: subject.Runner, instance: st.Runner,
+				pool: s.c.dir.poolOf(st.Tool), idempotent: st.Idempotent, startBy: st.StartBy, notAfter: st.NotAfter}
+		}
+	}
+	return out
+}
+
+// follow makes the work that is tracked that of the state. What is new is
+// dispatched if this core has just committed it cleanly (rule 7), else asked
+// about; what has ended is released, and stopped if it may still run.
+func (s *session) follow(clean bool) {
+	if !s.driving() {
+		s.dropWork()
+		return
+	}
+	want := s.current()
+	for id, w := range s.work {
+		if n := want[id]; n != nil && n.attempt == w.attempt {
+			delete(want, id)
+			continue
+		}
+		s.drop(w)
+		if w.final == nil {
+			s.c.tell(w, s.ref, executor.OpStop)
+		}
+		s.c.tell(w, s.ref, executor.OpRelease)
+	}
+	for id, w := range want {
+		s.work[id] = w
+		s.c.dir.reserve(w.instance, w.pool, 1)
+		w.heard = time.Now()
+		if clean {
+			s.dispatch(w)
+		} else {
+			s.ask(w, executor.OpAsk)
+		}
+	}
+}
+
+func (s *session) drop(w *work) {
+	for _, cancel := range w.cancel {
+		cancel()
+	}
+	if s.work[w.id] == w {
+		delete(s.work, w.id)
+		s.c.dir.reserve(w.instance, w.pool, -1)
+	}
+}
+
+func (s *session) dropWork() {
+	for _, w := range s.work {
+		s.drop(w)
+	}
+}
+
+// dispatch sends an attempt to its executor, for the first and only time.
+func (s *session) dispatch(w *work) {
+	w.own = true
+	r := executor.Request{
+		Op: executor.OpRun, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt,
+		StartBy: w.startBy, NotAfter: w.notAfter,
+	}
+	if w.kind == subject.Provider {
+		m := decide.Prompt(s.state, s.c.agent(s.ref.Agent), s.c.dir)
+		r.Model = &m
+	} else {
+		st := s.step(w.id)
+		r.Tool = &executor.ToolCall{Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID}
+	}
+	s.send(w, r)
+}
+
+func (s *session) step(call string) *decide.Step {
+	for i := range s.state.Turn.Steps {
+		if s.state.Turn.Steps[i].Call == call {
+			return &s.state.Turn.Steps[i]
+		}
+	}
+	return nil
+}
+
+func (s *session) ask(w *work, op executor.Op) {
+	w.asks++
+	w.asked = time.Now()
+	s.send(w, executor.Request{Op: op, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt})
+}
+
+func (s *session) send(w *work, r executor.Request) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	id, attempt := w.id, w.attempt
+	cancel, err := s.c.caller.Send(s.ctx, subject.Executor(w.kind, w.instance), string(w.instance), nil, body, func(m bus.Reply) {
+		s.box.put(answerOf(m, id, attempt))
+	})
+	if err != nil {
+		s.c.log.Warn("sending to an executor", "session", s.ref, "call", w.id, "executor", w.instance, "error", err)
+		return
+	}
+	w.cancel = append(w.cancel, cancel)
+}
+
+func answerOf(m bus.Reply, call, attempt string) answerMail {
+	out := answerMail{call: call, attempt: attempt, gone: m.NoResponders}
+	if m.NoResponders {
+		return out
+	}
+	if err := json.Unmarshal(m.Data, &out.answer); err != nil {
+		// Whoever answers garbage has run it, or not: nobody can know.
+		out.answer = executor.Answer{State: executor.Unknown, Message: "the executor's answer cannot be read: " + err.Error()}
+	}
+	out.answer.Call, out.answer.Attempt = call, attempt
+	return out
+}
+
+// early is a plan that was dispatched beside its commit.
+type early struct {
+	s *session
+	w *work
+}
+
+// dispatchPlan sends the model call of a decision while its commit is on its way.
+func (s *session) dispatchPlan(d *decide.Decision) *early {
+	next := d.State()
+	if next.Turn == nil || next.Turn.Plan == nil || s.held[next.Driver] == nil || !requests(d, next.Turn.Plan.Attempt) {
+		return nil
+	}
+	p := next.Turn.Plan
+	if s.work[p.ID] != nil {
+		return nil // the attempt before is released only once this one is stored
+	}
+	w := &work{id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider, pool: executor.DefaultPool,
+		idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter, heard: time.Now(), own: true}
+	prev := s.state
+	s.state = next
+	s.work[w.id] = w
+	s.c.dir.reserve(w.instance, w.pool, 1)
+	s.dispatch(w)
+	s.state = prev
+	return &early{s, w}
+}
+
+func requests(d *decide.Decision, attempt string) bool {
+	for i := range d.Commit.Events {
+		if e := &d.Commit.Events[i]; e.Type == event.TypePlanRequested {
+			var p event.PlanRequested
+			return e.DataAs(&p) == nil && p.Attempt == attempt
+		}
+	}
+	return false
+}
+
+// stop takes a plan back whose commit was not stored.
+func (e *early) stop() {
+	if e == nil {
+		return
+	}
+	e.s.drop(e.w)
+	e.s.c.tell(e.w, e.s.ref, executor.OpStop)
+	e.s.c.tell(e.w, e.s.ref, executor.OpRelease)
+}
+
+// onAnswer takes what an executor says. Late answers of old attempts change nothing.
+func (s *session) onAnswer(m answerMail) {
+	w := s.work[m.call]
+	if w == nil || w.attempt != m.attempt {
+		return
+	}
+	if m.gone {
+		s.onGone(w)
+		return
+	}
+	w.heard, w.silentSince, w.asks, w.answered = time.Now(), time.Time{}, 0, true
+	if m.answer.State.Final() && w.final == nil {
+		a := m.answer
+		w.final = &a
+		s.decideOn(w)
+	}
+}
+
+// onGone: nobody listens where the executor was.
+func (s *session) onGone(w *work) {
+	if w.own && w.asks == 0 && !w.answered {
+		// This core alone may dispatch, and has done so once: it never ran (rule 9).
+		w.final = &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor is gone"}
+		s.decideOn(w)
+	}
+}
+
+// decideOn decides about a final answer and commits. What has nowhere to go
+// stays, and is tried again when an executor comes or has a slot.
+func (s *session) decideOn(w *work) {
+	for range maxDecisions {
+		if !s.driving() || s.work[w.id] != w || w.final == nil {
+			return
+		}
+		env := s.c.env(s.ref, s.held[s.state.Driver].NumDelivered)
+		var d *decide.Decision
+		if w.kind == subject.Provider {
+			d, _ = decide.OnPlanAnswer(s.state, s.state.Driver, *w.final, env)
+		} else {
+			d, _ = decide.OnCallAnswer(s.state, s.state.Driver, *w.final, env)
+		}
+		if d == nil || s.commit(d) != lost {
+			return
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+)
+
+// coalesce is how long changes of the slots are gathered before they are announced.
+const coalesce = 20 * time.Millisecond
+
+// announcer says what the instance offers.
+type announcer struct {
+	publish func([]byte) error
+	pools   func() []executor.Pool
+	log     *slog.Logger
+
+	dirty  atomic.Bool // an announcement is due within coalesce
+	urgent chan struct{}
+
+	mu       sync.Mutex
+	base     executor.Announcement // without pools
+	head     []byte                // base as JSON, without its closing brace
+	said     []executor.Pool       // what was announced last
+	draining bool
+	gone     bool
+}
+
+// setOffer changes what is offered. The tools' schemas are large and rarely
+// change, so that they are encoded here and not with each announcement.
+func (a *announcer) setOffer(o Offer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	base := a.base
+	base.Tools, base.Providers = o.Tools, o.Providers
+	b, err := json.Marshal(struct {
+		executor.Announcement
+		Pools    *struct{} `json:"pools,omitempty"`    // appended each time
+		Draining *struct{} `json:"draining,omitempty"` // likewise
+		Gone     *struct{} `json:"gone,omitempty"`     // likewise
+	}{Announcement: base})
+	if err != nil {
+		return fmt.Errorf("encoding the announcement: %w", err)
+	}
+	a.base, a.head = base, b[:len(b)-1]
+	return nil
+}
+
+// say announces now; with onlyNews, only if the pools have changed since the last time.
+func (a *announcer) say(onlyNews bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pools := a.pools()
+	if a.gone || onlyNews && slices.Equal(pools, a.said) {
+		return
+	}
+	a.send(pools)
+}
+
+func (a *announcer) send(pools []executor.Pool) {
+	tail, err := json.Marshal(struct {
+		Pools    []executor.Pool `json:"pools"`
+		Draining bool            `json:"draining,omitempty"`
+		Gone     bool            `json:"gone,omitempty"`
+	}{pools, a.draining, a.gone})
+	if err == nil {
+		msg := make([]byte, 0, len(a.head)+len(tail))
+		msg = append(append(msg, a.head...), ',')
+		err = a.publish(append(msg, tail[1:]...))
+	}
+	if err != nil { // the next one will tell
+		a.log.Debug("could not announce", "error", err)
+		return
+	}
+	a.said = pools
+}
+
+// drain announces that no new work is taken.
+func (a *announcer) drain() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.draining = true
+	a.send(a.pools())
+}
+
+// leave sends the last announcement.
+func (a *announcer) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = true
+	a.send(a.pools())
+}
+
+// changed is called at every change of the slots, and must cost little.
+func (a *announcer) changed(urgent bool) {
+	if urgent {
+		select {
+		case a.urgent <- struct{}{}:
+		default:
+		}
+	}
+	if a.dirty.CompareAndSwap(false, true) {
+		time.AfterFunc(coalesce, func() {
+			a.dirty.Store(false)
+			a.say(true)
+		})
+	}
+}
+
+// run announces every executor.AnnounceEvery, and at once when a pool has become
+// full or free.
+func (a *announcer) run(ctx context.Context) {
+	tick := time.NewTicker(executor.AnnounceEvery)
+	defer tick.Stop()
+	a.say(false)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			a.say(false)
+		case <-a.urgent:
+			a.say(true)
+		}
+	}
+}
+
+func newAnnouncer(cfg Config, instance subject.Instance, pools func() []executor.Pool, publish func([]byte) error) (*announcer, error) {
+	a := &announcer{
+		publish: publish, pools: pools, log: cfg.Logger, urgent: make(chan struct{}, 1),
+		base: executor.Announcement{
+			Instance: instance, Kind: cfg.Kind, Service: cfg.Service, Host: cfg.Host, Started: time.Now().UTC(),
+		},
+	}
+	return a, a.setOffer(cfg.Offer)
+}

@@ -1,0 +1,639 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// listener collects the answers that one caller gets.
+type listener struct {
+	mu      sync.Mutex
+	answers []executor.Answer
+}
+
+func (l *listener) Reply(b []byte) error {
+	var a executor.Answer
+	if err := json.Unmarshal(b, &a); err != nil {
+		panic(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers = append(l.answers, a)
+	return nil
+}
+
+func (l *listener) states() []executor.State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []executor.State
+	for _, a := range l.answers {
+		out = append(out, a.State)
+	}
+	return out
+}
+
+func (l *listener) last() executor.Answer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.answers) == 0 {
+		return executor.Answer{}
+	}
+	return l.answers[len(l.answers)-1]
+}
+
+// bench is a table whose work the test directs by the tool's arguments.
+type bench struct {
+	t *testing.T
+	*Table
+	started atomic.Int64
+	block   chan struct{} // "block" and "deaf" wait for it
+}
+
+func newBench(t *testing.T, change func(*Config)) *bench {
+	b := &bench{t: t, block: make(chan struct{})}
+	cfg := Config{
+		Kind: subject.Runner, Service: "test", Work: b.work, Logger: slog.New(slog.DiscardHandler),
+		Offer: Offer{Tools: []tool.Spec{
+			{Name: "now"}, {Name: "block"}, {Name: "deaf"}, {Name: "panic"}, {Name: "garbage"}, {Name: "nothing"},
+			{Name: "fail"}, {Name: "stubborn"}, {Name: "short", TimeoutMS: 50}, {Name: "other", Pool: "other"},
+		}},
+		Pools: []executor.Pool{{Name: "default", Slots: 1}, {Name: "other", Slots: 1}}, Waiting: 2,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	table, err := NewTable(cfg, "test-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Table = table
+	return b
+}
+
+func (b *bench) work(ctx context.Context, r executor.Request, progress func(string)) executor.Answer {
+	b.started.Add(1)
+	res := tool.OK("done")
+	switch r.Tool.Name {
+	case "block", "short":
+		progress("half way")
+		select {
+		case <-b.block:
+		case <-ctx.Done():
+			res = tool.Failure(tool.CodeFailed, "interrupted: "+ctx.Err().Error())
+		}
+	case "deaf":
+		<-b.block
+	case "stubborn": // heeds the context and succeeds all the same
+		<-ctx.Done()
+	case "fail":
+		res = tool.Failure(tool.CodeFailed, "no")
+	case "panic":
+		panic("oh")
+	case "garbage":
+		res.Data = json.RawMessage("{")
+	case "nothing":
+		return executor.Answer{}
+	}
+	return executor.Answer{Result: &res}
+}
+
+func request(call, name string) executor.Request {
+	return executor.Request{
+		Op: executor.OpRun, Agent: "a", Session: "s", Call: call, Attempt: "1",
+		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(time.Minute),
+		Tool: &executor.ToolCall{Name: name, Args: json.RawMessage("{}")},
+	}
+}
+
+// run starts an attempt as the bus does: on a goroutine of its own.
+func (b *bench) run(call, name string) *listener {
+	l := &listener{}
+	go b.Run(b.t.Context(), request(call, name), l)
+	synctest.Wait()
+	return l
+}
+
+func (b *bench) ask(call string) executor.Answer {
+	l := &listener{}
+	b.Ask(request(call, "now"), l)
+	synctest.Wait()
+	return l.last()
+}
+
+func (b *bench) want(l *listener, states ...executor.State) {
+	b.t.Helper()
+	synctest.Wait()
+	if got := l.states(); !slices.Equal(got, states) {
+		b.t.Fatalf("got %v, want %v (last: %+v)", got, states, l.last())
+	}
+}
+
+// inBubble runs the test on a clock of its own, which jumps when all wait.
+func inBubble(t *testing.T, change func(*Config), f func(*bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, change)
+		f(b)
+		close(b.block)
+		synctest.Wait()
+	})
+}
+
+func TestInstantWorkIsOneAnswer(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		l := b.run("c", "now")
+		time.Sleep(5 * time.Second)
+		b.want(l, executor.Finished)
+		a := l.last()
+		if a.Call != "c" || a.Attempt != "1" || a.Instance != "test-1" || string(a.Result.Data) != `"done"` {
+			t.Fatalf("got %+v", a)
+		}
+	})
+}
+
+func TestLongWorkSaysThatItRuns(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		l := b.run("c", "block")
+		b.want(l)
+		time.Sleep(quiet)
+		b.want(l, executor.Running)
+		time.Sleep(2 * executor.Heartbeat)
+		b.want(l, executor.Running, executor.Running, executor.Running)
+		if p := l.last().Progress; p != "half way" {
+			t.Fatalf("progress is %q", p)
+		}
+		b.block <- struct{}{}
+		b.want(l, executor.Running, executor.Running, executor.Running, executor.Finished)
+		if d := l.last().DurationMS; d != 2002 {
+			t.Fatalf("it took %d ms by its own account", d)
+		}
+	})
+}
+
+func TestARepeatedRunAttaches(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		first := b.run("c", "block")
+		second := b.run("c", "block")
+		b.want(first)
+		b.want(second, executor.Running)
+		b.block <- struct{}{}
+		b.want(first, executor.Finished)
+		b.want(second, executor.Running, executor.Finished)
+		b.want(b.run("c", "block"), executor.Finished)
+		if n := b.started.Load(); n != 1 {
+			t.Fatalf("it started %d times", n)
+		}
+	})
+}
+
+func TestOnlyTheLatestWatchersAreTold(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		first := b.run("c", "block")
+		var later []*listener
+		for range MaxWatchers {
+			later = append(later, b.run("c", "block"))
+		}
+		b.block <- struct{}{}
+		b.want(first)
+		for _, l := range later {
+			b.want(l, executor.Running, executor.Finished)
+		}
+	})
+}
+
+func TestAResultIsKeptUntilItIsReleased(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.run("c", "now")
+		if a := b.ask("c"); a.State != executor.Finished || a.Result == nil {
+			t.Fatalf("got %+v", a)
+		}
+		b.Release(request("c", "now"))
+		if a := b.ask("c"); a.State != executor.Unknown {
+			t.Fatalf("got %+v", a)
+		}
+		b.want(b.run("c", "now"), executor.Unknown)
+		if b.kept != 0 || len(b.live) != 0 {
+			t.Fatalf("%d bytes and %d attempts are still kept", b.kept, len(b.live))
+		}
+	})
+}
+
+func TestAResultExpires(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.run("c", "now")
+		time.Sleep(time.Minute + executor.Skew)
+		b.Sweep()
+		if a := b.ask("c"); a.State != executor.Finished {
+			t.Fatalf("got %+v", a)
+		}
+		time.Sleep(time.Millisecond)
+		b.Sweep()
+		if a := b.ask("c"); a.State != executor.Unknown {
+			t.Fatalf("got %+v", a)
+		}
+	})
+}
+
+func TestWhatWasAskedForFirstNeverRuns(t *testing.T) {
+	for name, visit := range map[string]func(*bench){
+		"ask":     func(b *bench) { b.Ask(request("c", "now"), nil) },
+		"stop":    func(b *bench) { b.Stop(request("c", "now"), nil) },
+		"release": func(b *bench) { b.Release(request("c", "now")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(b *bench) {
+				visit(b)
+				b.want(b.run("c", "now"), executor.Never)
+				if a := b.ask("c"); a.State != executor.Never || b.started.Load() != 0 {
+					t.Fatalf("got %+v, and it started %d times", a, b.started.Load())
+				}
+			})
+		})
+	}
+}
+
+func TestStop(t *testing.T) {
+	stop := func(b *bench, call string) *listener {
+		l := &listener{}
+		b.Stop(request(call, "now"), l)
+		synctest.Wait()
+		return l
+	}
+	t.Run("of running work: stopped, when it has returned", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			run := b.run("c", "block")
+			b.want(stop(b, "c"), executor.Stopped)
+			b.want(run, executor.Stopped)
+			if a := b.ask("c"); a.State != executor.Stopped {
+				t.Fatalf("got %+v", a)
+			}
+			b.want(b.run("d", "now"), executor.Finished) // its slot is free
+		})
+	})
+	t.Run("of work that ignores it: stopped, after the grace, its result dropped", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			run := b.run("c", "deaf")
+			l := stop(b, "c")
+			time.Sleep(Grace - time.Millisecond)
+			if s := l.states(); slices.Contains(s, executor.Stopped) {
+				t.Fatalf("stopped before the grace was over: %v", s)
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			if l.last().State != executor.Stopped || run.last().State != executor.Stopped {
+				t.Fatalf("got %+v and %+v", l.last(), run.last())
+			}
+			if p := b.Pools()[0]; p.Busy != 1 {
+				t.Fatalf("work that has not returned gave its slot away: %+v", p)
+			}
+			b.block <- struct{}{}
+			synctest.Wait()
+			if p := b.Pools()[0]; p.Busy != 0 || b.ask("c").State != executor.Stopped {
+				t.Fatalf("got %+v and %+v", p, b.ask("c"))
+			}
+		})
+	})
+	t.Run("of work that succeeds all the same: its result", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			b.run("c", "stubborn")
+			b.want(stop(b, "c"), executor.Finished)
+		})
+	})
+	t.Run("of finished work: its result", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			b.run("c", "now")
+			b.want(stop(b, "c"), executor.Finished)
+		})
+	})
+	t.Run("of what waits: never", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			b.run("c", "block")
+			waits := b.run("d", "now")
+			b.want(stop(b, "d"), executor.Never)
+			b.want(waits, executor.Never)
+			b.block <- struct{}{}
+			synctest.Wait()
+			if b.started.Load() != 1 || b.ask("d").State != executor.Never {
+				t.Fatalf("%d started", b.started.Load())
+			}
+		})
+	})
+}
+
+func TestWhatWaitsGetsItsSlotInOrder(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.run("a", "block")
+		x, y := b.run("x", "block"), b.run("y", "now")
+		full := b.run("z", "now")
+		b.want(full, executor.Refused)
+		if a := full.last(); a.Reason != executor.RefusedFull {
+			t.Fatalf("got %+v", a)
+		}
+		if p := b.Pools()[0]; p.Busy != 3 || p.Slots != 1 {
+			t.Fatalf("got %+v", p)
+		}
+		b.want(b.run("o", "other"), executor.Finished) // another pool is not held up
+		time.Sleep(quiet)
+		b.want(y, executor.Running)
+		if m := y.last().Message; m != "it waits for a slot" {
+			t.Fatalf("got %q", m)
+		}
+		b.block <- struct{}{}
+		b.want(y, executor.Running)
+		b.block <- struct{}{}
+		b.want(x, executor.Running, executor.Finished)
+		b.want(y, executor.Running, executor.Finished)
+		if a := b.ask("z"); a.State != executor.Refused || a.Reason != executor.RefusedFull {
+			t.Fatalf("a refusal left no tombstone: %+v", a)
+		}
+		b.want(b.run("z", "now"), executor.Refused) // although there is room now
+	})
+}
+
+func TestLate(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		r, l := request("c", "now"), &listener{}
+		time.Sleep(executor.StartWithin + time.Nanosecond)
+		b.Run(t.Context(), r, l)
+		b.want(l, executor.Refused)
+		if l.last().Reason != executor.RefusedLate || b.ask("c").Reason != executor.RefusedLate {
+			t.Fatalf("got %+v", l.last())
+		}
+	})
+	t.Run("while it waits for a slot", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			b.run("a", "block")
+			waits := b.run("c", "now")
+			time.Sleep(executor.StartWithin + 2*time.Millisecond)
+			synctest.Wait()
+			if a := waits.last(); a.State != executor.Refused || a.Reason != executor.RefusedLate {
+				t.Fatalf("got %+v", a)
+			}
+			if p := b.Pools()[0]; p.Busy != 1 {
+				t.Fatalf("it still waits: %+v", p)
+			}
+			b.block <- struct{}{}
+			synctest.Wait()
+			if b.started.Load() != 1 {
+				t.Fatal("it started, too late")
+			}
+		})
+	})
+}
+
+func TestDeadline(t *testing.T) {
+	check := func(t *testing.T, a executor.Answer, code tool.Code, ms int64) {
+		t.Helper()
+		if a.State != executor.Finished || a.Result.Error.Code != code || a.DurationMS != ms {
+			t.Fatalf("got %+v, %+v", a, a.Result)
+		}
+	}
+	t.Run("of the request", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			l := b.run("c", "block")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			check(t, l.last(), tool.CodeTimeout, 60_000)
+			if d := l.last().Result.Error.Details; len(d) != 1 || d[0] != "interrupted: context deadline exceeded" {
+				t.Fatalf("what the tool said is lost: %q", d)
+			}
+		})
+	})
+	t.Run("of the tool", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			l := b.run("c", "short")
+			time.Sleep(50 * time.Millisecond)
+			synctest.Wait()
+			check(t, l.last(), tool.CodeTimeout, 50)
+		})
+	})
+	t.Run("ignored: answered for after the grace", func(t *testing.T) {
+		inBubble(t, nil, func(b *bench) {
+			l := b.run("c", "deaf")
+			time.Sleep(time.Minute + Grace)
+			synctest.Wait()
+			check(t, l.last(), tool.CodeTimeout, 62_000)
+			if p := b.Pools()[0]; p.Busy != 1 {
+				t.Fatalf("got %+v", p)
+			}
+		})
+	})
+	t.Run("of a provider", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			table, err := NewTable(Config{
+				Kind: subject.Provider, Service: "provider", Offer: Offer{Providers: []provider.Info{{Name: "p"}}},
+				Work: func(ctx context.Context, _ executor.Request, _ func(string)) executor.Answer {
+					<-ctx.Done()
+					return executor.Answer{Error: &provider.Error{Code: provider.ErrUnavailable, Message: "reading"}}
+				},
+			}, "p-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, l := request("c", ""), &listener{}
+			r.Tool, r.Model = nil, &provider.Request{}
+			table.Run(t.Context(), r, l)
+			if e := l.last().Error; e == nil || e.Code != provider.ErrTimeout || !e.Retryable {
+				t.Fatalf("got %+v", e)
+			}
+		})
+	})
+}
+
+func TestWorkThatIsBrokenIsAnswered(t *testing.T) {
+	for name, code := range map[string]tool.Code{
+		"panic": tool.CodeInternal, "garbage": tool.CodeInternal, "nothing": tool.CodeInternal, "fail": tool.CodeFailed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(b *bench) {
+				l := b.run("c", name)
+				b.want(l, executor.Finished)
+				if r := l.last().Result; r.Success || r.Error.Code != code {
+					t.Fatalf("got %+v", r)
+				}
+				if p := b.Pools()[0]; p.Busy != 0 {
+					t.Fatalf("got %+v", p)
+				}
+			})
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*executor.Request)
+		want   executor.RefusedReason
+	}{
+		"unknown tool":  {func(r *executor.Request) { r.Tool.Name = "nope" }, executor.RefusedUnknown},
+		"no tool":       {func(r *executor.Request) { r.Tool = nil }, executor.RefusedBad},
+		"no start_by":   {func(r *executor.Request) { r.StartBy = time.Time{} }, executor.RefusedBad},
+		"no not_after":  {func(r *executor.Request) { r.NotAfter = time.Time{} }, executor.RefusedBad},
+		"over already":  {func(r *executor.Request) { r.NotAfter = time.Now() }, executor.RefusedLate},
+		"no call":       {func(r *executor.Request) { r.Call = "" }, executor.RefusedBad},
+		"a huge nonce":  {func(r *executor.Request) { r.Attempt = string(make([]byte, 257)) }, executor.RefusedBad},
+		"start_by past": {func(r *executor.Request) { r.StartBy = time.Now().Add(-1) }, executor.RefusedLate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(b *bench) {
+				r, l := request("c", "now"), &listener{}
+				c.change(&r)
+				b.Run(t.Context(), r, l)
+				b.want(l, executor.Refused)
+				if a := l.last(); a.Reason != c.want || a.Message == "" {
+					t.Fatalf("got %+v", a)
+				}
+			})
+		})
+	}
+}
+
+func TestDrainRefusesWhatWaitsAndWaitsForWhatRuns(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		runs, waits := b.run("a", "block"), b.run("b", "now")
+		empty := b.Drain()
+		b.want(waits, executor.Refused)
+		l := b.run("c", "now")
+		b.want(l, executor.Refused)
+		if waits.last().Reason != executor.RefusedDraining || l.last().Reason != executor.RefusedDraining {
+			t.Fatalf("got %+v and %+v", waits.last(), l.last())
+		}
+		isEmpty := func() bool {
+			select {
+			case <-empty:
+				return true
+			default:
+				return false
+			}
+		}
+		b.block <- struct{}{}
+		b.want(runs, executor.Finished)
+		if isEmpty() {
+			t.Fatal("empty although a result is not released")
+		}
+		b.Release(request("a", "block"))
+		if !isEmpty() {
+			t.Fatal("not empty although all is released")
+		}
+	})
+}
+
+func TestStopAllAnswersForAll(t *testing.T) {
+	inBubble(t, func(c *Config) { c.Pools[0].Slots = 2 }, func(b *bench) {
+		heeds, deaf, waits := b.run("a", "block"), b.run("b", "deaf"), b.run("c", "now")
+		b.StopAll()
+		for l, want := range map[*listener]executor.State{heeds: executor.Stopped, deaf: executor.Stopped, waits: executor.Never} {
+			if got := l.last().State; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+// TestNoTwoStartsAndNoneAfterNever lets many callers run, ask, stop and release
+// the same few attempts at once.
+func TestNoTwoStartsAndNoneAfterNever(t *testing.T) {
+	const attempts, callers, rounds = 4, 8, 300
+	for round := range rounds {
+		var starts [attempts]atomic.Int64
+		var toldNever, startedAfter [attempts]atomic.Bool
+		table, err := NewTable(Config{
+			Kind: subject.Runner, Service: "test", Logger: slog.New(slog.DiscardHandler),
+			Offer: Offer{Tools: []tool.Spec{{Name: "t"}}}, Pools: []executor.Pool{{Name: "default", Slots: 2}},
+			Work: func(_ context.Context, r executor.Request, _ func(string)) executor.Answer {
+				i := r.Call[0] - '0'
+				if toldNever[i].Load() {
+					startedAfter[i].Store(true)
+				}
+				starts[i].Add(1)
+				res := tool.OK(nil)
+				return executor.Answer{Result: &res}
+			},
+		}, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(uint64(round), 1))
+		var wg sync.WaitGroup
+		for range callers {
+			ops := rng.Perm(attempts * 4)
+			wg.Go(func() {
+				for _, op := range ops {
+					i := op % attempts
+					r := request(fmt.Sprint(i), "t")
+					w := watchFunc(func(a executor.Answer) {
+						if a.State == executor.Never || a.State == executor.Refused {
+							toldNever[i].Store(true)
+						}
+						if (a.State == executor.Finished || a.State == executor.Unknown || a.State == executor.Stopped) && toldNever[i].Load() {
+							t.Errorf("attempt %d was said to be %q after never", i, a.State)
+						}
+					})
+					switch op / attempts {
+					case 0, 1:
+						table.Run(t.Context(), r, w)
+					case 2:
+						if rng := op & 1; rng == 0 {
+							table.Ask(r, w)
+						} else {
+							table.Release(r)
+						}
+					case 3:
+						table.Stop(r, w)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i := range attempts {
+			if n := starts[i].Load(); n > 1 || n == 1 && toldNever[i].Load() || startedAfter[i].Load() {
+				t.Fatalf("round %d, attempt %d: %d starts, told never: %v", round, i, n, toldNever[i].Load())
+			}
+		}
+		if p := table.Pools()[0]; p.Busy != 0 {
+			t.Fatalf("round %d: slots leaked: %+v", round, p)
+		}
+	}
+}
+
+type watchFunc func(executor.Answer)
+
+func (f watchFunc) Reply(b []byte) error {
+	var a executor.Answer
+	if err := json.Unmarshal(b, &a); err != nil {
+		return err
+	}
+	f(a)
+	return nil
+}
+
+func TestVerdictsSurviveTheirCompactForm(t *testing.T) {
+	for _, s := range []executor.State{executor.Never, executor.Stopped, executor.Unknown} {
+		if got, r := verdictOf(s, "").state(); got != s || r != "" {
+			t.Errorf("%q became %q %q", s, got, r)
+		}
+	}
+	for r := range refusals {
+		if s, got := verdictOf(executor.Refused, r).state(); s != executor.Refused || got != r {
+			t.Errorf("%q became %q %q", r, s, got)
+		}
+	}
+	m := ids{}
+	m.put(key{"ab", "c"}, wasNever)
+	if m.get(key{"a", "bc"}) != noVerdict || m.get(key{"ab", "c"}) != wasNever {
+		t.Error("two ids are mixed up")
+	}
+}

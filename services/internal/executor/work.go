@@ -1,0 +1,230 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/tool"
+)
+
+// execute does the work of an attempt that has a slot, and then of those that
+// wait for it.
+func (t *Table) execute(a *attempt) {
+	for a != nil {
+		if ctx, req, ok := t.begin(a); ok {
+			t.carryOut(ctx, a, req)
+		}
+		a = t.handOver(a.pool)
+	}
+}
+
+// begin is the one place where an attempt starts: it has not been stopped, and
+// its time has not passed.
+func (t *Table) begin(a *attempt) (context.Context, executor.Request, bool) {
+	t.mu.Lock()
+	if a.phase != ready {
+		t.mu.Unlock()
+		return nil, executor.Request{}, false
+	}
+	if late := t.late(a.req); late != "" {
+		t.mu.Unlock()
+		t.conclude(a, ready, executor.Answer{State: executor.Refused, Reason: executor.RefusedLate, Message: late})
+		return nil, executor.Request{}, false
+	}
+	defer t.mu.Unlock()
+	a.phase, a.began = running, time.Now()
+	deadline := a.began.Add(a.limit)
+	if a.req.NotAfter.Before(deadline) {
+		deadline = a.req.NotAfter
+	}
+	ctx, cancel := context.WithDeadline(a.parent, deadline)
+	a.cancel = cancel
+	return ctx, a.req, true
+}
+
+// carryOut does the work and concludes the attempt, unless its grace was over
+// before the work returned.
+func (t *Table) carryOut(ctx context.Context, a *attempt, req executor.Request) {
+	unwatch := context.AfterFunc(ctx, func() {
+		time.AfterFunc(t.grace, func() { t.abandon(a) })
+	})
+	answer := t.call(ctx, a, req)
+	unwatch()
+	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	a.cancel()
+
+	t.mu.Lock()
+	stopping, took := a.stopping, time.Now().Sub(a.began)
+	t.mu.Unlock()
+	answer.State, answer.DurationMS = executor.Finished, took.Milliseconds()
+	// Work that succeeded all the same has a result, and that is the truth about it.
+	if failed(answer) {
+		switch {
+		case stopping:
+			answer = executor.Answer{State: executor.Stopped, DurationMS: took.Milliseconds()}
+		case timedOut:
+			answer = t.outOfTime(answer, took)
+			answer.State, answer.DurationMS = executor.Finished, took.Milliseconds()
+		}
+	}
+	if !t.conclude(a, running, answer) {
+		t.log.Warn("work returned after it was answered for; its result is dropped", "call", a.call, "attempt", a.attempt, "took", took)
+	}
+}
+
+// call runs the work itself.
+func (t *Table) call(ctx context.Context, a *attempt, req executor.Request) (answer executor.Answer) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.log.Error("work panicked", "call", a.call, "attempt", a.attempt, "panic", v, "stack", string(debug.Stack()))
+			answer = t.failure(tool.CodeInternal, provider.ErrInternal, fmt.Sprintf("it panicked: %s", clip(fmt.Sprint(v), maxIDLen)))
+		}
+	}()
+	return t.onlyPayload(t.work(ctx, req, a.setProgress))
+}
+
+// abandon answers for work that ignored the end of its context. It keeps its slot.
+func (t *Table) abandon(a *attempt) {
+	t.mu.Lock()
+	stopping, took := a.stopping, time.Now().Sub(a.began)
+	t.mu.Unlock()
+	answer := executor.Answer{State: executor.Stopped, Message: "it was stopped and has not returned"}
+	if !stopping {
+		answer = t.timeout(took)
+		answer.State = executor.Finished
+	}
+	answer.DurationMS = took.Milliseconds()
+	if t.conclude(a, running, answer) {
+		t.log.Warn("work ignores that it has to end; it keeps its slot", "call", a.call, "attempt", a.attempt, "ran", took)
+	}
+}
+
+// handOver gives a slot to the attempt that waits longest, or back to the pool.
+func (t *Table) handOver(p *pool) *attempt {
+	t.mu.Lock()
+	next := p.next()
+	var urgent bool
+	if next != nil {
+		next.phase = ready
+	} else {
+		urgent = p.full()
+		p.running--
+	}
+	t.mu.Unlock()
+	t.changed(urgent)
+	return next
+}
+
+// conclude gives the attempt its final answer and tells everybody who watches,
+// unless it has one or has gone beyond the phase for which the answer is true.
+func (t *Table) conclude(a *attempt, upTo phase, answer executor.Answer) bool {
+	payload := t.encode(a.key, answer) // without the lock: it may be large
+	a.saying.Lock()
+	defer a.saying.Unlock()
+	t.mu.Lock()
+	if a.phase > upTo || a.phase == done {
+		t.mu.Unlock()
+		return false
+	}
+	if a.phase == waiting {
+		a.pool.remove(a)
+	}
+	watchers := a.watchers
+	t.settle(a, answer, payload)
+	t.mu.Unlock()
+	for _, w := range watchers {
+		t.tell(w, payload)
+	}
+	return true
+}
+
+// settle records the final answer.
+func (t *Table) settle(a *attempt, answer executor.Answer, payload []byte) {
+	a.phase, a.watchers = done, nil
+	notAfter := a.req.NotAfter
+	a.req, a.parent = executor.Request{}, nil
+	a.minder.Stop()
+	close(a.done)
+	if answer.State == executor.Finished && !a.released {
+		a.final = payload
+		if latest := a.began.Add(tool.MaxTimeout); latest.Before(notAfter) {
+			notAfter = latest
+		}
+		a.expires = notAfter.Add(executor.Skew)
+		t.kept += int64(len(payload))
+		return
+	}
+	delete(t.live, a.key)
+	t.past.put(a.key, verdictOf(answer.State, answer.Reason))
+	t.checkEmpty()
+}
+
+// mind tells the callers of an attempt that takes longer than an instant that it
+// runs, and refuses it when its time to start passes while it waits.
+func (t *Table) mind(a *attempt) {
+	t.mu.Lock()
+	open, startBy := a.phase != done, a.req.StartBy
+	t.mu.Unlock()
+	if !open {
+		return
+	}
+	t.sayRunning(a, nil)
+	beat, late := time.NewTicker(executor.Heartbeat), time.NewTimer(startBy.Sub(time.Now())+time.Millisecond)
+	defer beat.Stop()
+	defer late.Stop()
+	for {
+		select {
+		case <-a.done:
+			return
+		case <-beat.C:
+			t.sayRunning(a, nil)
+		case <-late.C:
+			t.conclude(a, waiting, executor.Answer{State: executor.Refused, Reason: executor.RefusedLate, Message: "start_by passed while it waited for a slot"})
+		}
+	}
+}
+
+// sayRunning tells one watcher, or all of them if w is nil, that the attempt runs
+// or waits.
+func (t *Table) sayRunning(a *attempt, w Watcher) {
+	a.saying.Lock()
+	defer a.saying.Unlock()
+	t.mu.Lock()
+	if a.phase == done { // whoever watches has been told
+		t.mu.Unlock()
+		return
+	}
+	watchers := []Watcher{w}
+	if w == nil {
+		watchers = append(watchers[:0], a.watchers...)
+	}
+	answer := executor.Answer{State: executor.Running}
+	if a.phase != running {
+		answer.Message = "it waits for a slot"
+	}
+	t.mu.Unlock()
+	if p := a.progress.Load(); p != nil {
+		answer.Progress = *p
+	}
+	payload := t.encode(a.key, answer)
+	for _, w := range watchers {
+		t.tell(w, payload)
+	}
+}
+
+// tell sends an answer. What cannot be sent now is given when core asks again.
+func (t *Table) tell(w Watcher, payload []byte) {
+	if w == nil {
+		return
+	}
+	if err := w.Reply(payload); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		t.log.Warn("could not answer; core will ask again", "error", err)
+	}
+}

@@ -1,0 +1,49 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// logger takes the server's log lines into slog.
+type logger struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last string // the last error or fatal line: why it did not start
+}
+
+func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l *logger) Debugf(string, ...any)           {}
+func (l *logger) Tracef(string, ...any)           {}
+
+func (l *logger) Errorf(format string, v ...any) {
+	line := fmt.Sprintf(format, v...)
+	l.note(line)
+	l.log.Error(line)
+}
+
+// Fatalf does not exit: only main may.
+func (l *logger) Fatalf(format string, v ...any) {
+	line := fmt.Sprintf(format, v...)
+	l.note(line)
+	l.log.Error(line, "fatal", true)
+}
+
+func (l *logger) note(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = line
+}
+
+func (l *logger) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == "" {
+		return errors.New("it did not become ready in time")
+	}
+	return errors.New(l.last)
+}

@@ -1,0 +1,202 @@
+// Package natsserver runs a NATS server with JetStream inside the process.
+//
+// `skandha up` uses it as its bus and tests use it as theirs. It listens on no
+// port unless it is told to; clients of the same process connect through memory
+// ([Server.InProcessConn]). It takes no signals: the process that started it
+// shuts it down.
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Sync says when a stored message is on the disk.
+type Sync string
+
+// The modes.
+const (
+	// Always: before it is acknowledged. Power loss loses nothing.
+	Always Sync = "always"
+	// Relaxed: within [RelaxedInterval]. kill -9 loses nothing, power loss may.
+	Relaxed Sync = "relaxed"
+)
+
+// RelaxedInterval is how often the relaxed mode writes to the disk.
+const RelaxedInterval = 10 * time.Second
+
+// The defaults of [Config].
+const (
+	DefaultMaxPayload = 8 << 20
+	DefaultMaxMemory  = 256 << 20
+	DefaultMaxStore   = 64 << 30
+	DefaultName       = "skandha"
+)
+
+// Config says how the server runs. StoreDir is needed.
+type Config struct {
+	StoreDir   string // where the streams are kept
+	Sync       Sync   // default always
+	Addr       string // host:port to listen on, port 0 or -1 for any; empty: clients of this process only
+	Token      string // clients must show it; needed to listen on more than loopback
+	MaxPayload int    // largest message, in bytes; default 8 MiB
+	MaxMemory  int64  // for consumers and streams in memory, in bytes; default 256 MiB
+	MaxStore   int64  // for streams in files, in bytes; default 64 GiB
+	Name       string // the server's name; default "skandha"
+	Logger     *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Sync == "" {
+		c.Sync = Always
+	}
+	if c.MaxPayload == 0 {
+		c.MaxPayload = DefaultMaxPayload
+	}
+	if c.MaxMemory == 0 {
+		c.MaxMemory = DefaultMaxMemory
+	}
+	if c.MaxStore == 0 {
+		c.MaxStore = DefaultMaxStore
+	}
+	if c.Name == "" {
+		c.Name = DefaultName
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Validate reports every field that is wrong; each error names its field.
+func (c Config) Validate() error {
+	var errs []error
+	if c.StoreDir == "" {
+		errs = append(errs, errors.New("nats.store_dir is empty; set the directory that keeps the streams"))
+	}
+	if c.Sync != "" && c.Sync != Always && c.Sync != Relaxed {
+		errs = append(errs, fmt.Errorf("nats.sync is %q, want %q or %q", c.Sync, Always, Relaxed))
+	}
+	if c.MaxPayload < 0 || c.MaxPayload > 64<<20 {
+		errs = append(errs, fmt.Errorf("nats.max_payload is %d, want at most %d bytes", c.MaxPayload, 64<<20))
+	}
+	if c.MaxMemory < 0 || c.MaxStore < 0 {
+		errs = append(errs, errors.New("nats.max_memory and nats.max_store must not be negative"))
+	}
+	if c.Addr != "" {
+		host, _, err := splitAddr(c.Addr)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case c.Token == "" && !isLoopback(host):
+			errs = append(errs, fmt.Errorf("nats.addr %q can be reached from other machines and nats.token is empty; set a token or listen on 127.0.0.1", c.Addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func splitAddr(addr string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("nats.addr %q: want host:port: %w", addr, err)
+	}
+	port, err = strconv.Atoi(p)
+	if err != nil || port < -1 || port > 65535 {
+		return "", 0, fmt.Errorf("nats.addr %q: port is %q, want -1 to 65535", addr, p)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// Server is a running server.
+type Server struct {
+	srv   *server.Server
+	token string
+	stop  sync.Once
+}
+
+const startWait = 10 * time.Second
+
+// Start starts the server and returns when it takes clients.
+func Start(c Config) (*Server, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	if err := os.MkdirAll(c.StoreDir, 0o700); err != nil {
+		return nil, fmt.Errorf("nats.store_dir: %w", err)
+	}
+	srv, err := server.NewServer(c.options())
+	if err != nil {
+		return nil, fmt.Errorf("configuring the NATS server: %w", err)
+	}
+	log := &logger{log: c.Logger.With("component", "nats-server")}
+	srv.SetLoggerV2(log, false, false, false)
+	s := &Server{srv: srv, token: c.Token}
+	srv.Start()
+	if !srv.ReadyForConnections(startWait) || !srv.JetStreamEnabled() {
+		s.Shutdown()
+		return nil, fmt.Errorf("starting the NATS server in %s: %w", c.StoreDir, log.reason())
+	}
+	return s, nil
+}
+
+func (c Config) options() *server.Options {
+	o := &server.Options{
+		ServerName: c.Name, DontListen: c.Addr == "", Authorization: c.Token,
+		JetStream: true, StoreDir: c.StoreDir, JetStreamMaxMemory: c.MaxMemory, JetStreamMaxStore: c.MaxStore,
+		SyncAlways: c.Sync == Always, SyncInterval: RelaxedInterval,
+		MaxPayload: int32(c.MaxPayload), //nolint:gosec // at most 64 MiB
+		NoSigs:     true, DisableJetStreamBanner: true,
+		PingInterval: 10 * time.Second, MaxPingsOut: 2,
+	}
+	if c.Addr != "" {
+		o.Host, o.Port, _ = splitAddr(c.Addr) // checked by Validate
+		if o.Host == "" {
+			o.Host = "0.0.0.0"
+		}
+	}
+	return o
+}
+
+// InProcessConn makes a connection through memory; it implements nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
+
+// Token is what clients must show, in the process too; empty: nothing.
+func (s *Server) Token() string { return s.token }
+
+// ClientURL is where clients of other processes connect, "" when it does not listen.
+func (s *Server) ClientURL() string {
+	if s.srv.Addr() == nil {
+		return ""
+	}
+	return s.srv.ClientURL()
+}
+
+// Running reports whether the server has not been shut down.
+func (s *Server) Running() bool { return s.srv.Running() }
+
+// Shutdown closes all connections, writes what is stored to the disk and returns
+// when that is done.
+func (s *Server) Shutdown() {
+	s.stop.Do(s.srv.Shutdown)
+	s.srv.WaitForShutdown()
+}

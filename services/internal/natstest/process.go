@@ -1,0 +1,157 @@
+package natstest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/services/internal/natsserver"
+)
+
+// The variables that turn a test binary into a server.
+const (
+	envDir  = "SKANDHA_NATSTEST_DIR"
+	envAddr = "SKANDHA_NATSTEST_ADDR"
+	envSync = "SKANDHA_NATSTEST_SYNC"
+)
+
+// init makes any test binary that imports this package a NATS server when
+// [StartProcess] runs it again: nothing has to be built, and no test needs a
+// TestMain for it.
+func init() {
+	if dir := os.Getenv(envDir); dir != "" && testing.Testing() {
+		serve(dir)
+	}
+}
+
+// serve runs the server until the parent is gone or kills it.
+func serve(dir string) {
+	s, err := natsserver.Start(natsserver.Config{
+		StoreDir: dir, Addr: os.Getenv(envAddr), Sync: natsserver.Sync(os.Getenv(envSync)),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(s.ClientURL())
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
+	s.Shutdown()
+	os.Exit(0)
+}
+
+// Process is a server in a process of its own.
+type Process struct {
+	t    testing.TB
+	dir  string
+	port int
+	sync natsserver.Sync
+
+	cmd   *exec.Cmd
+	stdin io.Closer
+	url   string
+}
+
+// StartProcess runs a server as a process of its own, in the directory (empty:
+// one of the test's own) and on the port (0: any) of the loopback interface,
+// until the test ends. It keeps its port over restarts. Its streams are synced
+// relaxedly, which loses nothing to a kill.
+func StartProcess(t testing.TB, dir string, port int) *Process {
+	t.Helper()
+	if dir == "" {
+		dir = filepath.Join(t.TempDir(), "nats")
+	}
+	if port == 0 {
+		port = FreePort(t)
+	}
+	p := &Process{t: t, dir: dir, port: port, sync: natsserver.Relaxed}
+	t.Cleanup(p.Kill)
+	p.Restart()
+	return p
+}
+
+// URL is where clients connect.
+func (p *Process) URL() string { return p.url }
+
+// Kill ends the server by SIGKILL and waits until it is gone.
+func (p *Process) Kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	_ = p.stdin.Close()
+	p.cmd = nil
+}
+
+// Stop ends the server in good order and waits until it is gone.
+func (p *Process) Stop() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.stdin.Close()
+	_ = p.cmd.Wait()
+	p.cmd = nil
+}
+
+// Restart starts the server again, on the same directory and port, after a kill
+// if it still runs, and waits until it takes clients.
+func (p *Process) Restart() {
+	p.t.Helper()
+	p.Kill()
+	exe, err := os.Executable()
+	if err != nil {
+		p.t.Fatalf("finding the test binary: %v", err)
+	}
+	cmd := exec.Command(exe) //nolint:noctx // lives until Kill
+	cmd.Env = append(os.Environ(),
+		envDir+"="+p.dir, envAddr+"=127.0.0.1:"+strconv.Itoa(p.port), envSync+"="+string(p.sync))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatalf("starting the server process: %v", err)
+	}
+	p.cmd, p.stdin = cmd, stdin
+	line := make(chan string, 1)
+	go func() {
+		s, _ := bufio.NewReader(stdout).ReadString('\n')
+		line <- strings.TrimSpace(s)
+	}()
+	select {
+	case p.url = <-line:
+		if p.url == "" {
+			p.Kill()
+			p.t.Fatal("the server process did not start; see its output above")
+		}
+	case <-time.After(Patience):
+		p.Kill()
+		p.t.Fatalf("the server process did not start within %v", Patience)
+	}
+}
+
+// FreePort finds a port of the loopback interface that is free now.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	if err != nil {
+		t.Fatalf("finding a free port: %v", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}

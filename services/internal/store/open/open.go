@@ -1,0 +1,67 @@
+// Package open picks a store by URL. It links every driver, so mains and tests
+// import it, and nothing else does.
+package open
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/store/redis"
+	"skandha.dev/services/internal/store/sqlite"
+)
+
+// Store opens the store that a URL or path names:
+//
+//	redis://user:password@host:port/db   see redis.Config for its parameters
+//	rediss://…                           the same over TLS
+//	sqlite:///absolute/path              a SQLite file
+//	some/path.db                         a SQLite file
+//
+// Another scheme is store.ErrInvalid. Errors show no password.
+func Store(ctx context.Context, where string, log *slog.Logger) (store.Store, error) {
+	scheme, _, found := strings.Cut(where, "://")
+	if !found {
+		return openFile(ctx, where, log)
+	}
+	switch strings.ToLower(scheme) {
+	case "redis", "rediss":
+		s, err := redis.Open(ctx, redis.Config{URL: where})
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	case "sqlite":
+		path, err := sqlitePath(where)
+		if err != nil {
+			return nil, err
+		}
+		return openFile(ctx, path, log)
+	}
+	return nil, fmt.Errorf("%w: unknown scheme %q; allowed are redis, rediss, sqlite and a plain file path", store.ErrInvalid, scheme)
+}
+
+func openFile(ctx context.Context, path string, log *slog.Logger) (store.Store, error) {
+	if path == "" {
+		return nil, fmt.Errorf("%w: no store URL; allowed are redis, rediss, sqlite and a plain file path", store.ErrInvalid)
+	}
+	s, err := sqlite.Open(ctx, sqlite.Config{Path: path, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func sqlitePath(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", fmt.Errorf("%w: not a sqlite URL", store.ErrInvalid)
+	}
+	if u.Host != "" || u.User != nil || u.Path == "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%w: %q: want sqlite:///absolute/path, with ? and # escaped and nothing after", store.ErrInvalid, u.Redacted())
+	}
+	return u.Path, nil
+}

@@ -1,0 +1,105 @@
+package redis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"skandha.dev/services/internal/store"
+)
+
+// Defaults of Config.
+const (
+	DefaultPrefix  = "skandha:"
+	DefaultTimeout = 3 * time.Second
+)
+
+// Config says which server and which keys.
+type Config struct {
+	// URL is redis://user:password@host:port/db, or rediss:// for TLS. Query
+	// parameters are those of go-redis (read_timeout=1s, pool_size=5, ...) and
+	// prefix=… like Prefix below, and cluster=true for a Redis Cluster, where
+	// addr=host:port names further nodes.
+	URL string
+
+	// Prefix begins every key; it holds no braces. It wins over the URL's.
+	Prefix string
+
+	// Timeout bounds each of connecting, sending and receiving, unless the URL
+	// sets them. A context's deadline counts too; its cancellation alone is
+	// noticed by a call under way only after this time.
+	Timeout time.Duration
+}
+
+// client makes the client, which has not connected yet. Errors name no part of
+// the URL that may hold a password.
+func (c Config) client() (client redis.UniversalClient, where, prefix string, err error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err // without the URL
+		}
+		return nil, "", "", fmt.Errorf("%w: redis URL: %w", store.ErrInvalid, err)
+	}
+	query := u.Query()
+	prefix = cmp.Or(c.Prefix, query.Get("prefix"), DefaultPrefix)
+	if strings.ContainsAny(prefix, "{}") {
+		return nil, "", "", fmt.Errorf("%w: braces in the redis key prefix %q", store.ErrInvalid, prefix)
+	}
+	cluster, err := strconv.ParseBool(cmp.Or(query.Get("cluster"), "false"))
+	if err != nil {
+		return nil, "", "", fmt.Errorf("%w: redis URL: cluster=%q", store.ErrInvalid, query.Get("cluster"))
+	}
+	query.Del("prefix")
+	query.Del("cluster")
+	u.RawQuery = query.Encode()
+	if cluster {
+		client, where, err = c.clusterClient(u.String())
+	} else {
+		client, where, err = c.singleClient(u.String())
+	}
+	if err != nil {
+		return nil, "", "", fmt.Errorf("%w: %w", store.ErrInvalid, err)
+	}
+	return client, where, prefix, nil
+}
+
+func (c Config) singleClient(url string) (redis.UniversalClient, string, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, "", err
+	}
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = c.timeouts(o.DialTimeout, o.ReadTimeout, o.WriteTimeout)
+	o.MaxRetries = cmp.Or(o.MaxRetries, 1)
+	o.DialerRetries = 1
+	o.PipelinePoolSize = cmp.Or(o.PipelinePoolSize, -1)
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(o), o.Addr, nil
+}
+
+func (c Config) clusterClient(url string) (redis.UniversalClient, string, error) {
+	o, err := redis.ParseClusterURL(url)
+	if err != nil {
+		return nil, "", err
+	}
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = c.timeouts(o.DialTimeout, o.ReadTimeout, o.WriteTimeout)
+	o.MaxRetries = cmp.Or(o.MaxRetries, 1)
+	o.DialerRetries = 1
+	o.PipelinePoolSize = cmp.Or(o.PipelinePoolSize, -1)
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClusterClient(o), strings.Join(o.Addrs, ", "), nil
+}
+
+func (c Config) timeouts(dial, read, write time.Duration) (_, _, _ time.Duration) {
+	t := cmp.Or(c.Timeout, DefaultTimeout)
+	return cmp.Or(dial, t), cmp.Or(read, t), cmp.Or(write, t)
+}

@@ -1,0 +1,75 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"skandha.dev/services/internal/store"
+)
+
+// Store is a store.Store in Redis.
+type Store struct {
+	client redis.UniversalClient
+	keys   keyspace
+	where  string // for messages: address, no credentials
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects and fails if the server does not answer.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	quiet()
+	client, where, prefix, err := cfg.client()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, keys: keyspace(prefix), where: where}
+	if err := s.Ping(ctx); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+// Ping implements store.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	return s.do(ctx, "ping", func() error { return s.client.Ping(ctx).Err() })
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	if err := s.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// do runs one call and maps its error to the contract's.
+func (s *Store) do(ctx context.Context, op string, call func() error) error {
+	err := ctx.Err()
+	if err == nil {
+		err = call()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrNotFound):
+		return err
+	case errors.Is(err, redis.ErrClosed):
+		return store.ErrClosed
+	case expired(ctx) != nil:
+		return fmt.Errorf("store: %s: %w", op, expired(ctx))
+	}
+	return fmt.Errorf("%w: %s on redis at %s: %w", store.ErrUnavailable, op, s.where, err)
+}
+
+// expired is ctx.Err that sees a deadline as soon as the socket does.
+func expired(ctx context.Context) error {
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}

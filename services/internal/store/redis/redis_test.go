@@ -1,0 +1,269 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/store/redis"
+	"skandha.dev/services/internal/store/redistest"
+	"skandha.dev/services/internal/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	url := redistest.Start(t)
+	prefix := prefixes()
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, url, prefix()) })
+}
+
+func TestReopen(t *testing.T) {
+	url := redistest.Start(t)
+	prefix := prefixes()
+	storetest.RunReopen(t, func(t *testing.T) func() store.Store {
+		place := prefix()
+		return func() store.Store { return open(t, url, place) }
+	})
+}
+
+// The whole suite on a cluster shows that no call spans slots.
+func TestCluster(t *testing.T) {
+	url := startCluster(t)
+	prefix := prefixes()
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, url, prefix()) })
+}
+
+func BenchmarkStore(b *testing.B) {
+	url := redistest.Start(b)
+	prefix := prefixes()
+	storetest.Bench(b, func(b *testing.B) store.Store { return open(b, url, prefix()) })
+}
+
+// prefixes gives each store its own, all of them beginning alike and with
+// characters that SCAN's patterns know.
+func prefixes() func() string {
+	n := 0
+	return func() string {
+		n++
+		return "test" + strings.Repeat(":?*[a]\\", n)
+	}
+}
+
+func open(tb testing.TB, url, prefix string) *redis.Store {
+	tb.Helper()
+	s, err := redis.Open(tb.Context(), redis.Config{URL: url, Prefix: prefix})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+func raw(t *testing.T, url string) *goredis.Client {
+	t.Helper()
+	o, err := goredis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := goredis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// startCluster runs a cluster of one node that serves all slots.
+func startCluster(t *testing.T) string {
+	t.Helper()
+	bus, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := bus.Addr().(*net.TCPAddr).Port
+	if err := bus.Close(); err != nil {
+		t.Fatal(err)
+	}
+	url := redistest.Start(t, "cluster-enabled yes", fmt.Sprintf("cluster-port %d", port))
+	c := raw(t, url)
+	if err := c.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	every, stop := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
+	defer every.Stop()
+	for {
+		info, err := c.ClusterInfo(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info, "cluster_state:ok") {
+			return url + "?cluster=true"
+		}
+		select {
+		case <-every.C:
+		case <-stop:
+			t.Fatalf("the cluster does not start:\n%s", info)
+		}
+	}
+}
+
+func TestWipeRemovesNothingOfOthers(t *testing.T) {
+	url := redistest.Start(t)
+	c := raw(t, url)
+	others := []string{"skandha", "skandha:x", "skandha:agent", "skandha:sub:{a}:session:s", "other:{a}:tools", "{a}:sessions", "skandha:sub:agents"}
+	for _, k := range others {
+		if err := c.Set(t.Context(), k, "theirs", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, url, "")
+	for i := range 2500 { // more than one SCAN
+		k := store.Key{Agent: fmt.Sprint("agent", i%3), Session: fmt.Sprint(i)}
+		if err := s.SaveSnapshot(t.Context(), k, store.Snapshot{Rev: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := store.Key{Agent: "a", Session: "s"}
+	if err := errors.Join(
+		s.RecordTools(t.Context(), k, 1, []store.ToolDelta{{Tool: "x", Used: 1}}),
+		s.SetMark(t.Context(), "floor", 1),
+		s.Wipe(t.Context()),
+	); err != nil {
+		t.Fatal(err)
+	}
+	left, err := c.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != len(others) {
+		t.Errorf("left %q, want %q", left, others)
+	}
+	for _, k := range others {
+		if v, err := c.Get(t.Context(), k).Result(); err != nil || v != "theirs" {
+			t.Errorf("%s is now %q, %v", k, v, err)
+		}
+	}
+}
+
+// A server that forgot the scripts, after a restart or SCRIPT FLUSH, gets them
+// again.
+func TestScriptsAreLoadedAgain(t *testing.T) {
+	url := redistest.Start(t)
+	c, s := raw(t, url), open(t, url, "")
+	k := store.Key{Agent: "a", Session: "s"}
+	for rev := uint64(1); rev <= 2; rev++ {
+		if err := errors.Join(
+			c.ScriptFlush(t.Context()).Err(),
+			s.SaveSnapshot(t.Context(), k, store.Snapshot{Rev: rev}),
+			s.RecordTools(t.Context(), k, rev, []store.ToolDelta{{Tool: "x", Used: 1}}),
+			s.SetMark(t.Context(), "floor", rev),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stats, err := s.ToolStats(t.Context()); err != nil || len(stats) != 1 || stats[0].Used != 2 {
+		t.Errorf("statistics %+v, %v", stats, err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", "?cluster=true"} {
+		_, err = redis.Open(t.Context(), redis.Config{URL: "redis://user:hunter2@" + addr + suffix})
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
+			t.Errorf("error is %v", err)
+		}
+		if strings.Contains(fmt.Sprint(err), "hunter2") {
+			t.Errorf("the password is in the error: %v", err)
+		}
+	}
+}
+
+// rediss:// means TLS with a certificate that is checked.
+func TestTLS(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil) // anything with a certificate nobody trusts
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	_, err := redis.Open(t.Context(), redis.Config{URL: "rediss://" + server.Listener.Addr().String()})
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	url := strings.Replace(redistest.Start(t), redistest.Password, "hunter2", 1)
+	_, err := redis.Open(t.Context(), redis.Config{URL: url})
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// A server that hangs costs a caller its deadline, not more.
+func TestDeadlineOnHangingServer(t *testing.T) {
+	url := redistest.Start(t)
+	c, s := raw(t, url), open(t, url, "")
+	if err := c.Do(t.Context(), "CLIENT", "PAUSE", 60_000, "ALL").Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err := s.LoadSnapshot(ctx, store.Key{Agent: "a", Session: "s"})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v", err)
+	}
+	if took := time.Since(begun); took > redis.DefaultTimeout {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestInvalidConfig(t *testing.T) {
+	for _, cfg := range []redis.Config{
+		{},
+		{URL: "http://localhost"},
+		{URL: "redis://user:hunter2@local host:1:2"},
+		{URL: "redis://user:hunter2@localhost/x"},
+		{URL: "redis://user:hunter2@localhost?colour=red"},
+		{URL: "redis://user:hunter2@localhost?cluster=perhaps"},
+		{URL: "redis://localhost?prefix={a}"},
+		{URL: "redis://localhost", Prefix: "a{"},
+	} {
+		_, err := redis.Open(t.Context(), cfg)
+		if !errors.Is(err, store.ErrInvalid) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%+v: error is %v", cfg, err)
+		}
+	}
+}
+
+func TestPrefixFromURL(t *testing.T) {
+	url := redistest.Start(t)
+	s, err := redis.Open(t.Context(), redis.Config{URL: url + "?prefix=acme:&read_timeout=1s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.SetMark(t.Context(), "floor", 7); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := raw(t, url).HGet(t.Context(), "acme:marks", "floor").Result(); err != nil || v != "7" {
+		t.Errorf("acme:marks holds %q, %v", v, err)
+	}
+}

@@ -1,0 +1,103 @@
+// Package redistest starts a private Redis for a test.
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Password is what the servers ask for, so that tests meet authentication.
+const Password = "redistest-secret"
+
+const attempts = 5
+
+// Start runs redis-server on a free loopback port, with nothing persisted, until
+// the test ends, and returns its redis:// URL. Directives are further lines of its
+// configuration. Without the program it skips the test, or fails it if the
+// environment says SKANDHA_REQUIRE=all.
+func Start(tb testing.TB, directives ...string) (url string) {
+	tb.Helper()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		const missing = "NOT TESTED: redis-server is not installed"
+		if os.Getenv("SKANDHA_REQUIRE") == "all" {
+			tb.Fatal(missing)
+		}
+		tb.Skip(missing)
+	}
+	for range attempts {
+		if url, err = start(tb, program, directives); err == nil {
+			return url
+		}
+	}
+	tb.Fatalf("redistest: %v", err)
+	return ""
+}
+
+// start tries one port, which another process may take first.
+func start(tb testing.TB, program string, directives []string) (string, error) {
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	config := append([]string{
+		"bind 127.0.0.1", fmt.Sprintf("port %d", port), "requirepass " + Password,
+		fmt.Sprintf("dir %q", tb.TempDir()), `save ""`, "appendonly no", "daemonize no",
+	}, directives...)
+	cmd := exec.Command(program, "-") // ends by its process id, in cleanup
+	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
+	dieWithParent(cmd)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	stop := func() {
+		_ = cmd.Process.Kill() // fails only if it has ended by itself
+		_ = cmd.Wait()
+	}
+	if err := ready(out); err != nil {
+		stop()
+		return "", err
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, out) // a full pipe would stop the server
+	}()
+	tb.Cleanup(func() {
+		stop()
+		<-drained
+	})
+	return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", Password, port), nil
+}
+
+// ready reads the server's log up to the line that says so.
+func ready(log io.Reader) error {
+	var last string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if strings.Contains(lines.Text(), "eady to accept connections") {
+			return nil
+		}
+		last = lines.Text()
+	}
+	return errors.New("redis-server ended: " + last)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,91 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+)
+
+// applicationID marks our files in their header: "skdh".
+const applicationID = 0x736b6468
+
+// migrations[i] brings a file from user_version i to i+1. Append, never edit.
+var migrations = []string{
+	// data stands last: a listing then reads no page of it.
+	`
+	CREATE TABLE session (
+		agent   TEXT NOT NULL,
+		session TEXT NOT NULL,
+		rev     INTEGER NOT NULL,
+		fold    INTEGER NOT NULL,
+		digest  TEXT NOT NULL,
+		updated INTEGER NOT NULL, -- microseconds since 1970
+		phase   TEXT NOT NULL,
+		title   TEXT NOT NULL,
+		turns   INTEGER NOT NULL,
+		data    BLOB NOT NULL,
+		PRIMARY KEY (agent, session)
+	) STRICT;
+	CREATE INDEX session_recent ON session (updated DESC, agent, session);
+	CREATE INDEX session_recent_of_agent ON session (agent, updated DESC, session);
+
+	CREATE TABLE recorded ( -- the statistics revision of each session
+		agent   TEXT NOT NULL,
+		session TEXT NOT NULL,
+		rev     INTEGER NOT NULL,
+		PRIMARY KEY (agent, session)
+	) STRICT, WITHOUT ROWID;
+	CREATE TABLE tool (
+		tool       TEXT NOT NULL PRIMARY KEY,
+		used       INTEGER NOT NULL,
+		succeeded  INTEGER NOT NULL,
+		unknown    INTEGER NOT NULL,
+		latency_ms INTEGER NOT NULL,
+		last_used  INTEGER NOT NULL -- microseconds since 1970
+	) STRICT, WITHOUT ROWID;
+
+	CREATE TABLE mark (
+		name  TEXT NOT NULL PRIMARY KEY,
+		value INTEGER NOT NULL
+	) STRICT, WITHOUT ROWID;
+	`,
+}
+
+// migrate brings the file to the newest version in one transaction. It runs on a
+// connection of its own, which leaves a fresh file in rollback mode: so the first
+// commit puts the application id into the file and not into a write-ahead log.
+func migrate(ctx context.Context, path string) (err error) {
+	pool, err := connect(path, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = tx.Rollback() // the first error is the one that tells
+		}
+	}()
+	var version int
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if version > len(migrations) {
+		return fmt.Errorf("%w: made by a newer version (schema %d, known %d)", errDamaged, version, len(migrations))
+	}
+	if version == len(migrations) {
+		return tx.Commit()
+	}
+	for _, step := range migrations[version:] {
+		if _, err := tx.ExecContext(ctx, step); err != nil {
+			return fmt.Errorf("migrating from schema %d: %w", version, err)
+		}
+	}
+	stamp := fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(migrations))
+	if _, err := tx.ExecContext(ctx, stamp); err != nil {
+		return fmt.Errorf("stamping schema %d: %w", len(migrations), err)
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,39 @@
+package store
+
+import "time"
+
+// ToolDelta is what one commit adds to a tool's statistics. Counts are 0 to
+// MaxDelta. Several deltas of one tool add up.
+type ToolDelta struct {
+	Tool      string
+	Used      int64     // calls that ended, whichever way
+	Succeeded int64     // of these, with a good result
+	Unknown   int64     // of these, with outcome_unknown
+	LatencyMS int64     // summed over the calls, in milliseconds
+	At        time.Time // the commit's time; zero leaves LastUsed as it is
+}
+
+// ToolStat is what is known about a tool over all sessions.
+type ToolStat struct {
+	Tool           string
+	Used           int64
+	Succeeded      int64
+	Unknown        int64
+	TotalLatencyMS int64
+	LastUsed       time.Time // the latest At, in UTC to the microsecond
+}
+
+// SuccessRate is the expected chance that the next call succeeds under a
+// Beta(1,1) prior, (Succeeded+1)/(Used+2): 0.5 for a tool never used. A call of
+// unknown outcome counts as used and not as succeeded.
+func (s ToolStat) SuccessRate() float64 {
+	return float64(s.Succeeded+1) / float64(s.Used+2)
+}
+
+// MeanLatency is the average over all calls, 0 for a tool never used.
+func (s ToolStat) MeanLatency() time.Duration {
+	if s.Used <= 0 {
+		return 0
+	}
+	return time.Duration(float64(s.TotalLatencyMS) / float64(s.Used) * float64(time.Millisecond))
+}

@@ -1,0 +1,180 @@
+package toolschema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"skandha.dev/pkg/tool"
+)
+
+// The limits, in bytes.
+const (
+	MaxArgs   = 256 << 10 // of a call's arguments
+	MaxSchema = 64 << 10  // of a tool's schema
+)
+
+// ErrSchema is wrapped by every error about a tool's schema.
+var ErrSchema = errors.New("tool schema")
+
+// Validator checks the arguments of one tool. It is safe for concurrent use.
+type Validator struct {
+	schema *jsonschema.Schema
+	doc    json.RawMessage
+}
+
+// Compile reads the spec's args: an object schema (draft 2020-12 unless $schema
+// says otherwise, formats asserted) or a bare map of properties. Absent args
+// mean a tool without arguments. Errors wrap [ErrSchema] and name the tool.
+func Compile(spec tool.Spec) (*Validator, error) {
+	v, err := compile(spec.Args)
+	if err != nil {
+		return nil, fmt.Errorf("%w of %q: %w", ErrSchema, spec.Name, err)
+	}
+	return v, nil
+}
+
+func compile(args json.RawMessage) (*Validator, error) {
+	if len(args) > MaxSchema {
+		return nil, fmt.Errorf("args has %d bytes, at most %d are allowed", len(args), MaxSchema)
+	}
+	doc, err := objectSchema(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNumbers(doc, ""); err != nil {
+		return nil, err
+	}
+	text, err := encode(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the schema: %w", err)
+	}
+	const name = "tool:///args" // with a path, so that a relative $ref resolves to something else
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseLoader(nothingRemote{})
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, err
+	}
+	s, err := c.Compile(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(s); err != nil {
+		return nil, err
+	}
+	if err := checkDefaults(s); err != nil {
+		return nil, err
+	}
+	return &Validator{s, text}, nil
+}
+
+// nothingRemote refuses to load what the schema does not itself contain.
+type nothingRemote struct{}
+
+func (nothingRemote) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%q lies outside the schema: use a $ref to its own $defs", url)
+}
+
+func checkDefaults(s *jsonschema.Schema) error {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		p := s.Properties[name]
+		if d := defaultOf(p); d != nil {
+			if err := p.Validate(*d); err != nil {
+				return fmt.Errorf("the default of %q does not fit: %s", name, strings.Join(explain(err), "; "))
+			}
+		}
+	}
+	return nil
+}
+
+// Schema is the object schema, as a model should be told it.
+func (v *Validator) Schema() json.RawMessage { return v.doc }
+
+// Validate checks the arguments. If they fit, it gives them in canonical form
+// (keys sorted, no spaces, numbers as they were written) with the defaults of
+// absent properties filled in, and no errors. Otherwise it gives every error as
+// "<JSON pointer>: <what is wrong>"; the whole value is called "(root)". Absent
+// arguments and null mean {}.
+func (v *Validator) Validate(args json.RawMessage) (json.RawMessage, []string) {
+	value, err := decode(args)
+	if err != nil {
+		return nil, []string{root + ": " + err.Error()}
+	}
+	applyDefaults(v.schema, value, 0)
+	if err := v.schema.Validate(value); err != nil {
+		return nil, explain(err)
+	}
+	out, err := encode(value)
+	if err != nil {
+		return nil, []string{root + ": encoding the arguments: " + err.Error()}
+	}
+	return out, nil
+}
+
+func decode(args json.RawMessage) (any, error) {
+	if len(args) > MaxArgs {
+		return nil, fmt.Errorf("the arguments have %d bytes, at most %d are allowed", len(args), MaxArgs)
+	}
+	if t := bytes.TrimSpace(args); len(t) == 0 || string(t) == "null" {
+		return map[string]any{}, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("the arguments are not JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the arguments are more than one JSON value")
+	}
+	if s, ok := value.(string); ok {
+		return nil, fmt.Errorf("got the string %q, want a JSON object", clip(s, 200))
+	}
+	return value, checkNumbers(value, "")
+}
+
+// checkNumbers refuses numbers that would cost unbounded memory to compare:
+// the validator computes with exact fractions, where 1e999999999 has a billion digits.
+func checkNumbers(value any, at string) error {
+	switch x := value.(type) {
+	case json.Number:
+		f := strings.ToLower(string(x))
+		_, exp, _ := strings.Cut(f, "e")
+		exp = strings.TrimLeft(exp, "+-0")
+		if len(f) > 400 || len(exp) > 3 {
+			return fmt.Errorf("the number at %s is out of range: at most 400 digits and 3 digits of exponent", pointerOr(at))
+		}
+	case map[string]any:
+		for k, e := range x {
+			if err := checkNumbers(e, at+"/"+escape(k)); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, e := range x {
+			if err := checkNumbers(e, fmt.Sprint(at, "/", i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

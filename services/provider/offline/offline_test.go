@@ -1,0 +1,410 @@
+package offline_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/offline"
+)
+
+// everything is what a complete installation offers.
+var everything = tools(
+	"math:evaluate", "time:now", "file_system:list_files", "file_system:read_file", "file_system:write_file",
+	"file_system:delete_file", "notes:add", "notes:search", "python:execute",
+)
+
+func tools(names ...string) []contract.ToolSpec {
+	var out []contract.ToolSpec
+	for _, n := range names {
+		out = append(out, contract.ToolSpec{Name: n, Args: json.RawMessage(`{"type":"object"}`)})
+	}
+	return out
+}
+
+func adapter(t testing.TB, rules []byte) *offline.Adapter {
+	t.Helper()
+	a, err := offline.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func conversation(t testing.TB, messages ...contract.Message) []json.RawMessage {
+	t.Helper()
+	var raw []json.RawMessage
+	for _, m := range messages {
+		b, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = append(raw, b)
+	}
+	return raw
+}
+
+func user(text string) contract.Message {
+	return contract.Message{Role: contract.RoleUser, Text: text}
+}
+
+func ask(t testing.TB, a *offline.Adapter, offered []contract.ToolSpec, messages ...contract.Message) contract.Response {
+	t.Helper()
+	req := contract.Request{Messages: conversation(t, messages...), Tools: offered}
+	resp, err := a.Generate(t.Context(), req, func(string, string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// answered extends a conversation by the model's calls and their results.
+func answered(resp contract.Response, results ...contract.Message) []contract.Message {
+	out := []contract.Message{{Role: contract.RoleAssistant, ToolCalls: resp.ToolCalls}}
+	for i, r := range results {
+		r.Role, r.CallID, r.Tool = contract.RoleTool, resp.ToolCalls[i].ID, resp.ToolCalls[i].Tool
+		out = append(out, r)
+	}
+	return out
+}
+
+func say(calls []contract.ToolCall) string {
+	var b strings.Builder
+	for i, c := range calls {
+		if i > 0 {
+			b.WriteString(" | ")
+		}
+		b.WriteString(c.Tool + " " + string(c.Args))
+	}
+	return b.String()
+}
+
+func TestRequestsBecomeCalls(t *testing.T) {
+	a := adapter(t, nil)
+	for _, c := range []struct{ message, want string }{
+		{"what is 12*(3+4)?", `math:evaluate {"expression":"12*(3+4)"}`},
+		{"What's 2 + 2", `math:evaluate {"expression":"2 + 2"}`},
+		{"2+2", `math:evaluate {"expression":"2+2"}`},
+		{"(1 + 2) * 3 =", `math:evaluate {"expression":"(1 + 2) * 3"}`},
+		{"calculate sqrt(2) * 10", `math:evaluate {"expression":"sqrt(2) * 10"}`},
+		{"Could you please calculate 7 times 6?", `math:evaluate {"expression":"7 * 6"}`},
+		{"how much is 10 divided by 4?", `math:evaluate {"expression":"10 / 4"}`},
+		{"what is 15% of 80?", `math:evaluate {"expression":"15 / 100 * 80"}`},
+		{"compute 2^10 please", `math:evaluate {"expression":"2^10"}`},
+		{"what time is it?", `time:now {"timezone":"UTC"}`},
+		{"What time is it in Europe/Vienna?", `time:now {"timezone":"Europe/Vienna"}`},
+		{"what time is it in New York right now?", `time:now {"timezone":"America/New_York"}`},
+		{"what's the time in Tokyo", `time:now {"timezone":"Asia/Tokyo"}`},
+		{"what day is it?", `time:now {"timezone":"UTC"}`},
+		{"list files", `file_system:list_files {"path":"."}`},
+		{"Hey Skandha, list the files in docs", `file_system:list_files {"path":"docs"}`},
+		{"ls src", `file_system:list_files {"path":"src"}`},
+		{"read notes.txt", `file_system:read_file {"path":"notes.txt"}`},
+		{"what is in hello.txt?", `file_system:read_file {"path":"hello.txt"}`},
+		{"what does docs/readme.md say?", `file_system:read_file {"path":"docs/readme.md"}`},
+		{"show me the file README", `file_system:read_file {"path":"README"}`},
+		{"write hello to hello.txt", `file_system:write_file {"path":"hello.txt","content":"hello"}`},
+		{`save "buy milk and eggs" to todo.txt`, `file_system:write_file {"path":"todo.txt","content":"buy milk and eggs"}`},
+		{"create a file called a.md with the text: # A", `file_system:write_file {"path":"a.md","content":"# A"}`},
+		{"delete hello.txt", `file_system:delete_file {"path":"hello.txt"}`},
+		{"remember that the key is under the mat", `notes:add {"text":"the key is under the mat"}`},
+		{"what do you remember?", `notes:search {"query":""}`},
+		{"What do you remember about the key?", `notes:search {"query":"the key"}`},
+		{"run python: print(1+1)", `python:execute {"code":"print(1+1)"}`},
+		{"run this python code:\n```python\nprint('x')\n```", `python:execute {"code":"print('x')\n"}`},
+		{
+			"what time is it and what is 2+2?",
+			`time:now {"timezone":"UTC"} | math:evaluate {"expression":"2+2"}`,
+		},
+		{
+			"what is 1+1? and what is 2+2? and what time is it in Paris?",
+			`math:evaluate {"expression":"1+1"} | math:evaluate {"expression":"2+2"} | time:now {"timezone":"Europe/Paris"}`,
+		},
+	} {
+		t.Run(c.message, func(t *testing.T) {
+			resp := ask(t, a, everything, user(c.message))
+			if got := say(resp.ToolCalls); got != c.want {
+				t.Errorf("calls are\n  %s\nwant\n  %s\ntext: %s", got, c.want, resp.TextContent)
+			}
+			if resp.IsFinal || resp.StopReason != contract.StopToolCalls {
+				t.Errorf("is_final %v, stop_reason %s, want an open answer", resp.IsFinal, resp.StopReason)
+			}
+		})
+	}
+}
+
+func TestTalkIsAnsweredByText(t *testing.T) {
+	a := adapter(t, nil)
+	for _, c := range []struct{ message, want string }{
+		{"hello", "running **offline**"},
+		{"Hi there!", "no language model is connected"},
+		{"who are you?", "**no language model** answers you"},
+		{"are you ChatGPT?", "a fixed set of rules"},
+		{"which model are you?", "a fixed set of rules"},
+		{"help", "what time is it in Tokyo?"},
+		{"what can you do?", "**Arithmetic**"},
+		{"how do I connect a model?", "`OPENAI_API_KEY`"},
+		{"which tools do you have?", "`math:evaluate`"},
+		{"thank you!", "welcome"},
+		{"say 'tea is ready'", "tea is ready"},
+		{"write me a poem about the sea", "did not understand"},
+		{"what is the meaning of life?", "did not understand"},
+		{"", "did not understand"},
+	} {
+		t.Run(c.message, func(t *testing.T) {
+			resp := ask(t, a, everything, user(c.message))
+			if !strings.Contains(resp.TextContent, c.want) || len(resp.ToolCalls) > 0 || !resp.IsFinal {
+				t.Errorf("answer is %+v, want text with %q", resp, c.want)
+			}
+		})
+	}
+}
+
+func TestHelpListsOnlyWhatIsOffered(t *testing.T) {
+	text := ask(t, adapter(t, nil), tools("time:now"), user("help")).TextContent
+	if !strings.Contains(text, "**Time**") || strings.Contains(text, "**Arithmetic**") || strings.Contains(text, "**Python**") {
+		t.Errorf("help with time:now alone says\n%s", text)
+	}
+}
+
+func TestToolThatIsNotOfferedIsNamed(t *testing.T) {
+	a := adapter(t, nil)
+	if text := ask(t, a, tools("time:now"), user("what is 2+2?")).TextContent; !strings.Contains(text, "`math:evaluate`") {
+		t.Errorf("without math:evaluate the answer is %q", text)
+	}
+	if text := ask(t, a, nil, user("what time is it and what is 2+2?")).TextContent; !strings.Contains(text, "did not understand") {
+		t.Errorf("without any tool the answer is %q", text)
+	}
+}
+
+func TestOneToolStandsInForAnother(t *testing.T) {
+	resp := ask(t, adapter(t, nil), tools("sandbox_fs:read"), user("read notes.txt"))
+	if got := say(resp.ToolCalls); got != `sandbox_fs:read {"path":"notes.txt"}` {
+		t.Errorf("with only the sandbox's file tools: %s", got)
+	}
+}
+
+func TestThenMakesCallsDependOnEachOther(t *testing.T) {
+	resp := ask(t, adapter(t, nil), everything, user("write hello to a.txt, then read a.txt"))
+	if len(resp.ToolCalls) != 2 {
+		t.Fatalf("calls: %s", say(resp.ToolCalls))
+	}
+	if first, second := resp.ToolCalls[0], resp.ToolCalls[1]; len(first.DependsOn) != 0 || len(second.DependsOn) != 1 || second.DependsOn[0] != first.ID {
+		t.Errorf("the second call depends on %v, want the first, %s", second.DependsOn, first.ID)
+	}
+}
+
+func TestResultsAreTold(t *testing.T) {
+	a := adapter(t, nil)
+	for _, c := range []struct{ name, message, result, want string }{
+		{"number", "what is 2+2?", `4`, "2+2 = **4**"},
+		{"object", "what is 2+2?", `{"result":4.5}`, "2+2 = **4.5**"},
+		{"big number is not rounded", "what is 2^70?", `{"result":1180591620717411303424}`, "2^70 = **1180591620717411303424**"},
+		{"stdout", "run python: print(1)", `{"stdout":"1\n","stderr":"","result":null}`, "Python says:\n\n```\n1\n```"},
+		{"nothing printed", "run python: x=1", `{"stdout":"","stderr":""}`, "printed nothing"},
+		{"stderr", "run python: x", `{"stdout":"","stderr":"warning"}`, "On standard error:\n\n```\nwarning\n```"},
+		{"fence cannot be closed", "read a.txt", "\"x\\n```\\ny\"", "````\nx\n```\ny\n````"},
+		{"other shape than expected", "run python: 1", `[1,2]`, "[1,2]"},
+		{"core's note", "read a.txt", "\"x\"\n[tool output was cut]", "```\nx\n```"},
+		{"plain text", "read a.txt", "hello", "```\nhello\n```"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := ask(t, a, everything, user(c.message))
+			resp := ask(t, a, everything, append([]contract.Message{user(c.message)}, answered(q, contract.Message{Text: c.result})...)...)
+			if !strings.Contains(resp.TextContent, c.want) || !resp.IsFinal {
+				t.Errorf("answer is %q, want %q in it", resp.TextContent, c.want)
+			}
+		})
+	}
+}
+
+func TestFailuresAreTold(t *testing.T) {
+	a := adapter(t, nil)
+	for _, c := range []struct{ name, message, result, want string }{
+		{"its own phrase", "what is 2/0?", `{"error":{"code":"tool_failed","message":"division by zero"},"data":null}`, "could not work that out: division by zero"},
+		{"denied", "delete a.txt", `{"error":{"code":"denied","message":"by policy"}}`, "was not allowed, so nothing was done: by policy"},
+		{"unknown outcome", "delete a.txt", `{"error":{"code":"outcome_unknown","message":"its runner died."}}`, "Nobody can know"},
+		{"details", "delete a.txt", `{"error":{"code":"invalid_arguments","message":"bad","details":["path: is required"]}}`, "- path: is required"},
+		{"stderr of python", "run python: 1/0", `{"error":{"code":"tool_failed","message":"exit status 1"},"data":{"stderr":"ZeroDivisionError"}}`, "```\nZeroDivisionError\n```"},
+		{"no JSON at all", "delete a.txt", `boom`, "did not succeed: boom"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := ask(t, a, everything, user(c.message))
+			resp := ask(t, a, everything, append([]contract.Message{user(c.message)}, answered(q, contract.Message{Text: c.result, Failed: true})...)...)
+			if !strings.Contains(resp.TextContent, c.want) {
+				t.Errorf("answer is %q, want %q in it", resp.TextContent, c.want)
+			}
+		})
+	}
+}
+
+func TestResultOfOneRoundFeedsTheNext(t *testing.T) {
+	a := adapter(t, nil)
+	talk := []contract.Message{user("compute the first 20 primes with Python and save them to primes.txt")}
+
+	first := ask(t, a, everything, talk...)
+	if len(first.ToolCalls) != 1 || first.ToolCalls[0].Tool != "python:execute" || !strings.Contains(string(first.ToolCalls[0].Args), "len(primes) \\u003c 20") {
+		t.Fatalf("first round: %s", say(first.ToolCalls))
+	}
+	talk = append(talk, answered(first, contract.Message{Text: `{"stdout":"2 3 5\n","stderr":""}`})...)
+	second := ask(t, a, everything, talk...)
+	if got := say(second.ToolCalls); got != `file_system:write_file {"path":"primes.txt","content":"2 3 5"}` {
+		t.Fatalf("second round: %s", got)
+	}
+	if second.ToolCalls[0].ID == first.ToolCalls[0].ID {
+		t.Error("both rounds use the same call id")
+	}
+	talk = append(talk, answered(second, contract.Message{Text: `{"bytes":5}`})...)
+	if last := ask(t, a, everything, talk...); !strings.Contains(last.TextContent, "now in `primes.txt`") || !strings.Contains(last.TextContent, "2 3 5") {
+		t.Errorf("answer: %q", last.TextContent)
+	}
+}
+
+func TestFailureEndsTheRounds(t *testing.T) {
+	a := adapter(t, nil)
+	q := user("compute the first 20 primes with Python and save them to primes.txt")
+	first := ask(t, a, everything, q)
+	failed := contract.Message{Text: `{"error":{"code":"timeout","message":"took too long"}}`, Failed: true}
+	resp := ask(t, a, everything, append([]contract.Message{q}, answered(first, failed)...)...)
+	if !resp.IsFinal || !strings.Contains(resp.TextContent, "took too long") {
+		t.Errorf("after a failure: %+v", resp)
+	}
+}
+
+func TestOnlyTheLastMessageCounts(t *testing.T) {
+	resp := ask(t, adapter(t, nil), everything,
+		user("what is 1+1?"),
+		contract.Message{Role: contract.RoleAssistant, ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "math:evaluate", Args: json.RawMessage(`{}`)}}},
+		contract.Message{Role: contract.RoleTool, CallID: "c0_0", Tool: "math:evaluate", Text: "2"},
+		contract.Message{Role: contract.RoleAssistant, Text: "1+1 = **2**"},
+		user("what is 2+2?\n[mood: curious]\n[from: web]"),
+	)
+	if got := say(resp.ToolCalls); got != `math:evaluate {"expression":"2+2"}` {
+		t.Errorf("calls: %s %s", got, resp.TextContent)
+	}
+}
+
+func TestConversationWithoutUserIsRefused(t *testing.T) {
+	a := adapter(t, nil)
+	for _, raw := range [][]json.RawMessage{nil, {json.RawMessage(`{"role":"assistant","text":"x"}`)}, {json.RawMessage(`{`)}} {
+		_, err := a.Generate(t.Context(), contract.Request{Messages: raw}, func(string, string) {})
+		var e *contract.Error
+		if !errors.As(err, &e) || e.Code != contract.ErrBadRequest {
+			t.Errorf("messages %q: error is %v, want bad_request", raw, err)
+		}
+	}
+}
+
+func TestRuleFilesAreCheckedOnLoading(t *testing.T) {
+	for _, c := range []struct{ name, rules, want string }{
+		{"unknown field", "rulez: []", "rulez"},
+		{"no fallback", "results: {default: {success: s, failure: f}}\nmissing: m", "fallback: is required"},
+		{"no phrases", "fallback: f\nmissing: m", "results.default"},
+		{"bad expression", head + "rules: [{name: a, match: '(', text: x}]", `rule "a".match[0]`},
+		{"bad template", head + "rules: [{name: a, match: a, text: '{{.x'}]", `rule "a".text`},
+		{"nothing to say", head + "rules: [{name: a, match: a}]", `rule "a": has 0 of`},
+		{"two things to say", head + "rules: [{name: a, match: a, hang: true, empty: true}]", `rule "a": has 2 of`},
+		{"name twice", head + "rules: [{name: a, match: a, text: x}, {name: a, match: b, text: x}]", "rules[1].name"},
+		{"call without tool", head + "rules: [{name: a, match: a, calls: [{args: {}}]}]", "calls[0].tool"},
+		{"dependency on nothing", head + "rules: [{name: a, match: a, calls: [{tool: t, depends_on: b}]}]", `"b" is not the id`},
+		{"two documents", head + "---\nfallback: x", "more"},
+		{"no YAML", "\t{", "yaml"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := offline.New([]byte(c.rules))
+			if !errors.Is(err, offline.ErrRules) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error is %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+const head = "results: {default: {success: s, failure: f}}\nmissing: m\nfallback: f\n"
+
+func TestLoadReadsAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if _, err := offline.Load(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("loading a file that is not there: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(head+"rules: [{name: ping, match: '^ping$', text: pong}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := offline.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, a, nil, user("PING")).TextContent; got != "pong" {
+		t.Errorf("answer is %q", got)
+	}
+}
+
+// A template must not be able to break out of the JSON around it.
+func TestCapturedTextIsQuoted(t *testing.T) {
+	resp := ask(t, adapter(t, nil), everything, user("remember that \"},{\" and \\u0000 and \u2028 are odd"))
+	var args map[string]string
+	if err := json.Unmarshal(resp.ToolCalls[0].Args, &args); err != nil || args["text"] != "\"},{\" and \\u0000 and \u2028 are odd" {
+		t.Errorf("args %s: %v", resp.ToolCalls[0].Args, err)
+	}
+}
+
+func FuzzAnyMessageIsAnswered(f *testing.F) {
+	for _, s := range []string{"", "what is 2+2", "write a to b.txt then read b.txt and list files", "\x00\xff", "and and and and"} {
+		f.Add(s)
+	}
+	a := adapter(f, nil)
+	f.Fuzz(func(t *testing.T, message string) {
+		b, err := json.Marshal(user(message))
+		if err != nil {
+			t.Skip()
+		}
+		resp, err := a.Generate(context.Background(), contract.Request{Messages: []json.RawMessage{b}, Tools: everything}, func(string, string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.TextContent == "" && len(resp.ToolCalls) == 0 {
+			t.Errorf("%q is answered by nothing", message)
+		}
+		for _, c := range resp.ToolCalls {
+			if !json.Valid(c.Args) {
+				t.Errorf("%q: args %s", message, c.Args)
+			}
+		}
+	})
+}
+
+func BenchmarkZeroCostTurn(b *testing.B) {
+	a := adapter(b, offline.TestRules)
+	ask := conversation(b, user(`call null:null {"a":1}`))
+	for _, c := range []struct {
+		name     string
+		messages []json.RawMessage
+	}{
+		{"ask", ask},
+		{"answer", append(ask[:1:1], conversation(b,
+			contract.Message{Role: contract.RoleAssistant, ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "null:null", Args: json.RawMessage(`{"a":1}`)}}},
+			contract.Message{Role: contract.RoleTool, CallID: "c0_0", Tool: "null:null", Text: "null"})...)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			req := contract.Request{Messages: c.messages, Tools: everything}
+			for b.Loop() {
+				if _, err := a.Generate(b.Context(), req, func(string, string) {}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	d := adapter(b, nil)
+	b.Run("default rules", func(b *testing.B) {
+		req := contract.Request{Messages: conversation(b, user("what is 2+2?")), Tools: everything}
+		for b.Loop() {
+			if _, err := d.Generate(b.Context(), req, func(string, string) {}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package offline
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	contract "skandha.dev/pkg/provider"
+)
+
+// tail is the end of a conversation: the last user message and what followed.
+type tail struct {
+	message string
+	rounds  int      // assistant messages with calls since the message
+	results []result // of all rounds, in order
+	last    int      // index of the first result of the last round
+}
+
+// result is what a tool call gave.
+type result struct {
+	tool  string
+	ok    bool
+	text  string          // what the model is told, without the note
+	note  string          // core's remark beside the result
+	call  string          // the id of the call
+	calls json.RawMessage // the calls of its round, read only when a template asks for .args
+}
+
+// message is what is read of a conversation's entry: the rest is skipped, which
+// halves the cost of an answer.
+type message struct {
+	Role      contract.Role   `json:"role"`
+	Text      string          `json:"text"`
+	ToolCalls json.RawMessage `json:"tool_calls"`
+	CallID    string          `json:"call_id"`
+	Tool      string          `json:"tool"`
+	Failed    bool            `json:"failed"`
+}
+
+var errNoMessage = errors.New("messages: there is no user message")
+
+// readTail decodes from the end as far as the last user message and no further:
+// a long history costs nothing.
+func readTail(raw []json.RawMessage) (tail, error) {
+	first := len(raw) - 1
+	var t tail
+	var after []message // newest first
+	for ; first >= 0; first-- {
+		var m message
+		if err := json.Unmarshal(raw[first], &m); err != nil {
+			return t, fmt.Errorf("messages[%d]: %w", first, err)
+		}
+		if m.Role == contract.RoleUser {
+			t.message = trimMessage(m.Text)
+			break
+		}
+		after = append(after, m)
+	}
+	if first < 0 {
+		return t, errNoMessage
+	}
+	var calls json.RawMessage
+	for i := len(after) - 1; i >= 0; i-- {
+		switch m := &after[i]; m.Role {
+		case contract.RoleAssistant:
+			if bytes.IndexByte(m.ToolCalls, '{') > 0 {
+				t.rounds++
+				t.last = len(t.results)
+				calls = m.ToolCalls
+			}
+		case contract.RoleTool:
+			t.results = append(t.results, readResult(m, calls))
+		}
+	}
+	return t, nil
+}
+
+// trimMessage takes off the lines that core appends for hooks' annotations:
+// each a text in brackets.
+func trimMessage(s string) string {
+	s = strings.TrimSpace(s)
+	for {
+		i := strings.LastIndexByte(s, '\n')
+		if i < 0 || !strings.HasPrefix(s[i+1:], "[") || !strings.HasSuffix(s, "]") {
+			return s
+		}
+		s = strings.TrimSpace(s[:i])
+	}
+}
+
+func readResult(m *message, calls json.RawMessage) result {
+	r := result{tool: m.Tool, ok: !m.Failed, text: m.Text, call: m.CallID, calls: calls}
+	if strings.HasSuffix(m.Text, "]") {
+		if i := strings.LastIndex(m.Text, "\n["); i >= 0 && json.Valid([]byte(m.Text[:i])) {
+			r.text, r.note = m.Text[:i], m.Text[i+2:len(m.Text)-1]
+		}
+	}
+	return r
+}
+
+// args are the arguments of the call, decoded; nil if they are not to be found.
+func (r result) args() any {
+	var calls []contract.ToolCall
+	if json.Unmarshal(r.calls, &calls) != nil {
+		return nil
+	}
+	for _, c := range calls {
+		if c.ID == r.call {
+			return decode(c.Args)
+		}
+	}
+	return nil
+}
+
+// vars are what the template t sees of a result, or any template if t is nil.
+func (r result) vars(t *tmpl) map[string]any {
+	v := map[string]any{"tool": r.tool, "ok": r.ok, "text": r.text, "note": r.note}
+	if t.uses(".args") {
+		v["args"] = r.args()
+	}
+	if !t.uses(".data") && !t.uses(".error") {
+		return v
+	}
+	data := decode([]byte(r.text))
+	if data == nil && r.text != "null" {
+		data = r.text // not JSON: it is the text that the tool answered
+	}
+	if v["data"] = data; r.ok {
+		return v
+	}
+	v["data"] = nil
+	fault := map[string]any{"code": "tool_failed", "message": r.text, "details": []any(nil)}
+	if m, ok := data.(map[string]any); ok {
+		v["data"] = m["data"]
+		if e, ok := m["error"].(map[string]any); ok {
+			for k, x := range e {
+				fault[k] = x
+			}
+		}
+	}
+	v["error"] = fault
+	return v
+}
+
+// decode reads any JSON value, numbers as they are written; nil if it is none.
+func decode(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil || dec.More() {
+		return nil
+	}
+	return v
+}

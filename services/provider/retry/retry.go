@@ -1,0 +1,158 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
+
+	contract "skandha.dev/pkg/provider"
+	provider "skandha.dev/services/provider"
+)
+
+// Config says how often and how patiently. Zero fields stand for the defaults.
+type Config struct {
+	Tries     int           // in all, the first included; default 3
+	Pause     time.Duration // before the second try, doubled for each further one; default 500 ms
+	MaxPause  time.Duration // the longest pause, the API's wish included; default 20 s
+	TripAfter int           // failures in a row that open the breaker; default 5
+	OpenFor   time.Duration // how long an open breaker refuses; default 10 s
+}
+
+// WithDefaults replaces zero fields.
+func (c Config) WithDefaults() Config {
+	if c.Tries == 0 {
+		c.Tries = 3
+	}
+	if c.Pause == 0 {
+		c.Pause = 500 * time.Millisecond
+	}
+	if c.MaxPause == 0 {
+		c.MaxPause = 20 * time.Second
+	}
+	if c.TripAfter == 0 {
+		c.TripAfter = 5
+	}
+	if c.OpenFor == 0 {
+		c.OpenFor = 10 * time.Second
+	}
+	return c
+}
+
+// Validate reports what makes no sense; the error names the field.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Tries < 0 || c.Tries > 10 {
+		errs = append(errs, fmt.Errorf("retry.tries is %d, want 1 to 10, or 0 for the default", c.Tries))
+	}
+	if c.TripAfter < 0 {
+		errs = append(errs, fmt.Errorf("retry.trip_after is %d, want a positive number, or 0 for the default", c.TripAfter))
+	}
+	for _, f := range []struct {
+		name string
+		v    time.Duration
+	}{{"pause", c.Pause}, {"max_pause", c.MaxPause}, {"open_for", c.OpenFor}} {
+		if f.v < 0 {
+			errs = append(errs, fmt.Errorf("retry.%s is %s, want a positive duration, or 0 for the default", f.name, f.v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Try is one call of the API. Begun tells that a part of the answer was already
+// passed on, so that the call must not be repeated.
+type Try func(ctx context.Context) (resp contract.Response, begun bool, err error)
+
+// Policy retries calls of one API and keeps its circuit breaker. It is safe for
+// concurrent use; adapters of the same API share one.
+type Policy struct {
+	cfg     Config
+	api     string
+	breaker circuitbreaker.CircuitBreaker[outcome]
+}
+
+type outcome struct {
+	resp  contract.Response
+	begun bool
+}
+
+// New makes a policy for an API; its name is for messages.
+func New(api string, cfg Config) *Policy {
+	cfg = cfg.WithDefaults()
+	return &Policy{cfg: cfg, api: api, breaker: circuitbreaker.NewBuilder[outcome]().
+		HandleIf(apiIsDown).
+		WithFailureThreshold(uint(cfg.TripAfter)).
+		WithDelay(cfg.OpenFor).
+		WithSuccessThreshold(1).
+		Build()}
+}
+
+// apiIsDown is what the breaker counts: only what says that the API cannot be
+// reached. A refusal, a limit or an unreadable answer shows that it is there.
+func apiIsDown(o outcome, err error) bool {
+	var e *contract.Error
+	return errors.As(err, &e) && !o.begun && (e.Code == contract.ErrUnavailable || e.Code == contract.ErrTimeout)
+}
+
+// Do calls try until it succeeds, fails for good, or is out of tries or time.
+// The error is the last try's.
+func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
+	var pause time.Duration
+	again := retrypolicy.NewBuilder[outcome]().
+		HandleIf(func(o outcome, err error) bool {
+			var worth bool
+			pause, worth = p.pause(ctx, pause, o, err)
+			return worth
+		}).
+		WithDelayFunc(func(failsafe.ExecutionAttempt[outcome]) time.Duration { return jittered(pause) }).
+		WithMaxAttempts(p.cfg.Tries).
+		ReturnLastFailure().
+		Build()
+	o, err := failsafe.With[outcome](again, p.breaker).WithContext(ctx).GetWithExecution(
+		func(exec failsafe.Execution[outcome]) (outcome, error) {
+			resp, begun, err := try(exec.Context())
+			return outcome{resp, begun}, err
+		})
+	if errors.Is(err, circuitbreaker.ErrOpen) {
+		return o.resp, p.refusal()
+	}
+	return o.resp, err
+}
+
+// pause decides whether another try is worth it, and how long to wait before it.
+func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err error) (time.Duration, bool) {
+	var e *contract.Error
+	if !errors.As(err, &e) || !e.Retryable || o.begun {
+		return last, false
+	}
+	next := min(max(2*last, p.cfg.Pause), p.cfg.MaxPause)
+	if e.RetryInMS > 0 {
+		wish := time.Duration(e.RetryInMS) * time.Millisecond
+		if wish > p.cfg.MaxPause {
+			return last, false // core knows better whom else to ask meanwhile
+		}
+		next = max(next, wish)
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= longest(next) {
+		return last, false
+	}
+	return next, true
+}
+
+// jittered is the pause and up to a quarter more: never less than the API asked for.
+func jittered(pause time.Duration) time.Duration {
+	return pause + rand.N(pause/4+1)
+}
+
+func longest(pause time.Duration) time.Duration { return pause + pause/4 }
+
+func (p *Policy) refusal() *contract.Error {
+	e := provider.Errorf(contract.ErrUnavailable, "%s failed %d times in a row and is left alone for %s", p.api, p.cfg.TripAfter, p.cfg.OpenFor)
+	e.RetryInMS = max(p.breaker.RemainingDelay().Milliseconds(), 1)
+	return e
+}

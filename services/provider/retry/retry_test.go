@@ -1,0 +1,186 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	contract "skandha.dev/pkg/provider"
+	provider "skandha.dev/services/provider"
+	"skandha.dev/services/provider/retry"
+)
+
+var down = provider.Errorf(contract.ErrUnavailable, "down")
+
+func code(err error) contract.ErrorCode {
+	var e *contract.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// script plays one error after the other, nil for an answer, and notes when it was called.
+func script(begun bool, errs ...error) (retry.Try, *[]time.Duration) {
+	var at []time.Duration
+	start := time.Now()
+	return func(context.Context) (contract.Response, bool, error) {
+		at = append(at, time.Since(start))
+		err := errs[min(len(at), len(errs))-1]
+		return contract.Response{TextContent: "answer"}, begun, err
+	}, &at
+}
+
+func TestRetryableFailureIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.New("api", retry.Config{})
+		try, at := script(false, down, down, nil)
+		resp, err := p.Do(t.Context(), try)
+		if err != nil || resp.TextContent != "answer" || len(*at) != 3 {
+			t.Fatalf("after %d tries: %+v, %v", len(*at), resp, err)
+		}
+		// Pauses double, and jitter only adds: 500..625 ms, then 1000..1250 ms.
+		if d := (*at)[1]; d < 500*time.Millisecond || d > 625*time.Millisecond {
+			t.Errorf("second try after %s", d)
+		}
+		if d := (*at)[2] - (*at)[1]; d < time.Second || d > 1250*time.Millisecond {
+			t.Errorf("third try %s after the second", d)
+		}
+	})
+}
+
+func TestLastErrorIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		try, at := script(false, down, down, provider.Errorf(contract.ErrRateLimited, "slow down"))
+		_, err := retry.New("api", retry.Config{}).Do(t.Context(), try)
+		if code(err) != contract.ErrRateLimited || len(*at) != 3 {
+			t.Errorf("after %d tries: %v", len(*at), err)
+		}
+	})
+}
+
+func TestNotTriedAgain(t *testing.T) {
+	wish := func(ms int64) error {
+		e := provider.Errorf(contract.ErrRateLimited, "slow down")
+		e.RetryInMS = ms
+		return e
+	}
+	for _, c := range []struct {
+		name  string
+		begun bool
+		err   error
+	}{
+		{"not retryable", false, provider.Errorf(contract.ErrAuth, "no")},
+		{"its text was seen", true, down},
+		{"the API wants a longer pause than we take", false, wish(60_000)},
+		{"a foreign error", false, errors.New("?")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				try, at := script(c.begun, c.err, nil)
+				if _, err := retry.New("api", retry.Config{}).Do(t.Context(), try); !errors.Is(err, c.err) || len(*at) != 1 {
+					t.Errorf("after %d tries: %v", len(*at), err)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited := provider.Errorf(contract.ErrRateLimited, "slow down")
+		limited.RetryInMS = 7000
+		try, at := script(false, limited, nil)
+		if _, err := retry.New("api", retry.Config{}).Do(t.Context(), try); err != nil {
+			t.Fatal(err)
+		}
+		if d := (*at)[1]; d < 7*time.Second {
+			t.Errorf("second try after %s, the API asked for 7 s", d)
+		}
+	})
+}
+
+func TestNoPauseBeyondTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		try, at := script(false, down, nil)
+		if _, err := retry.New("api", retry.Config{}).Do(ctx, try); code(err) != contract.ErrUnavailable || len(*at) != 1 || ctx.Err() != nil {
+			t.Errorf("after %d tries: %v (context: %v)", len(*at), err, ctx.Err())
+		}
+	})
+}
+
+func TestCancelEndsAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		start := time.Now()
+		try, _ := script(false, down)
+		if _, err := retry.New("api", retry.Config{}).Do(ctx, try); !errors.Is(err, context.Canceled) || time.Since(start) != 100*time.Millisecond {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestBreakerLeavesADeadAPIAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.New("api", retry.Config{Tries: 1, TripAfter: 3, OpenFor: 10 * time.Second})
+		dead, calls := script(false, down)
+		for range 3 {
+			_, _ = p.Do(t.Context(), dead)
+		}
+		_, err := p.Do(t.Context(), dead)
+		var e *contract.Error
+		if !errors.As(err, &e) || e.Code != contract.ErrUnavailable || !e.Retryable || e.RetryInMS <= 0 || e.RetryInMS > 10_000 {
+			t.Errorf("an open breaker says %v", err)
+		}
+		if len(*calls) != 3 {
+			t.Errorf("the API was called %d times, want 3", len(*calls))
+		}
+		time.Sleep(10 * time.Second) // synthetic time
+		alive, _ := script(false, nil)
+		if _, err := p.Do(t.Context(), alive); err != nil {
+			t.Errorf("after the pause: %v", err)
+		}
+		if _, err := p.Do(t.Context(), alive); err != nil {
+			t.Errorf("a closed breaker says %v", err)
+		}
+	})
+}
+
+func TestBreakerIgnoresWhatShowsThatTheAPILives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.New("api", retry.Config{Tries: 1, TripAfter: 2})
+		for _, err := range []error{
+			provider.Errorf(contract.ErrRateLimited, ""), provider.Errorf(contract.ErrBadRequest, ""),
+			provider.Errorf(contract.ErrGarbage, ""), provider.Errorf(contract.ErrAuth, ""),
+		} {
+			for range 3 {
+				try, at := script(false, err)
+				if _, _ = p.Do(t.Context(), try); len(*at) != 1 {
+					t.Fatalf("the breaker opened on %v", err)
+				}
+			}
+		}
+		for range 3 {
+			try, at := script(true, down) // broke off in the middle of its answer
+			if _, _ = p.Do(t.Context(), try); len(*at) != 1 {
+				t.Fatal("the breaker opened on answers that broke off")
+			}
+		}
+	})
+}
+
+func TestConfigNamesTheField(t *testing.T) {
+	for _, c := range []retry.Config{{Tries: -1}, {Tries: 11}, {TripAfter: -1}, {Pause: -1}, {MaxPause: -1}, {OpenFor: -1}} {
+		if c.Validate() == nil {
+			t.Errorf("%+v passes", c)
+		}
+	}
+	if err := (retry.Config{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
