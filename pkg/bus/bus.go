@@ -45,6 +45,8 @@ type Bus struct {
 	mu    sync.Mutex
 	lost  chan struct{} // closed at the next disconnect
 	parts map[part]struct{}
+
+	buckets map[string]jetstream.ObjectStore
 }
 
 // part is something that runs on the connection.
@@ -156,7 +158,16 @@ func (b *Bus) publish(ctx context.Context, m *nats.Msg) error {
 	if err := b.checkSize(m); err != nil {
 		return err
 	}
-	return b.nc.PublishMsg(m)
+	return b.send(m)
+}
+
+// send hands m to the connection, or fails at once when there is none.
+func (b *Bus) send(m *nats.Msg) error {
+	err := b.nc.PublishMsg(m)
+	if errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return fmt.Errorf("there is no connection to the bus: %w", nats.ErrDisconnected)
+	}
+	return err
 }
 
 // checkSize refuses what the server would answer by closing the connection.

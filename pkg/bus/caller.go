@@ -54,6 +54,9 @@ func (b *Bus) NewCaller() (*Caller, error) {
 // Close ends the caller: what it still waits for is not answered any more.
 func (c *Caller) Close() error { return c.sub.Unsubscribe() }
 
+// Instance is under which name answers come.
+func (c *Caller) Instance() subject.Instance { return c.b.Instance() }
+
 // Waiting counts the requests that are not cancelled yet.
 func (c *Caller) Waiting() int { return c.calls.len() }
 

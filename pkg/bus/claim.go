@@ -65,7 +65,7 @@ func (b *Bus) GetArtifact(ctx context.Context, name string) ([]byte, error) {
 func (b *Bus) DeleteArtifact(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	store, err := b.js.ObjectStore(ctx, BucketArtifacts)
+	store, err := b.bucket(ctx, BucketArtifacts)
 	if err == nil {
 		err = store.Delete(ctx, name)
 	}
@@ -75,13 +75,30 @@ func (b *Bus) DeleteArtifact(ctx context.Context, name string) error {
 	return nil
 }
 
+// bucket looks a bucket up once; the handle outlives the connection.
+func (b *Bus) bucket(ctx context.Context, name string) (jetstream.ObjectStore, error) {
+	b.mu.Lock()
+	store := b.buckets[name]
+	b.mu.Unlock()
+	if store != nil {
+		return store, nil
+	}
+	store, err := b.js.ObjectStore(ctx, name)
+	if err == nil {
+		b.mu.Lock()
+		b.buckets[name] = store
+		b.mu.Unlock()
+	}
+	return store, err
+}
+
 func (b *Bus) putObject(ctx context.Context, bucket, name string, data []byte) error {
 	if len(data) > MaxClaimBytes {
 		return Errorf(CodeTooLarge, "storing %s in %s: %d bytes, at most %d", name, bucket, len(data), MaxClaimBytes)
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	store, err := b.js.ObjectStore(ctx, bucket)
+	store, err := b.bucket(ctx, bucket)
 	if err == nil {
 		_, err = store.PutBytes(ctx, name, data)
 	}
@@ -95,7 +112,7 @@ func (b *Bus) getObject(ctx context.Context, bucket, name string) ([]byte, error
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	doing := "fetching " + name + " from " + bucket
-	store, err := b.js.ObjectStore(ctx, bucket)
+	store, err := b.bucket(ctx, bucket)
 	if err != nil {
 		return nil, transportError(doing, err)
 	}

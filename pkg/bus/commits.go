@@ -51,79 +51,102 @@ func (b *Bus) appendCommit(ctx context.Context, ref subject.Ref, body []byte, pr
 // Pending is a message on its way to a stream.
 type Pending struct {
 	b     *Bus
-	subj  string
-	n     uint64
+	ctx   context.Context //nolint:containedctx // for its trace, should the message be sent again
+	msg   *nats.Msg
 	since time.Time
+	n     uint64
 	lost  <-chan struct{}
 	ack   chan *nats.Msg
-	dup   bool
-	err   error
-	seq   uint64
-	done  bool
+
+	done bool
+	seq  uint64
+	dup  bool
+	err  error
 }
 
 // store sends m to the stream that takes its subject.
 func (b *Bus) store(ctx context.Context, m *nats.Msg) *Pending {
-	p := &Pending{b: b, subj: m.Subject, since: time.Now(), lost: b.lostChan(), ack: make(chan *nats.Msg, 1)}
+	p := &Pending{b: b, ctx: ctx, msg: m, since: time.Now(), ack: make(chan *nats.Msg, 1)}
 	p.n, m.Reply = b.inbox.ask(func(m *nats.Msg) {
 		select {
 		case p.ack <- m:
 		default: // only the first answer counts
 		}
 	})
-	if err := b.publish(ctx, m); err != nil {
-		b.inbox.forget(p.n)
-		p.done = true
-		if p.err = fmt.Errorf("storing on %s: %w", p.subj, err); !errors.Is(err, ErrTooLarge) {
-			p.err = fmt.Errorf("storing on %s: %w: %w", p.subj, ErrAmbiguous, err)
-		}
-	}
+	p.send()
 	return p
+}
+
+func (p *Pending) send() {
+	p.lost = p.b.lostChan()
+	err := p.b.publish(p.ctx, p.msg)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrTooLarge):
+		p.finish(err)
+	default:
+		p.finish(fmt.Errorf("%w: %w", ErrAmbiguous, err))
+	}
 }
 
 // Wait returns the sequence of the stored message, or why there is none: see
 // [Bus.AppendCommit]. It may be called again, but not at the same time.
 func (p *Pending) Wait(ctx context.Context) (uint64, error) {
-	if p.done {
-		return p.seq, p.err
-	}
 	var timeout <-chan time.Time
-	if _, has := ctx.Deadline(); !has {
+	if _, has := ctx.Deadline(); !has && !p.done {
 		t := time.NewTimer(ackWait - time.Since(p.since))
 		defer t.Stop()
 		timeout = t.C
 	}
-	select {
-	case m := <-p.ack:
-		p.resolve(m)
-		return p.seq, p.err
-	default:
-	}
-	select {
-	case m := <-p.ack:
-		p.resolve(m)
-	case <-p.lost:
-		p.fail(nats.ErrDisconnected)
-	case <-timeout:
-		p.fail(nats.ErrTimeout)
-	case <-ctx.Done():
-		p.fail(ctx.Err())
+	for pause := time.Millisecond; !p.done; pause = min(2*pause, 50*time.Millisecond) {
+		err := p.await(ctx, timeout)
+		if !errors.Is(err, errInFlight) {
+			p.finish(err)
+			break
+		}
+		// Nothing was stored, so sending again hides nothing: the fence decides anew.
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+			p.send()
+		case <-timeout:
+			p.finish(err)
+		case <-ctx.Done():
+			p.finish(err)
+		}
+		t.Stop()
 	}
 	return p.seq, p.err
 }
 
-func (p *Pending) fail(why error) {
-	p.b.inbox.forget(p.n)
-	p.done = true
-	p.err = fmt.Errorf("storing on %s: %w: %w", p.subj, ErrAmbiguous, why)
+func (p *Pending) await(ctx context.Context, timeout <-chan time.Time) error {
+	select {
+	case m := <-p.ack: // before anything else
+		return p.resolve(m)
+	default:
+	}
+	select {
+	case m := <-p.ack:
+		return p.resolve(m)
+	case <-p.lost:
+		return fmt.Errorf("%w: %w", ErrAmbiguous, nats.ErrDisconnected)
+	case <-timeout:
+		return fmt.Errorf("%w: %w", ErrAmbiguous, nats.ErrTimeout)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrAmbiguous, ctx.Err())
+	}
 }
 
-func (p *Pending) resolve(m *nats.Msg) {
+func (p *Pending) resolve(m *nats.Msg) (err error) {
+	p.seq, p.dup, err = parseAck(m)
+	return err
+}
+
+func (p *Pending) finish(err error) {
 	p.b.inbox.forget(p.n)
 	p.done = true
-	p.seq, p.dup, p.err = parseAck(m)
-	if p.err != nil {
-		p.err = fmt.Errorf("storing on %s: %w", p.subj, p.err)
+	if err != nil {
+		p.err = fmt.Errorf("storing on %s: %w", p.msg.Subject, err)
 	}
 }
 
@@ -152,15 +175,22 @@ func parseAck(m *nats.Msg) (seq uint64, dup bool, err error) {
 
 const errCodeStoreFailed = 10077 // JSStreamStoreFailedF of the server
 
+// errInFlight: not stored, because another message on the subject is on its way
+// through the copies of the stream. The server says so even for a short while
+// after it has acknowledged that other message, to the very one who sent it.
+var errInFlight = fmt.Errorf("%w: another commit is in flight", ErrFenceLost)
+
 // storeError says whether the server's error means that nothing was stored.
 func storeError(e *jetstream.APIError) error {
 	switch e.ErrorCode {
-	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+	case jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+		return errInFlight
+	case jetstream.JSErrCodeStreamWrongLastSequence:
 		return fmt.Errorf("%w: %s", ErrFenceLost, e.Description)
 	case errCodeStoreFailed:
 		// A limit is checked before anything is written. Any other failure may
 		// leave the message in the file, to be found after a restart.
-		if !strings.Contains(e.Description, "maximum") && !strings.Contains(e.Description, "too large") {
+		if !strings.Contains(e.Description, "maximum") && !strings.Contains(e.Description, "large") {
 			return fmt.Errorf("%w: %w", ErrAmbiguous, e)
 		}
 	}

@@ -106,7 +106,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	cfg = cfg.withDefaults()
 	b := &Bus{
 		cfg: cfg, log: cfg.Logger.With("instance", string(cfg.Instance)),
-		closed: make(chan struct{}), lost: make(chan struct{}), parts: map[part]struct{}{},
+		closed: make(chan struct{}), lost: make(chan struct{}), parts: map[part]struct{}{}, buckets: map[string]jetstream.ObjectStore{},
 	}
 	opts, err := b.options()
 	if err != nil {
@@ -140,7 +140,8 @@ func (b *Bus) options() ([]nats.Option, error) {
 	c := b.cfg
 	opts := []nats.Option{
 		nats.Name(string(c.Instance)),
-		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.RetryOnFailedConnect(c.InProcess == nil), // a server of this process is there or never will be
 		nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(150*time.Millisecond, 150*time.Millisecond),
 		// What is published while there is no connection fails at once: the caller
 		// knows what to do about it, and a late copy only does harm.

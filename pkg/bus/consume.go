@@ -31,7 +31,7 @@ type Delivery struct {
 	StoredMsg
 	NumDelivered uint64 // 1 the first time, as far as the server remembers
 
-	nc    *nats.Conn
+	b     *Bus
 	reply string
 }
 
@@ -51,7 +51,7 @@ func (d Delivery) Nak(delay time.Duration) error {
 }
 
 func (d Delivery) answer(word string) error {
-	if err := d.nc.Publish(d.reply, []byte(word)); err != nil {
+	if err := d.b.send(&nats.Msg{Subject: d.reply, Data: []byte(word)}); err != nil {
 		return transportError("answering the delivery of "+strconv.FormatUint(d.Seq, 10), err)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(D
 				StoredMsg: StoredMsg{
 					Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data,
 				},
-				NumDelivered: meta.NumDelivered, nc: b.nc, reply: m.Reply,
+				NumDelivered: meta.NumDelivered, b: b, reply: m.Reply,
 			})
 		},
 	}

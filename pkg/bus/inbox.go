@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"math/rand/v2" // its top-level functions are ChaCha8, seeded by the system
 	"net/url"
 	"strconv"
 	"strings"
@@ -11,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// table is what waits for answers, by number.
+// table is what waits for answers, by number. The numbers are random, so that
+// nobody can have an answer sent to someone else's question by guessing.
 type table[V any] struct {
 	mu   sync.Mutex
-	next uint64
 	open map[uint64]V
 }
 
@@ -23,9 +24,13 @@ func newTable[V any]() *table[V] { return &table[V]{open: map[uint64]V{}} }
 func (t *table[V]) add(v V) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.next++
-	t.open[t.next] = v
-	return t.next
+	for {
+		n := rand.Uint64()
+		if _, taken := t.open[n]; !taken {
+			t.open[n] = v
+			return n
+		}
+	}
 }
 
 func (t *table[V]) get(n uint64) (V, bool) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +20,7 @@ const (
 	pullBytes     = 32 << 20
 	pullExpires   = 30 * time.Second
 	pullHeartbeat = 500 * time.Millisecond
-	pullSilence   = 3 * pullHeartbeat / 2 // no sign of life for so long: look what is wrong
+	pullSilence   = 5 * pullHeartbeat / 2 // no sign of life for so long: look what is wrong
 	healPause     = 250 * time.Millisecond
 )
 
@@ -38,7 +40,7 @@ type pullLoop struct {
 	config  func() jetstream.ConsumerConfig // of a consumer that must be made now
 	handle  func(*nats.Msg, *nats.MsgMetadata)
 	healed  atomic.Uint64 // how often it started anew
-	kicked  chan struct{}
+	kicked  chan struct{} // the connection was made anew
 	stopped chan struct{}
 	stopOne sync.Once
 	done    chan struct{}
@@ -89,13 +91,22 @@ func (l *pullLoop) over() bool {
 func (l *pullLoop) run() {
 	defer close(l.done)
 	defer l.b.removePart(l)
-	for first := true; !l.over(); first = false {
-		if !first {
+	// Room for a batch, and for the heartbeats while the handler is slow; what does
+	// not fit comes again. A channel, because the client's NextMsg takes a stored
+	// message "Status: 503" for the server's word.
+	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), l.b.nc.NewInbox()
+	sub, err := l.b.nc.ChanSubscribe(inbox+".*", msgs)
+	if err != nil {
+		return // only when the connection is closed for good
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for n := uint64(1); !l.over(); n++ {
+		// Each request has its own subject, so that the end of an older one is not
+		// taken for that of the newest, and what an older one brings is not lost.
+		if err := l.pull(msgs, inbox+"."+strconv.FormatUint(n, 36)); err != nil && !l.over() {
+			l.b.log.Debug("pulling anew", "stream", l.stream, "reason", err)
 			l.healed.Add(1)
 			l.heal()
-		}
-		if err := l.session(); err != nil {
-			l.b.log.Debug("pulling anew", "stream", l.stream, "reason", err)
 		}
 	}
 }
@@ -161,29 +172,6 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 	return nil
 }
 
-// session pulls on one inbox until something is wrong, and returns what.
-func (l *pullLoop) session() error {
-	inbox := l.b.nc.NewInbox()
-	// Room for a batch, and for the heartbeats while the handler is slow. What
-	// does not fit comes again. A channel, because the client's NextMsg takes a
-	// stored message "Status: 503" for the server's word.
-	msgs := make(chan *nats.Msg, 2*pullBatch)
-	sub, err := l.b.nc.ChanSubscribe(inbox, msgs)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sub.Unsubscribe() }()
-	select {
-	case <-l.kicked: // it was for the session before
-	default:
-	}
-	for {
-		if err := l.pull(msgs, inbox); err != nil {
-			return err
-		}
-	}
-}
-
 var (
 	errPullOver   = errors.New("the consumption is over")
 	errPullKicked = errors.New("the connection was made anew")
@@ -192,7 +180,7 @@ var (
 
 // pull makes one request and handles what it brings. It returns nil when the
 // request came to its ordinary end.
-func (l *pullLoop) pull(msgs <-chan *nats.Msg, inbox string) error {
+func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string) error {
 	req, err := json.Marshal(struct {
 		Batch     int           `json:"batch"`
 		MaxBytes  int           `json:"max_bytes"`
@@ -202,7 +190,12 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, inbox string) error {
 	if err != nil {
 		return err
 	}
-	if err := l.b.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+l.stream+"."+l.durable, inbox, req); err != nil {
+	select {
+	case <-l.kicked: // it was for the request before
+	default:
+	}
+	err = l.b.send(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.durable, Reply: reply, Data: req})
+	if err != nil {
 		return err
 	}
 	silence := time.NewTimer(pullSilence)
@@ -218,11 +211,14 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, inbox string) error {
 		case <-silence.C:
 			return errPullSilent
 		case m := <-msgs:
-			if m.Subject == inbox {
+			switch {
+			case m.Subject == reply:
 				if over, err := control(m); over || err != nil {
 					return err
 				}
-			} else {
+			case strings.HasPrefix(m.Subject, reply[:strings.LastIndexByte(reply, '.')+1]):
+				continue // about an older request
+			default:
 				got++
 				if err := l.take(m); err != nil {
 					return err

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,9 +26,6 @@ type StoredMsg struct {
 const (
 	directGet = "$JS.API.DIRECT.GET." + StreamSessions
 	leaderGet = "$JS.API.STREAM.MSG.GET." + StreamSessions
-
-	batchMsgs  = 1000
-	batchBytes = 8 << 20
 )
 
 // LastCommit returns the session's last commit, or [ErrNotFound].
@@ -147,7 +142,7 @@ func (b *Bus) get(ctx context.Context, req getRequest) (StoredMsg, error) {
 	if errors.Is(err, errUnreadable) {
 		return b.getFromLeader(ctx, req)
 	}
-	return stored, err
+	return stored.StoredMsg, err
 }
 
 // singleCopy reports whether SESSIONS has one copy, so that any answer is the truth.
@@ -176,7 +171,7 @@ func (b *Bus) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, err
 		}
 	})
 	defer b.inbox.forget(n)
-	if err := b.nc.PublishMsg(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
+	if err := b.send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
 		return nil, err
 	}
 	select {
@@ -242,215 +237,4 @@ func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, err
 		}
 	}
 	return stored, nil
-}
-
-var errUnreadable = errors.New("message with unreadable headers")
-
-// parseDirect reads a message that came by direct get. What the server says of a
-// message stands in headers that it appends to the publisher's own, so only the
-// last value counts, and a control message is one that has no sequence: the
-// publisher's headers may say "Status: 404" or "Nats-Subject: …" as they like.
-func parseDirect(m *nats.Msg) (StoredMsg, error) {
-	seq := lastValue(m.Header, jetstream.SequenceHeader)
-	if seq == "" {
-		switch m.Header.Get("Status") {
-		case "404":
-			return StoredMsg{}, fmt.Errorf("reading the log: %w", ErrNotFound)
-		case "":
-			return StoredMsg{}, errUnreadable
-		}
-		return StoredMsg{}, fmt.Errorf("reading the log: the server said %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
-	}
-	n, err := strconv.ParseUint(seq, 10, 64)
-	if err != nil {
-		return StoredMsg{}, errUnreadable
-	}
-	at, err := time.Parse(time.RFC3339Nano, lastValue(m.Header, jetstream.TimeStampHeaer))
-	if err != nil {
-		return StoredMsg{}, errUnreadable
-	}
-	stored := StoredMsg{Seq: n, Time: at, Subject: lastValue(m.Header, jetstream.SubjectHeader), Data: m.Data}
-	stored.Header = publisherHeader(m.Header)
-	return stored, nil
-}
-
-// serverHeaders are what direct get appends.
-var serverHeaders = [...]string{
-	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer,
-	"Nats-Num-Pending", "Nats-Last-Sequence",
-}
-
-func publisherHeader(h nats.Header) nats.Header {
-	for _, k := range serverHeaders {
-		delete(h, k)
-	}
-	if len(h) == 0 {
-		return nil
-	}
-	return h
-}
-
-func lastValue(h nats.Header, key string) string {
-	if v := h[key]; len(v) > 0 {
-		return v[len(v)-1]
-	}
-	return ""
-}
-
-// read yields the messages on a filter after a sequence.
-func (b *Bus) read(ctx context.Context, filter string, after uint64) iter.Seq2[StoredMsg, error] {
-	return func(yield func(StoredMsg, error) bool) {
-		single, err := b.singleCopy(ctx)
-		if err != nil {
-			yield(StoredMsg{}, err)
-			return
-		}
-		var upTo uint64 // what the leader has; with one copy the batch itself tells
-		if !single {
-			if upTo, err = b.leaderLast(ctx, filter); err != nil {
-				yield(StoredMsg{}, err)
-				return
-			}
-		}
-		r := &reader{b: b, filter: filter, after: after, leader: !single, upTo: upTo}
-		for !r.end {
-			if !r.batch(ctx, yield) {
-				return
-			}
-		}
-	}
-}
-
-// leaderLast is a sequence that covers everything the leader has on the filter.
-func (b *Bus) leaderLast(ctx context.Context, filter string) (uint64, error) {
-	if !strings.HasSuffix(filter, ">") {
-		m, err := b.getFromLeader(ctx, getRequest{LastFor: filter})
-		if errors.Is(err, ErrNotFound) {
-			return 0, nil
-		}
-		return m.Seq, err
-	}
-	s, err := b.js.Stream(ctx, StreamSessions)
-	if err != nil {
-		return 0, transportError("looking up stream "+StreamSessions, err)
-	}
-	return s.CachedInfo().State.LastSeq, nil
-}
-
-// reader fetches messages in batches.
-type reader struct {
-	b      *Bus
-	filter string
-	after  uint64 // the last sequence that was yielded
-	leader bool   // there are copies, which may lag behind upTo
-	upTo   uint64
-	end    bool
-}
-
-// batch yields one batch; it returns false when the reading is over.
-func (r *reader) batch(ctx context.Context, yield func(StoredMsg, error) bool) bool {
-	req, err := json.Marshal(getRequest{Seq: r.after + 1, NextFor: r.filter, Batch: batchMsgs, MaxBytes: batchBytes})
-	if err != nil {
-		yield(StoredMsg{}, fmt.Errorf("reading the log: %w", err))
-		return false
-	}
-	// Room for a whole batch and its end, so that the inbox never blocks.
-	answers, lost := make(chan *nats.Msg, batchMsgs+1), r.b.lostChan()
-	n, reply := r.b.inbox.ask(func(m *nats.Msg) {
-		select {
-		case answers <- m:
-		default:
-		}
-	})
-	defer r.b.inbox.forget(n)
-	if err := r.b.nc.PublishMsg(&nats.Msg{Subject: directGet, Reply: reply, Data: req}); err != nil {
-		yield(StoredMsg{}, transportError("reading the log", err))
-		return false
-	}
-	stall := time.NewTimer(ackWait)
-	defer stall.Stop()
-	before := r.after
-	for got := 0; ; got++ {
-		select {
-		case m := <-answers:
-			if more, done := r.take(ctx, m, got, before, yield); done {
-				return more
-			}
-			stall.Reset(ackWait)
-		case <-lost:
-			yield(StoredMsg{}, transportError("reading the log", nats.ErrDisconnected))
-			return false
-		case <-stall.C:
-			yield(StoredMsg{}, transportError("reading the log", nats.ErrTimeout))
-			return false
-		case <-ctx.Done():
-			yield(StoredMsg{}, transportError("reading the log", ctx.Err()))
-			return false
-		}
-	}
-}
-
-// take handles one answer of a batch; done says that the batch is over, more
-// that another one is to be fetched.
-func (r *reader) take(ctx context.Context, m *nats.Msg, got int, before uint64, yield func(StoredMsg, error) bool) (more, done bool) {
-	if lastValue(m.Header, jetstream.SequenceHeader) == "" {
-		switch m.Header.Get("Status") {
-		case "204": // end of batch
-			r.end = lastValue(m.Header, "Nats-Num-Pending") == "0"
-			return r.catchUp(ctx, before, yield), true
-		case "404":
-			r.end = true
-			return r.catchUp(ctx, before, yield), true
-		case "503":
-			yield(StoredMsg{}, transportError("reading the log", nats.ErrNoResponders))
-			return false, true
-		case "":
-			return r.one(ctx, yield), true
-		}
-		_, err := parseDirect(m)
-		yield(StoredMsg{}, err)
-		return false, true
-	}
-	// The server tells the sequence of the message before: nothing can be missing.
-	prev := lastValue(m.Header, "Nats-Last-Sequence")
-	stored, err := parseDirect(m)
-	if errors.Is(err, errUnreadable) {
-		return r.one(ctx, yield), true
-	}
-	if want := strconv.FormatUint(r.after, 10); got > 0 && prev != want {
-		err = fmt.Errorf("reading the log: message %d follows %s, but the last one that came was %s", stored.Seq, prev, want)
-	}
-	if err != nil {
-		yield(StoredMsg{}, err)
-		return false, true
-	}
-	r.after = stored.Seq
-	return true, !yield(stored, nil)
-}
-
-// one reads the next message through the leader.
-func (r *reader) one(ctx context.Context, yield func(StoredMsg, error) bool) bool {
-	m, err := r.b.getFromLeader(ctx, getRequest{Seq: r.after + 1, NextFor: r.filter})
-	if errors.Is(err, ErrNotFound) {
-		r.end = true
-		return true
-	}
-	if err != nil {
-		yield(StoredMsg{}, err)
-		return false
-	}
-	r.after = m.Seq
-	return yield(m, nil)
-}
-
-// catchUp goes on when a copy ended before what the leader has.
-func (r *reader) catchUp(ctx context.Context, before uint64, yield func(StoredMsg, error) bool) bool {
-	if !r.leader || !r.end || r.after >= r.upTo {
-		return true
-	}
-	r.end = false
-	if r.after > before {
-		return true // the copy had something; ask again, perhaps another one
-	}
-	return r.one(ctx, yield)
 }

@@ -184,13 +184,10 @@ func (q *Request) ReplyMsg(hdr nats.Header, data []byte) error {
 	if q.reply == "" {
 		return nil
 	}
-	// The caller's deadline ends the waiting, but an answer that is ready is sent.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.ctx), claimWait)
-	defer cancel()
 	m := &nats.Msg{Subject: q.reply, Header: hdr, Data: data}
-	err := q.r.b.claimLarge(ctx, m)
+	err := q.r.b.claimLarge(context.WithoutCancel(q.ctx), m) // an answer that is ready is sent
 	if err == nil {
-		err = q.r.b.publish(ctx, m)
+		err = q.r.b.publish(q.ctx, m)
 	}
 	if err != nil {
 		return transportError("answering "+q.Subject, err)

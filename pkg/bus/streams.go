@@ -103,15 +103,17 @@ func (b *Bus) EnsureStreams(ctx context.Context, c StreamsConfig) error {
 		}
 	}
 	b.replicas.Store(int32(c.Replicas)) //nolint:gosec // at most 5
-	for _, want := range []jetstream.ObjectStoreConfig{
-		{Bucket: BucketClaims, TTL: c.ClaimAge, MaxBytes: c.MaxClaimBytes, Replicas: c.Replicas, Storage: jetstream.FileStorage},
-		{Bucket: BucketArtifacts, MaxBytes: c.MaxArtifactBytes, Replicas: c.Replicas, Storage: jetstream.FileStorage},
-	} {
-		if err := b.ensureBucket(ctx, want); err != nil {
-			return err
-		}
+	// A bucket of bodies on their way that is full forgets the oldest; one of
+	// results that commits refer to takes no more.
+	err := b.ensureBucket(ctx, jetstream.ObjectStoreConfig{
+		Bucket: BucketClaims, TTL: c.ClaimAge, MaxBytes: c.MaxClaimBytes, Replicas: c.Replicas, Storage: jetstream.FileStorage,
+	}, jetstream.DiscardOld)
+	if err != nil {
+		return err
 	}
-	return nil
+	return b.ensureBucket(ctx, jetstream.ObjectStoreConfig{
+		Bucket: BucketArtifacts, MaxBytes: c.MaxArtifactBytes, Replicas: c.Replicas, Storage: jetstream.FileStorage,
+	}, jetstream.DiscardNew)
 }
 
 func (b *Bus) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
@@ -216,26 +218,23 @@ func set[T comparable](changes *[]string, field string, have *T, want T) {
 	}
 }
 
-func (b *Bus) ensureBucket(ctx context.Context, want jetstream.ObjectStoreConfig) error {
+func (b *Bus) ensureBucket(ctx context.Context, want jetstream.ObjectStoreConfig, discard jetstream.DiscardPolicy) error {
 	for {
 		s, err := b.js.Stream(ctx, "OBJ_"+want.Bucket)
 		if err == nil {
-			return b.verifyBucket(ctx, s.CachedInfo().Config, want)
+			return b.verifyBucket(ctx, s.CachedInfo().Config, want, discard)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("looking up bucket %s: %w", want.Bucket, err)
 		}
 		_, err = b.js.CreateObjectStore(ctx, want)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return fmt.Errorf("creating bucket %s: %w", want.Bucket, err)
 		}
 	}
 }
 
-func (b *Bus) verifyBucket(ctx context.Context, have jetstream.StreamConfig, want jetstream.ObjectStoreConfig) error {
+func (b *Bus) verifyBucket(ctx context.Context, have jetstream.StreamConfig, want jetstream.ObjectStoreConfig, discard jetstream.DiscardPolicy) error {
 	if have.Storage != want.Storage {
 		return fmt.Errorf("bucket %s: storage is %s, want %s; remove the bucket by hand, then start again",
 			want.Bucket, have.Storage, want.Storage)
@@ -244,6 +243,7 @@ func (b *Bus) verifyBucket(ctx context.Context, have jetstream.StreamConfig, wan
 	set(&changes, "max_bytes", &have.MaxBytes, want.MaxBytes)
 	set(&changes, "max_age", &have.MaxAge, want.TTL)
 	set(&changes, "num_replicas", &have.Replicas, want.Replicas)
+	set(&changes, "discard", &have.Discard, discard)
 	if len(changes) == 0 {
 		return nil
 	}

@@ -94,6 +94,12 @@ func DecodeCommit(ref subject.Ref, b []byte) (Commit, error) {
 	if err := batch[0].DataAs(&c.Header); err != nil {
 		return Commit{}, err
 	}
+	if batch[0].ID != c.Header.CommitID {
+		return Commit{}, fmt.Errorf("%w: commit_id is %q, the header's id is %q", ErrMalformed, c.Header.CommitID, batch[0].ID)
+	}
+	if err := checkTime("now", c.Header.Now); err != nil {
+		return Commit{}, err
+	}
 	for i := range batch {
 		if err := batch[i].Check(); err != nil {
 			return Commit{}, fmt.Errorf("element %d: %w", i, err)

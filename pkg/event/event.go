@@ -90,6 +90,14 @@ func (e Event) Check() error {
 	if e.Session != "" && !subject.Valid(e.Session) {
 		return fmt.Errorf("%w: session: %w", ErrMalformed, subject.ErrInvalidID)
 	}
+	return checkTime("time", e.Time)
+}
+
+// checkTime refuses what has no RFC 3339 form in UTC, in which times are written.
+func checkTime(field string, t time.Time) error {
+	if y := t.UTC().Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("%w: %s: year %d is outside 0 to 9999", ErrMalformed, field, y)
+	}
 	return nil
 }
 

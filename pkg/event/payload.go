@@ -47,6 +47,7 @@ type PlanRequested struct {
 	Tools    []string         `json:"tools"`            // offered; no other can be called
 	System   string           `json:"system,omitempty"` // set only when a hook changed it
 	Notes    []string         `json:"notes,omitempty"`  // advice of hooks and of the core, for this call
+	Spent    provider.Usage   `json:"spent,omitzero"`   // by the attempt before, whose answer was of no use
 }
 
 // PlanCompleted is the model's answer, or its failure.
@@ -56,6 +57,7 @@ type PlanCompleted struct {
 	Provider   subject.Instance   `json:"provider,omitempty"`
 	Response   *provider.Response `json:"response,omitempty"`
 	Error      *provider.Error    `json:"error,omitempty"`
+	Spent      provider.Usage     `json:"spent,omitzero"`  // with Error: what the answer of no use cost
 	Steps      []Step             `json:"steps,omitempty"` // what the calls became
 	DurationMS int64              `json:"duration_ms,omitempty"`
 }
@@ -84,6 +86,7 @@ type ActRequested struct {
 	StartBy    time.Time        `json:"start_by"`
 	NotAfter   time.Time        `json:"not_after"`
 	Idempotent bool             `json:"idempotent,omitempty"`
+	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run; only ever of idempotent tools
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
 }
 

@@ -104,7 +104,7 @@ type Answer struct {
 	Reason     RefusedReason      `json:"reason,omitempty"`      // with refused
 	Message    string             `json:"message,omitempty"`     // for people
 	Progress   string             `json:"progress,omitempty"`    // with running: what the tool says of its progress
-	DurationMS int64              `json:"duration_ms,omitempty"` // with finished
+	DurationMS int64              `json:"duration_ms,omitempty"` // with finished and stopped
 	Result     *tool.Result       `json:"result,omitempty"`      // with finished: a runner's
 	Response   *provider.Response `json:"response,omitempty"`    // with finished: a provider's
 	Error      *provider.Error    `json:"error,omitempty"`       // with finished: a provider's failure

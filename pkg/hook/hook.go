@@ -80,7 +80,7 @@ type Envelope struct {
 	Point        Point           `json:"point"`
 	Plugin       subject.Plugin  `json:"plugin"`
 	Agent        subject.Agent   `json:"agent"`
-	Session      subject.Session `json:"session"`
+	Session      subject.Session `json:"session,omitempty"` // empty at on_agent_start and on_agent_stop
 	Turn         string          `json:"turn,omitempty"`
 	Cause        uint64          `json:"cause,omitempty"`
 	Step         string          `json:"step,omitempty"` // the call, at before_act and after_act

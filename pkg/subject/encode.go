@@ -7,12 +7,21 @@ import (
 
 const hexDigits = "0123456789ABCDEF"
 
+// emptyName is the token of the empty name; in any other token '-' is followed by something.
+const emptyName = "-"
+
 // Encode turns any name into one id-safe token, reversibly: letters, digits and
 // '_' stand for themselves, ':' becomes "--", '-' becomes "-_", and any other
-// byte becomes '-' and two upper-case hexadecimal digits. The result also obeys
+// byte becomes '-' and two upper-case hexadecimal digits. The empty name becomes
+// "-", because a subject has no empty token. The result also obeys
 // the function-name rule of LLM APIs ([A-Za-z0-9_-]), so that
 // "python:execute" is "python--execute" in a subject and towards a model alike.
+// It has at most [MaxIDLen] bytes only if the name is short enough; whoever takes
+// names from outside checks that.
 func Encode(name string) string {
+	if name == "" {
+		return emptyName
+	}
 	plain := true
 	for i := 0; i < len(name); i++ {
 		if !idByte(name[i]) || name[i] == '-' {
@@ -45,6 +54,12 @@ func Encode(name string) string {
 // Decode reverses [Encode]. A token that Encode cannot have produced is an error,
 // so two different tokens never name the same thing.
 func Decode(token string) (string, error) {
+	switch token {
+	case "":
+		return "", badToken(token)
+	case emptyName:
+		return "", nil
+	}
 	if !strings.Contains(token, "-") {
 		for i := 0; i < len(token); i++ {
 			if !idByte(token[i]) {

@@ -106,9 +106,9 @@ func ParseCause(s string) (CauseSubject, error) {
 	if len(t) != 6 || t[0] != "agent" || t[3] != "sense" || !Valid(t[4]) {
 		return CauseSubject{}, fmt.Errorf("%w: %q is no cause subject", ErrInvalidSubject, clip(s))
 	}
-	ref, err := ParseRef(t[1], t[2])
+	ref, err := parseOwner(t[1], t[2])
 	if err != nil {
-		return CauseSubject{}, fmt.Errorf("%w: %w", ErrInvalidSubject, err)
+		return CauseSubject{}, err
 	}
 	w, err := Parse[Writer](t[5])
 	if err != nil {
@@ -123,7 +123,7 @@ func ParseCommit(s string) (Ref, error) {
 	if len(t) != 4 || t[0] != "agent" || t[3] != "commit" {
 		return Ref{}, fmt.Errorf("%w: %q is no commit subject", ErrInvalidSubject, clip(s))
 	}
-	return ParseRef(t[1], t[2])
+	return parseOwner(t[1], t[2])
 }
 
 // ParseLive reads agent.<agent>.<session>.<phase>.<event>.
@@ -132,8 +132,10 @@ func ParseLive(s string) (ref Ref, phase, event string, err error) {
 	if len(t) != 5 || t[0] != "agent" || !Valid(t[3]) || !Valid(t[4]) {
 		return Ref{}, "", "", fmt.Errorf("%w: %q is no live event subject", ErrInvalidSubject, clip(s))
 	}
-	ref, err = ParseRef(t[1], t[2])
-	return ref, t[3], t[4], err
+	if ref, err = parseOwner(t[1], t[2]); err != nil {
+		return Ref{}, "", "", err
+	}
+	return ref, t[3], t[4], nil
 }
 
 // ParseFired reads fired.<agent>.<session>.<id>.
@@ -142,9 +144,20 @@ func ParseFired(s string) (ref Ref, id string, err error) {
 	if len(t) != 4 || t[0] != "fired" {
 		return Ref{}, "", fmt.Errorf("%w: %q is no fired timer", ErrInvalidSubject, clip(s))
 	}
-	if ref, err = ParseRef(t[1], t[2]); err != nil {
+	if ref, err = parseOwner(t[1], t[2]); err != nil {
 		return Ref{}, "", err
 	}
-	id, err = Decode(t[3])
-	return ref, id, err
+	if id, err = Decode(t[3]); err != nil {
+		return Ref{}, "", fmt.Errorf("%w: %w", ErrInvalidSubject, err)
+	}
+	return ref, id, nil
+}
+
+// parseOwner is ParseRef for two tokens of a subject.
+func parseOwner(agent, session string) (Ref, error) {
+	ref, err := ParseRef(agent, session)
+	if err != nil {
+		return Ref{}, fmt.Errorf("%w: %w", ErrInvalidSubject, err)
+	}
+	return ref, nil
 }

@@ -50,7 +50,7 @@ func (s Spec) Timeout() time.Duration {
 	if s.TimeoutMS <= 0 {
 		return DefaultTimeout
 	}
-	return min(time.Duration(s.TimeoutMS)*time.Millisecond, MaxTimeout)
+	return time.Duration(min(s.TimeoutMS, MaxTimeout.Milliseconds())) * time.Millisecond
 }
 
 // Result is a tool's answer.

@@ -3,6 +3,7 @@ package decide
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -60,22 +61,24 @@ func (b *builder) move(st Step) bool {
 		return false // its runners are gone; deadlines end the wait
 	}
 	args, err := planner.Resolve(st.Args, t.dataOf(st.Parent))
-	if err == nil && string(args) != string(st.Args) {
-		var errs []string
-		if args, errs = b.env.Tools.Validate(st.Tool, args); len(errs) > 0 {
-			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit the tool's schema", errs...))
-			return true
-		}
-	}
 	if err != nil {
 		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a reference cannot be resolved", planner.Reasons(err)...))
 		return true
+	}
+	if !b.checked[st.Call] || string(args) != string(st.Args) {
+		var errs []string
+		if args, errs = b.env.Tools.Validate(st.Tool, args); len(errs) > 0 {
+			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, misfit, errs...))
+			return true
+		}
 	}
 	if _, free := b.env.Executors.PickRunner(spec, nil); !free {
 		return false // hooks are asked when it can run
 	}
 	return b.act(st, spec, args)
 }
+
+const misfit = "the arguments do not fit the tool's schema"
 
 // act passes one step through before_act and policy, then assigns it or asks.
 func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage) bool {
@@ -85,19 +88,27 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage) bool {
 		b.complete(st.Call, tool.Failure(tool.CodeDenied, d.Reason))
 		return true
 	case hook.AnswerFor:
+		if len(d.Data) > 0 && !json.Valid(d.Data) {
+			return b.garbage(st)
+		}
 		b.complete(st.Call, tool.Result{Success: true, Data: d.Data})
 		return true
 	case hook.Replace:
 		var n hook.ActData
-		if err := decodeInto(d.Data, &n); err == nil {
-			args = n.Args
+		if err := decodeInto(d.Data, &n); err != nil || len(n.Args) == 0 {
+			return b.garbage(st)
 		}
+		args = n.Args
 		var errs []string
 		if args, errs = b.env.Tools.Validate(st.Tool, args); len(errs) > 0 {
 			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a before_act hook left arguments that do not fit", errs...))
 			return true
 		}
+	case hook.Confirm, hook.Continue, hook.Stop, "":
+	default:
+		return b.garbage(st)
 	}
+	args = encode(args) // as the events carry them: what is hashed is what is shown and run
 	r := b.env.Policy.Evaluate(Access{
 		Principal: b.s.Turn.Writer, Action: "tool.call", Resource: spec, Args: args, Ref: b.s.Ref, Turn: b.s.Turn.ID,
 	})
@@ -125,6 +136,12 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage) bool {
 	return true
 }
 
+// garbage denies a step because nobody can know what a before_act hook wants.
+func (b *builder) garbage(st Step) bool {
+	b.complete(st.Call, tool.Failure(tool.CodeDenied, "a before_act hook answered something that cannot be understood"))
+	return true
+}
+
 // assign gives the step to the least busy runner, if there is one.
 func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance) bool {
 	spec, known := b.env.Tools.Lookup(st.Tool)
@@ -144,7 +161,7 @@ func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance)
 		Call: st.Call, Tool: st.Tool, Args: args, Hash: Hash(st.Tool, args),
 		Attempt: b.env.Nonce(), Attempts: st.Attempts + 1, Runner: inst,
 		StartBy: b.head.Now.Add(executor.StartWithin), NotAfter: notAfter,
-		Idempotent: st.Idempotent, ApprovedBy: st.ApprovedBy,
+		Idempotent: spec.Idempotent, Uncertain: st.Uncertain, ApprovedBy: st.ApprovedBy,
 	})
 	return true
 }
@@ -168,17 +185,38 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	if d := b.hook(hook.AfterAct, st.Call, hook.AfterActData{Call: st.Call, Tool: st.Tool, Args: args, Result: r}); d.Verb == hook.Replace {
 		var n hook.AfterActData
 		if decodeInto(d.Data, &n) == nil {
-			r = n.Result
+			r = amended(r, n.Result)
 		}
 	}
+	r = b.bounded(r)
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
 	}
-	if br := b.s.Breaker; !r.Success && br.Hash == hash && br.Same+1 >= sameFailures {
+	if br := b.s.Breaker; !r.Success && !blameless(r) && br.Hash == hash && br.Same+1 >= sameFailures {
 		p.Note = fmt.Sprintf("this exact call has failed %d times in a row; do something else", br.Same+1)
 	}
 	b.touched = true
 	b.emit(p)
+}
+
+// maxCommitBytes is how much a commit may hold before results lose their data.
+// Many calls may end in one, and the log takes 8 MiB.
+const maxCommitBytes = 4 << 20
+
+// bounded drops the data of a result that the commit has no room for.
+func (b *builder) bounded(r tool.Result) tool.Result {
+	const growth = 6 // of one byte, escaped
+	if b.size+growth*len(r.Data) <= maxCommitBytes || b.size+len(encode(r.Data)) <= maxCommitBytes {
+		return r
+	}
+	why := fmt.Sprintf("its result of %d bytes does not fit beside the others", len(r.Data))
+	if r.Success {
+		return tool.Failure(tool.CodeTooLarge, "it ran with success; "+why)
+	}
+	e := *r.Error
+	e.Details = append(slices.Clone(e.Details), why)
+	r.Data, r.Error = nil, &e
+	return r
 }
 
 // skip reports whether a step can never run, and why.
@@ -203,26 +241,59 @@ func (t *Turn) skip(st *Step) (string, bool) {
 }
 
 // dataOf looks up the data of finished steps by the model's own ids: those of
-// the same plan, or of the same answer.
+// the same plan, then those of the same answer.
 func (t *Turn) dataOf(parent string) func(id string) (json.RawMessage, bool) {
-	return func(id string) (json.RawMessage, bool) {
-		for _, s := range t.Steps {
-			if s.Parent == parent && s.CallID == id && s.Status == Done && s.Result.Success {
-				return s.Result.Data, true
+	in := func(scope, id string) *Step {
+		for i := range t.Steps {
+			if s := &t.Steps[i]; s.Parent == scope && s.CallID == id {
+				return s
 			}
 		}
-		return nil, false
+		return nil
+	}
+	return func(id string) (json.RawMessage, bool) {
+		s := in(parent, id)
+		if s == nil {
+			s = in("", id)
+		}
+		if s == nil || s.Status != Done || !s.Result.Success {
+			return nil, false
+		}
+		return s.Result.Data, true
+	}
+}
+
+// stepResult is what a plan:execute call's result says of one step.
+type stepResult struct {
+	Tool    string          `json:"tool"`
+	Success bool            `json:"success"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	Cut     bool            `json:"cut,omitempty"` // Data is a string: the beginning of the data, as text
+	Error   *tool.Error     `json:"error,omitempty"`
+}
+
+// maxPlanData bounds what the steps of one plan:execute call return together, in bytes.
+const maxPlanData = 256 << 10
+
+// fit cuts the largest data, so that all of it stays within the bound.
+func fit(steps map[string]stepResult) {
+	total := 0
+	for _, s := range steps {
+		total += len(s.Data)
+	}
+	if total <= maxPlanData {
+		return
+	}
+	for id, s := range steps {
+		if share := maxPlanData / len(steps); len(s.Data) > share {
+			s.Data, s.Cut = encode(cut(string(s.Data), share)), true
+			steps[id] = s
+		}
 	}
 }
 
 // composePlan gives a plan:execute call its result once all its steps have theirs.
 func (b *builder) composePlan(parent Step) bool {
-	type stepResult struct {
-		Tool    string          `json:"tool"`
-		Success bool            `json:"success"`
-		Data    json.RawMessage `json:"data,omitempty"`
-		Error   *tool.Error     `json:"error,omitempty"`
-	}
 	steps := map[string]stepResult{}
 	failed := 0
 	for _, s := range b.s.Turn.Steps {
@@ -235,8 +306,9 @@ func (b *builder) composePlan(parent Step) bool {
 		if !s.Result.Success {
 			failed++
 		}
-		steps[s.CallID] = stepResult{s.Tool, s.Result.Success, s.Result.Data, s.Result.Error}
+		steps[s.CallID] = stepResult{Tool: s.Tool, Success: s.Result.Success, Data: s.Result.Data, Error: s.Result.Error}
 	}
+	fit(steps)
 	data := encode(map[string]any{"steps": steps})
 	r := tool.Result{Success: true, Data: data}
 	if failed > 0 {
@@ -265,7 +337,7 @@ func OnCallAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decisi
 	case executor.Finished:
 		b.completeFrom(c, resultOf(a), a)
 	case executor.Never, executor.Refused:
-		if !b.again(c, tool.CodeNotRun, "no runner took it: "+string(a.Reason)+" "+a.Message) {
+		if !b.again(c, a) {
 			return nil, true
 		}
 	case executor.Stopped:
@@ -290,25 +362,46 @@ func OnUnreachable(s *State, door uint64, call, attempt string, env *Env) (d *De
 	}
 	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: call, Attempt: attempt}, env.Now, env)
 	b.touched = true
-	const lost = "its runner died or cannot be reached: it may have run"
-	if st.Idempotent {
-		if !b.again(*st, tool.CodeOutcomeUnknown, lost) {
-			return nil, true
-		}
-	} else {
-		b.completeFrom(*st, tool.Failure(tool.CodeOutcomeUnknown, lost), executor.Answer{})
+	c := *st
+	c.Uncertain = true
+	if !c.Idempotent {
+		b.completeFrom(c, c.notRun(""), executor.Answer{})
+	} else if !b.again(c, executor.Answer{}) {
+		return nil, true
 	}
 	b.advance()
 	return b.done(), false
 }
 
-// again makes a new attempt, or gives up with code. False: no runner is free now.
-func (b *builder) again(st Step, code tool.Code, why string) bool {
-	if st.Attempts >= maxAttempts {
-		b.completeFrom(st, tool.Failure(code, why), executor.Answer{})
+// again makes a new attempt, or gives up. False: no runner is free now.
+func (b *builder) again(st Step, a executor.Answer) bool {
+	switch {
+	case st.Attempts >= maxAttempts:
+	case b.assign(st, st.Final, st.Runner):
 		return true
+	case busy(a) && b.head.Now.Before(st.StartBy):
+		return false // the runner that has just refused is the only one: let it breathe
+	case b.assign(st, st.Final):
+		return true
+	case b.head.Now.Before(st.NotAfter.Add(runnerWait)):
+		return false
 	}
-	return b.assign(st, st.Final, st.Runner) || b.assign(st, st.Final)
+	b.completeFrom(st, st.notRun("no runner took it: "+string(a.Reason)+" "+a.Message), executor.Answer{})
+	return true
+}
+
+// busy reports whether an executor refused what it would take later.
+func busy(a executor.Answer) bool {
+	return a.State == executor.Refused && (a.Reason == executor.RefusedFull || a.Reason == executor.RefusedDraining)
+}
+
+// notRun is the result of a call whose last attempt did not run, as why says; of
+// an attempt before nobody may know.
+func (st *Step) notRun(why string) tool.Result {
+	if st.Uncertain {
+		return tool.Failure(tool.CodeOutcomeUnknown, "its runner died or cannot be reached: it may have run")
+	}
+	return tool.Failure(tool.CodeNotRun, why)
 }
 
 // OnProgress moves on what waits for an executor. Nil: nothing can move.

@@ -32,9 +32,12 @@ type builder struct {
 	env     *Env
 	head    event.Header
 	events  []event.Event
+	size    int // bytes of the events' data
 	cause   string
-	touched bool // the turn, or whether there is one, has changed: the door drives
-	ready   bool // a terminal event left the session idle
+	checked map[string]bool // calls whose arguments were validated for this commit
+	touched bool            // the turn, or whether there is one, has changed: the door drives
+	ready   bool            // a terminal event left the session idle
+	quiet   bool            // no hook is asked (rule 13)
 }
 
 // start begins a commit that is decided at door: the cause whose delivery the
@@ -56,19 +59,42 @@ func start(s *State, door uint64, trigger event.Trigger, now time.Time, env *Env
 }
 
 // emit adds an event to the commit and folds it.
-func (b *builder) emit(p event.Payload) {
+func (b *builder) emit(p event.Payload) { b.emitIn(b.turnOf(p), p) }
+
+func (b *builder) emitIn(turn string, p event.Payload) {
 	e := event.New(b.s.Ref, b.head.CommitID+"."+strconv.Itoa(len(b.events)+1), event.Source, p)
-	e.Time, e.Cause = b.head.Now, b.cause
-	if b.s.Turn != nil {
-		e.Turn = b.s.Turn.ID
-	}
+	e.Time, e.Cause, e.Turn = b.head.Now, b.cause, turn
 	if err := b.s.fold(e); err != nil {
 		panic(fmt.Sprintf("decide: %s: %v", e.Type, err)) // a fault of this package; the shell recovers (rule 13)
 	}
-	if e.Turn == "" && b.s.Turn != nil {
-		e.Turn = b.s.Turn.ID
-	}
+	b.size += len(e.Data)
 	b.events = append(b.events, e)
+}
+
+// turnOf names the turn that an event belongs to. What is said of an input that
+// is not the open turn's is outside a turn, whichever turn is open meanwhile.
+func (b *builder) turnOf(p event.Payload) string {
+	of := func(seq uint64) string {
+		if b.s.Turn == nil || b.s.Turn.Sequence != seq {
+			return ""
+		}
+		return b.s.Turn.ID
+	}
+	switch p := p.(type) {
+	case event.Perceived:
+		if p.Disposition == event.Started || p.Disposition == event.FromQueue {
+			return TurnID(p.Sequence)
+		}
+		return ""
+	case event.Recorded:
+		return of(p.Sequence)
+	case event.TurnFailed:
+		return of(p.Sequence)
+	}
+	if b.s.Turn == nil {
+		return ""
+	}
+	return b.s.Turn.ID
 }
 
 // state says what the agent is doing, if that is new.
@@ -116,7 +142,7 @@ func (b *builder) agentState() event.AgentState {
 
 // hook asks the plugins of a point. Without any it costs a map look-up.
 func (b *builder) hook(p hook.Point, step string, data any) hook.Decision {
-	if !b.env.Hooks.Any(p) {
+	if b.quiet || !b.env.Hooks.Any(p) {
 		return hook.Decision{Verb: hook.Continue}
 	}
 	env := hook.Envelope{

@@ -44,49 +44,63 @@ func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *De
 	return b.done(), ""
 }
 
-// OnPoison ends the cause at seq without looking at it (rule 13).
+// OnPoison ends the cause at seq without looking at it, and without hooks
+// (rule 13). Nil: it was processed before.
 func OnPoison(s *State, door, seq uint64, now time.Time, why string, env *Env) *Decision {
+	if seq <= s.Cursor {
+		return nil
+	}
 	b := start(s, door, event.Trigger{Kind: event.ByPoison, Sequence: seq}, now, env)
-	b.head.Cursor = max(seq, s.Cursor)
+	b.head.Cursor = seq
+	b.quiet = true
 	x := &causeDecider{builder: b, c: Cause{Sequence: seq}}
 	x.fail(event.FailPoison, why)
 	return b.done()
 }
 
+// Bounds of what a sender may say beside the text, in bytes.
+const (
+	maxReason = 1000
+	maxSource = 256
+)
+
 type causeDecider struct {
 	*builder
 	c        Cause
+	inputID  string // the sender's, once it is known
 	closings Closings
 }
 
 // fail ends the cause itself, at once, with its one terminal event.
 func (x *causeDecider) fail(code event.FailCode, reason string) {
-	if x.env.Hooks.Any(hook.OnError) {
-		x.hook(hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
-	}
-	x.emit(event.TurnFailed{Sequence: x.c.Sequence, Code: code, Reason: reason})
+	x.hook(hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
+	x.emit(event.TurnFailed{Sequence: x.c.Sequence, InputID: x.inputID, Code: code, Reason: reason})
 	x.ready = true
 }
 
-func (x *causeDecider) input() string {
+func readInput(body []byte) (event.Input, error) {
 	var in event.Input
-	err := event.DecodeCause(x.c.Body, &in)
-	if err == nil {
-		err = in.Check()
+	if err := event.DecodeCause(body, &in); err != nil {
+		return event.Input{}, err
 	}
-	switch {
-	case err != nil:
+	in.Source = cut(in.Source, maxSource)
+	return in, in.Check()
+}
+
+func (x *causeDecider) input() string {
+	in, err := readInput(x.c.Body)
+	if err != nil {
 		x.fail(event.FailMalformed, err.Error())
 		return ""
-	case x.env.Agent == nil:
+	}
+	x.inputID = in.ID
+	if x.env.Agent == nil {
 		x.fail(event.FailUnknownAgent, fmt.Sprintf("no agent is called %q", x.s.Ref.Agent))
 		return ""
 	}
-	if in.ID != "" {
-		if seq, dup := x.s.seen(seenKey(x.c.Writer, in.ID)); dup {
-			x.fail(event.FailDuplicate, fmt.Sprintf("input id %q of %s was taken before, at %d", in.ID, x.c.Writer, seq))
-			return ""
-		}
+	if seq, dup := x.s.seen(x.c.Writer, in.ID); dup {
+		x.fail(event.FailDuplicate, fmt.Sprintf("input id %q of %s was taken before, at %d", in.ID, x.c.Writer, seq))
+		return ""
 	}
 	if x.s.Locked != "" {
 		x.fail(event.FailLocked, x.s.Locked+"; /reset opens the session again")
@@ -159,13 +173,13 @@ func (x *causeDecider) cancel() string {
 	}
 	why := "cancelled by " + string(x.c.Writer)
 	if c.Reason != "" {
-		why += ": " + c.Reason
+		why += ": " + cut(c.Reason, maxReason)
 	}
-	if t := x.s.Turn; t != nil && names(c, t.Pending) {
+	if t := x.s.Turn; t != nil && names(c, x.c.Writer, t.Pending) {
 		x.closeTurn(event.FailCancelled, why, x.closings, true)
 		return ""
 	}
-	i := slices.IndexFunc(x.s.Queue, func(p Pending) bool { return names(c, p) })
+	i := slices.IndexFunc(x.s.Queue, func(p Pending) bool { return names(c, x.c.Writer, p) })
 	if i < 0 {
 		return "the input it names is not open"
 	}
@@ -174,11 +188,13 @@ func (x *causeDecider) cancel() string {
 	return ""
 }
 
-func names(c event.Cancel, p Pending) bool {
+// names reports whether w's cancel means p. An id is the sender's own: that of
+// another writer's input may be the same, and is not meant.
+func names(c event.Cancel, w subject.Writer, p Pending) bool {
 	if c.Sequence != 0 {
 		return c.Sequence == p.Sequence
 	}
-	return c.InputID == p.InputID
+	return c.InputID != "" && c.InputID == p.InputID && w == p.Writer
 }
 
 // confirmation counts iff it names a request that came before it and is still
@@ -199,6 +215,7 @@ func (x *causeDecider) confirmation() string {
 	case !x.c.Time.Before(st.ExpiresAt):
 		return "the request had expired"
 	}
+	c.Reason = cut(c.Reason, maxReason)
 	x.touched = true
 	if c.Approved {
 		x.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, Reason: c.Reason})

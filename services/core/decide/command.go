@@ -27,27 +27,39 @@ func Commands() []Command {
 	}
 }
 
+func readCommand(body []byte) (event.Command, error) {
+	var c event.Command
+	if err := event.DecodeCause(body, &c); err != nil {
+		return event.Command{}, err
+	}
+	if len(c.ID) > event.MaxInputIDBytes {
+		return event.Command{}, fmt.Errorf("%w: id has %d bytes, at most %d", event.ErrMalformed, len(c.ID), event.MaxInputIDBytes)
+	}
+	c.Name = strings.TrimPrefix(c.Name, "/")
+	return c, nil
+}
+
 // command runs a slash command. Each gets its one terminal event.
 func (x *causeDecider) command() string {
-	var c event.Command
-	if err := event.DecodeCause(x.c.Body, &c); err != nil {
+	c, err := readCommand(x.c.Body)
+	if err != nil {
 		x.fail(event.FailMalformed, err.Error())
 		return ""
 	}
-	c.Name = strings.TrimPrefix(c.Name, "/")
+	x.inputID = c.ID
 	if !slices.ContainsFunc(Commands(), func(k Command) bool { return k.Name == c.Name }) {
 		x.fail(event.FailUnknownCommand, fmt.Sprintf("no command /%s; /help lists them", cut(c.Name, 40)))
 		return ""
 	}
+	if seq, dup := x.s.seen(x.c.Writer, c.ID); dup {
+		x.fail(event.FailDuplicate, fmt.Sprintf("command id %q of %s was taken before, at %d", c.ID, x.c.Writer, seq))
+		return ""
+	}
 	if c.ID != "" {
-		if seq, dup := x.s.seen(seenKey(x.c.Writer, c.ID)); dup {
-			x.fail(event.FailDuplicate, fmt.Sprintf("command id %q of %s was taken before, at %d", c.ID, x.c.Writer, seq))
-			return ""
-		}
 		x.emit(event.Perceived{Sequence: x.c.Sequence, InputID: c.ID, Writer: x.c.Writer, Disposition: event.EndedAtOnce})
 	}
 	answer := x.run(c.Name)
-	x.message(answer)
+	x.emitIn("", event.UIMessage{Content: answer, Format: event.Markdown})
 	x.emit(event.Recorded{Sequence: x.c.Sequence, InputID: c.ID, Command: c.Name, Answer: answer})
 	x.ready = true
 	x.next()

@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 )
 
@@ -72,7 +73,7 @@ func (s *State) unstamp(seq uint64) {
 		s.Turn.Began = 0
 	}
 	for i := range s.Turn.Steps {
-		if st := &s.Turn.Steps[i]; st.Asked == seq {
+		if st := &s.Turn.Steps[i]; st.Status == Confirming && st.Asked == seq {
 			st.Asked = 0
 		}
 	}
@@ -170,7 +171,7 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 		return fmt.Errorf("plan %s is requested outside its place", p.Plan)
 	}
 	t.Round = p.Round
-	t.Notes = nil
+	s.spend(p.Spent)
 	t.Plan = &Plan{
 		ID: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
 		StartBy: p.StartBy, NotAfter: p.NotAfter, Tools: p.Tools, System: p.System, Notes: p.Notes,
@@ -188,13 +189,13 @@ func (s *State) onPlanCompleted(p event.PlanCompleted) error {
 			return fmt.Errorf("plan %s has neither response nor error", p.Plan)
 		}
 		t.Plan.Error = p.Error.Error()
+		s.spend(p.Spent)
 		return nil
 	}
 	r := p.Response
 	t.Plan = nil
 	t.Idle = s.Now
-	t.Usage = t.Usage.Add(r.Usage)
-	s.Usage = s.Usage.Add(r.Usage)
+	s.spend(r.Usage)
 	m := provider.Message{Role: provider.RoleAssistant, Text: r.TextContent, ProviderState: r.ProviderState}
 	for _, st := range p.Steps {
 		t.Steps = append(t.Steps, Step{Step: st, Status: Waiting})
@@ -207,8 +208,15 @@ func (s *State) onPlanCompleted(p event.PlanCompleted) error {
 			t.Steps[i].Status = Expanded
 		}
 	}
-	s.say(m)
+	if m.Text != "" || len(m.ToolCalls) > 0 {
+		s.say(m)
+	}
 	return nil
+}
+
+func (s *State) spend(u provider.Usage) {
+	s.Turn.Usage = s.Turn.Usage.Add(u)
+	s.Usage = s.Usage.Add(u)
 }
 
 func (s *State) onActRequested(p event.ActRequested) error {
@@ -219,6 +227,7 @@ func (s *State) onActRequested(p event.ActRequested) error {
 	st.Status, st.Final, st.Hash = Assigned, p.Args, p.Hash
 	st.Attempt, st.Attempts, st.Runner = p.Attempt, p.Attempts, p.Runner
 	st.StartBy, st.NotAfter = p.StartBy, p.NotAfter
+	st.Idempotent, st.Uncertain = p.Idempotent, p.Uncertain
 	return nil
 }
 
@@ -228,7 +237,14 @@ func (s *State) onToolCallRequest(p event.ToolCallRequest) error {
 		return err
 	}
 	st.Status, st.Final, st.Hash, st.Warning = Confirming, p.Args, p.Hash, p.SecurityWarning
-	st.AskedAt, st.ExpiresAt = s.Now, p.ExpiresAt
+	st.ExpiresAt = p.ExpiresAt
+	t := s.Turn
+	if t.AskedUntil.IsZero() {
+		t.AskedUntil = s.Now
+	}
+	if more := p.ExpiresAt.Sub(t.AskedUntil); more > 0 {
+		t.Deadline, t.AskedUntil = t.Deadline.Add(more), p.ExpiresAt
+	}
 	return nil
 }
 
@@ -240,8 +256,11 @@ func (s *State) onActConfirmed(p event.ActConfirmed) error {
 	if st.Status != Confirming {
 		return fmt.Errorf("call %s is not waiting for confirmation", p.Call)
 	}
-	// A person's time is not the turn's.
-	s.Turn.Deadline = s.Turn.Deadline.Add(max(0, s.Now.Sub(st.AskedAt)))
+	t := s.Turn
+	t.Idle = s.Now
+	if !slices.ContainsFunc(t.Steps, func(o Step) bool { return o.Status == Confirming && o.Call != st.Call }) {
+		t.Deadline, t.AskedUntil = t.Deadline.Add(s.Now.Sub(t.AskedUntil)), time.Time{}
+	}
 	if p.Outcome == event.Approved {
 		st.Status, st.ApprovedBy = Approved, p.By
 		s.Breaker.Consecutive = 0
@@ -260,8 +279,8 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 		a.Code = p.Result.Error.Code
 	}
 	t := s.Turn
-	t.Actions = append(t.Actions, a)
-	if st.Status == Done && !t.isParent(st.Call) {
+	t.Actions, t.Idle = append(t.Actions, a), s.Now
+	if !t.isParent(st.Call) {
 		s.Breaker.count(p.Hash, p.Result)
 	}
 	for i := range t.Steps {
@@ -288,7 +307,6 @@ func (s *State) closeRound() {
 		})
 	}
 	t.Steps = nil
-	t.Idle = s.Now
 }
 
 // text is what the model sees of a result.
@@ -358,6 +376,7 @@ func (s *State) onReset(event.SessionReset) error {
 	}
 	s.Window, s.Locked, s.Breaker = nil, "", Breaker{}
 	s.Chain = chain(s.Chain, []byte("reset"))
+	s.WindowBase = s.Chain
 	return nil
 }
 
@@ -367,8 +386,9 @@ func (s *State) say(m provider.Message) {
 	if err != nil {
 		panic(fmt.Sprintf("decide: encoding message: %v", err)) // its raw parts were decoded before
 	}
-	s.Chain = chain(s.Chain, b)
-	s.Window = append(s.Window, Entry{s.Turn.ID, b})
+	said := Entry{s.Turn.ID, b}
+	s.Chain = said.chain(s.Chain)
+	s.Window = append(s.Window, said)
 	size := 0
 	for _, e := range s.Window {
 		size += len(e.Msg)
@@ -380,22 +400,30 @@ func (s *State) say(m provider.Message) {
 		}
 		for s.Window[0].Turn == first {
 			size -= len(s.Window[0].Msg)
+			s.WindowBase = s.Window[0].chain(s.WindowBase)
 			s.Window = s.Window[1:]
 		}
 	}
 }
 
-func seenKey[W ~string](w W, id string) string { return string(w) + "/" + id }
+func seenKey(w subject.Writer, id string) string { return string(w) + "/" + id }
 
 func (s *State) see(key string, seq uint64) {
-	s.SeenChain = chain(s.SeenChain, []byte(key))
-	s.Seen = append(s.Seen, SeenInput{key, seq})
-	if len(s.Seen) > seenInputs {
-		s.Seen = s.Seen[len(s.Seen)-seenInputs:]
+	in := SeenInput{key, seq}
+	s.SeenChain = in.chain(s.SeenChain)
+	s.Seen = append(s.Seen, in)
+	for len(s.Seen) > seenInputs {
+		s.SeenBase = s.Seen[0].chain(s.SeenBase)
+		s.Seen = s.Seen[1:]
 	}
 }
 
-func (s *State) seen(key string) (uint64, bool) {
+// seen reports whether the writer has used the id before, and for which input.
+func (s *State) seen(w subject.Writer, id string) (uint64, bool) {
+	if id == "" {
+		return 0, false
+	}
+	key := seenKey(w, id)
 	for i := len(s.Seen) - 1; i >= 0; i-- {
 		if s.Seen[i].Key == key {
 			return s.Seen[i].Sequence, true
@@ -441,12 +469,21 @@ func (t *Turn) ready(st *Step) bool {
 	return true
 }
 
+// blameless reports whether a result without success is nobody's failure.
+func blameless(r tool.Result) bool {
+	if r.Success || r.Error == nil {
+		return false
+	}
+	switch r.Error.Code {
+	case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeSkipped:
+		return true
+	}
+	return false
+}
+
 func (b *Breaker) count(hash string, r tool.Result) {
-	if !r.Success && r.Error != nil {
-		switch r.Error.Code {
-		case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeSkipped:
-			return // nobody's failure
-		}
+	if blameless(r) {
+		return
 	}
 	b.Recent = append(b.Recent, r.Success)
 	if len(b.Recent) > breakerHistory {

@@ -53,9 +53,7 @@ func (b *builder) requestPlan() {
 	t := b.s.Turn
 	round := t.Round + 1
 	id := fmt.Sprintf("%s-p%d", t.ID, round)
-	req := event.PlanRequested{
-		Plan: id, Round: round, Attempts: 1, Chain: b.s.Chain, Tools: b.offered(), Notes: t.Notes,
-	}
+	req := event.PlanRequested{Plan: id, Round: round, Attempts: 1, Chain: b.s.Chain, Tools: b.offered()}
 	if !b.beforePlan(&req) {
 		b.next()
 		return
@@ -87,15 +85,15 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 		b.failTurn(event.FailDenied, d.Reason)
 		return false
 	case hook.Replace:
-		var r hook.PlanData
+		r := hook.PlanData{System: data.System, Tools: slices.Clone(req.Tools)} // what is not replaced stays
 		if decodeInto(d.Data, &r) != nil {
 			return true
 		}
 		if r.System != data.System {
 			req.System = r.System
 		}
-		req.Tools = slices.DeleteFunc(slices.Clone(req.Tools), func(t string) bool { return !slices.Contains(r.Tools, t) })
-		req.Notes = append(slices.Clone(req.Notes), r.Advice...)
+		req.Tools = slices.DeleteFunc(req.Tools, func(t string) bool { return !slices.Contains(r.Tools, t) })
+		req.Notes = r.Advice
 	}
 	return true
 }
@@ -149,7 +147,9 @@ func OnPlanAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decisi
 	b.touched = true
 	switch {
 	case a.State == executor.Finished && a.Response != nil:
-		b.planned(a)
+		if !b.planned(a) {
+			return nil, true
+		}
 	case a.State == executor.Finished && a.Error != nil:
 		if !b.planFailed(a, *a.Error) {
 			return nil, true
@@ -163,19 +163,33 @@ func OnPlanAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decisi
 	return b.done(), false
 }
 
+// maxErrorBytes bounds what a provider may say of its failure.
+const maxErrorBytes = 4000
+
 // planFailed makes a new attempt, or ends the turn. It reports false if there
 // is nowhere to try again now: the shell comes back when there is.
 func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	p := b.s.Turn.Plan
+	e.Message = cut(e.Message, maxErrorBytes)
+	limit, code := maxPlanAttempts, event.FailProvider
 	if a.State == executor.Refused || a.State == executor.Never {
-		if p.Attempts < 4*maxPlanAttempts {
-			return b.againPlan(a)
-		}
-	} else if e.Retryable && p.Attempts < maxPlanAttempts {
-		return b.againPlan(a)
+		limit *= 4 // these cost nothing
+	} else if !e.Retryable {
+		limit = 0
 	}
-	b.emit(event.PlanCompleted{Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Error: &e, DurationMS: a.DurationMS})
-	b.failTurn(event.FailProvider, e.Error())
+	if p.Attempts < limit {
+		if b.againPlan(a) {
+			return true
+		}
+		if b.head.Now.Before(p.NotAfter.Add(providerWait)) {
+			return false
+		}
+		code = event.FailNoProvider
+	}
+	b.emit(event.PlanCompleted{
+		Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Error: &e, Spent: spent(a), DurationMS: a.DurationMS,
+	})
+	b.failTurn(code, e.Error())
 	b.next()
 	return true
 }
@@ -183,6 +197,9 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 func (b *builder) againPlan(a executor.Answer) bool {
 	p := *b.s.Turn.Plan
 	inst, ok := b.env.Executors.PickProvider([]subject.Instance{p.Provider})
+	if !ok && busy(a) && b.head.Now.Before(p.StartBy) {
+		return false // the provider that has just refused is the only one: let it breathe
+	}
 	if !ok {
 		if inst, ok = b.env.Executors.PickProvider(nil); !ok {
 			return false
@@ -190,13 +207,21 @@ func (b *builder) againPlan(a executor.Answer) bool {
 	}
 	b.assignPlan(event.PlanRequested{
 		Plan: p.ID, Round: p.Round, Attempts: p.Attempts + 1, Chain: b.s.Chain,
-		Tools: p.Tools, System: p.System, Notes: p.Notes,
+		Tools: p.Tools, System: p.System, Notes: p.Notes, Spent: spent(a),
 	}, inst)
 	return true
 }
 
-// planned takes over the model's answer.
-func (b *builder) planned(a executor.Answer) {
+// spent is what an answer of no use has cost all the same.
+func spent(a executor.Answer) provider.Usage {
+	if a.Response == nil {
+		return provider.Usage{}
+	}
+	return a.Response.Usage
+}
+
+// planned takes over the model's answer. False as of planFailed.
+func (b *builder) planned(a executor.Answer) bool {
 	r := *a.Response
 	p := *b.s.Turn.Plan
 	d := b.hook(hook.AfterPlan, "", hook.AfterPlanData{Plan: p.ID, Response: r})
@@ -210,16 +235,12 @@ func (b *builder) planned(a executor.Answer) {
 	r.TextContent = cut(r.TextContent, maxAnswerBytes)
 	r.IsFinal = len(r.ToolCalls) == 0
 	if r.IsFinal && strings.TrimSpace(r.TextContent) == "" && d.Verb != hook.DenyVerb {
-		e := provider.Error{Code: provider.ErrGarbage, Message: "the model answered with neither text nor calls", Retryable: true}
-		if b.planFailed(a, e) {
-			return
-		}
-		e.Retryable = false
-		b.planFailed(a, e)
-		return
+		return b.planFailed(a, provider.Error{
+			Code: provider.ErrGarbage, Message: "the model answered with neither text nor calls", Retryable: true,
+		})
 	}
 	steps, refused := b.steps(p, r)
-	calls := r.ToolCalls
+	calls := len(r.ToolCalls)
 	r.ToolCalls = nil // they stand in the steps
 	b.emit(event.PlanCompleted{
 		Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Response: &r, Steps: steps, DurationMS: a.DurationMS,
@@ -230,11 +251,11 @@ func (b *builder) planned(a executor.Answer) {
 		}
 		b.failTurn(event.FailDenied, d.Reason)
 		b.next()
-		return
+		return true
 	}
-	if len(calls) == 0 {
+	if calls == 0 {
 		b.finish(r.TextContent)
-		return
+		return true
 	}
 	if r.TextContent != "" {
 		b.message(r.TextContent)
@@ -245,6 +266,7 @@ func (b *builder) planned(a executor.Answer) {
 		}
 	}
 	b.advance()
+	return true
 }
 
 // steps turns the calls of an answer into steps, and says which are refused at
@@ -253,22 +275,24 @@ func (b *builder) steps(p Plan, r provider.Response) (steps []event.Step, refuse
 	refused = map[string]tool.Result{}
 	ids := make(map[string]string, len(r.ToolCalls)) // the model's id -> ours
 	nodes := make([]planner.Node, len(r.ToolCalls))
+	names := callIDs(r.ToolCalls)
 	for i, c := range r.ToolCalls {
-		id := c.ID
-		if _, taken := ids[id]; id == "" || taken {
-			id = "call_" + strconv.Itoa(i)
-		}
-		st := event.Step{Call: fmt.Sprintf("%s-c%d", p.ID, i), CallID: id, Tool: c.Tool, Args: c.Args}
+		st := event.Step{Call: fmt.Sprintf("%s-c%d", p.ID, i), CallID: names[i], Tool: c.Tool, Args: c.Args}
 		if len(st.Args) == 0 {
 			st.Args = json.RawMessage("{}")
 		}
-		ids[id] = st.Call
-		nodes[i] = planner.Node{ID: id, DependsOn: c.DependsOn}
+		ids[st.CallID] = st.Call
+		nodes[i] = planner.Node{ID: st.CallID, DependsOn: c.DependsOn}
 		steps = append(steps, st)
 	}
-	known := func(id string) bool { _, ok := ids[id]; return ok }
-	for i := range steps {
-		nodes[i].DependsOn = planner.Link(nodes[i].DependsOn, steps[i].Args, known)
+	for i, st := range steps {
+		own := func(string) bool { return false }
+		if st.Tool == planner.ExecuteName {
+			plan, _ := planner.Parse(st.Args) // refused in expand
+			own = plan.Has
+		}
+		known := func(id string) bool { _, ok := ids[id]; return ok && !own(id) }
+		nodes[i].DependsOn = planner.Link(nodes[i].DependsOn, st.Args, known)
 	}
 	planErr := planner.Check(nodes)
 	limit := b.agent().Limits.Calls
@@ -291,7 +315,29 @@ func (b *builder) steps(p Plan, r provider.Response) (steps []event.Step, refuse
 	return b.expand(p, steps, refused), refused
 }
 
-// checkCall refuses what was not offered, and arguments that do not fit.
+// callIDs gives every call an id of its own: the model's where it is one.
+func callIDs(calls []provider.ToolCall) []string {
+	given := make(map[string]bool, len(calls))
+	for _, c := range calls {
+		given[c.ID] = true
+	}
+	used := map[string]bool{"": true}
+	ids := make([]string, len(calls))
+	for i, c := range calls {
+		id := c.ID
+		for n := i; used[id]; n++ {
+			if free := "call_" + strconv.Itoa(n); !given[free] {
+				id = free
+			}
+		}
+		used[id] = true
+		ids[i] = id
+	}
+	return ids
+}
+
+// checkCall refuses what was not offered, and arguments that do not fit. What
+// can't be checked now is checked before it runs.
 func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
 	if !slices.Contains(p.Tools, st.Tool) {
 		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("no tool %q was offered", st.Tool), "offered: "+strings.Join(p.Tools, ", ")), true
@@ -299,16 +345,23 @@ func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
 	if st.Tool == planner.ExecuteName {
 		return tool.Result{}, false
 	}
-	spec, _ := b.env.Tools.Lookup(st.Tool)
+	spec, known := b.env.Tools.Lookup(st.Tool)
+	if !known {
+		return tool.Result{}, false // its runners are gone, and may come back
+	}
 	st.Idempotent = spec.Idempotent
 	if len(planner.References(st.Args, func(string) bool { return true })) > 0 {
-		return tool.Result{}, false // checked when its references are resolved
+		return tool.Result{}, false // not what will run
 	}
 	args, errs := b.env.Tools.Validate(st.Tool, st.Args)
 	if len(errs) > 0 {
-		return tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit the tool's schema", errs...), true
+		return tool.Failure(tool.CodeInvalidArgs, misfit, errs...), true
 	}
 	st.Args = args
+	if b.checked == nil {
+		b.checked = map[string]bool{}
+	}
+	b.checked[st.Call] = true
 	return tool.Result{}, false
 }
 

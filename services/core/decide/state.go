@@ -1,11 +1,14 @@
 package decide
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -35,10 +38,14 @@ type State struct {
 	Rev uint64 `json:"rev"`
 	// Digest is of the state, as the last commit carries it.
 	Digest string `json:"digest"`
-	// Window holds the latest messages, whole turns, oldest first; covered by Chain.
-	Window []Entry `json:"window,omitempty"`
-	// Seen holds the ids of the latest inputs, oldest first; covered by SeenChain.
-	Seen []SeenInput `json:"seen,omitempty"`
+	// Window holds the latest messages, whole turns, oldest first. Chained to
+	// WindowBase they give Chain, so the digest covers them too.
+	Window     []Entry `json:"window,omitempty"`
+	WindowBase string  `json:"window_base,omitempty"`
+	// Seen holds the ids of the latest inputs, oldest first. Chained to SeenBase
+	// they give SeenChain.
+	Seen     []SeenInput `json:"seen,omitempty"`
+	SeenBase string      `json:"seen_base,omitempty"`
 }
 
 // core is what the digest is computed over.
@@ -88,16 +95,18 @@ type Pending struct {
 type Turn struct {
 	ID string `json:"id"`
 	Pending
-	Began    uint64         `json:"began"` // sequence of the commit that began it
-	Started  time.Time      `json:"started"`
-	Deadline time.Time      `json:"deadline"`
-	Round    int            `json:"round"` // model calls begun
-	Idle     time.Time      `json:"idle"`  // since when it waits to ask the model
-	Plan     *Plan          `json:"plan,omitempty"`
-	Steps    []Step         `json:"steps,omitempty"` // of this round
-	Actions  []event.Action `json:"actions,omitempty"`
-	Usage    provider.Usage `json:"usage"`
-	Notes    []string       `json:"notes,omitempty"` // for the next model call
+	Began   uint64    `json:"began"` // sequence of the commit that began it
+	Started time.Time `json:"started"`
+	// Deadline leaves out the time that people take: it is moved on by all that
+	// they may take when they are asked, and back by what they did not take.
+	Deadline   time.Time      `json:"deadline"`
+	AskedUntil time.Time      `json:"asked_until,omitzero"` // when the last pending request expires
+	Round      int            `json:"round"`                // model calls begun
+	Idle       time.Time      `json:"idle"`                 // since when nothing has come in
+	Plan       *Plan          `json:"plan,omitempty"`
+	Steps      []Step         `json:"steps,omitempty"` // of this round
+	Actions    []event.Action `json:"actions,omitempty"`
+	Usage      provider.Usage `json:"usage"`
 }
 
 // Plan is a model call that is under way.
@@ -122,12 +131,12 @@ type Step struct {
 	Hash       string           `json:"hash,omitempty"`
 	Final      json.RawMessage  `json:"final,omitempty"` // arguments that were shown or run
 	Asked      uint64           `json:"asked,omitempty"` // sequence of the commit that asked a person
-	AskedAt    time.Time        `json:"asked_at,omitzero"`
 	ExpiresAt  time.Time        `json:"expires_at,omitzero"`
 	Warning    *hook.Warning    `json:"warning,omitempty"`
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
 	Attempt    string           `json:"attempt,omitempty"`
 	Attempts   int              `json:"attempts,omitempty"`
+	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run
 	Runner     subject.Instance `json:"runner,omitempty"`
 	StartBy    time.Time        `json:"start_by,omitzero"`
 	NotAfter   time.Time        `json:"not_after,omitzero"`
@@ -206,6 +215,12 @@ func chain(prev string, parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+func (e Entry) chain(prev string) string { return chain(prev, []byte(e.Turn), e.Msg) }
+
+func (in SeenInput) chain(prev string) string {
+	return chain(prev, []byte(in.Key), strconv.AppendUint(nil, in.Sequence, 10))
+}
+
 // Hash is what an approval is bound to: a tool and exactly these arguments.
 func Hash(tool string, args json.RawMessage) string { return chain(tool, args) }
 
@@ -250,8 +265,11 @@ func (s *State) Confirmations() []Step {
 // Snapshot encodes the whole state.
 func (s *State) Snapshot() ([]byte, error) { return json.Marshal(s) }
 
-// FromSnapshot decodes what Snapshot wrote and verifies its digest against the
-// commit it claims to stand at. Any difference is an error: the log is refolded.
+// FromSnapshot decodes what Snapshot wrote and verifies it against the commit it
+// claims to stand at. Any difference is an error: the log is refolded. Every
+// byte is covered, against accident and malice: the commit's digest covers the
+// core and its chains, the chains cover the window and the inputs seen, and
+// what is none of it must be exactly what encoding the state gives.
 func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*State, error) {
 	s := New(ref)
 	if err := json.Unmarshal(b, s); err != nil {
@@ -265,12 +283,32 @@ func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*Stat
 	case s.Digest != at.Header.Digest:
 		return nil, fmt.Errorf("snapshot has digest %s, commit %d has %s", s.Digest, rev, at.Header.Digest)
 	}
-	return s, s.verify(at.Header.Prev)
+	if err := s.verify(at.Header.Prev); err != nil {
+		return nil, err
+	}
+	again, err := s.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("encoding the snapshot again: %w", err)
+	}
+	if !bytes.Equal(again, b) {
+		return nil, errors.New("snapshot is not what encoding its state gives")
+	}
+	return s, nil
 }
 
-// verify recomputes the digest of a loaded state. Stamps that the commit could
-// not yet know are taken back for it.
+// verify recomputes the chains and the digest of a loaded state. Stamps that the
+// commit could not yet know are taken back for it.
 func (s *State) verify(prev uint64) error {
+	said, seen := s.WindowBase, s.SeenBase
+	for _, e := range s.Window {
+		said = e.chain(said)
+	}
+	for _, in := range s.Seen {
+		seen = in.chain(seen)
+	}
+	if said != s.Chain || seen != s.SeenChain {
+		return errors.New("snapshot's window or inputs seen do not give the chains")
+	}
 	c := s.clone()
 	c.Rev = prev
 	c.unstamp(s.Rev)

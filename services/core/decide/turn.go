@@ -105,9 +105,9 @@ func (b *builder) closeTurn(code event.FailCode, reason string, closings Closing
 		}
 		b.completeFrom(st, closingResult(st, closings), closings[st.Call].Answer)
 	}
-	for _, st := range slices.Backward(slices.Clone(t.Steps)) {
-		if st.Status == Expanded && b.s.Turn.step(st.Call) != nil {
-			b.complete(st.Call, tool.Failure(tool.CodeCancelled, reason))
+	for _, st := range slices.Clone(t.Steps) {
+		if st.Status == Expanded {
+			b.composePlan(st) // some of its steps may have run
 		}
 	}
 	b.failTurn(code, reason)
@@ -122,11 +122,14 @@ func closingResult(st Step, closings Closings) tool.Result {
 		return tool.Failure(tool.CodeCancelled, "cancelled before it was given to a runner: it did not run")
 	}
 	c, asked := closings[st.Call]
-	if !asked || c.Unreachable {
+	if !asked || c.Unreachable || c.Answer.Attempt != st.Attempt { // rule 6
 		return tool.Failure(tool.CodeOutcomeUnknown, "cancelled; its runner cannot be reached: it may have run")
 	}
 	switch c.Answer.State {
 	case executor.Never, executor.Refused:
+		if st.Uncertain {
+			return tool.Failure(tool.CodeOutcomeUnknown, "cancelled; an earlier attempt may have run")
+		}
 		return tool.Failure(tool.CodeCancelled, "cancelled before it began: it did not run")
 	case executor.Finished:
 		return resultOf(c.Answer)
@@ -138,7 +141,49 @@ func resultOf(a executor.Answer) tool.Result {
 	if a.Result == nil {
 		return tool.Failure(tool.CodeInternal, "the runner finished without a result")
 	}
-	return *a.Result
+	return reported(*a.Result)
+}
+
+// reported is what a runner or a hook may say of a call that ran. The codes that
+// say it did not run are core's alone.
+func reported(r tool.Result) tool.Result {
+	switch {
+	case r.Success:
+		r.Error = nil
+	case r.Error == nil:
+		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it failed without saying why"}
+	case didNotRun(r.Error.Code):
+		e := *r.Error
+		e.Code, e.Message = tool.CodeFailed, e.Error()
+		r.Error = &e
+	}
+	return r
+}
+
+func didNotRun(c tool.Code) bool {
+	switch c {
+	case tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired:
+		return true
+	}
+	return false
+}
+
+// amended is what an after_act hook may make of a result: its words and its
+// data. Whether the call ran is not the hook's to say.
+func amended(was, by tool.Result) tool.Result {
+	if was.Error == nil || was.Success {
+		return reported(by)
+	}
+	switch code := was.Error.Code; {
+	case didNotRun(code), code == tool.CodeOutcomeUnknown, code == tool.CodeUnknownTool, code == tool.CodeInvalidArgs, code == tool.CodeInvalidPlan:
+		e := *was.Error
+		if by.Error != nil {
+			e.Message, e.Details = by.Error.Message, by.Error.Details
+		}
+		by.Success, by.Error = false, &e
+		return by
+	}
+	return reported(by)
 }
 
 // MustClose lists the calls that must be stopped, and asked about, before the
@@ -168,13 +213,16 @@ func ends(s *State, c Cause) bool {
 	switch c.Kind {
 	case subject.Cancel:
 		var x event.Cancel
-		return event.DecodeCause(c.Body, &x) == nil && names(x, s.Turn.Pending)
+		return event.DecodeCause(c.Body, &x) == nil && names(x, c.Writer, s.Turn.Pending)
 	case subject.Input:
-		var in event.Input
-		return event.DecodeCause(c.Body, &in) == nil && in.Mode == event.ModeInterrupt
+		in, err := readInput(c.Body)
+		if _, dup := s.seen(c.Writer, in.ID); err != nil || dup || s.Locked != "" {
+			return false
+		}
+		return in.Mode == event.ModeInterrupt
 	case subject.Command:
-		var x event.Command
-		if event.DecodeCause(c.Body, &x) != nil {
+		x, err := readCommand(c.Body)
+		if _, dup := s.seen(c.Writer, x.ID); err != nil || dup {
 			return false
 		}
 		return x.Name == "reset" || x.Name == "cancel" && s.Turn.Began < c.Sequence
@@ -199,7 +247,9 @@ func OnPoisonTurn(s *State, door uint64, closings Closings, why string, env *Env
 		return nil
 	}
 	b := start(s, door, event.Trigger{Kind: event.ByPoison}, env.Now, env)
-	b.touched = true
-	b.closeTurn(event.FailPoison, why, closings, true)
+	b.touched, b.quiet = true, true
+	b.closeTurn(event.FailPoison, why, closings, false)
+	b.quiet = false // the next turn is no poison: its hooks count
+	b.next()
 	return b.done()
 }

@@ -53,11 +53,10 @@ var invariants = []invariant{
 	{"parked without a stored timer", parkedTurnsWake},
 }
 
-// check returns what is wrong with a state, or "".
-func (m *Model) check(s *State) string {
-	f := m.fold(s, s.Len)
+// check returns what is wrong with a state of fold f, or "".
+func (m *Model) check(s *State, f *Fold) string {
 	for _, i := range invariants {
-		if !i.holds(m, s, &f) {
+		if !i.holds(m, s, f) {
 			return i.violated
 		}
 	}
@@ -65,11 +64,10 @@ func (m *Model) check(s *State) string {
 }
 
 // reached is the goal: all inputs are sent and have their one terminal event.
-func (m *Model) reached(s *State) bool {
+func (m *Model) reached(s *State, f *Fold) bool {
 	if s.InputsSent < m.cfg.Inputs {
 		return false
 	}
-	f := m.fold(s, s.Len)
 	for input := uint8(1); input <= s.InputsSent; input++ {
 		if f.Terminals[input] != 1 {
 			return false

@@ -18,7 +18,7 @@ func (w *world) core(id uint8) {
 	if w.s.Left.Crashes > 0 {
 		n := c.become(Core{})
 		n.Left.Crashes--
-		c.emit(n, "CRASH while %d", uint8(c.Phase))
+		c.emit(n, crashes[c.Phase])
 	}
 	switch c.Phase {
 	case Looking:
@@ -34,6 +34,15 @@ func (w *world) core(id uint8) {
 		n.TimerSet = true
 		c.emit(n, "timer scheduled after the ack")
 	}
+}
+
+// crashes says when a core crashed.
+var crashes = [...]string{
+	Looking:     "CRASH",
+	Closing:     "CRASH between asking runners to stop",
+	Publishing:  "CRASH before its commit is stored",
+	Dispatching: "CRASH before its dispatch",
+	ArmingLate:  "CRASH before its timer is scheduled",
 }
 
 // become is the state in which the core's memory is k and nothing else differs.

@@ -90,7 +90,7 @@ func (c *core) tryAgain(n State, call uint8, otherwise Result, why string, args 
 
 // retry is the commit for a call whose attempt came to nothing.
 func (c *core) retry(call, attempt uint8, otherwise Result) Commit {
-	if attempt < c.cfg.Attempts {
+	if attempt < c.cfg.Attempts[call] {
 		return Commit{Kind: Reassigned, Call: call}
 	}
 	return Commit{Kind: CallResult, Call: call, Result: otherwise}
@@ -117,7 +117,7 @@ func (c *core) closesCalls(e Entry) bool {
 func (c *core) closeWith(cause uint8) {
 	c.Fence, c.Plan = c.s.lastCommit(), causeDone(cause, c.Delivery)
 	for call := range c.calls() {
-		if c.f.open(call) {
+		if c.f.open(call) && (call == 0 || !c.broken(CloseFirstOnly)) {
 			c.Plan.Closed[call] = NoResult
 		}
 	}
@@ -171,7 +171,7 @@ func (c *core) askToStop(i uint8, call Call) {
 	case Tombstoned:
 		answer = NotRun
 	}
-	c.closed(n, i, answer, "stops call %d, attempt %d (answer %d)", i, a, uint8(answer))
+	c.closed(n, i, answer, "stops call %d, attempt %d", i, a)
 	if n != *c.s {
 		c.emit(n, "stops call %d, attempt %d, the answer is lost", i, a)
 	}
@@ -186,5 +186,5 @@ func (c *core) closed(n State, call uint8, r Result, why string, args ...uint8) 
 		return
 	}
 	n.Cores[c.id] = k
-	c.emit(n, why, args...)
+	c.emitPlan(n, k.Plan, why, args...)
 }

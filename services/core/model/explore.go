@@ -73,13 +73,14 @@ func (m *Model) Explore() Report {
 	capped := false
 	for at := 0; at < x.waiting.len(); at++ {
 		s := x.waiting.at(at)
-		if reason := m.check(s); reason != "" {
+		f := m.fold(s, s.Len)
+		if reason := m.check(s, &f); reason != "" {
 			return x.failed(Violation, reason, int32(at))
 		}
 		if capped = capped || x.waiting.len() >= m.cfg.MaxStates; !capped {
-			x.goal = append(x.goal, m.reached(s))
+			x.goal = append(x.goal, m.reached(s, &f))
 			x.first.push(uint32(x.targets.len()))
-			steps = m.next(s, steps[:0])
+			steps = m.next(s, f, steps[:0])
 			for i := range steps {
 				x.targets.push(x.add(steps[i].next, int32(at)))
 			}
@@ -153,7 +154,7 @@ func (x *explorer) failed(o Outcome, reason string, number int32) Report {
 	}
 	s := State{Left: x.cfg.Budget}
 	for _, to := range slices.Backward(way) {
-		for _, t := range x.next(&s, nil) {
+		for _, t := range x.next(&s, x.fold(&s, s.Len), nil) {
 			if x.index[x.fingerprint(&t.next)] == to {
 				r.Trace = append(r.Trace, t.label.String())
 				s = t.next

@@ -33,6 +33,18 @@ const (
 	Over // denied, expired, or its turn ended
 )
 
+func (p Phase) String() string {
+	return [...]string{"no-turn", "planning", "parked", "acting"}[p]
+}
+
+func (i InputState) String() string {
+	return [...]string{"-", "queued", "current", "ended"}[i]
+}
+
+func (c Confirmation) String() string {
+	return [...]string{"-", "pending", "approved", "over"}[c]
+}
+
 // Call is what the fold knows of one tool call.
 type Call struct {
 	Attempt uint8 // the current attempt, 0 before the first assignment
@@ -291,7 +303,7 @@ func (t *folder) assignAll() {
 func (t *folder) assign(call uint8) {
 	t.Phase = Acting
 	c := &t.Calls[call]
-	if c.Attempt < t.cfg.Attempts {
+	if c.Attempt < t.cfg.Attempts[call] {
 		c.Attempt++
 	}
 	c.Runner = t.commit.Runner[call]

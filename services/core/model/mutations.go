@@ -26,6 +26,7 @@ const (
 	NoFence
 	PoisonByDeliveries
 	FirstResultEnds
+	CloseFirstOnly
 )
 
 // Mutations lists all mutations by number: their names, the rules they break,
@@ -49,7 +50,8 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	StaleReply:             {"staleReply", "6", "a reply in hand counts for any attempt"},
 	NoFence:                {"noFence", "2", "commits are not fenced"},
 	PoisonByDeliveries:     {"poisonDeliv", "13", "the third delivery of a committed cause is poison, too"},
-	FirstResultEnds:        {"firstEnds", "1", "a turn ends with the first of its results"},
+	FirstResultEnds:        {"firstEnds", "-", "of two calls, the first result ends the turn"},
+	CloseFirstOnly:         {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
 }
 
 func (m Mutation) String() string { return Mutations[m].Name }

@@ -95,7 +95,7 @@ func (c *core) stored(n State, g Fold) {
 			n.Attempts[call][a].Runner = g.Calls[call].Runner + 1
 			winner.ToSend[call] = a
 			assigned = true
-		case g.open(call) && !c.Plan.processesCause(): // the commit was about another call
+		case g.open(call) && !c.Plan.processesCause() && c.Plan.Call != call: // it was about the other call
 			winner.ToSend[call] = c.ToSend[call]
 			winner.Sent[call], stranger.Sent[call] = c.Sent[call], c.Sent[call]
 		}

@@ -67,7 +67,7 @@ func (w *world) mayDrop(call, a uint8) bool {
 func (w *world) arrive(n State, r, call, a uint8) {
 	entry := n.atRunner(r, call, a)
 	if *entry != NotSeen {
-		w.emit(n, "runner%d: repeated dispatch of call %d, attempt %d, attaches (%d)", r, call, a, uint8(*entry))
+		w.emit(n, "runner%d: repeated dispatch of call %d, attempt %d, attaches", r, call, a)
 		return
 	}
 	if n.Attempts[call][a].StartBy != InTime {

@@ -174,7 +174,7 @@ type State struct {
 	AnswersSent uint8
 	CancelSent  bool
 
-	LateEffect     bool // an effect began after its call was closed
+	LateEffect      bool // an effect began after its call was closed
 	NeedlessUnknown bool // outcome_unknown although the reachable runner knew
 
 	Left Budget

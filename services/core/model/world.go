@@ -41,9 +41,9 @@ type world struct {
 	steps []step
 }
 
-// next appends to steps everything that may happen in s.
-func (m *Model) next(s *State, steps []step) []step {
-	w := world{Model: m, s: s, f: m.fold(s, s.Len), steps: steps}
+// next appends to steps everything that may happen in s, whose fold is f.
+func (m *Model) next(s *State, f Fold, steps []step) []step {
+	w := world{Model: m, s: s, f: f, steps: steps}
 	w.people()
 	w.time()
 	w.bus()
@@ -170,7 +170,11 @@ func (w *world) time() {
 		if w.f.open(call) && s.Attempts[call][a].StartBy < PassedAtCore {
 			n := *s
 			n.Attempts[call][a].StartBy++
-			w.emit(n, "time: start_by of call %d, attempt %d passes (%d)", call, a, uint8(n.Attempts[call][a].StartBy))
+			if n.Attempts[call][a].StartBy == PassedAtRunner {
+				w.emit(n, "time: start_by of call %d, attempt %d passes at the runner", call, a)
+			} else {
+				w.emit(n, "time: start_by of call %d, attempt %d and the skew pass at the cores", call, a)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"skandha.dev/pkg/provider"
@@ -88,6 +89,11 @@ func Parse(args json.RawMessage) (Plan, error) {
 	p.link()
 	errs = append(errs, Check(p.nodes()))
 	return p, errors.Join(errs...)
+}
+
+// Has reports whether a step of the plan has the id.
+func (p Plan) Has(id string) bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.ID == id })
 }
 
 func (p Plan) link() {

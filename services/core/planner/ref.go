@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,20 +17,41 @@ var ErrReference = errors.New("unresolvable reference")
 
 var reference = regexp.MustCompile(`\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}`)
 
-// References returns the ids of the steps that args refer to, each once, in
-// order of appearance. Only ids for which known is true count: "${HOME}" in a
-// shell command is text.
+// References returns the ids of the steps that [Resolve] would look up, each
+// once: arrays in their order, objects in that of their keys. Only ids for which
+// known is true count: "${HOME}" in a shell command is text.
 func References(args json.RawMessage, known func(id string) bool) []string {
 	if !bytes.Contains(args, []byte("${")) {
 		return nil
 	}
-	var ids []string
-	for _, m := range reference.FindAllSubmatch(args, -1) {
-		if id := string(m[1]); known(id) && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
+	tree, err := decode(args)
+	if err != nil {
+		return nil
 	}
+	var ids []string
+	eachText(tree, func(s string) {
+		for _, m := range reference.FindAllStringSubmatch(s, -1) {
+			if known(m[1]) && !slices.Contains(ids, m[1]) {
+				ids = append(ids, m[1])
+			}
+		}
+	})
 	return ids
+}
+
+func eachText(v any, visit func(string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			eachText(v[k], visit)
+		}
+	case []any:
+		for _, x := range v {
+			eachText(x, visit)
+		}
+	case string:
+		visit(v)
+	}
 }
 
 // Resolve replaces every reference in args by the value it stands for. A string

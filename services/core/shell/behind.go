@@ -64,7 +64,7 @@ func (b *behind) folded(ref subject.Ref, c event.Commit, seq uint64) {
 		if e := &c.Events[i]; e.Type == event.TypeActCompleted {
 			var p event.ActCompleted
 			if e.DataAs(&p) == nil && p.Runner != "" {
-				deltas = append(deltas, delta(p))
+				deltas = append(deltas, delta(p, c.Header.Now))
 			}
 		}
 	}
@@ -77,8 +77,8 @@ func (b *behind) folded(ref subject.Ref, c event.Commit, seq uint64) {
 	b.kick()
 }
 
-func delta(p event.ActCompleted) store.ToolDelta {
-	d := store.ToolDelta{Tool: p.Tool, Used: 1, LatencyMS: p.DurationMS}
+func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
+	d := store.ToolDelta{Tool: p.Tool, Used: 1, LatencyMS: p.DurationMS, At: at}
 	if p.Result.Success {
 		d.Succeeded = 1
 	} else if p.Result.Error != nil && p.Result.Error.Code == tool.CodeOutcomeUnknown {

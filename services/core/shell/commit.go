@@ -93,21 +93,15 @@ func (s *session) load() bool {
 	return true
 }
 
-// Headers of live events: where in the log they stand (rule 16).
-const (
-	HeaderCommit = "Skandha-Commit" // stream sequence of the commit
-	HeaderIndex  = "Skandha-Index"  // index of the event in it, from 0
-	HeaderPrev   = "Skandha-Prev"   // stream sequence of the session's commit before
-)
-
 // live publishes the copies of a stored commit's events. They may be lost:
 // whoever must miss nothing reads the log.
 func (s *session) live(d *decide.Decision) {
 	seq := strconv.FormatUint(s.state.Rev, 10)
 	prev := strconv.FormatUint(d.Commit.Header.Prev, 10)
+	count := strconv.Itoa(len(d.Commit.Events))
 	for i := range d.Commit.Events {
 		e := &d.Commit.Events[i]
-		h := nats.Header{HeaderCommit: {seq}, HeaderIndex: {strconv.Itoa(i)}, HeaderPrev: {prev}}
+		h := nats.Header{bus.HeaderCommit: {seq}, bus.HeaderIndex: {strconv.Itoa(i)}, bus.HeaderEvents: {count}, bus.HeaderPrev: {prev}}
 		if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
 			s.c.log.Debug("publishing a live event", "session", s.ref, "type", e.Type, "error", err)
 			return

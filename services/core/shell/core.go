@@ -58,6 +58,7 @@ type Core struct {
 	sessions map[subject.Ref]*session
 	cache    *stateCache
 	stopping bool
+	ready    chan struct{} // closed when causes are consumed
 	gone     sync.WaitGroup
 }
 
@@ -76,6 +77,7 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 	c := &Core{
 		cfg: cfg, bus: b, store: st, log: log, dir: newDirectory(log),
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
+		ready: make(chan struct{}),
 	}
 	c.behind = newBehind(c)
 	c.loader = &Loader{Bus: b, Store: st, Log: log, Folded: c.behind.folded}
@@ -121,6 +123,7 @@ func (c *Core) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	c.agentHooks(hook.OnAgentStart, "")
+	close(c.ready)
 	c.log.Info("core is ready", "instance", c.bus.Instance(), "agents", len(c.cfg.Agents))
 	<-ctx.Done()
 	c.log.Info("core is stopping", "open_sessions", c.open())
@@ -133,6 +136,28 @@ func (c *Core) Run(ctx context.Context) (err error) {
 	}
 	stopBehind()
 	return c.caller.Close()
+}
+
+// AwaitReady waits until the core consumes causes.
+func (c *Core) AwaitReady(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return nil
+	case <-c.ctx.Done():
+		return errors.New("core ended before it was ready")
+	case <-ctx.Done():
+		return fmt.Errorf("core is not ready: %w", ctx.Err())
+	}
+}
+
+// Ready reports whether the core consumes causes and its bus is there.
+func (c *Core) Ready() bool {
+	select {
+	case <-c.ready:
+		return c.bus.Connected()
+	default:
+		return false
+	}
 }
 
 // drain waits for open turns, then has every session hand back what it holds.

@@ -173,15 +173,19 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 	return SessionInfo{s, s.Digest}, nil
 }
 
+// Counters are what this core has done since it started, by name.
+func (c *Core) Counters() map[string]int64 {
+	return map[string]int64{
+		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
+		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
+		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
+		"dead_letters": c.stats.DeadLetters.Load(), "open_sessions": int64(c.open()),
+	}
+}
+
 func (c *Core) status() Status {
 	st := Status{
-		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
-		Counters: map[string]int64{
-			"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
-			"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
-			"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
-			"dead_letters": c.stats.DeadLetters.Load(),
-		},
+		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(), Counters: c.Counters(),
 	}
 	for a := range c.cfg.Agents {
 		st.Agents = append(st.Agents, a)

@@ -270,4 +270,3 @@ func TestUnknownAgentEnds(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 }
-

@@ -210,15 +210,15 @@ func TestSessionsAreListedPerAgent(t *testing.T) {
 		}
 		var names []string
 		for _, s := range all {
-			names = append(names, fmt.Sprint(s.Ref, s.Commits))
+			names = append(names, fmt.Sprintf("%s %d", s.Ref, s.Commits))
 		}
 		slices.Sort(names)
 		return names
 	}
-	if got := list("ada"); !slices.Equal(got, []string{"ada/one3", "ada/two1"}) {
+	if got := list("ada"); !slices.Equal(got, []string{"ada/one 3", "ada/two 1"}) {
 		t.Errorf("sessions of ada: %v", got)
 	}
-	if got := list(""); !slices.Equal(got, []string{"ada/one3", "ada/two1", "bob/one2"}) {
+	if got := list(""); !slices.Equal(got, []string{"ada/one 3", "ada/two 1", "bob/one 2"}) {
 		t.Errorf("all sessions: %v", got)
 	}
 	if got := list("nobody"); len(got) != 0 {

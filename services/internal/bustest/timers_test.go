@@ -63,6 +63,7 @@ func schedule(t testing.TB, b *bus.Bus, r subject.Ref, id string, in time.Durati
 // timersLeft counts what the stream holds: timers that wait and firings that are not handled.
 func timersLeft(t testing.TB, b *bus.Bus) uint64 {
 	t.Helper()
+	natstest.Eventually(t, "the connection", b.Connected)
 	s, err := b.JetStream().Stream(natstest.Context(t), bus.StreamTimers)
 	if err != nil {
 		t.Fatal(err)

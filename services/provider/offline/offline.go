@@ -9,7 +9,7 @@ import (
 	"time"
 
 	contract "skandha.dev/pkg/provider"
-	provider "skandha.dev/services/provider"
+	"skandha.dev/services/provider/adapter"
 )
 
 // Name is the adapter's name.
@@ -21,7 +21,9 @@ type Adapter struct {
 	info  contract.Info
 }
 
-var _ provider.Adapter = (*Adapter)(nil)
+var _ adapter.Adapter = (*Adapter)(nil)
+
+var limits = adapter.DefaultLimits()
 
 // New reads rules; nil stands for [DefaultRules]. The error wraps [ErrRules] and
 // lists everything that is wrong with them.
@@ -49,21 +51,24 @@ func Load(path string) (*Adapter, error) {
 	return a, nil
 }
 
-// Info implements provider.Adapter.
+// Info implements adapter.Adapter.
 func (a *Adapter) Info() contract.Info { return a.info }
 
-// Generate implements provider.Adapter. Text is passed to delta in one piece,
+// Generate implements adapter.Adapter. Text is passed to delta in one piece,
 // unless a test rule streams it.
 func (a *Adapter) Generate(ctx context.Context, req contract.Request, delta func(text, reasoning string)) (contract.Response, error) {
 	if err := ctx.Err(); err != nil {
-		return contract.Response{}, provider.Failure(err)
+		return contract.Response{}, adapter.Failure(err)
 	}
 	resp, err := a.answer(ctx, req, delta)
 	if err != nil {
 		if ctx.Err() != nil {
 			return contract.Response{}, err // the context's own
 		}
-		return contract.Response{}, provider.Failure(err)
+		return contract.Response{}, adapter.Failure(err)
+	}
+	if err := limits.Check(resp); err != nil {
+		return contract.Response{}, err
 	}
 	resp.Model = a.info.Model
 	resp.IsFinal = len(resp.ToolCalls) == 0
@@ -77,12 +82,12 @@ func (a *Adapter) Generate(ctx context.Context, req contract.Request, delta func
 func (a *Adapter) answer(ctx context.Context, req contract.Request, delta func(text, reasoning string)) (contract.Response, error) {
 	tail, err := readTail(req.Messages)
 	if err != nil {
-		return contract.Response{}, provider.Errorf(contract.ErrBadRequest, "%v", err)
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "%v", err)
 	}
 	m := a.rules.match(tail.message, req.Tools)
 	text, calls, err := m.next(a.rules, &tail)
 	if err != nil {
-		return contract.Response{}, provider.Errorf(contract.ErrInternal, "%v", err)
+		return contract.Response{}, adapter.Errorf(contract.ErrInternal, "%v", err)
 	}
 	resp := contract.Response{TextContent: text, ToolCalls: calls}
 	if r := m.only(); r != nil && r.misbehaves() {
@@ -145,7 +150,7 @@ func (r *rule) failure(ctx context.Context, delay time.Duration, vars map[string
 		return err
 	}
 	var n numbers
-	e := provider.Errorf(contract.ErrorCode(code), "%s", message)
+	e := adapter.Errorf(contract.ErrorCode(code), "%s", message)
 	e.RetryInMS = n.of(r.retryIn, vars)
 	if n.err != nil {
 		return n.err
@@ -170,10 +175,14 @@ func stream(ctx context.Context, words int64, every time.Duration, resp contract
 	return resp, nil
 }
 
-// endless streams 1 KiB every millisecond; whoever asked has to put an end to it.
+// endless streams 1 KiB every millisecond. It is cut like the answer of any other
+// model that does not end.
 func endless(ctx context.Context, delta func(text, reasoning string)) error {
 	piece := strings.Repeat("and on ", 147)[:1024]
-	for {
+	for sent := 0; ; sent += len(piece) {
+		if sent+len(piece) > limits.TextBytes {
+			return limits.TextTooLong()
+		}
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func tools(names ...string) []contract.ToolSpec {
 	return out
 }
 
-func adapter(t testing.TB, rules []byte) *offline.Adapter {
+func model(t testing.TB, rules []byte) *offline.Adapter {
 	t.Helper()
 	a, err := offline.New(rules)
 	if err != nil {
@@ -85,7 +85,7 @@ func say(calls []contract.ToolCall) string {
 }
 
 func TestRequestsBecomeCalls(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	for _, c := range []struct{ message, want string }{
 		{"what is 12*(3+4)?", `math:evaluate {"expression":"12*(3+4)"}`},
 		{"What's 2 + 2", `math:evaluate {"expression":"2 + 2"}`},
@@ -139,7 +139,7 @@ func TestRequestsBecomeCalls(t *testing.T) {
 }
 
 func TestTalkIsAnsweredByText(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	for _, c := range []struct{ message, want string }{
 		{"hello", "running **offline**"},
 		{"Hi there!", "no language model is connected"},
@@ -166,14 +166,14 @@ func TestTalkIsAnsweredByText(t *testing.T) {
 }
 
 func TestHelpListsOnlyWhatIsOffered(t *testing.T) {
-	text := ask(t, adapter(t, nil), tools("time:now"), user("help")).TextContent
+	text := ask(t, model(t, nil), tools("time:now"), user("help")).TextContent
 	if !strings.Contains(text, "**Time**") || strings.Contains(text, "**Arithmetic**") || strings.Contains(text, "**Python**") {
 		t.Errorf("help with time:now alone says\n%s", text)
 	}
 }
 
 func TestToolThatIsNotOfferedIsNamed(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	if text := ask(t, a, tools("time:now"), user("what is 2+2?")).TextContent; !strings.Contains(text, "`math:evaluate`") {
 		t.Errorf("without math:evaluate the answer is %q", text)
 	}
@@ -183,14 +183,14 @@ func TestToolThatIsNotOfferedIsNamed(t *testing.T) {
 }
 
 func TestOneToolStandsInForAnother(t *testing.T) {
-	resp := ask(t, adapter(t, nil), tools("sandbox_fs:read"), user("read notes.txt"))
+	resp := ask(t, model(t, nil), tools("sandbox_fs:read"), user("read notes.txt"))
 	if got := say(resp.ToolCalls); got != `sandbox_fs:read {"path":"notes.txt"}` {
 		t.Errorf("with only the sandbox's file tools: %s", got)
 	}
 }
 
 func TestThenMakesCallsDependOnEachOther(t *testing.T) {
-	resp := ask(t, adapter(t, nil), everything, user("write hello to a.txt, then read a.txt"))
+	resp := ask(t, model(t, nil), everything, user("write hello to a.txt, then read a.txt"))
 	if len(resp.ToolCalls) != 2 {
 		t.Fatalf("calls: %s", say(resp.ToolCalls))
 	}
@@ -200,7 +200,7 @@ func TestThenMakesCallsDependOnEachOther(t *testing.T) {
 }
 
 func TestResultsAreTold(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	for _, c := range []struct{ name, message, result, want string }{
 		{"number", "what is 2+2?", `4`, "2+2 = **4**"},
 		{"object", "what is 2+2?", `{"result":4.5}`, "2+2 = **4.5**"},
@@ -224,7 +224,7 @@ func TestResultsAreTold(t *testing.T) {
 }
 
 func TestFailuresAreTold(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	for _, c := range []struct{ name, message, result, want string }{
 		{"its own phrase", "what is 2/0?", `{"error":{"code":"tool_failed","message":"division by zero"},"data":null}`, "could not work that out: division by zero"},
 		{"denied", "delete a.txt", `{"error":{"code":"denied","message":"by policy"}}`, "was not allowed, so nothing was done: by policy"},
@@ -244,7 +244,7 @@ func TestFailuresAreTold(t *testing.T) {
 }
 
 func TestResultOfOneRoundFeedsTheNext(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	talk := []contract.Message{user("compute the first 20 primes with Python and save them to primes.txt")}
 
 	first := ask(t, a, everything, talk...)
@@ -266,7 +266,7 @@ func TestResultOfOneRoundFeedsTheNext(t *testing.T) {
 }
 
 func TestFailureEndsTheRounds(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	q := user("compute the first 20 primes with Python and save them to primes.txt")
 	first := ask(t, a, everything, q)
 	failed := contract.Message{Text: `{"error":{"code":"timeout","message":"took too long"}}`, Failed: true}
@@ -277,7 +277,7 @@ func TestFailureEndsTheRounds(t *testing.T) {
 }
 
 func TestOnlyTheLastMessageCounts(t *testing.T) {
-	resp := ask(t, adapter(t, nil), everything,
+	resp := ask(t, model(t, nil), everything,
 		user("what is 1+1?"),
 		contract.Message{Role: contract.RoleAssistant, ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "math:evaluate", Args: json.RawMessage(`{}`)}}},
 		contract.Message{Role: contract.RoleTool, CallID: "c0_0", Tool: "math:evaluate", Text: "2"},
@@ -290,7 +290,7 @@ func TestOnlyTheLastMessageCounts(t *testing.T) {
 }
 
 func TestConversationWithoutUserIsRefused(t *testing.T) {
-	a := adapter(t, nil)
+	a := model(t, nil)
 	for _, raw := range [][]json.RawMessage{nil, {json.RawMessage(`{"role":"assistant","text":"x"}`)}, {json.RawMessage(`{`)}} {
 		_, err := a.Generate(t.Context(), contract.Request{Messages: raw}, func(string, string) {})
 		var e *contract.Error
@@ -345,7 +345,7 @@ func TestLoadReadsAFile(t *testing.T) {
 
 // A template must not be able to break out of the JSON around it.
 func TestCapturedTextIsQuoted(t *testing.T) {
-	resp := ask(t, adapter(t, nil), everything, user("remember that \"},{\" and \\u0000 and \u2028 are odd"))
+	resp := ask(t, model(t, nil), everything, user("remember that \"},{\" and \\u0000 and \u2028 are odd"))
 	var args map[string]string
 	if err := json.Unmarshal(resp.ToolCalls[0].Args, &args); err != nil || args["text"] != "\"},{\" and \\u0000 and \u2028 are odd" {
 		t.Errorf("args %s: %v", resp.ToolCalls[0].Args, err)
@@ -356,7 +356,7 @@ func FuzzAnyMessageIsAnswered(f *testing.F) {
 	for _, s := range []string{"", "what is 2+2", "write a to b.txt then read b.txt and list files", "\x00\xff", "and and and and"} {
 		f.Add(s)
 	}
-	a := adapter(f, nil)
+	a := model(f, nil)
 	f.Fuzz(func(t *testing.T, message string) {
 		b, err := json.Marshal(user(message))
 		if err != nil {
@@ -378,7 +378,7 @@ func FuzzAnyMessageIsAnswered(f *testing.F) {
 }
 
 func BenchmarkZeroCostTurn(b *testing.B) {
-	a := adapter(b, offline.TestRules)
+	a := model(b, offline.TestRules)
 	ask := conversation(b, user(`call null:null {"a":1}`))
 	for _, c := range []struct {
 		name     string
@@ -398,7 +398,7 @@ func BenchmarkZeroCostTurn(b *testing.B) {
 			}
 		})
 	}
-	d := adapter(b, nil)
+	d := model(b, nil)
 	b.Run("default rules", func(b *testing.B) {
 		req := contract.Request{Messages: conversation(b, user("what is 2+2?")), Tools: everything}
 		for b.Loop() {

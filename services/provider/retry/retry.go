@@ -12,7 +12,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 
 	contract "skandha.dev/pkg/provider"
-	provider "skandha.dev/services/provider"
+	"skandha.dev/services/provider/adapter"
 )
 
 // Config says how often and how patiently. Zero fields stand for the defaults.
@@ -152,7 +152,7 @@ func jittered(pause time.Duration) time.Duration {
 func longest(pause time.Duration) time.Duration { return pause + pause/4 }
 
 func (p *Policy) refusal() *contract.Error {
-	e := provider.Errorf(contract.ErrUnavailable, "%s failed %d times in a row and is left alone for %s", p.api, p.cfg.TripAfter, p.cfg.OpenFor)
+	e := adapter.Errorf(contract.ErrUnavailable, "%s failed %d times in a row and is left alone for %s", p.api, p.cfg.TripAfter, p.cfg.OpenFor)
 	e.RetryInMS = max(p.breaker.RemainingDelay().Milliseconds(), 1)
 	return e
 }

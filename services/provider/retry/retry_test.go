@@ -8,11 +8,11 @@ import (
 	"time"
 
 	contract "skandha.dev/pkg/provider"
-	provider "skandha.dev/services/provider"
+	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/retry"
 )
 
-var down = provider.Errorf(contract.ErrUnavailable, "down")
+var down = adapter.Errorf(contract.ErrUnavailable, "down")
 
 func code(err error) contract.ErrorCode {
 	var e *contract.Error
@@ -53,7 +53,7 @@ func TestRetryableFailureIsTriedAgain(t *testing.T) {
 
 func TestLastErrorIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		try, at := script(false, down, down, provider.Errorf(contract.ErrRateLimited, "slow down"))
+		try, at := script(false, down, down, adapter.Errorf(contract.ErrRateLimited, "slow down"))
 		_, err := retry.New("api", retry.Config{}).Do(t.Context(), try)
 		if code(err) != contract.ErrRateLimited || len(*at) != 3 {
 			t.Errorf("after %d tries: %v", len(*at), err)
@@ -63,7 +63,7 @@ func TestLastErrorIsReturned(t *testing.T) {
 
 func TestNotTriedAgain(t *testing.T) {
 	wish := func(ms int64) error {
-		e := provider.Errorf(contract.ErrRateLimited, "slow down")
+		e := adapter.Errorf(contract.ErrRateLimited, "slow down")
 		e.RetryInMS = ms
 		return e
 	}
@@ -72,7 +72,7 @@ func TestNotTriedAgain(t *testing.T) {
 		begun bool
 		err   error
 	}{
-		{"not retryable", false, provider.Errorf(contract.ErrAuth, "no")},
+		{"not retryable", false, adapter.Errorf(contract.ErrAuth, "no")},
 		{"its text was seen", true, down},
 		{"the API wants a longer pause than we take", false, wish(60_000)},
 		{"a foreign error", false, errors.New("?")},
@@ -90,7 +90,7 @@ func TestNotTriedAgain(t *testing.T) {
 
 func TestRetryAfterIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limited := provider.Errorf(contract.ErrRateLimited, "slow down")
+		limited := adapter.Errorf(contract.ErrRateLimited, "slow down")
 		limited.RetryInMS = 7000
 		try, at := script(false, limited, nil)
 		if _, err := retry.New("api", retry.Config{}).Do(t.Context(), try); err != nil {
@@ -155,8 +155,8 @@ func TestBreakerIgnoresWhatShowsThatTheAPILives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := retry.New("api", retry.Config{Tries: 1, TripAfter: 2})
 		for _, err := range []error{
-			provider.Errorf(contract.ErrRateLimited, ""), provider.Errorf(contract.ErrBadRequest, ""),
-			provider.Errorf(contract.ErrGarbage, ""), provider.Errorf(contract.ErrAuth, ""),
+			adapter.Errorf(contract.ErrRateLimited, ""), adapter.Errorf(contract.ErrBadRequest, ""),
+			adapter.Errorf(contract.ErrGarbage, ""), adapter.Errorf(contract.ErrAuth, ""),
 		} {
 			for range 3 {
 				try, at := script(false, err)

@@ -1,0 +1,240 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The bounds of one batch.
+const (
+	batchMsgs  = 1000
+	batchBytes = 8 << 20
+)
+
+// read yields the messages on a filter after a sequence.
+func (b *Bus) read(ctx context.Context, filter string, after uint64) iter.Seq2[StoredMsg, error] {
+	return func(yield func(StoredMsg, error) bool) {
+		r := &reader{b: b, filter: filter, after: after, yield: yield}
+		single, err := b.singleCopy(ctx)
+		if err == nil && !single {
+			r.copies = true
+			r.upTo, err = b.leaderLast(ctx, filter)
+		}
+		if err != nil {
+			r.fail(err)
+		}
+		for !r.end {
+			r.batch(ctx)
+		}
+	}
+}
+
+// leaderLast is a sequence that covers everything the leader has on the filter.
+func (b *Bus) leaderLast(ctx context.Context, filter string) (uint64, error) {
+	if !strings.HasSuffix(filter, ">") {
+		m, err := b.getFromLeader(ctx, getRequest{LastFor: filter})
+		if errors.Is(err, ErrNotFound) {
+			return 0, nil
+		}
+		return m.Seq, err
+	}
+	s, err := b.js.Stream(ctx, StreamSessions)
+	if err != nil {
+		return 0, transportError("looking up stream "+StreamSessions, err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}
+
+// reader fetches messages in batches by direct get, which any copy of the stream
+// answers. With one copy the end of a batch is the end of the log; with several,
+// one that lags behind the leader is asked again.
+type reader struct {
+	b      *Bus
+	filter string
+	yield  func(StoredMsg, error) bool
+	after  uint64 // the last sequence that was yielded
+	copies bool   // there are several, of which
+	upTo   uint64 // the leader has this much
+	end    bool
+}
+
+func (r *reader) emit(m StoredMsg) {
+	r.after = m.Seq
+	r.end = !r.yield(m, nil)
+}
+
+func (r *reader) fail(err error) {
+	r.end = true
+	r.yield(StoredMsg{}, err)
+}
+
+// batch fetches one batch.
+func (r *reader) batch(ctx context.Context) {
+	req, err := json.Marshal(getRequest{Seq: r.after + 1, NextFor: r.filter, Batch: batchMsgs, MaxBytes: batchBytes})
+	if err != nil {
+		r.fail(fmt.Errorf("reading the log: %w", err))
+		return
+	}
+	// Room for a whole batch and its end, so that the inbox never blocks.
+	answers, lost := make(chan *nats.Msg, batchMsgs+1), r.b.lostChan()
+	n, reply := r.b.inbox.ask(func(m *nats.Msg) {
+		select {
+		case answers <- m:
+		default:
+		}
+	})
+	defer r.b.inbox.forget(n)
+	if err := r.b.send(&nats.Msg{Subject: directGet, Reply: reply, Data: req}); err != nil {
+		r.fail(transportError("reading the log", err))
+		return
+	}
+	stall := time.NewTimer(ackWait)
+	defer stall.Stop()
+	for first, over := r.after, false; !r.end && !over; {
+		select {
+		case m := <-answers:
+			over = r.take(ctx, m, first)
+			stall.Reset(ackWait)
+		case <-lost:
+			r.fail(transportError("reading the log", nats.ErrDisconnected))
+		case <-stall.C:
+			r.fail(transportError("reading the log", nats.ErrTimeout))
+		case <-ctx.Done():
+			r.fail(transportError("reading the log", ctx.Err()))
+		}
+	}
+}
+
+// take handles one answer of the batch that began after a sequence, and reports
+// whether the batch is over.
+func (r *reader) take(ctx context.Context, m *nats.Msg, first uint64) (over bool) {
+	stored, err := parseDirect(m)
+	switch {
+	case errors.Is(err, errBatchEnd):
+		r.batchEnd(ctx, m.Header.Get("Nats-Num-Pending") == "0", first)
+		return true
+	case errors.Is(err, ErrNotFound):
+		r.batchEnd(ctx, true, first)
+		return true
+	case errors.Is(err, errUnreadable):
+		r.one(ctx)
+		return true
+	case err != nil:
+		r.fail(err)
+		return true
+	}
+	// The server tells which message of the batch came before: none can be missing.
+	want := strconv.FormatUint(r.after, 10)
+	if r.after == first {
+		want = "0"
+	}
+	if stored.prev != want {
+		r.fail(fmt.Errorf("reading the log: message %d follows %q, but the last one that came was %s", stored.Seq, stored.prev, want))
+		return true
+	}
+	r.emit(stored.StoredMsg)
+	return false
+}
+
+// batchEnd decides what follows a batch: the end, or more from a copy that has
+// more or lags.
+func (r *reader) batchEnd(ctx context.Context, last bool, first uint64) {
+	switch {
+	case !last:
+	case !r.copies || r.after >= r.upTo:
+		r.end = true
+	case r.after == first:
+		r.one(ctx) // this copy had nothing, but the leader may
+	}
+}
+
+// one reads the next message through the leader.
+func (r *reader) one(ctx context.Context) {
+	m, err := r.b.getFromLeader(ctx, getRequest{Seq: r.after + 1, NextFor: r.filter})
+	switch {
+	case errors.Is(err, ErrNotFound):
+		r.end = true
+	case err != nil:
+		r.fail(err)
+	default:
+		r.emit(m)
+	}
+}
+
+var (
+	errUnreadable = errors.New("message with unreadable headers")
+	errBatchEnd   = errors.New("end of batch")
+)
+
+// directMsg is a message that came by direct get.
+type directMsg struct {
+	StoredMsg
+	prev string // sequence of the message before it in the batch; "0" for the first
+}
+
+// parseDirect reads a message that came by direct get. What the server says of a
+// message stands in headers that it appends to the publisher's own, so only the
+// last value counts, and a control message is one that has no sequence: the
+// publisher's headers may say "Status: 404" or "Nats-Subject: …" as they like.
+func parseDirect(m *nats.Msg) (directMsg, error) {
+	seq := lastValue(m.Header, jetstream.SequenceHeader)
+	if seq == "" {
+		return directMsg{}, parseStatus(m)
+	}
+	n, err := strconv.ParseUint(seq, 10, 64)
+	if err != nil {
+		return directMsg{}, errUnreadable
+	}
+	at, err := time.Parse(time.RFC3339Nano, lastValue(m.Header, jetstream.TimeStampHeaer))
+	if err != nil {
+		return directMsg{}, errUnreadable
+	}
+	d := directMsg{
+		StoredMsg: StoredMsg{Seq: n, Time: at, Subject: lastValue(m.Header, jetstream.SubjectHeader), Data: m.Data},
+		prev:      lastValue(m.Header, "Nats-Last-Sequence"),
+	}
+	for _, k := range serverHeaders {
+		delete(m.Header, k)
+	}
+	if len(m.Header) > 0 {
+		d.Header = m.Header
+	}
+	return d, nil
+}
+
+func parseStatus(m *nats.Msg) error {
+	switch status := m.Header.Get("Status"); status {
+	case "204":
+		return errBatchEnd
+	case "404":
+		return fmt.Errorf("reading the log: %w", ErrNotFound)
+	case "503":
+		return transportError("reading the log", nats.ErrNoResponders)
+	case "":
+		return errUnreadable
+	default:
+		return fmt.Errorf("reading the log: the server said %s %s", status, m.Header.Get("Description"))
+	}
+}
+
+// serverHeaders are what direct get appends.
+var serverHeaders = [...]string{
+	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer,
+	"Nats-Num-Pending", "Nats-Last-Sequence",
+}
+
+func lastValue(h nats.Header, key string) string {
+	if v := h[key]; len(v) > 0 {
+		return v[len(v)-1]
+	}
+	return ""
+}

@@ -1,0 +1,39 @@
+package guide_test
+
+import (
+	"strings"
+	"testing"
+
+	"skandha.dev/pkg/guide"
+)
+
+func TestCheckNamesTheField(t *testing.T) {
+	at := func(v float64) *float64 { return &v }
+	for _, g := range []guide.Guide{
+		{Name: "a"}, {Name: "a", MemoryPolicy: guide.SlidingWindow}, {Name: "a", Temperature: at(0)}, {Name: "a", Temperature: at(2)},
+	} {
+		if err := g.Check(); err != nil {
+			t.Errorf("%+v: %v", g, err)
+		}
+	}
+	for want, g := range map[string]guide.Guide{
+		`memory_policy "vector-db"`: {Name: "a", MemoryPolicy: "vector-db"},
+		"temperature 2.1":           {Name: "a", Temperature: at(2.1)},
+		"temperature -0.1":          {Name: "a", Temperature: at(-0.1)},
+	} {
+		if err := g.Check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"a"`) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestMemoriesFollowThePrompt(t *testing.T) {
+	g := guide.Guide{SystemPrompt: "Be kind."}
+	if got := g.System(); got != "Be kind." {
+		t.Errorf("got %q", got)
+	}
+	g.InitialMemories = []string{"Ann is ten.", "Bo is six."}
+	if got, want := g.System(), "Be kind.\n\nWhat you remember:\n- Ann is ten.\n- Bo is six.\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,252 @@
+package subject_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"skandha.dev/pkg/subject"
+)
+
+var ref = subject.Ref{Agent: "demo", Session: "s1"}
+
+func TestSubjectsAreTheContract(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{ref.Cause(subject.Input, "web"), "agent.demo.s1.sense.input.web"},
+		{ref.Cause(subject.Timer, subject.TimerWriter), "agent.demo.s1.sense.timer.core"},
+		{ref.Causes(), "agent.demo.s1.sense.*.*"},
+		{ref.Commit(), "agent.demo.s1.commit"},
+		{ref.Live("plan", "requested"), "agent.demo.s1.plan.requested"},
+		{ref.All(), "agent.demo.s1.>"},
+		{ref.Stream(), "stream.demo.s1"},
+		{ref.TimerSchedule("t4-p1-c0"), "timer.demo.s1.t4-_p1-_c0"},
+		{ref.TimerFired("a.b"), "fired.demo.s1.a-2Eb"},
+		{ref.Dead(), "dead.demo.s1"},
+		{subject.Executor(subject.Runner, "r1"), "runner.r1"},
+		{subject.Executor(subject.Provider, "p1"), "provider.p1"},
+		{subject.Announce(subject.Runner, "r1"), "announce.runner.r1"},
+		{subject.Discover(subject.Provider), "discover.provider"},
+		{subject.Service("core", "status"), "service.core.status"},
+		{subject.Reply("r1", "core-1", 71), "reply.r1.core-1.1z"},
+		{subject.Replies("core-1"), "reply.*.core-1.*"},
+		{subject.Hook("before_act", "audit"), "hook.before_act.audit"},
+		{subject.Tool("weather", "weather:now"), "tool.weather.weather--now"},
+		{subject.Generate("local"), "llm.local.generate"},
+		{subject.Storage("chroma", "search"), "storage.chroma.search"},
+		{subject.Guide("souls"), "guide.souls"},
+		{subject.Registry(subject.Register, "weather"), "plugin.register.weather"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %s, want %s", c.got, c.want)
+		}
+	}
+}
+
+// A free name cannot add a token, a wildcard or an empty token to a subject.
+func TestFreeNamesStayOneToken(t *testing.T) {
+	for _, name := range append([]string{"a.>", "*"}, hostile...) {
+		for _, s := range []string{
+			subject.Tool("p", name), subject.Hook(name, "p"), subject.Storage("p", name),
+			"x." + ref.TimerSchedule(name)[len("timer.demo."):], "x." + ref.TimerFired(name)[len("fired.demo."):],
+		} {
+			tokens := strings.Split(s, ".")
+			if len(tokens) != 3 || strings.ContainsAny(s, "*> \t\r\n\x00") || strings.Contains(s, "..") || strings.HasSuffix(s, ".") {
+				t.Errorf("the name %q gives the subject %q", name, s)
+			}
+		}
+	}
+}
+
+func TestParseReversesBuild(t *testing.T) {
+	for _, kind := range append(subject.CauseKinds(), "telepathy") {
+		c, err := subject.ParseCause(ref.Cause(kind, "web"))
+		if err != nil || c != (subject.CauseSubject{Ref: ref, Kind: kind, Writer: "web"}) {
+			t.Errorf("ParseCause of a cause %q = %+v, %v", kind, c, err)
+		}
+	}
+	if r, err := subject.ParseCommit(ref.Commit()); err != nil || r != ref {
+		t.Errorf("ParseCommit = %v, %v", r, err)
+	}
+	if r, phase, event, err := subject.ParseLive(ref.Live("ui", "tool_call_request")); err != nil || r != ref || phase != "ui" || event != "tool_call_request" {
+		t.Errorf("ParseLive = %v, %q, %q, %v", r, phase, event, err)
+	}
+	for _, id := range []string{"t4-p1-c0", "", "a.b >*", "é"} {
+		if r, got, err := subject.ParseFired(ref.TimerFired(id)); err != nil || r != ref || got != id {
+			t.Errorf("ParseFired of %q = %v, %q, %v", id, r, got, err)
+		}
+	}
+	for _, n := range []uint64{0, 1, 35, 36, math.MaxUint64} {
+		who, caller, got, err := subject.ParseReply(subject.Reply("r1", "core-1", n))
+		if err != nil || who != "r1" || caller != "core-1" || got != n {
+			t.Errorf("ParseReply of %d = %q, %q, %d, %v", n, who, caller, got, err)
+		}
+	}
+}
+
+// parsers gives each parser with the shape of its subjects; %s is where a token goes.
+var parsers = map[string]struct {
+	shapes []string
+	parse  func(string) error
+}{
+	"ParseCause": {
+		[]string{"agent.%s.s1.sense.input.web", "agent.demo.%s.sense.input.web", "agent.demo.s1.sense.%s.web", "agent.demo.s1.sense.input.%s"},
+		func(s string) error { _, err := subject.ParseCause(s); return err },
+	},
+	"ParseCommit": {
+		[]string{"agent.%s.s1.commit", "agent.demo.%s.commit"},
+		func(s string) error { _, err := subject.ParseCommit(s); return err },
+	},
+	"ParseLive": {
+		[]string{"agent.%s.s1.ui.ready", "agent.demo.%s.ui.ready", "agent.demo.s1.%s.ready", "agent.demo.s1.ui.%s"},
+		func(s string) error { _, _, _, err := subject.ParseLive(s); return err },
+	},
+	"ParseFired": {
+		[]string{"fired.%s.s1.t1", "fired.demo.%s.t1"},
+		func(s string) error { _, _, err := subject.ParseFired(s); return err },
+	},
+	"ParseReply": {
+		[]string{"reply.%s.core-1.1", "reply.r1.%s.1"},
+		func(s string) error { _, _, _, err := subject.ParseReply(s); return err },
+	},
+}
+
+func TestParsersRefuseInjections(t *testing.T) {
+	for name, p := range parsers {
+		for _, shape := range p.shapes {
+			if err := p.parse(strings.Replace(shape, "%s", "ok", 1)); err != nil {
+				t.Errorf("%s refuses %s: %v", name, shape, err)
+			}
+			for _, h := range hostile {
+				s := strings.Replace(shape, "%s", h, 1)
+				if err := p.parse(s); !errors.Is(err, subject.ErrInvalidSubject) {
+					t.Errorf("%s(%q): %v, want ErrInvalidSubject", name, s, err)
+				}
+			}
+		}
+	}
+}
+
+func TestParsersRefuseTheSubjectsOfOthers(t *testing.T) {
+	all := []string{
+		ref.Cause(subject.Input, "web"), ref.Commit(), ref.Live("ui", "ready"), ref.TimerFired("t1"),
+		subject.Reply("r1", "core-1", 7), ref.TimerSchedule("t1"), ref.Stream(), ref.Dead(), ref.All(), ref.Causes(),
+		"", ".", "agent", "agent.demo.s1", "agent.demo.s1.", "AGENT.demo.s1.commit", "agent.demo.s1.Commit", " agent.demo.s1.commit",
+		"reply.r1.core-1.01", "reply.r1.core-1.1Z", "reply.r1.core-1.-1", "reply.r1.core-1.", "reply.r1.core-1.1.2",
+		"reply.r1.core-1.zzzzzzzzzzzzzz", "fired.demo.s1.", "fired.demo.s1.a-2e", "fired.demo.s1.t1.t2",
+	}
+	for name, p := range parsers {
+		taken := 0
+		for _, s := range all {
+			err := p.parse(s)
+			if err == nil {
+				taken++
+			} else if !errors.Is(err, subject.ErrInvalidSubject) {
+				t.Errorf("%s(%q): %v, want ErrInvalidSubject", name, s, err)
+			}
+		}
+		if taken != 1 {
+			t.Errorf("%s takes %d of the subjects, want 1: its own", name, taken)
+		}
+	}
+}
+
+func TestAResponderAnswersUnderItsOwnNameOnly(t *testing.T) {
+	for s, want := range map[string]bool{
+		"reply.weather.core-1.1":    true,
+		"reply.other.core-1.1":      false,
+		"agent.demo.s1.commit":      false, // the forged commit of a confused deputy
+		"_INBOX.abc.1":              false,
+		"reply.weather.core-1":      false,
+		"reply.weather.>":           false,
+		"reply.weather.core-1.*":    false,
+		"reply.weather.core-1.1\r":  false,
+		"reply.weather.core-1.1 0":  false,
+		"$JS.API.STREAM.DELETE.X":   false,
+		"reply.weather.core-1.1.1":  false,
+		"reply.weatherx.core-1.1":   false,
+		"":                          false,
+		"reply..core-1.1":           false,
+		"reply.weather.core-1.0001": false,
+	} {
+		if got := subject.IsReplyFrom(s, "weather"); got != want {
+			t.Errorf("IsReplyFrom(%q) = %t", s, got)
+		}
+	}
+}
+
+// matches is how NATS matches a filter.
+func matches(filter, s string) bool {
+	f, t := strings.Split(filter, "."), strings.Split(s, ".")
+	for i, token := range f {
+		switch {
+		case token == ">":
+			return len(t) > i
+		case i >= len(t) || token != "*" && token != t[i]:
+			return false
+		}
+	}
+	return len(f) == len(t)
+}
+
+func TestFiltersMatchTheirSubjectsAndNoOthers(t *testing.T) {
+	causes := []string{ref.Cause(subject.Input, "web"), ref.Cause(subject.Timer, "core")}
+	live := []string{ref.Live("ui", "ready"), ref.Live("sense", "perceived")}
+	groups := map[string][]string{
+		subject.AllCauses: causes, subject.AllCommits: {ref.Commit()}, subject.AllLive: live,
+		subject.AllTimers: {ref.TimerSchedule("a.b")}, subject.AllFired: {ref.TimerFired("a.b")},
+		subject.AllDead: {ref.Dead()}, subject.AllStreams: {ref.Stream()},
+		subject.AllAnnouncements: {subject.Announce(subject.Runner, "r1"), subject.Announce(subject.Provider, "p1")},
+	}
+	for filter, own := range groups {
+		for of, subjects := range groups {
+			for _, s := range subjects {
+				if got := matches(filter, s); got != (filter == of) {
+					t.Errorf("%s matches %s: %t", filter, s, got)
+				}
+			}
+		}
+		if len(own) == 0 {
+			t.Errorf("%s has no subject", filter)
+		}
+	}
+	for _, s := range append(append([]string{ref.Commit()}, causes...), live...) {
+		if !matches(ref.All(), s) {
+			t.Errorf("%s does not match %s", ref.All(), s)
+		}
+		if got := matches(ref.Causes(), s); got != slices.Contains(causes, s) {
+			t.Errorf("%s matches %s: %t", ref.Causes(), s, got)
+		}
+	}
+	if !matches(subject.Replies("core-1"), subject.Reply("r1", "core-1", 5)) || matches(subject.Replies("core-1"), subject.Reply("r1", "core-2", 5)) {
+		t.Error("Replies does not match a caller's own answers alone")
+	}
+}
+
+func FuzzParseCause(f *testing.F) {
+	for _, kind := range subject.CauseKinds() {
+		f.Add(ref.Cause(kind, "web"))
+	}
+	for _, h := range hostile {
+		for _, shape := range parsers["ParseCause"].shapes {
+			f.Add(strings.Replace(shape, "%s", h, 1))
+		}
+	}
+	f.Add(ref.Commit())
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := subject.ParseCause(s)
+		if err != nil {
+			if !errors.Is(err, subject.ErrInvalidSubject) || c != (subject.CauseSubject{}) {
+				t.Fatalf("ParseCause(%q) = %+v, %v", s, c, err)
+			}
+			return
+		}
+		if !subject.Valid(c.Agent) || !subject.Valid(c.Session) || !subject.Valid(c.Kind) || !subject.Valid(c.Writer) {
+			t.Fatalf("ParseCause(%q) = %+v holds no ids", s, c)
+		}
+		if again := c.Cause(c.Kind, c.Writer); again != s {
+			t.Fatalf("ParseCause(%q) builds %q", s, again)
+		}
+	})
+}

@@ -1,0 +1,362 @@
+package decide_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
+)
+
+// observer reads what anybody can read, the causes and the commits' events, and
+// knows the promises. It shares no code with the fold.
+type observer struct {
+	causes map[uint64]decide.Cause // every stored cause
+
+	rev, cursor, driver uint64
+	now                 time.Time
+	ids                 map[string]bool
+
+	open      string            // the open turn
+	inputs    map[string]uint64 // turn -> its input
+	began     map[string]uint64 // turn -> the commit that began it
+	terminals map[uint64]int    // input -> how many terminal events
+	calls     map[string]*callSeen
+	plans     map[string][]string // plan -> tools offered
+	order     []string            // calls, as they were planned
+
+	// What the simulation knows of the world outside the log.
+	answered  map[string]bool   // calls that a before_act hook answered
+	refusedBy map[string]bool   // attempts that said never or refused
+	risky     map[string]bool   // tools that need a person
+	codes     map[tool.Code]int // of results, for the statistics of a run
+	failures  map[event.FailCode]int
+}
+
+// callSeen is what the log says of one call.
+type callSeen struct {
+	event.Step
+	turn      string
+	asked     *event.ToolCallRequest
+	askedAt   uint64
+	confirmed *event.ActConfirmed
+	requests  []event.ActRequested
+	completed *event.ActCompleted
+}
+
+func newObserver() *observer {
+	return &observer{
+		causes: map[uint64]decide.Cause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
+		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
+		plans: map[string][]string{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
+		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, failures: map[event.FailCode]int{},
+	}
+}
+
+// commit checks one commit, stored at seq and decided at door.
+func (o *observer) commit(c event.Commit, seq, door uint64) error {
+	h := c.Header
+	switch {
+	case h.Prev != o.rev:
+		return fmt.Errorf("it follows %d, the last commit is %d", h.Prev, o.rev)
+	case h.Cursor < o.cursor:
+		return fmt.Errorf("the cursor goes back from %d to %d", o.cursor, h.Cursor)
+	case h.Now.Before(o.now):
+		return fmt.Errorf("time goes back from %s to %s", o.now, h.Now)
+	case (h.Trigger.Kind == event.ByCause || h.Trigger.Kind == event.ByPoison && h.Trigger.Sequence > 0) && h.Cursor != h.Trigger.Sequence:
+		return fmt.Errorf("the cursor is %d after cause %d", h.Cursor, h.Trigger.Sequence)
+	case h.Trigger.Sequence == 0 && h.Cursor != o.cursor:
+		return errors.New("the cursor moved without a cause")
+	}
+	touched := false
+	for i, e := range c.Events {
+		about, err := o.event(c, e, seq)
+		if err != nil {
+			return fmt.Errorf("event %d, %s: %w", i, e.Type, err)
+		}
+		touched = touched || about
+		switch {
+		case o.ids[e.ID]:
+			return fmt.Errorf("event %d has the id %s of another", i, e.ID)
+		case !e.Time.Equal(h.Now):
+			return fmt.Errorf("event %d happened at %s, its commit at %s", i, e.Time, h.Now)
+		}
+		o.ids[e.ID] = true
+	}
+	want := o.driver // rule 3: unchanged by pure queueing
+	if o.open == "" {
+		want = 0
+	} else if touched {
+		want = door
+	}
+	if h.Driver != want {
+		return fmt.Errorf("the driver is %d, want %d (turn %q, touched %t, door %d)", h.Driver, want, o.open, touched, door)
+	}
+	o.rev, o.cursor, o.driver, o.now = seq, h.Cursor, h.Driver, h.Now
+	return nil
+}
+
+// event checks one event; about says whether it changes the open turn.
+func (o *observer) event(c event.Commit, e event.Event, seq uint64) (about bool, err error) {
+	switch e.Type {
+	case event.TypePerceived:
+		return see(e, func(p event.Perceived) (bool, error) { return o.perceived(e, p, seq) })
+	case event.TypePlanRequested:
+		return see(e, func(p event.PlanRequested) (bool, error) {
+			o.plans[p.Plan] = p.Tools
+			return true, o.inTurn(e, p.Plan)
+		})
+	case event.TypePlanCompleted:
+		return see(e, func(p event.PlanCompleted) (bool, error) { return true, o.planned(e, p) })
+	case event.TypeToolCallRequest:
+		return see(e, func(p event.ToolCallRequest) (bool, error) { return true, o.asked(p, seq) })
+	case event.TypeActConfirmed:
+		return see(e, func(p event.ActConfirmed) (bool, error) { return true, o.confirmed(c, p) })
+	case event.TypeActRequested:
+		return see(e, func(p event.ActRequested) (bool, error) { return true, o.requested(c, e, p) })
+	case event.TypeActCompleted:
+		return see(e, func(p event.ActCompleted) (bool, error) { return true, o.completed(e, p) })
+	case event.TypeRecorded:
+		return see(e, func(p event.Recorded) (bool, error) { return o.terminal(c, e, p.Sequence, "") })
+	case event.TypeTurnFailed:
+		return see(e, func(p event.TurnFailed) (bool, error) {
+			o.failures[p.Code]++
+			return o.terminal(c, e, p.Sequence, p.Code)
+		})
+	}
+	return false, nil
+}
+
+func see[P any, PP interface {
+	*P
+	event.Payload
+}](e event.Event, f func(P) (bool, error)) (bool, error) {
+	var p P
+	if err := e.DataAs(PP(&p)); err != nil {
+		return false, err
+	}
+	return f(p)
+}
+
+func (o *observer) perceived(e event.Event, p event.Perceived, seq uint64) (bool, error) {
+	if o.terminals[p.Sequence] > 0 {
+		return false, fmt.Errorf("input %d has ended", p.Sequence)
+	}
+	if p.Disposition != event.Started && p.Disposition != event.FromQueue {
+		return false, nil
+	}
+	if o.open != "" {
+		return false, fmt.Errorf("turn %s is open", o.open)
+	}
+	o.open = decide.TurnID(p.Sequence)
+	o.inputs[o.open], o.began[o.open] = p.Sequence, seq
+	return true, o.inTurn(e, o.open)
+}
+
+// inTurn checks that the event, and what it speaks of, belong to the open turn.
+func (o *observer) inTurn(e event.Event, of string) error {
+	if o.open == "" || e.Turn != o.open || of != o.open && !strings.HasPrefix(of, o.open+"-") {
+		return fmt.Errorf("%s of turn %q while turn %q is open", of, e.Turn, o.open)
+	}
+	return nil
+}
+
+func (o *observer) planned(e event.Event, p event.PlanCompleted) error {
+	if o.plans[p.Plan] == nil {
+		return fmt.Errorf("plan %s was not requested", p.Plan)
+	}
+	for _, st := range p.Steps {
+		if o.calls[st.Call] != nil {
+			return fmt.Errorf("call %s was planned before", st.Call)
+		}
+		o.calls[st.Call] = &callSeen{Step: st, turn: o.open}
+		o.order = append(o.order, st.Call)
+	}
+	return o.inTurn(e, p.Plan)
+}
+
+// pending finds a call that has no result yet.
+func (o *observer) pending(call string) (*callSeen, error) {
+	c := o.calls[call]
+	if c == nil {
+		return nil, fmt.Errorf("call %s was never planned", call)
+	}
+	if c.completed != nil {
+		return nil, fmt.Errorf("call %s has its result", call)
+	}
+	return c, nil
+}
+
+func (o *observer) asked(p event.ToolCallRequest, seq uint64) error {
+	c, err := o.pending(p.ConfirmationID)
+	switch {
+	case err != nil:
+		return err
+	case c.asked != nil || len(c.requests) > 0:
+		return fmt.Errorf("call %s was asked about, or given out, before", p.ConfirmationID)
+	case p.Hash != decide.Hash(p.ToolName, p.Args):
+		return fmt.Errorf("hash %s is not that of the arguments shown", p.Hash)
+	}
+	c.asked, c.askedAt = &p, seq
+	return nil
+}
+
+// confirmed: an approval is one call's, with exactly the arguments shown, asked
+// before, in time, and once; everything else is no approval (promise 3).
+func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
+	call, err := o.pending(p.Call)
+	if err != nil {
+		return err
+	}
+	t := c.Header.Trigger
+	cause := o.causes[t.Sequence]
+	var said event.Confirmation
+	var timer event.Timer
+	switch {
+	case call.asked == nil:
+		return errors.New("nobody was asked")
+	case call.confirmed != nil:
+		return errors.New("it was answered before")
+	case t.Kind != event.ByCause || t.Sequence <= call.askedAt:
+		return fmt.Errorf("it was asked at %d, the trigger is %+v", call.askedAt, t)
+	case p.Outcome == event.Expired:
+		if t.Cause != subject.Timer || t.Writer != subject.TimerWriter || event.DecodeCause(cause.Body, &timer) != nil || timer.ID != p.Call {
+			return fmt.Errorf("it expired by %+v", t)
+		}
+	case t.Cause != subject.Confirmation || event.DecodeCause(cause.Body, &said) != nil:
+		return fmt.Errorf("it was answered by %+v", t)
+	case said.ConfirmationID != p.Call || said.Hash != call.asked.Hash || said.Approved != (p.Outcome == event.Approved):
+		return fmt.Errorf("%s by %+v", p.Outcome, said)
+	case !cause.Time.Before(call.asked.ExpiresAt):
+		return fmt.Errorf("the answer of %s came after %s", cause.Time, call.asked.ExpiresAt)
+	case p.By != cause.Writer:
+		return fmt.Errorf("it was answered by %s, not by %s", cause.Writer, p.By)
+	}
+	call.confirmed = &p
+	return nil
+}
+
+func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested) error {
+	call, err := o.pending(p.Call)
+	if err != nil {
+		return err
+	}
+	plan := p.Call[:strings.LastIndex(p.Call, "-c")]
+	spec := catalog[p.Tool]
+	switch {
+	case p.Tool != call.Tool || p.Hash != decide.Hash(p.Tool, p.Args):
+		return fmt.Errorf("%s with hash %s is not what was planned, or shown", p.Tool, p.Hash)
+	case spec.Internal || !contains(o.plans[plan], p.Tool) || p.Tool == "forbidden":
+		return fmt.Errorf("tool %q may not be called here (offered: %v)", p.Tool, o.plans[plan])
+	case call.asked == nil && (o.risky[p.Tool] || p.ApprovedBy != ""):
+		return fmt.Errorf("%s needs a person, and nobody was asked", p.Tool)
+	case call.asked != nil && (call.confirmed == nil || call.confirmed.Outcome != event.Approved):
+		return errors.New("nobody has approved it")
+	case call.asked != nil && (p.Hash != call.asked.Hash || p.ApprovedBy != call.confirmed.By):
+		return fmt.Errorf("what runs is not what %s approved", call.confirmed.By)
+	case p.Attempts != len(call.requests)+1:
+		return fmt.Errorf("attempt %d follows %d others", p.Attempts, len(call.requests))
+	}
+	if _, errs := spec.Validate(p.Args); len(errs) > 0 {
+		return fmt.Errorf("its arguments %s do not fit: %v", p.Args, errs)
+	}
+	for _, d := range call.DependsOn {
+		if dep := o.calls[d]; dep == nil || dep.completed == nil || !dep.completed.Result.Success {
+			return fmt.Errorf("it depends on %s, which has not succeeded", d)
+		}
+	}
+	if n := len(call.requests); n > 0 {
+		last := call.requests[n-1]
+		t := c.Header.Trigger
+		if t.Kind != event.ByReply || t.Call != p.Call || t.Attempt != last.Attempt {
+			return fmt.Errorf("a new attempt without an answer about the one before: %+v", t)
+		}
+		if !last.Idempotent && !o.refusedBy[last.Attempt] {
+			return fmt.Errorf("attempt %s may have run, and %s is not idempotent", last.Attempt, p.Tool)
+		}
+	}
+	call.requests = append(call.requests, p)
+	return o.inTurn(e, p.Call)
+}
+
+func (o *observer) completed(e event.Event, p event.ActCompleted) error {
+	call, err := o.pending(p.Call)
+	if err != nil {
+		return err
+	}
+	if !p.Result.Success {
+		if p.Result.Error == nil {
+			return errors.New("a failure without a reason")
+		}
+		o.codes[p.Result.Error.Code]++
+	}
+	call.completed = &p
+	return o.inTurn(e, p.Call)
+}
+
+// terminal: exactly one for each input, after the results of all its calls.
+func (o *observer) terminal(c event.Commit, e event.Event, seq uint64, code event.FailCode) (bool, error) {
+	if o.terminals[seq]++; o.terminals[seq] > 1 {
+		return false, fmt.Errorf("input %d ends a second time", seq)
+	}
+	if o.causes[seq].Sequence == 0 {
+		return false, fmt.Errorf("input %d was never stored", seq)
+	}
+	if o.open == "" || o.inputs[o.open] != seq {
+		if e.Turn != "" {
+			return false, fmt.Errorf("it says turn %s of input %d", e.Turn, seq)
+		}
+		return false, nil
+	}
+	t := c.Header.Trigger
+	if code == event.FailCancelled && o.began[o.open] > t.Sequence && t.Cause == subject.Command {
+		return false, fmt.Errorf("a /cancel stored at %d hit a turn that began at %d", t.Sequence, o.began[o.open])
+	}
+	for _, call := range o.order {
+		if x := o.calls[call]; x.turn == o.open && x.completed == nil {
+			return false, fmt.Errorf("call %s has no result yet", call)
+		}
+	}
+	err := o.inTurn(e, o.open)
+	o.open = ""
+	return true, err
+}
+
+// finished checks what must hold when everything has come to rest.
+func (o *observer) finished(poisoned map[uint64]bool) error {
+	if o.open != "" {
+		return fmt.Errorf("turn %s is still open", o.open)
+	}
+	for seq, c := range o.causes {
+		want := 1
+		switch c.Kind {
+		case subject.Cancel, subject.Confirmation, subject.Timer:
+			want = 0
+		}
+		if poisoned[seq] {
+			want = 1
+		}
+		if o.terminals[seq] != want {
+			return fmt.Errorf("cause %d (%s) has %d terminal events, want %d", seq, c.Kind, o.terminals[seq], want)
+		}
+	}
+	for id, c := range o.calls {
+		if c.completed == nil {
+			return fmt.Errorf("call %s has no result", id)
+		}
+	}
+	return nil
+}
+
+func contains[T comparable](all []T, one T) bool {
+	for _, x := range all {
+		if x == one {
+			return true
+		}
+	}
+	return false
+}

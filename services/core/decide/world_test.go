@@ -1,0 +1,492 @@
+package decide_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/toolschema"
+)
+
+var (
+	ref   = subject.Ref{Agent: "a", Session: "s"}
+	epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// stored is a message of the log.
+type stored struct {
+	seq  uint64
+	body []byte
+}
+
+// world is everything around decide: the log, the clock, a directory, a catalog,
+// a policy, hooks. Tests move it by hand, the simulation by dice. Every commit
+// goes through the wire format and is folded by an independent replica.
+type world struct {
+	t       testing.TB
+	state   *decide.State // the decider's
+	replica *decide.State // what the log alone gives
+	log     []stored
+	seq     uint64
+	now     time.Time
+	nonces  int
+	seen    *observer
+
+	agent     *decide.Agent
+	tools     map[string]*offered
+	runners   []subject.Instance // with a free slot
+	providers []subject.Instance
+	hooks     func(hook.Envelope) hook.Decision
+	points    map[hook.Point]bool
+	policy    func(decide.Access) decide.Ruling
+	delivery  uint64
+	delay     time.Duration // between a commit's decision and its being stored, as the log's order sees it
+	trace     []string
+}
+
+type offered struct {
+	tool.Spec
+	*toolschema.Validator
+	gone bool // no live runner offers it
+}
+
+var catalog = func() map[string]offered {
+	all := map[string]offered{}
+	for _, s := range []tool.Spec{
+		{Name: "read", Idempotent: true, Description: "reads", Args: json.RawMessage(
+			`{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer"},"list":{"type":"array"},"limit":{"type":"integer","default":10}},"additionalProperties":false}`)},
+		{Name: "write", Description: "writes", Args: json.RawMessage(
+			`{"type":"object","properties":{"text":{"type":"string"},"n":{}},"required":["text"],"additionalProperties":false}`)},
+		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, TimeoutMS: 5000, Args: json.RawMessage(
+			`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"],"additionalProperties":false}`)},
+		{Name: "forbidden", Description: "policy denies it", Args: json.RawMessage(`{"type":"object"}`)},
+		{Name: "internal", Description: "of the agent's own services", Internal: true, Args: json.RawMessage(`{"type":"object"}`)},
+	} {
+		v, err := toolschema.Compile(s)
+		if err != nil {
+			panic(err)
+		}
+		all[s.Name] = offered{Spec: s, Validator: v}
+	}
+	return all
+}()
+
+func newWorld(t testing.TB) *world {
+	w := &world{
+		t: t, state: decide.New(ref), replica: decide.New(ref), now: epoch, seen: newObserver(),
+		agent:   &decide.Agent{Name: "a", Limits: decide.DefaultLimits(), Confirm: 15 * time.Minute},
+		tools:   map[string]*offered{},
+		runners: []subject.Instance{"r1", "r2"}, providers: []subject.Instance{"p1", "p2"},
+		points: map[hook.Point]bool{}, delivery: 1,
+	}
+	for name, o := range catalog {
+		w.tools[name] = &o
+	}
+	w.policy = func(a decide.Access) decide.Ruling {
+		switch a.Resource.Name {
+		case "forbidden":
+			return decide.Ruling{Effect: decide.Deny, Reason: "policy says no"}
+		case "mail:send":
+			return decide.Ruling{Effect: decide.Ask, Warning: &hook.Warning{Level: hook.LevelCritical, Message: "it leaves"}}
+		}
+		return decide.Ruling{Effect: decide.Allow}
+	}
+	return w
+}
+
+func (w *world) env() *decide.Env {
+	return &decide.Env{
+		Now: w.now, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w,
+		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
+	}
+}
+
+// Lookup, Public and Validate implement decide.Catalog with the real schemas.
+func (w *world) Lookup(name string) (tool.Spec, bool) {
+	if o := w.tools[name]; o != nil && !o.gone {
+		return o.Spec, true
+	}
+	return tool.Spec{}, false
+}
+
+func (w *world) Public() []tool.Spec {
+	var out []tool.Spec
+	for _, name := range []string{"forbidden", "mail:send", "read", "write"} {
+		if spec, ok := w.Lookup(name); ok {
+			out = append(out, spec)
+		}
+	}
+	return out
+}
+
+func (w *world) Validate(name string, args json.RawMessage) (json.RawMessage, []string) {
+	if o := w.tools[name]; o != nil && !o.gone {
+		return o.Validator.Validate(args)
+	}
+	return args, []string{"no runner offers " + name}
+}
+
+// PickRunner, PickProvider and Providers implement decide.Directory.
+func (w *world) PickRunner(_ tool.Spec, not []subject.Instance) (subject.Instance, bool) {
+	return pick(w.runners, not)
+}
+
+func (w *world) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+	return pick(w.providers, not)
+}
+
+func (w *world) Providers() []provider.Info { return []provider.Info{{Name: "sim", Model: "dice"}} }
+
+func pick(from, not []subject.Instance) (subject.Instance, bool) {
+	for _, i := range from {
+		if len(not) == 0 || not[0] != i {
+			return i, true
+		}
+	}
+	return "", false
+}
+
+// Any and Run implement decide.Hooks.
+func (w *world) Any(p hook.Point) bool { return w.points[p] }
+
+func (w *world) Run(env hook.Envelope) hook.Decision {
+	d := w.hooks(env)
+	d.Verdicts = []hook.Verdict{{Point: env.Point, Plugin: "plug", Step: env.Step, Verb: d.Verb, Reason: d.Reason}}
+	return d
+}
+
+// on has a hook point answered by f.
+func (w *world) on(p hook.Point, f func(hook.Envelope) hook.Decision) {
+	before := w.hooks
+	w.points[p] = true
+	w.hooks = func(e hook.Envelope) hook.Decision {
+		if e.Point == p {
+			return f(e)
+		}
+		return before(e)
+	}
+}
+
+// Evaluate implements decide.Policy.
+func (w *world) Evaluate(a decide.Access) decide.Ruling { return w.policy(a) }
+
+func (w *world) logf(format string, args ...any) {
+	w.trace = append(w.trace, w.now.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// fail ends the test with the history that led here.
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	from := max(0, len(w.trace)-60)
+	w.t.Fatalf("%s\nhistory:\n%s", fmt.Sprintf(format, args...), strings.Join(w.trace[from:], "\n"))
+}
+
+// cause stores a cause in the log, and does not process it.
+func (w *world) cause(kind subject.CauseKind, writer subject.Writer, body string) decide.Cause {
+	w.seq++
+	c := decide.Cause{Sequence: w.seq, Kind: kind, Writer: writer, Time: w.now, Body: []byte(body)}
+	w.seen.causes[c.Sequence] = c
+	w.logf("cause %d %s.%s %.200s", c.Sequence, kind, writer, body)
+	return c
+}
+
+// process decides about a cause at its own delivery, and stores the commit.
+func (w *world) process(c decide.Cause, closings decide.Closings) string {
+	w.t.Helper()
+	d, reason := decide.OnCause(w.state, c.Sequence, c, closings, w.env())
+	if d == nil {
+		w.logf("cause %d has no effect: %s", c.Sequence, reason)
+		return reason
+	}
+	w.commit(d, c.Sequence)
+	return ""
+}
+
+// commit stores a decision: it is encoded, decoded, folded by the replica, and
+// both states must be the same, bit for bit (promise 4).
+func (w *world) commit(d *decide.Decision, door uint64) {
+	w.t.Helper()
+	body, err := d.Commit.Encode()
+	if err != nil {
+		w.fail("encoding a commit: %v", err)
+	}
+	w.now = w.now.Add(w.delay)
+	w.seq++
+	w.log = append(w.log, stored{w.seq, body})
+	c, err := event.DecodeCommit(ref, body)
+	if err != nil {
+		w.fail("commit %d cannot be read back: %v\n%s", w.seq, err, body)
+	}
+	w.logf("commit %d %s door %d driver %d:%s", w.seq, c.Header.Trigger.Kind, door, c.Header.Driver, summary(c))
+	w.state = d.Stored(w.seq)
+	if w.replica, err = w.replica.Apply(c, w.seq); err != nil {
+		w.fail("the replica refuses commit %d: %v\n%s", w.seq, err, body)
+	}
+	w.same(w.state, w.replica, "decided", "folded")
+	if err := w.seen.commit(c, w.seq, door); err != nil {
+		w.fail("commit %d: %v\n%s", w.seq, err, body)
+	}
+	if err := wellFormed(w.replica); err != nil {
+		w.fail("after commit %d: %v", w.seq, err)
+	}
+}
+
+func (w *world) same(a, b *decide.State, as, bs string) {
+	w.t.Helper()
+	x, errX := a.Snapshot()
+	y, errY := b.Snapshot()
+	if errX != nil || errY != nil {
+		w.fail("encoding states: %v, %v", errX, errY)
+	}
+	if a.Digest != b.Digest || string(x) != string(y) {
+		w.fail("the %s and the %s state differ:\n%s\n%s", as, bs, x, y)
+	}
+}
+
+// reload goes on from a snapshot of the replica.
+func (w *world) reload() {
+	w.t.Helper()
+	if len(w.log) == 0 {
+		return
+	}
+	b, err := w.replica.Snapshot()
+	if err != nil {
+		w.fail("snapshot: %v", err)
+	}
+	last := w.log[len(w.log)-1]
+	at, err := event.DecodeCommit(ref, last.body)
+	if err != nil {
+		w.fail("decoding: %v", err)
+	}
+	s, err := decide.FromSnapshot(b, ref, at, last.seq)
+	if err != nil {
+		w.fail("a sound snapshot at %d is refused: %v\n%s", last.seq, err, b)
+	}
+	w.same(w.state, s, "decided", "loaded")
+	w.state = s
+}
+
+// rebuild folds the whole log anew.
+func (w *world) rebuild() *decide.State {
+	w.t.Helper()
+	s := decide.New(ref)
+	for _, m := range w.log {
+		c, err := event.DecodeCommit(ref, m.body)
+		if err != nil {
+			w.fail("commit %d: %v", m.seq, err)
+		}
+		if s, err = s.Apply(c, m.seq); err != nil {
+			w.fail("commit %d: %v", m.seq, err)
+		}
+	}
+	return s
+}
+
+// wellFormed checks what models must be able to rely on (the window begins with
+// a person, and no call stands without its result), and that nobody waits behind nothing.
+func wellFormed(s *decide.State) error {
+	if s.Turn == nil && len(s.Queue) > 0 {
+		return fmt.Errorf("%d inputs wait and no turn is open", len(s.Queue))
+	}
+	if (s.Turn == nil) != (s.Driver == 0) {
+		return fmt.Errorf("driver is %d, turn open: %t", s.Driver, s.Turn != nil)
+	}
+	all := make([]json.RawMessage, len(s.Window))
+	for i, e := range s.Window {
+		all[i] = e.Msg
+	}
+	if err := conversation(all, s.Turn != nil && len(s.Turn.Steps) > 0); err != nil {
+		return fmt.Errorf("window: %w", err)
+	}
+	if s.Turn == nil || s.Turn.Plan == nil {
+		return nil
+	}
+	r := decide.Prompt(s, &decide.Agent{Limits: decide.Limits{WindowTurns: 2}}, &world{tools: map[string]*offered{}})
+	if err := conversation(r.Messages, false); err != nil {
+		return fmt.Errorf("prompt: %w", err)
+	}
+	if len(r.Messages) == 0 {
+		return fmt.Errorf("the model is asked with nothing")
+	}
+	return nil
+}
+
+// conversation checks messages. While a round is open, its calls are the last message.
+func conversation(raw []json.RawMessage, open bool) error {
+	msgs, err := provider.Request{Messages: raw}.Conversation()
+	if err != nil {
+		return err
+	}
+	var want []provider.ToolCall
+	for i, m := range msgs {
+		if (m.Role == provider.RoleTool) != (len(want) > 0) {
+			return fmt.Errorf("message %d is of the %s while %d results are missing", i, m.Role, len(want))
+		}
+		switch m.Role {
+		case provider.RoleTool:
+			if m.CallID != want[0].ID || m.Tool != want[0].Tool {
+				return fmt.Errorf("message %d answers %q of %q, want %q of %q", i, m.CallID, m.Tool, want[0].ID, want[0].Tool)
+			}
+			want = want[1:]
+		case provider.RoleAssistant:
+			if m.Text == "" && len(m.ToolCalls) == 0 {
+				return fmt.Errorf("message %d says nothing", i)
+			}
+			ids := map[string]bool{}
+			for _, c := range m.ToolCalls {
+				if ids[c.ID] || c.ID == "" {
+					return fmt.Errorf("message %d holds two calls %q", i, c.ID)
+				}
+				ids[c.ID] = true
+			}
+			want = m.ToolCalls
+		case provider.RoleUser:
+		default:
+			return fmt.Errorf("message %d has role %q", i, m.Role)
+		}
+		if i == 0 && m.Role != provider.RoleUser {
+			return fmt.Errorf("it begins with the %s", m.Role)
+		}
+	}
+	if len(want) > 0 && !open {
+		return fmt.Errorf("%d results are missing at the end", len(want))
+	}
+	return nil
+}
+
+func summary(c event.Commit) string {
+	var b strings.Builder
+	for _, e := range c.Events {
+		if e.Type == event.TypeUIState || e.Type == event.TypeUIReady {
+			continue
+		}
+		fmt.Fprintf(&b, "\n      %s %.300s", strings.TrimSuffix(strings.TrimPrefix(string(e.Type), "skandha."), ".v1"), e.Data)
+	}
+	return b.String()
+}
+
+// The moves that tests make by hand.
+
+// say stores an input and processes it.
+func (w *world) say(text string) decide.Cause {
+	w.t.Helper()
+	c := w.cause(subject.Input, "web", string(mustJSON(event.Input{Text: text})))
+	w.process(c, nil)
+	return c
+}
+
+// answer has the provider answer the model call that is under way.
+func (w *world) answer(r provider.Response) {
+	w.t.Helper()
+	p := w.state.Turn.Plan
+	if p == nil {
+		w.fail("the model was not asked")
+	}
+	d, retry := decide.OnPlanAnswer(w.state, w.state.Driver, executor.Answer{
+		Call: p.ID, Attempt: p.Attempt, Instance: p.Provider, State: executor.Finished, Response: &r,
+	}, w.env())
+	if d == nil {
+		w.fail("the answer has no effect (retry %t)", retry)
+	}
+	w.commit(d, w.state.Driver)
+}
+
+// calls has the model ask for tools: pairs of a tool and its arguments.
+func (w *world) calls(toolAndArgs ...string) {
+	w.t.Helper()
+	w.answer(provider.Response{ToolCalls: calls(toolAndArgs...)})
+}
+
+func calls(toolAndArgs ...string) []provider.ToolCall {
+	var out []provider.ToolCall
+	for i := 0; i < len(toolAndArgs); i += 2 {
+		out = append(out, provider.ToolCall{
+			ID: fmt.Sprintf("c%d", i/2), Tool: toolAndArgs[i], Args: json.RawMessage(toolAndArgs[i+1]),
+		})
+	}
+	return out
+}
+
+func (w *world) final(text string) {
+	w.t.Helper()
+	w.answer(provider.Response{TextContent: text})
+}
+
+// told delivers a runner's answer about a call's current attempt.
+func (w *world) told(call string, a executor.Answer) (retry bool) {
+	w.t.Helper()
+	st := w.step(call)
+	a.Call, a.Attempt = st.Call, st.Attempt
+	d, retry := decide.OnCallAnswer(w.state, w.state.Driver, a, w.env())
+	if d != nil {
+		w.commit(d, w.state.Driver)
+	}
+	return retry
+}
+
+func (w *world) result(call string, r tool.Result) {
+	w.t.Helper()
+	w.told(call, executor.Answer{State: executor.Finished, Result: &r})
+}
+
+func (w *world) succeed(call, data string) {
+	w.t.Helper()
+	w.result(call, tool.Result{Success: true, Data: json.RawMessage(data)})
+}
+
+// step finds a step by the end of its call's id: "c0", or "c1-s2".
+func (w *world) step(call string) decide.Step {
+	w.t.Helper()
+	if w.state.Turn != nil {
+		for _, st := range w.state.Turn.Steps {
+			if strings.HasSuffix(st.Call, "-"+call) {
+				return st
+			}
+		}
+	}
+	w.fail("no call %s is open", call)
+	return decide.Step{}
+}
+
+func (w *world) status(call string) decide.Status { w.t.Helper(); return w.step(call).Status }
+
+// confirm answers a confirmation request as it was shown.
+func (w *world) confirm(call string, approved bool) string {
+	w.t.Helper()
+	st := w.step(call)
+	return w.process(w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{
+		ConfirmationID: st.Call, Hash: st.Hash, Approved: approved,
+	}))), nil)
+}
+
+func (w *world) progress() bool {
+	w.t.Helper()
+	d := decide.OnProgress(w.state, w.state.Driver, w.env())
+	if d != nil {
+		w.commit(d, w.state.Driver)
+	}
+	return d != nil
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// chance is true once in n, on average.
+func chance(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
+
+func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

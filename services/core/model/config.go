@@ -1,0 +1,108 @@
+package model
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Config is one world to explore: who takes part, which faults it may contain,
+// and, for a mutation, the rule to break.
+type Config struct {
+	Scenario   string
+	Inputs     uint8 // inputs a user sends, at most 2
+	Calls      uint8 // tool calls of the first input's turn, assigned in one commit, at most 2
+	Idempotent bool  // the calls are
+	Plan       bool  // the model is asked before the calls are known
+	Confirm    bool  // the calls wait for a person's approval
+	Answers    uint8 // answers this person may give
+	Cancel     bool  // one cancel, of any input
+	Interrupt  bool  // the second input interrupts
+	Poison     bool  // the first input kills every core that parses it
+
+	Budget
+	Attempts  [maxCalls]uint8 // of each call, at most 3
+	Mutation  Mutation
+	MaxStates int
+}
+
+// ErrUsage is the error of a command line that names no world.
+var ErrUsage = errors.New("usage")
+
+// Options are the flags of a command line. Budgets that are not given keep the
+// scenario's default.
+type Options struct {
+	scenario, mutation string
+	max                int
+	budgets            map[string]*int
+}
+
+// Register defines the flags.
+func Register(flags *flag.FlagSet) *Options {
+	o := &Options{budgets: map[string]*int{}}
+	flags.StringVar(&o.scenario, "s", "", "the `scenario`")
+	flags.StringVar(&o.mutation, "bug", "", "the `mutation` of the protocol")
+	flags.IntVar(&o.max, "max", 8_000_000, "cap on the number of states")
+	for _, f := range []struct{ name, usage string }{
+		{"crash", "crashes of cores"},
+		{"rc", "crashes of runners, for ever"},
+		{"pt", "partitions between the cores and a runner"},
+		{"dup", "duplicated dispatches"},
+		{"unack", "times the bus forgets all acks"},
+		{"net", "busy runners, lost dispatches, buried PubAcks (default 1)"},
+		{"att", "attempts of the first call, 1 to 3 (default 2)"},
+		{"ans", "answers to the confirmation, 0 to 2"},
+		{"att2", "attempts of the second call, 1 to 3 (default 1)"},
+	} {
+		o.budgets[f.name] = flags.Int(f.name, -1, f.usage)
+	}
+	return o
+}
+
+// Config is the world that the flags describe.
+func (o *Options) Config() (Config, error) {
+	var cfg Config
+	for _, s := range Scenarios() {
+		if s.Scenario == o.scenario {
+			cfg = s.Config
+		}
+	}
+	if cfg.Scenario == "" {
+		return cfg, fmt.Errorf("%w: unknown scenario %q", ErrUsage, o.scenario)
+	}
+	cfg.NetFaults, cfg.Attempts, cfg.MaxStates = 1, [maxCalls]uint8{2, 1}, o.max
+	for name, to := range map[string]*uint8{
+		"crash": &cfg.Crashes, "rc": &cfg.RunnerCrashes, "pt": &cfg.Partitions, "dup": &cfg.Duplicates,
+		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "att": &cfg.Attempts[0], "att2": &cfg.Attempts[1], "ans": &cfg.Answers,
+	} {
+		if given := *o.budgets[name]; given > 255 {
+			return cfg, fmt.Errorf("%w: -%s is at most 255", ErrUsage, name)
+		} else if given >= 0 {
+			*to = uint8(given)
+		}
+	}
+	for _, n := range cfg.Attempts {
+		if n < 1 || n > maxAttempts {
+			return cfg, fmt.Errorf("%w: attempts are 1 to %d", ErrUsage, maxAttempts)
+		}
+	}
+	var err error
+	cfg.Mutation, err = ParseMutation(o.mutation)
+	return cfg, err
+}
+
+// Parse reads a world from a command line such as "tool -crash 3 -rc 0".
+func Parse(line string) (Config, error) {
+	flags := flag.NewFlagSet("explore", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	o := Register(flags)
+	if err := flags.Parse(append([]string{"-s"}, strings.Fields(line)...)); err != nil {
+		return Config{}, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	if flags.NArg() > 0 {
+		return Config{}, fmt.Errorf("%w: unexpected %q", ErrUsage, flags.Arg(0))
+	}
+	return o.Config()
+}

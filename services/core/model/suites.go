@@ -1,0 +1,150 @@
+package model
+
+// Run is one exploration and what it must find.
+type Run struct {
+	Line   string // as for Parse
+	Want   Outcome
+	Reason string // Violation: what must not be
+}
+
+// none is a world without faults and with one attempt per call. Flags that
+// follow it put some back.
+const none = " -crash 0 -rc 0 -pt 0 -dup 0 -unack 0 -net 0 -att 1"
+
+// Smoke is the least of every scenario, for slow builds: 1.1 million states.
+func Smoke() []Run {
+	return sound(
+		"tool"+none+" -crash 1 -rc 1 -net 1",
+		"toolidem"+none+" -crash 1 -rc 1 -net 1",
+		"toolplan"+none+" -crash 1 -rc 1 -net 1",
+		"cancel"+none+" -crash 1 -rc 1",
+		"cancelidem"+none+" -crash 1 -rc 1",
+		"two -crash 3 -unack 2",
+		"twocancel"+none,
+		"twotool"+none+" -crash 1",
+		"twotoolcanc"+none+"",
+		"interrupt"+none+" -crash 1",
+		"conf1"+none,
+		"confirm"+none+" -ans 1",
+		"confplan"+none,
+		"confcancel"+none+" -ans 0 -crash 1",
+		"conftwo"+none+" -ans 0",
+		"poison",
+		"parallel"+none,
+		"parcancel"+none,
+	)
+}
+
+// Small is what every change is tested with: 12 million states. The smallest
+// world with an answer and a second input has 6 million alone: it is in Full.
+func Small() []Run {
+	return sound(
+		"conftwo -ans 0 -rc 1 -net 0",
+		"confirm"+none,
+		"confcancel"+none,
+		"confplan"+none+" -crash 1",
+		"conf1 -att 1 -unack 1",
+		"conf1 -crash 0 -net 0",
+		"two -crash 3 -unack 2",
+		"twocancel",
+		"twotool -rc 0 -net 0",
+		"twotoolcanc"+none+" -crash 1",
+		"poison",
+		"tool -pt 0 -crash 1",
+		"tool -rc 0 -crash 1 -unack 0",
+		"toolidem -pt 0 -crash 1",
+		"toolplan -crash 1",
+		"cancel -crash 0 -pt 0",
+		"cancel -crash 0 -rc 0 -dup 0",
+		"cancelidem -rc 0 -net 0",
+		"interrupt -rc 0 -pt 0",
+		"interrupt -rc 0 -net 0 -att 1",
+		"parallel -att 1",
+		"parallel -crash 0 -rc 0 -net 0",
+		"parcancel"+none+" -crash 1",
+	)
+}
+
+// Full is what a change of the protocol is tested with, one after the other: 87
+// million states, some minutes, up to 3 GB.
+func Full() []Run {
+	return sound(
+		"two -crash 3 -unack 2",
+		"twocancel",
+		"poison",
+		"tool",
+		"tool -pt 0 -rc 2",
+		"tool -att 3 -crash 1 -unack 0 -pt 0",
+		"toolidem -pt 0",
+		"toolplan",
+		"cancel -rc 0",
+		"cancel -pt 0",
+		"cancelidem",
+		"twotool",
+		"twotoolcanc"+none+" -crash 1 -rc 1",
+		"interrupt -pt 0 -crash 0",
+		"interrupt -rc 0 -crash 0 -net 0",
+		"interrupt -rc 0 -pt 0",
+		"conf1",
+		"conf1 -att 1 -unack 1",
+		"confirm"+none,
+		"confirm"+none+" -crash 1",
+		"confplan"+none+" -crash 1",
+		"confcancel"+none+" -crash 1",
+		"conftwo"+none,
+		"conftwo"+none+" -crash 1 -max 20000000",
+		"parallel -rc 0 -net 0",
+		"parallel -crash 0 -net 0",
+		"parallel -crash 0 -rc 0",
+		"parallel -att 1 -pt 1 -dup 1",
+		"parcancel -att 1 -net 0",
+		"parcancel -att 1 -rc 0",
+		"parcancel -att 1 -crash 0 -rc 0 -net 0 -pt 1",
+	)
+}
+
+func sound(lines ...string) (runs []Run) {
+	for _, line := range lines {
+		runs = append(runs, Run{Line: line, Want: OK})
+	}
+	return runs
+}
+
+// Broken runs every mutation in the smallest worlds that expose it.
+func Broken() []Run {
+	const (
+		ranAfterAll = "the result says that it did not run, but it ran"
+		late        = "an effect began after its call was closed"
+		dropped     = "an acked cause still has an effect"
+		abandoned   = "a turn is open, every cause is acked, and no core is at it"
+		wrongTarget = "a cancel or an answer hit something that began after it"
+	)
+	return []Run{
+		{"two" + none + " -bug ackEarly", Wedge, ""},
+		{"conf1" + none + " -bug noToken", Violation, abandoned},
+		{"twocancel" + none + " -bug noToken", Violation, abandoned},
+		{"twocancel" + none + " -bug noPos", Violation, wrongTarget},
+		{"confplan" + none + " -bug noPos", Violation, dropped},
+		{"conf1" + none + " -crash 1 -bug ackTimerLate", Wedge, ""},
+		{"conf1" + none + " -bug volatileTimer", Wedge, ""},
+		{"conf1" + none + " -bug expiryByOrder", Violation, "an approval after expiry was accepted"},
+		{"conf1" + none + " -bug staleNoop", Violation, dropped},
+		{"twocancel" + none + " -bug staleNoop", Violation, dropped},
+		{"cancel" + none + " -bug cancelNoAsk", Violation, ranAfterAll},
+		{"interrupt" + none + " -bug cancelNoAsk", Violation, ranAfterAll},
+		{"cancel" + none + " -rc 1 -bug 503never", Violation, ranAfterAll},
+		{"tool" + none + " -rc 1 -bug 503never", Violation, ranAfterAll},
+		{"tool" + none + " -pt 1 -bug instantUnknown", Violation, late},
+		{"cancel" + none + " -pt 1 -bug instantUnknown", Violation, late},
+		{"tool" + none + " -bug noTomb", Violation, ranAfterAll},
+		{"tool" + none + " -net 1 -dup 1 -bug refuseNoTomb", Violation, ranAfterAll},
+		{"tool" + none + " -bug forget", Violation, ranAfterAll},
+		{"tool" + none + " -rc 1 -bug takeoverDispatch", Violation, ranAfterAll},
+		{"cancel" + none + " -att 2 -bug staleReply", Violation, ranAfterAll},
+		{"tool" + none + " -att 2 -bug noFence", Violation, ranAfterAll},
+		{"tool" + none + " -crash 1 -bug poisonDeliv", Violation, "a healthy turn failed as poison"},
+		{"parallel" + none + " -bug noFence", Violation, "two results for one call"},
+		{"parallel" + none + " -bug firstEnds", Violation, "a turn ended with a call open"},
+		{"parcancel" + none + " -bug closeFirst", Violation, ranAfterAll},
+	}
+}

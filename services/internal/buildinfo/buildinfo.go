@@ -1,0 +1,23 @@
+// Package buildinfo says which build this is.
+package buildinfo
+
+import "runtime/debug"
+
+// Version is set by the linker (make build); otherwise it is read from the
+// module's version control stamp.
+var Version = ""
+
+// String is the version, never empty.
+func String() string {
+	if Version != "" {
+		return Version
+	}
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range bi.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return "devel-" + s.Value[:12]
+			}
+		}
+	}
+	return "devel"
+}

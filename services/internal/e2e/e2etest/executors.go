@@ -1,0 +1,144 @@
+package e2etest
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
+)
+
+// The tools of a runner. Each appends one line to the file of effects per effect.
+const (
+	ToolOnce  = "e2e:once"  // not idempotent
+	ToolAgain = "e2e:again" // idempotent
+	ToolRisky = "e2e:risky" // not idempotent; a person is asked first
+)
+
+// Args are the arguments of every tool.
+type Args struct {
+	N      int  `json:"n"`                // comes back in the result
+	MS     int  `json:"ms,omitempty"`     // how long it takes
+	AtEnd  bool `json:"at_end,omitempty"` // the effect happens at the end, unless it is stopped before; else at the beginning
+	Deaf   bool `json:"deaf,omitempty"`   // it does not heed that it is stopped
+	Fail   bool `json:"fail,omitempty"`   // it fails after its effect
+	Big    int  `json:"big,omitempty"`    // bytes of the result
+	PanicQ bool `json:"panic,omitempty"`  // it panics after its effect
+}
+
+const argsSchema = `{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer"},"ms":{"type":"integer"},
+"at_end":{"type":"boolean"},"deaf":{"type":"boolean"},"fail":{"type":"boolean"},"big":{"type":"integer"},"panic":{"type":"boolean"}}}`
+
+// Specs describes the tools.
+func Specs() []tool.Spec {
+	schema := json.RawMessage(argsSchema)
+	return []tool.Spec{
+		{Name: ToolOnce, Description: "has an effect", Args: schema},
+		{Name: ToolAgain, Description: "has an effect that may be repeated", Args: schema, Idempotent: true},
+		{Name: ToolRisky, Description: "has an effect that cannot be taken back", Args: schema, Risk: tool.RiskHigh},
+	}
+}
+
+func (r Role) runner(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+	return executor.Serve(ctx, b, executor.Config{
+		Kind: subject.Runner, Service: "e2e", Offer: executor.Offer{Tools: Specs()}, Pools: r.pools(),
+		DrainTimeout: r.Drain, Logger: log, Work: Tools(r.Effects, b.Instance()),
+	})
+}
+
+// Tools is the work of a runner.
+func Tools(effects string, self subject.Instance) executor.Work {
+	return func(ctx context.Context, q contract.Request, progress func(string)) contract.Answer {
+		var a Args
+		if err := json.Unmarshal(q.Tool.Args, &a); err != nil {
+			return result(tool.Failure(tool.CodeFailed, err.Error()))
+		}
+		e := Effect{Call: q.Call, Attempt: q.Attempt, Runner: string(self), Tool: q.Tool.Name, Session: string(q.Session), At: time.Now()}
+		if !a.AtEnd {
+			if err := e.append(effects); err != nil {
+				panic(err) // a result without its effect would be a lie of this test
+			}
+		}
+		progress("working")
+		if stopped := pass(ctx, a); stopped {
+			return result(tool.Failure(tool.CodeFailed, "it was stopped"))
+		}
+		if a.AtEnd {
+			if err := e.append(effects); err != nil {
+				panic(err)
+			}
+		}
+		switch {
+		case a.PanicQ:
+			panic("as it was told")
+		case a.Fail:
+			return result(tool.Failure(tool.CodeFailed, "as it was told"))
+		}
+		return result(tool.OK(map[string]any{"n": a.N, "filler": string(make([]byte, 0, a.Big))}))
+	}
+}
+
+// pass lets the time go by and reports whether the call was stopped meanwhile.
+func pass(ctx context.Context, a Args) (stopped bool) {
+	t := time.NewTimer(time.Duration(a.MS) * time.Millisecond)
+	defer t.Stop()
+	if a.Deaf {
+		<-t.C
+		return false
+	}
+	select {
+	case <-t.C:
+		return ctx.Err() != nil
+	case <-ctx.Done():
+		return true
+	}
+}
+
+func result(r tool.Result) contract.Answer {
+	return contract.Answer{State: contract.Finished, Result: &r}
+}
+
+func (r Role) pools() []contract.Pool {
+	slots := r.Slots
+	if slots == 0 {
+		slots = 64
+	}
+	return []contract.Pool{{Name: contract.DefaultPool, Slots: slots}}
+}
+
+func (r Role) provider(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+	return executor.Serve(ctx, b, executor.Config{
+		Kind: subject.Provider, Service: "e2e", Offer: executor.Offer{Providers: []provider.Info{{Name: "script", Model: "script"}}},
+		Pools: r.pools(), DrainTimeout: r.Drain, Logger: log, Work: Model,
+	})
+}
+
+// Model is the work of a provider.
+func Model(ctx context.Context, q contract.Request, _ func(string)) contract.Answer {
+	res, s, err := answer(*q.Model)
+	if err != nil {
+		return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrBadRequest, Message: err.Error()}}
+	}
+	select {
+	case <-time.After(time.Duration(s.ThinkMS) * time.Millisecond):
+	case <-ctx.Done():
+		return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrTimeout, Message: "it was stopped", Retryable: true}}
+	}
+	if len(res.ToolCalls) == 0 {
+		switch s.Then {
+		case Hang:
+			time.Sleep(time.Hour)
+		case Panic:
+			panic("as it was told")
+		case Fault:
+			return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrUnavailable, Message: "as it was told", Retryable: true}}
+		}
+	}
+	return contract.Answer{State: contract.Finished, Response: &res}
+}

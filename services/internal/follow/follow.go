@@ -1,0 +1,189 @@
+// Package follow gives a session's events to a person's interface: in order,
+// none missing, none twice (rule 16).
+//
+// Live copies are the fast path. They carry where they stand in the log
+// (commit, index, number of events, commit before), so a gap is seen, and is
+// filled by reading the log. What the bus lost at the end is found by looking at
+// the last commit from time to time.
+package follow
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+)
+
+// Item is an event and its place in the log, or a token delta, which has none.
+type Item struct {
+	Commit uint64 // stream sequence
+	Index  int    // in the commit, from 0
+	Event  event.Event
+	Delta  *provider.Delta // instead of Event
+}
+
+// Position is a place between two events: after Index of Commit.
+type Position struct {
+	Commit uint64
+	Index  int // of the last event seen; -1: none of that commit
+}
+
+// lookEvery is how often the last commit is read in case the bus lost something.
+const lookEvery = 2 * time.Second
+
+// Follow sends what follows after from until ctx ends, then closes the channel.
+// A reader that is slow is waited for.
+func Follow(ctx context.Context, b *bus.Bus, ref subject.Ref, from Position, log *slog.Logger) (<-chan Item, error) {
+	f := &follower{
+		bus: b, ref: ref, log: log, at: from, complete: from.Index < 0 || from.Commit == 0,
+		live: make(chan *nats.Msg, 8192), out: make(chan Item, 64),
+	}
+	var subs []*nats.Subscription
+	for _, subj := range []string{ref.Live("*", "*"), ref.Stream()} {
+		s, err := b.Conn().ChanSubscribe(subj, f.live)
+		if err != nil {
+			return nil, err
+		}
+		subs = append(subs, s)
+	}
+	if err := b.Conn().FlushWithContext(flushContext(ctx)); err != nil {
+		log.Debug("follow: flushing", "error", err)
+	}
+	go func() {
+		defer close(f.out)
+		defer func() {
+			for _, s := range subs {
+				_ = s.Unsubscribe() // the connection may be gone
+			}
+		}()
+		f.run(ctx)
+	}()
+	return f.out, nil
+}
+
+func flushContext(ctx context.Context) context.Context {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx
+	}
+	c, cancel := context.WithTimeout(ctx, 5*time.Second)
+	context.AfterFunc(c, cancel)
+	return c
+}
+
+// End is the position after the session's last commit.
+func End(ctx context.Context, b *bus.Bus, ref subject.Ref) (Position, error) {
+	m, err := b.LastCommitSeq(ctx, ref)
+	return Position{Commit: m, Index: 1 << 30}, err
+}
+
+type follower struct {
+	bus      *bus.Bus
+	ref      subject.Ref
+	log      *slog.Logger
+	at       Position
+	complete bool // every event of at.Commit was sent
+	live     chan *nats.Msg
+	out      chan Item
+}
+
+func (f *follower) run(ctx context.Context) {
+	if f.at.Index >= 1<<30 {
+		f.complete = true
+	}
+	f.fill(ctx)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-f.live:
+			f.onLive(ctx, m)
+		case <-tick.C:
+			if last, err := f.bus.LastCommitSeq(ctx, f.ref); err == nil && (last > f.at.Commit || !f.complete && last > 0) {
+				f.fill(ctx)
+			}
+		}
+	}
+}
+
+func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
+	e, err := event.Decode(m.Data)
+	if err != nil || e.Ref() != f.ref {
+		return // not one of core's
+	}
+	if e.Type == event.TypeDelta {
+		var d provider.Delta
+		if e.DataAs((*delta)(&d)) == nil {
+			f.send(ctx, Item{Delta: &d})
+		}
+		return
+	}
+	commit, index, count, prev, ok := place(m.Header)
+	switch {
+	case !ok, commit < f.at.Commit, commit == f.at.Commit && (f.complete || index <= f.at.Index):
+	case commit == f.at.Commit && index == f.at.Index+1, f.complete && prev == f.at.Commit && index == 0:
+		f.emit(ctx, Item{Commit: commit, Index: index, Event: e}, count)
+	default:
+		f.fill(ctx)
+	}
+}
+
+type delta provider.Delta
+
+func (delta) EventType() event.Type { return event.TypeDelta }
+
+func (f *follower) emit(ctx context.Context, i Item, count int) {
+	f.at, f.complete = Position{i.Commit, i.Index}, i.Index == count-1
+	f.send(ctx, i)
+}
+
+func (f *follower) send(ctx context.Context, i Item) {
+	select {
+	case f.out <- i:
+	case <-ctx.Done():
+	}
+}
+
+// fill reads from the log what the live copies did not bring.
+func (f *follower) fill(ctx context.Context) {
+	after := f.at.Commit
+	if !f.complete && after > 0 {
+		after--
+	}
+	for m, err := range f.bus.Commits(ctx, f.ref, after) {
+		if err != nil {
+			f.log.Debug("follow: reading the log", "session", f.ref, "error", err)
+			return
+		}
+		c, err := event.DecodeCommit(f.ref, m.Data)
+		if err != nil {
+			f.log.Warn("follow: a commit cannot be read", "session", f.ref, "commit", m.Seq, "error", err)
+			f.at, f.complete = Position{m.Seq, -1}, true
+			continue
+		}
+		for i, e := range c.Events {
+			if m.Seq == f.at.Commit && i <= f.at.Index {
+				continue
+			}
+			f.emit(ctx, Item{Commit: m.Seq, Index: i, Event: e}, len(c.Events))
+		}
+		f.at.Commit, f.complete = m.Seq, true
+	}
+}
+
+// place reads where in the log a live copy stands.
+func place(h nats.Header) (commit uint64, index, count int, prev uint64, ok bool) {
+	commit, err1 := strconv.ParseUint(h.Get(bus.HeaderCommit), 10, 64)
+	index, err2 := strconv.Atoi(h.Get(bus.HeaderIndex))
+	count, err3 := strconv.Atoi(h.Get(bus.HeaderEvents))
+	prev, err4 := strconv.ParseUint(h.Get(bus.HeaderPrev), 10, 64)
+	return commit, index, count, prev, err1 == nil && err2 == nil && err3 == nil && err4 == nil
+}

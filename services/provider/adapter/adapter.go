@@ -1,0 +1,159 @@
+package adapter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	contract "skandha.dev/pkg/provider"
+)
+
+// Adapter asks one language model. It is safe for concurrent use.
+type Adapter interface {
+	// Info says who it is; the name is unique among the adapters of a process.
+	Info() contract.Info
+	// Generate returns the next message. While the answer is being written,
+	// delta is called with pieces of it, from one goroutine at a time; it never
+	// blocks. The error is a *[contract.Error] where it can be; when ctx was
+	// cancelled it may be the context's own. Generate returns soon after ctx ends.
+	Generate(ctx context.Context, req contract.Request, delta func(text, reasoning string)) (contract.Response, error)
+}
+
+// Limits bound one answer, so that it fits into one message and one commit,
+// whatever a model or its server sends.
+type Limits struct {
+	TextBytes  int // of the text; default 200 KiB
+	Calls      int // tool calls; default 64
+	ArgsBytes  int // of the arguments of all calls together; default 256 KiB
+	StateBytes int // of the provider's own state; default 128 KiB
+}
+
+// maxNameBytes bounds a tool's name and a call's id.
+const maxNameBytes = 256
+
+// DefaultLimits are the limits a zero field stands for.
+func DefaultLimits() Limits {
+	return Limits{TextBytes: 200 << 10, Calls: 64, ArgsBytes: 256 << 10, StateBytes: 128 << 10}
+}
+
+// WithDefaults replaces zero fields.
+func (l Limits) WithDefaults() Limits {
+	d := DefaultLimits()
+	for _, f := range []struct{ v, def *int }{
+		{&l.TextBytes, &d.TextBytes}, {&l.Calls, &d.Calls}, {&l.ArgsBytes, &d.ArgsBytes}, {&l.StateBytes, &d.StateBytes},
+	} {
+		if *f.v == 0 {
+			*f.v = *f.def
+		}
+	}
+	return l
+}
+
+// Validate reports a negative limit; the error names the field.
+func (l Limits) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		v    int
+	}{
+		{"text_bytes", l.TextBytes}, {"calls", l.Calls}, {"args_bytes", l.ArgsBytes}, {"state_bytes", l.StateBytes},
+	} {
+		if f.v < 0 {
+			errs = append(errs, fmt.Errorf("limits.%s is %d, want a positive number, or 0 for the default", f.name, f.v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Check reports why an answer cannot be used: it is too long, or it is garbage
+// (neither text nor calls, a call without a name, two calls with one id, …).
+// Zero limits stand for the defaults.
+func (l Limits) Check(r contract.Response) *contract.Error {
+	l = l.WithDefaults()
+	if r.TextContent == "" && len(r.ToolCalls) == 0 {
+		return Errorf(contract.ErrGarbage, "the answer holds neither text nor tool calls")
+	}
+	if len(r.TextContent) > l.TextBytes {
+		return l.TextTooLong()
+	}
+	if len(r.ToolCalls) > l.Calls {
+		return l.TooManyCalls()
+	}
+	if len(r.ProviderState) > l.StateBytes {
+		return Errorf(contract.ErrTooLong, "the provider's state is %d bytes long, the limit is %d", len(r.ProviderState), l.StateBytes)
+	}
+	if len(r.ProviderState) > 0 && !json.Valid(r.ProviderState) {
+		return Errorf(contract.ErrGarbage, "the provider's state is no JSON")
+	}
+	return l.checkCalls(r.ToolCalls)
+}
+
+func (l Limits) checkCalls(calls []contract.ToolCall) *contract.Error {
+	args := 0
+	ids := make(map[string]bool, len(calls))
+	for i, c := range calls {
+		switch {
+		case c.Tool == "" || len(c.Tool) > maxNameBytes:
+			return Errorf(contract.ErrGarbage, "tool call %d names no tool, or one with a name above %d bytes", i, maxNameBytes)
+		case c.ID == "" || len(c.ID) > maxNameBytes || ids[c.ID]:
+			return Errorf(contract.ErrGarbage, "the id of tool call %d is empty, too long or not unique", i)
+		case !json.Valid(c.Args):
+			return Errorf(contract.ErrGarbage, "the arguments of tool call %d are no JSON", i)
+		case len(c.DependsOn) > len(calls):
+			return Errorf(contract.ErrGarbage, "tool call %d depends on more calls than there are", i)
+		}
+		ids[c.ID] = true
+		if args += len(c.Args); args > l.ArgsBytes {
+			return l.ArgsTooLong()
+		}
+	}
+	return nil
+}
+
+// TextTooLong is the error of an answer whose text does not end.
+func (l Limits) TextTooLong() *contract.Error {
+	return Errorf(contract.ErrTooLong, "the answer's text is longer than %d bytes", l.WithDefaults().TextBytes)
+}
+
+// TooManyCalls is the error of an answer with more tool calls than may be.
+func (l Limits) TooManyCalls() *contract.Error {
+	return Errorf(contract.ErrTooLong, "the answer holds more than %d tool calls", l.WithDefaults().Calls)
+}
+
+// ArgsTooLong is the error of an answer whose arguments do not end.
+func (l Limits) ArgsTooLong() *contract.Error {
+	return Errorf(contract.ErrTooLong, "the arguments of the answer's tool calls are longer than %d bytes", l.WithDefaults().ArgsBytes)
+}
+
+// Errorf is a provider's failure; whether it is retryable follows from the code.
+func Errorf(code contract.ErrorCode, format string, args ...any) *contract.Error {
+	return &contract.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: Retryable(code)}
+}
+
+// Retryable reports whether another attempt may succeed, by the code alone.
+func Retryable(code contract.ErrorCode) bool {
+	switch code {
+	case contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout, contract.ErrGarbage:
+		return true
+	}
+	return false
+}
+
+// Failure turns any error of an adapter into the contract's. A deadline becomes
+// timeout; what is no *[contract.Error] otherwise is internal.
+func Failure(err error) *contract.Error {
+	var e *contract.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.DeadlineExceeded):
+		return Errorf(contract.ErrTimeout, "no answer before the deadline")
+	case errors.Is(err, context.Canceled):
+		return Errorf(contract.ErrTimeout, "the question was cancelled")
+	default:
+		return Errorf(contract.ErrInternal, "%v", err)
+	}
+}

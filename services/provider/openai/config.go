@@ -1,0 +1,149 @@
+package openai
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/retry"
+)
+
+// DefaultBaseURL is OpenAI's own API.
+const DefaultBaseURL = "https://api.openai.com/v1"
+
+// DefaultModel is asked at OpenAI's own API when none is named.
+const DefaultModel = sdk.ChatModelGPT5_4Mini
+
+// DefaultStall is how long a server may stay silent. It is generous, because
+// models that think send nothing until they begin to write.
+const DefaultStall = 3 * time.Minute
+
+// Key is an API key. It prints as a placeholder, whatever prints it.
+type Key string
+
+const hiddenKey = "[key]"
+
+// String hides the key.
+func (k Key) String() string {
+	if k == "" {
+		return ""
+	}
+	return hiddenKey
+}
+
+// GoString hides the key from %#v.
+func (k Key) GoString() string { return k.String() }
+
+// MarshalText hides the key from JSON and YAML.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// LogValue hides the key from logs.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// Prices are US dollars per million tokens. All zero: the cost is not reckoned.
+type Prices struct {
+	Input       float64
+	CachedInput float64 // input that the API had in its cache; 0: as Input
+	Output      float64
+}
+
+// Config is what an adapter needs. Zero fields stand for the defaults.
+type Config struct {
+	Name         string // among the adapters of a process; default "openai"
+	BaseURL      string // default DefaultBaseURL; the path usually ends in /v1
+	APIKey       Key    // empty: none is sent
+	Organization string // OpenAI's, optional
+	Project      string // OpenAI's, optional
+	Model        string // default DefaultModel at OpenAI, required elsewhere
+	Prices       Prices
+	Limits       adapter.Limits
+	Stall        time.Duration // silence after which an answer is given up; default DefaultStall
+	Retry        retry.Config
+	HTTPClient   *http.Client // optional; redirects are never followed
+}
+
+// WithDefaults replaces zero fields.
+func (c Config) WithDefaults() Config {
+	if c.Name == "" {
+		c.Name = "openai"
+	}
+	if c.BaseURL == "" {
+		c.BaseURL = DefaultBaseURL
+	}
+	if c.Model == "" && c.BaseURL == DefaultBaseURL {
+		c.Model = DefaultModel
+	}
+	if c.Stall == 0 {
+		c.Stall = DefaultStall
+	}
+	c.Limits = c.Limits.WithDefaults()
+	c.Retry = c.Retry.WithDefaults()
+	return c
+}
+
+// Validate reports everything that is wrong; each error names its field.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
+	var errs []error
+	if err := checkURL(c.BaseURL); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Model == "" {
+		errs = append(errs, fmt.Errorf("model is missing: a server at %s has no default, set --model or OPENAI_MODEL", hostOf(c.BaseURL)))
+	}
+	if c.Prices.Input < 0 || c.Prices.CachedInput < 0 || c.Prices.Output < 0 {
+		errs = append(errs, fmt.Errorf("prices are %+v, want US dollars per million tokens, none below 0", c.Prices))
+	}
+	if c.Stall < 0 {
+		errs = append(errs, fmt.Errorf("stall is %s, want a positive duration, or 0 for %s", c.Stall, DefaultStall))
+	}
+	if strings.ContainsFunc(string(c.APIKey), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		errs = append(errs, errors.New("api_key holds a space or a character that no header may carry: was it copied whole?"))
+	}
+	return errors.Join(append(errs, c.Limits.Validate(), c.Retry.Validate())...)
+}
+
+func checkURL(base string) error {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return errors.New("base_url is no URL, want for example https://api.openai.com/v1")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("base_url %q is no http or https URL, want for example https://api.openai.com/v1", base)
+	case u.User != nil:
+		return errors.New("base_url holds a user or a password: set OPENAI_API_KEY instead")
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("base_url %q has a query or a fragment, want the path only", u.Redacted())
+	}
+	return nil
+}
+
+func hostOf(base string) string {
+	if u, err := url.Parse(base); err == nil {
+		return u.Host
+	}
+	return "that address"
+}
+
+// defaultClient has no overall timeout: an answer may take long, and the
+// watchdog ends one that went silent.
+func defaultClient() *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Client{Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConns:        64,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second,
+	}}
+}

@@ -1,0 +1,32 @@
+package openai_test
+
+import (
+	"testing"
+	"time"
+
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/openai"
+	"skandha.dev/services/provider/openai/openaitest"
+	"skandha.dev/services/provider/providertest"
+	"skandha.dev/services/provider/retry"
+)
+
+// quick retries without making a test wait.
+var quick = retry.Config{Pause: time.Millisecond, MaxPause: 50 * time.Millisecond, TripAfter: 1000}
+
+func client(t testing.TB, s *openaitest.Server, change ...func(*openai.Config)) *openai.Adapter {
+	t.Helper()
+	cfg := openai.Config{BaseURL: s.URL, APIKey: openaitest.Key, Model: openaitest.Model, Retry: quick}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := openai.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestConformance(t *testing.T) {
+	providertest.Run(t, func(t *testing.T) adapter.Adapter { return client(t, openaitest.New(t)) })
+}

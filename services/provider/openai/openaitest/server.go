@@ -1,0 +1,185 @@
+// Package openaitest is a chat completions server for tests: the real wire
+// protocol over a real socket, with a model behind it that obeys
+// [offline.TestRules]. It refuses what the real API refuses, so that a client
+// which passes here sends well-formed requests.
+package openaitest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/offline"
+)
+
+// Key is the API key that the server accepts.
+const Key = "sk-test-0123456789abcdef"
+
+// Model is the model that the server offers.
+const Model = "obedient-1"
+
+// Server is a running server.
+type Server struct {
+	URL string // the base URL for clients, with /v1
+
+	model *offline.Adapter
+	mu    sync.Mutex
+	next  []http.HandlerFunc
+	seen  []Request
+}
+
+// New starts a server that ends with the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	model, err := offline.New(offline.TestRules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{model: model}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", s.completions)
+	mux.HandleFunc("GET /v1/models", s.models)
+	ts := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		// Handlers that hang end with their connection.
+		ts.CloseClientConnections()
+		ts.Close()
+	})
+	s.URL = ts.URL + "/v1"
+	return s
+}
+
+// Next has the next completions answered by these handlers, one each; after
+// them the model answers again.
+func (s *Server) Next(handlers ...http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = append(s.next, handlers...)
+}
+
+// Seen lists the requests that came, well-formed or not.
+func (s *Server) Seen() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.seen...)
+}
+
+func (s *Server) note(r Request) http.HandlerFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, r)
+	if len(s.next) == 0 {
+		return nil
+	}
+	h := s.next[0]
+	s.next = s.next[1:]
+	return h
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"object":"list","data":[{"id":"text-embed","object":"model"},{"id":%q,"object":"model"}]}`, Model)
+}
+
+func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
+	var req Request
+	err := json.NewDecoder(r.Body).Decode(&req)
+	req.Header = r.Header.Clone()
+	if h := s.note(req); h != nil {
+		h(w, r)
+		return
+	}
+	switch {
+	case err != nil:
+		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", "the body is no JSON: "+err.Error())
+		return
+	case r.Header.Get("Authorization") != "Bearer "+Key:
+		Refuse(w, http.StatusUnauthorized, "invalid_request_error", "invalid_api_key",
+			"Incorrect API key provided: "+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		return
+	}
+	if why := req.check(); why != "" {
+		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", why)
+		return
+	}
+	question, err := req.question()
+	if err != nil {
+		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", err.Error())
+		return
+	}
+	s.answer(w, r.Context(), question)
+}
+
+func (s *Server) answer(w http.ResponseWriter, ctx context.Context, q contract.Request) { //nolint:revive // the writer comes first in handlers
+	out := NewStream(w)
+	resp, err := s.model.Generate(ctx, q, func(text, _ string) {
+		for _, piece := range pieces(text) {
+			out.Text(piece)
+		}
+	})
+	var fault *contract.Error
+	switch {
+	case err == nil:
+		for i, c := range resp.ToolCalls {
+			out.Call(i, c)
+		}
+		out.Finish(finishReason(resp), resp.Usage)
+	case ctx.Err() != nil:
+		// The client is gone.
+	case errors.As(err, &fault) && fault.Code == contract.ErrGarbage && !strings.Contains(fault.Message, "test asked"):
+		out.Finish("stop", contract.Usage{}) // an empty answer
+	case errors.As(err, &fault) && fault.Code == contract.ErrTooLong && out.begun:
+		out.endless(ctx)
+	case errors.As(err, &fault):
+		refuseAs(w, fault)
+	}
+}
+
+func finishReason(r contract.Response) string {
+	if len(r.ToolCalls) > 0 {
+		return "tool_calls"
+	}
+	return "stop"
+}
+
+// refuseAs answers with the status that stands for a code.
+func refuseAs(w http.ResponseWriter, e *contract.Error) {
+	if e.RetryInMS > 0 {
+		w.Header().Set("Retry-After-Ms", fmt.Sprint(e.RetryInMS))
+	}
+	switch e.Code {
+	case contract.ErrAuth:
+		Refuse(w, http.StatusUnauthorized, "invalid_request_error", "invalid_api_key", e.Message)
+	case contract.ErrRateLimited:
+		Refuse(w, http.StatusTooManyRequests, "requests", "rate_limit_exceeded", e.Message)
+	case contract.ErrUnavailable:
+		Refuse(w, http.StatusServiceUnavailable, "server_error", "", e.Message)
+	case contract.ErrTimeout:
+		Refuse(w, http.StatusRequestTimeout, "timeout", "", e.Message)
+	case contract.ErrTooLong:
+		Refuse(w, http.StatusBadRequest, "invalid_request_error", "context_length_exceeded", e.Message)
+	case contract.ErrGarbage:
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprint(w, "data: {as the test asked\n\n")
+	default:
+		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", e.Message)
+	}
+}
+
+// Refuse answers with an error in the API's shape.
+func Refuse(w http.ResponseWriter, status int, kind, code, message string) {
+	body := map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil, "code": nil}}
+	if code != "" {
+		body["error"].(map[string]any)["code"] = code
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,410 @@
+package providertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/provider/adapter"
+)
+
+// patience bounds a wait for what must happen soon; nothing is timed.
+const patience = 20 * time.Second
+
+// Run holds an adapter against the contract. New makes a fresh adapter whose
+// model obeys the test rules, with retries that do not pause for long.
+func Run(t *testing.T, newAdapter func(t *testing.T) adapter.Adapter) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, adapter.Adapter)
+	}{
+		{"says who it is", saysWhoItIs},
+		{"answers with text", answersWithText},
+		{"streams deltas that concatenate to the text", streams},
+		{"makes one call", makesOneCall},
+		{"makes parallel calls with ids of their own", makesParallelCalls},
+		{"says something beside a call", commentsACall},
+		{"goes from call to result to answer", roundTrip},
+		{"carries a failed result", carriesFailure},
+		{"keeps arguments that are no JSON", keepsBrokenArgs},
+		{"calls without arguments are objects", emptyArgs},
+		{"passes on a tool that nobody has", unknownTool},
+		{"carries a long conversation of any characters", anyCharacters},
+		{"reports usage", reportsUsage},
+		{"accepts every parameter", acceptsParameters},
+		{"treats an empty answer as garbage", emptyAnswer},
+		{"maps failures", mapsFailures},
+		{"refuses messages that are none", refusesBadMessages},
+		{"bounds the text", boundsText},
+		{"bounds a text that never ends", boundsEndless},
+		{"bounds the calls", boundsCalls},
+		{"returns when it is cancelled", cancelHang},
+		{"returns when it is cancelled in the middle of an answer", cancelStream},
+		{"returns at the deadline", deadline},
+		{"does not begin when it is too late", tooLate},
+		{"answers many at once", answersMany},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, newAdapter(t)) })
+	}
+}
+
+// Offered are the tools that the suite's questions offer.
+var Offered = []contract.ToolSpec{
+	{
+		Name: "math:evaluate", Description: "Evaluates an expression.",
+		Args: json.RawMessage(`{"type":"object","properties":{"expression":{"type":"string"}},"required":["expression"]}`),
+	},
+	{Name: "odd-name_1:do it", Args: json.RawMessage(`{"type":"object"}`)},
+}
+
+func user(text string) contract.Message {
+	return contract.Message{Role: contract.RoleUser, Text: text}
+}
+
+func question(t testing.TB, messages ...contract.Message) contract.Request {
+	t.Helper()
+	req := contract.Request{System: "You obey.", Tools: Offered}
+	for _, m := range messages {
+		b, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Messages = append(req.Messages, b)
+	}
+	return req
+}
+
+// ask returns the answer and the pieces it came in; the answer keeps the contract.
+func ask(t testing.TB, a adapter.Adapter, messages ...contract.Message) (contract.Response, []string) {
+	t.Helper()
+	var pieces []string
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp, err := a.Generate(ctx, question(t, messages...), func(text, _ string) { pieces = append(pieces, text) })
+	if err != nil {
+		t.Fatalf("asking: %v", err)
+	}
+	if err := (adapter.Limits{}).Check(resp); err != nil {
+		t.Fatalf("the answer %+v breaks the contract: %v", resp, err)
+	}
+	if resp.IsFinal != (len(resp.ToolCalls) == 0) || resp.Model == "" || resp.StopReason == "" {
+		t.Errorf("is_final %v, model %q, stop_reason %q with %d calls", resp.IsFinal, resp.Model, resp.StopReason, len(resp.ToolCalls))
+	}
+	return resp, pieces
+}
+
+// refused returns the failure of a question that must have one.
+func refused(t testing.TB, a adapter.Adapter, messages ...contract.Message) *contract.Error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp, err := a.Generate(ctx, question(t, messages...), func(string, string) {})
+	var e *contract.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("want a failure of the contract, got %+v, %v", resp, err)
+	}
+	return e
+}
+
+func saysWhoItIs(t *testing.T, a adapter.Adapter) {
+	if i := a.Info(); !subject.Valid(i.Name) || i.Model == "" {
+		t.Errorf("info is %+v, want an id as name and a model", i)
+	}
+}
+
+func answersWithText(t *testing.T, a adapter.Adapter) {
+	resp, pieces := ask(t, a, user("hello, world"))
+	if resp.TextContent != "echo: hello, world" || !resp.IsFinal || resp.StopReason != contract.StopEnd {
+		t.Errorf("answer is %+v", resp)
+	}
+	if got := strings.Join(pieces, ""); got != resp.TextContent {
+		t.Errorf("the deltas say %q, the answer %q", got, resp.TextContent)
+	}
+}
+
+func streams(t *testing.T, a adapter.Adapter) {
+	resp, pieces := ask(t, a, user("stream 50 words"))
+	if !strings.HasPrefix(resp.TextContent, "word1 word2 ") || !strings.HasSuffix(resp.TextContent, " word50") {
+		t.Errorf("text is %q", resp.TextContent)
+	}
+	if got := strings.Join(pieces, ""); got != resp.TextContent {
+		t.Errorf("the deltas say %q, the answer %q", got, resp.TextContent)
+	}
+	if len(pieces) < 10 {
+		t.Errorf("the answer came in %d pieces", len(pieces))
+	}
+}
+
+func wantCall(t *testing.T, c contract.ToolCall, tool, args string) {
+	t.Helper()
+	var have, want bytes.Buffer
+	if json.Compact(&have, c.Args) != nil || json.Compact(&want, []byte(args)) != nil || have.String() != want.String() || c.Tool != tool {
+		t.Errorf("call is %s %s, want %s %s", c.Tool, c.Args, tool, args)
+	}
+}
+
+func makesOneCall(t *testing.T, a adapter.Adapter) {
+	resp, _ := ask(t, a, user(`call math:evaluate {"expression":"1+1 \"ä\" \\ {}"}`))
+	if len(resp.ToolCalls) != 1 || resp.StopReason != contract.StopToolCalls || resp.IsFinal {
+		t.Fatalf("answer is %+v", resp)
+	}
+	wantCall(t, resp.ToolCalls[0], "math:evaluate", `{"expression":"1+1 \"ä\" \\ {}"}`)
+	resp, _ = ask(t, a, user(`call odd-name_1:do%20it {"deep":{"list":[1,2.50,1e400,null,true]}}`))
+	wantCall(t, resp.ToolCalls[0], "odd-name_1:do%20it", `{"deep":{"list":[1,2.50,1e400,null,true]}}`)
+}
+
+func makesParallelCalls(t *testing.T, a adapter.Adapter) {
+	resp, _ := ask(t, a, user(`call2 math:evaluate {"expression":"1"} ; math:evaluate {"expression":"2"}`))
+	if len(resp.ToolCalls) != 2 {
+		t.Fatalf("answer is %+v", resp)
+	}
+	wantCall(t, resp.ToolCalls[0], "math:evaluate", `{"expression":"1"}`)
+	wantCall(t, resp.ToolCalls[1], "math:evaluate", `{"expression":"2"}`)
+	if resp, _ := ask(t, a, user(`calls 64 math:evaluate {"expression":"1"}`)); len(resp.ToolCalls) != 64 {
+		t.Errorf("%d calls, want 64", len(resp.ToolCalls))
+	}
+}
+
+func commentsACall(t *testing.T, a adapter.Adapter) {
+	resp, pieces := ask(t, a, user(`comment Let me see :: math:evaluate {}`))
+	if resp.TextContent != "Let me see" || strings.Join(pieces, "") != "Let me see" || len(resp.ToolCalls) != 1 || resp.IsFinal {
+		t.Errorf("answer is %+v, pieces %q", resp, pieces)
+	}
+}
+
+// turn is the conversation after an answer with calls and their results.
+func turn(resp contract.Response, results ...contract.Message) []contract.Message {
+	out := []contract.Message{{
+		Role: contract.RoleAssistant, Text: resp.TextContent, ToolCalls: resp.ToolCalls, ProviderState: resp.ProviderState,
+	}}
+	for i, r := range results {
+		r.Role, r.CallID, r.Tool = contract.RoleTool, resp.ToolCalls[i].ID, resp.ToolCalls[i].Tool
+		out = append(out, r)
+	}
+	return out
+}
+
+func roundTrip(t *testing.T, a adapter.Adapter) {
+	talk := []contract.Message{user(`call2 math:evaluate {"expression":"1+1"} ; time:now {}`)}
+	resp, _ := ask(t, a, talk...)
+	talk = append(talk, turn(resp, contract.Message{Text: "2"}, contract.Message{Text: `"noon"`})...)
+	last, _ := ask(t, a, talk...)
+	if want := "math:evaluate: 2\n\ntime:now: \"noon\""; last.TextContent != want || !last.IsFinal {
+		t.Errorf("answer is %+v, want %q", last, want)
+	}
+	talk = append(talk, contract.Message{Role: contract.RoleAssistant, Text: last.TextContent}, user("thanks"))
+	if again, _ := ask(t, a, talk...); again.TextContent != "echo: thanks" {
+		t.Errorf("the next turn's answer is %+v", again)
+	}
+}
+
+func carriesFailure(t *testing.T, a adapter.Adapter) {
+	talk := []contract.Message{user(`call math:evaluate {"expression":"1/0"}`)}
+	resp, _ := ask(t, a, talk...)
+	failed := contract.Message{Text: `{"error":{"code":"tool_failed","message":"division by zero"}}`, Failed: true}
+	last, _ := ask(t, a, append(talk, turn(resp, failed)...)...)
+	if want := "math:evaluate failed: tool_failed: division by zero"; last.TextContent != want {
+		t.Errorf("answer is %q, want %q", last.TextContent, want)
+	}
+}
+
+func keepsBrokenArgs(t *testing.T, a adapter.Adapter) {
+	talk := []contract.Message{user(`call math:evaluate {"expression": "1`)}
+	resp, _ := ask(t, a, talk...)
+	wantCall(t, resp.ToolCalls[0], "math:evaluate", `"{\"expression\": \"1"`)
+
+	refusal := contract.Message{Text: `{"error":{"code":"invalid_arguments","message":"no JSON"}}`, Failed: true}
+	if last, _ := ask(t, a, append(talk, turn(resp, refusal)...)...); !strings.Contains(last.TextContent, "invalid_arguments") {
+		t.Errorf("after the refusal the answer is %+v", last)
+	}
+}
+
+func emptyArgs(t *testing.T, a adapter.Adapter) {
+	resp, _ := ask(t, a, user(`call time:now`))
+	wantCall(t, resp.ToolCalls[0], "time:now", `{}`)
+}
+
+func unknownTool(t *testing.T, a adapter.Adapter) {
+	talk := []contract.Message{user("unknown tool")}
+	resp, _ := ask(t, a, talk...)
+	wantCall(t, resp.ToolCalls[0], "no:such_tool", `{}`)
+
+	// A name of any length must not make every later question fail.
+	talk = []contract.Message{user("call " + strings.Repeat("very_", 30) + "long {}")}
+	resp, _ = ask(t, a, talk...)
+	ask(t, a, append(talk, turn(resp, contract.Message{Text: `{"error":{"code":"unknown_tool","message":"?"}}`, Failed: true})...)...)
+}
+
+func anyCharacters(t *testing.T, a adapter.Adapter) {
+	const odd = "ä 漢字 🧿 \u2028 \\ \" ' < & > \t tab"
+	var talk []contract.Message
+	for i := range 40 {
+		talk = append(talk, user(fmt.Sprintf("%d %s", i, odd)), contract.Message{Role: contract.RoleAssistant, Text: odd})
+	}
+	resp, pieces := ask(t, a, append(talk, user(odd+"\nsecond line"))...)
+	if want := "echo: " + odd + "\nsecond line"; resp.TextContent != want || strings.Join(pieces, "") != want {
+		t.Errorf("answer is %q, want %q", resp.TextContent, want)
+	}
+}
+
+func reportsUsage(t *testing.T, a adapter.Adapter) {
+	if resp, _ := ask(t, a, user("spend 1000 tokens")); resp.Usage.InputTokens != 1000 || resp.Usage.OutputTokens != 1000 {
+		t.Errorf("usage is %+v, want 1000 tokens each way", resp.Usage)
+	}
+}
+
+func acceptsParameters(t *testing.T, a adapter.Adapter) {
+	temperature := 0.5
+	req := question(t, user("hello"))
+	req.Temperature, req.MaxTokens, req.Model = &temperature, 100, "another-model"
+	if resp, err := a.Generate(t.Context(), req, func(string, string) {}); err != nil || resp.TextContent != "echo: hello" {
+		t.Errorf("answer is %+v, %v", resp, err)
+	}
+	req = contract.Request{Messages: question(t, user("hello")).Messages}
+	if _, err := a.Generate(t.Context(), req, func(string, string) {}); err != nil {
+		t.Errorf("without a system prompt and tools: %v", err)
+	}
+}
+
+func emptyAnswer(t *testing.T, a adapter.Adapter) {
+	if e := refused(t, a, user("garbage")); e.Code != contract.ErrGarbage || !e.Retryable {
+		t.Errorf("neither text nor calls is %+v, want garbage, retryable", e)
+	}
+}
+
+func mapsFailures(t *testing.T, a adapter.Adapter) {
+	for _, c := range []struct {
+		code      contract.ErrorCode
+		retryable bool
+	}{
+		{contract.ErrAuth, false},
+		{contract.ErrRateLimited, true},
+		{contract.ErrUnavailable, true},
+		{contract.ErrTimeout, true},
+		{contract.ErrBadRequest, false},
+		{contract.ErrGarbage, true},
+		{contract.ErrTooLong, false},
+	} {
+		e := refused(t, a, user("fail "+string(c.code)))
+		if e.Code != c.code || e.Retryable != c.retryable || e.Message == "" {
+			t.Errorf("%s became %+v", c.code, e)
+		}
+	}
+	if e := refused(t, a, user("fail rate_limited retry 90000 ms")); e.RetryInMS != 90000 {
+		t.Errorf("the API's wish of 90 s became %+v", e)
+	}
+}
+
+func refusesBadMessages(t *testing.T, a adapter.Adapter) {
+	req := contract.Request{Messages: []json.RawMessage{json.RawMessage(`{"role":`)}}
+	_, err := a.Generate(t.Context(), req, func(string, string) {})
+	var e *contract.Error
+	if !errors.As(err, &e) || e.Code != contract.ErrBadRequest || e.Retryable {
+		t.Errorf("a message that is no JSON gives %v, want bad_request", err)
+	}
+}
+
+func boundsText(t *testing.T, a adapter.Adapter) {
+	if resp, _ := ask(t, a, user("text 200000 bytes")); len(resp.TextContent) != 200000 {
+		t.Errorf("the text has %d bytes, want 200000", len(resp.TextContent))
+	}
+	if e := refused(t, a, user("text 300000 bytes")); e.Code != contract.ErrTooLong || e.Retryable {
+		t.Errorf("300000 bytes of text are %+v, want too_long", e)
+	}
+}
+
+func boundsEndless(t *testing.T, a adapter.Adapter) {
+	if e := refused(t, a, user("never ends")); e.Code != contract.ErrTooLong || e.Retryable {
+		t.Errorf("a text without end is %+v, want too_long", e)
+	}
+}
+
+func boundsCalls(t *testing.T, a adapter.Adapter) {
+	if e := refused(t, a, user(`calls 65 math:evaluate {"expression":"1"}`)); e.Code != contract.ErrTooLong || e.Retryable {
+		t.Errorf("65 calls are %+v, want too_long", e)
+	}
+}
+
+// begin asks in the background; the channel gets the error.
+func begin(ctx context.Context, t *testing.T, a adapter.Adapter, text string, delta func(string, string)) <-chan error {
+	t.Helper()
+	req := question(t, user(text))
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Generate(ctx, req, delta)
+		done <- err
+	}()
+	return done
+}
+
+func wantCancelled(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		var e *contract.Error
+		if !errors.Is(err, context.Canceled) && !errors.As(err, &e) {
+			t.Errorf("a cancelled question ends with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the question goes on after it was cancelled")
+	}
+}
+
+func cancelHang(t *testing.T, a adapter.Adapter) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := begin(ctx, t, a, "hang", func(string, string) {})
+	cancel()
+	wantCancelled(t, done)
+}
+
+func cancelStream(t *testing.T, a adapter.Adapter) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	wantCancelled(t, begin(ctx, t, a, "stream 10000 words every 20 ms", func(string, string) { once.Do(cancel) }))
+}
+
+func deadline(t *testing.T, a adapter.Adapter) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	select {
+	case err := <-begin(ctx, t, a, "hang", func(string, string) {}):
+		if e := adapter.Failure(err); e == nil || e.Code != contract.ErrTimeout || !e.Retryable {
+			t.Errorf("the deadline gives %v, want timeout, retryable", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the question goes on after its deadline")
+	}
+}
+
+func tooLate(t *testing.T, a adapter.Adapter) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	_, err := a.Generate(ctx, question(t, user("hello")), func(string, string) {})
+	if e := adapter.Failure(err); e == nil || e.Code != contract.ErrTimeout {
+		t.Errorf("a deadline in the past gives %v, want timeout", err)
+	}
+}
+
+func answersMany(t *testing.T, a adapter.Adapter) {
+	var wg sync.WaitGroup
+	for i := range 16 {
+		text := fmt.Sprintf("number %d", i)
+		req := question(t, user(text))
+		wg.Go(func() {
+			var pieces strings.Builder
+			resp, err := a.Generate(t.Context(), req, func(piece, _ string) { pieces.WriteString(piece) })
+			if err != nil || resp.TextContent != "echo: "+text || pieces.String() != resp.TextContent {
+				t.Errorf("%q is answered by %q (%q), %v", text, resp.TextContent, pieces.String(), err)
+			}
+		})
+	}
+	wg.Wait()
+}

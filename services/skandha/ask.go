@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/follow"
+)
+
+// askCmd asks one thing and waits for the end of its turn.
+type askCmd struct {
+	Text    []string      `arg:"" help:"What to ask; \"-\" reads standard input."`
+	Agent   string        `short:"a" default:"main" help:"Agent to ask."`
+	Session string        `short:"s" placeholder:"NAME" help:"Session to go on with. Default: a new one."`
+	JSON    bool          `help:"Print every event of the turn as one line of JSON."`
+	Yes     bool          `short:"y" help:"Approve every confirmation request. Without it, and without a terminal, they are refused."`
+	Timeout time.Duration `default:"5m" help:"Give up after this time; the turn goes on."`
+}
+
+// Run implements the command.
+func (a *askCmd) Run(ctx context.Context, g *globals) error {
+	text := strings.Join(a.Text, " ")
+	if text == "-" {
+		b, err := io.ReadAll(io.LimitReader(os.Stdin, event.MaxTextBytes+1))
+		if err != nil {
+			return err
+		}
+		text = string(b)
+	}
+	ref, err := sessionRef(a.Agent, a.Session)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	c, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	items, err := c.Follow(ctx, ref)
+	if err != nil {
+		return err
+	}
+	seq, err := c.Say(ctx, ref, event.Input{Text: text, Source: "ask"})
+	if err != nil {
+		return err
+	}
+	w := &waiter{c: c, ref: ref, seq: seq, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr, interactive: !a.JSON && isTerminal(os.Stdin)}
+	err = w.wait(ctx, items)
+	if errors.Is(err, context.DeadlineExceeded) {
+		fmt.Fprintf(os.Stderr, "skandha: no answer within %s; the turn goes on in session %s\n", a.Timeout, ref.Session)
+		return exitTimeout
+	}
+	if errors.Is(err, context.Canceled) {
+		end, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer done()
+		if err := c.Cancel(end, ref, seq, "interrupted at the terminal"); err == nil {
+			fmt.Fprintln(os.Stderr, "skandha: cancelled")
+		}
+		return exit(130)
+	}
+	return err
+}
+
+func sessionRef(agent, session string) (subject.Ref, error) {
+	if session == "" {
+		session = "s-" + time.Now().Format("20060102-150405-") + fmt.Sprintf("%03d", os.Getpid()%1000)
+	}
+	return subject.ParseRef(agent, session)
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// waiter shows one turn until its terminal event.
+type waiter struct {
+	c           *connection
+	ref         subject.Ref
+	seq         uint64
+	json, yes   bool
+	interactive bool
+	out, err    io.Writer
+	answers     *bufio.Reader // of a person; standard input if nil
+	turn        string        // of our input, once known
+	refused     bool
+	streamed    strings.Builder
+	attempt     string
+}
+
+func (w *waiter) wait(ctx context.Context, items <-chan follow.Item) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case i, ok := <-items:
+			if !ok {
+				return ctx.Err()
+			}
+			if done, err := w.show(ctx, i); done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (w *waiter) show(ctx context.Context, i follow.Item) (done bool, err error) {
+	if i.Delta != nil {
+		w.delta(i)
+		return false, nil
+	}
+	e := i.Event
+	if w.json {
+		line := struct {
+			Commit uint64      `json:"commit"`
+			Index  int         `json:"index"`
+			Event  event.Event `json:"event"`
+		}{i.Commit, i.Index, e}
+		if err := printJSON(w.out, line, false); err != nil {
+			return false, err
+		}
+	}
+	switch e.Type {
+	case event.TypePerceived:
+		var p event.Perceived
+		if e.DataAs(&p) == nil && p.Sequence == w.seq {
+			w.turn = e.Turn
+		}
+	case event.TypeToolCallRequest:
+		return false, w.confirm(ctx, e)
+	case event.TypeActCompleted:
+		w.result(e)
+	case event.TypeUIMessage:
+		w.message(e)
+	case event.TypeRecorded:
+		var p event.Recorded
+		if e.DataAs(&p) == nil && p.Sequence == w.seq {
+			if w.refused {
+				return true, exitRefused
+			}
+			return true, nil
+		}
+	case event.TypeTurnFailed:
+		var p event.TurnFailed
+		if e.DataAs(&p) == nil && p.Sequence == w.seq {
+			return true, w.failed(p)
+		}
+	}
+	return false, nil
+}
+
+func (w *waiter) failed(p event.TurnFailed) error {
+	if !w.json {
+		_, _ = fmt.Fprintf(w.err, "skandha: the turn failed (%s): %s\n", p.Code, clean(p.Reason))
+	}
+	switch p.Code {
+	case event.FailDenied, event.FailLocked, event.FailDropped:
+		return exitRefused
+	}
+	return exitFailed
+}
+
+// mine reports whether an event belongs to our input's turn, or was caused by it.
+func (w *waiter) mine(e event.Event) bool {
+	return e.Turn != "" && e.Turn == w.turn || e.Cause == strconv.FormatUint(w.seq, 10)
+}
+
+// delta prints text while it is being written, on a terminal. A new attempt
+// starts the text again.
+func (w *waiter) delta(i follow.Item) {
+	if w.json || !w.interactive || !strings.HasPrefix(i.Delta.Plan, w.turn+"-") || w.turn == "" {
+		return
+	}
+	if i.Delta.Attempt != w.attempt {
+		if w.streamed.Len() > 0 {
+			_, _ = fmt.Fprintln(w.out)
+		}
+		w.attempt = i.Delta.Attempt
+		w.streamed.Reset()
+	}
+	w.streamed.WriteString(i.Delta.Text)
+	_, _ = io.WriteString(w.out, clean(i.Delta.Text))
+}
+
+func (w *waiter) message(e event.Event) {
+	var m event.UIMessage
+	if w.json || e.DataAs(&m) != nil || !w.mine(e) {
+		return
+	}
+	if streamed := w.streamed.String(); streamed != "" {
+		w.streamed.Reset()
+		if streamed == m.Content {
+			_, _ = fmt.Fprintln(w.out)
+			return
+		}
+		_, _ = fmt.Fprintln(w.out) // what was lost of it follows, whole
+	}
+	_, _ = fmt.Fprintln(w.out, clean(m.Content))
+}
+
+// result shows what a tool did, beside the answer.
+func (w *waiter) result(e event.Event) {
+	var p event.ActCompleted
+	if e.DataAs(&p) != nil || !w.mine(e) {
+		return
+	}
+	if p.Result.Error != nil && (p.Result.Error.Code == tool.CodeDenied || p.Result.Error.Code == tool.CodeExpired) {
+		w.refused = true
+	}
+	if !w.json {
+		s := stylesFor(w.err)
+		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, p.Tool, resultSummary(p), s.off)
+	}
+}
+
+// confirm asks the person, who sees exactly what will run.
+func (w *waiter) confirm(ctx context.Context, e event.Event) error {
+	var q event.ToolCallRequest
+	if err := e.DataAs(&q); err != nil || !w.mine(e) {
+		return err
+	}
+	if w.yes || !w.interactive {
+		return w.c.Confirm(ctx, w.ref, q, w.yes, "")
+	}
+	s := stylesFor(w.err)
+	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s\n", s.yellow, s.bold, clean(q.ToolName), s.off)
+	if q.SecurityWarning != nil {
+		_, _ = fmt.Fprintf(w.err, "  %s%s%s\n", s.yellow, clean(q.SecurityWarning.Message), s.off)
+	}
+	_, _ = fmt.Fprintf(w.err, "  with %s\n", clean(indentJSON(q.Args)))
+	_, _ = fmt.Fprintf(w.err, "Approve? [y/N, until %s] ", q.ExpiresAt.Local().Format("15:04:05"))
+	if w.answers == nil {
+		w.answers = bufio.NewReader(os.Stdin)
+	}
+	answer, err := w.answers.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return w.c.Confirm(ctx, w.ref, q, answer == "y" || answer == "yes", "")
+}
+
+func indentJSON(b json.RawMessage) string {
+	out, err := json.MarshalIndent(b, "  ", "  ")
+	if err != nil {
+		return string(b)
+	}
+	return string(out)
+}

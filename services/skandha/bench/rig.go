@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/core"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/store/sqlite"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// rig is a system with a zero-cost provider and tool, and raw counterparts.
+type rig struct {
+	dir   string
+	srv   *natsserver.Server
+	store store.Store
+	core  *shell.Core
+	stops []func()
+
+	stopCore func()
+}
+
+func newRig(ctx context.Context, dir string, mode natsserver.Sync) (*rig, error) {
+	r := &rig{dir: dir}
+	var err error
+	if r.srv, err = natsserver.Start(natsserver.Config{StoreDir: filepath.Join(dir, "nats"), Sync: mode, Logger: quiet}); err != nil {
+		return nil, err
+	}
+	r.stops = append(r.stops, r.srv.Shutdown)
+	if err = r.startCore(ctx); err == nil {
+		err = r.startExecutors(ctx)
+	}
+	if err == nil {
+		err = awaitExecutors(ctx, r.core)
+	}
+	if err != nil {
+		r.stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+func withRig(ctx context.Context, o Options, mode natsserver.Sync, f func(*rig) error) error {
+	dir, err := os.MkdirTemp(o.Dir, "bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // scratch
+	r, err := newRig(ctx, dir, mode)
+	if err != nil {
+		return err
+	}
+	defer r.stop()
+	return f(r)
+}
+
+func (r *rig) connect(ctx context.Context, name string) (*bus.Bus, error) {
+	return bus.Connect(ctx, bus.Config{InProcess: r.srv, Name: name, Logger: quiet})
+}
+
+func (r *rig) startExecutors(ctx context.Context) error {
+	for _, role := range []string{"provider", "runner"} {
+		b, err := r.connect(ctx, role)
+		if err != nil {
+			return err
+		}
+		r.stops = append(r.stops, background(b, func(ctx context.Context) error { return Executor(ctx, b, role) }))
+	}
+	return nil
+}
+
+func (r *rig) startCore(ctx context.Context) error {
+	b, err := r.connect(ctx, "core")
+	if err != nil {
+		return err
+	}
+	return r.runCore(ctx, b)
+}
+
+func (r *rig) runCore(ctx context.Context, b *bus.Bus) (err error) {
+	if r.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(r.dir, "view.db"), Logger: quiet}); err != nil {
+		return err
+	}
+	if r.core, err = core.New(core.Config{}, core.Options{Drain: time.Second}, core.Deps{Bus: b, Store: r.store, Log: quiet}); err != nil {
+		return err
+	}
+	r.stopCore = sync.OnceFunc(background(b, r.core.Run))
+	r.stops = append(r.stops, r.stopCore)
+	return r.core.AwaitReady(ctx)
+}
+
+// background runs a service until stop is called, which also closes its connection.
+func background(b *bus.Bus, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := run(ctx); err != nil {
+			slog.Error("bench", "error", err)
+		}
+	}()
+	return func() { cancel(); <-done; b.Close() }
+}
+
+// stop ends the rig, the latest part first.
+func (r *rig) stop() {
+	for i := len(r.stops) - 1; i >= 0; i-- {
+		r.stops[i]()
+	}
+	r.stops = nil
+	if r.store != nil {
+		_ = r.store.Close() // scratch
+	}
+}
+
+func awaitExecutors(ctx context.Context, c *shell.Core) error {
+	for {
+		if _, ok := c.Directory().PickProvider(nil); ok {
+			if spec, ok := c.Directory().Lookup(toolName); ok {
+				if _, ok := c.Directory().PickRunner(spec, nil); ok {
+					return nil
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// together runs f n times at once and returns the first error.
+func together(n int, f func(i int) error) error {
+	errs := make(chan error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs <- f(i) })
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

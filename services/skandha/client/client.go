@@ -1,0 +1,114 @@
+// Package client is how a person's program talks to a running system: it says
+// inputs, answers confirmation requests, cancels, and follows what happens.
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/follow"
+)
+
+// Client speaks for one writer.
+type Client struct {
+	Bus    *bus.Bus
+	Writer subject.Writer
+	Log    *slog.Logger
+	caller *bus.Caller
+}
+
+// New makes a client of a connection.
+func New(b *bus.Bus, w subject.Writer, log *slog.Logger) (*Client, error) {
+	c, err := b.NewCaller()
+	if err != nil {
+		return nil, fmt.Errorf("opening the reply subscription: %w", err)
+	}
+	return &Client{Bus: b, Writer: w, Log: log, caller: c}, nil
+}
+
+// Say stores an input and returns its sequence: from then on it ends in exactly
+// one terminal event. An id is made if it has none, so that repeating after a
+// lost acknowledgement does not double it.
+func (c *Client) Say(ctx context.Context, ref subject.Ref, in event.Input) (uint64, error) {
+	if in.ID == "" {
+		in.ID = newID()
+	}
+	if err := in.Check(); err != nil {
+		return 0, err
+	}
+	return c.store(ctx, ref, subject.Input, in.ID, in)
+}
+
+// Command stores a slash command.
+func (c *Client) Command(ctx context.Context, ref subject.Ref, name string, args ...string) (uint64, error) {
+	id := newID()
+	return c.store(ctx, ref, subject.Command, id, event.Command{Name: name, Args: args, ID: id})
+}
+
+// Confirm answers a confirmation request, for exactly the arguments it showed.
+func (c *Client) Confirm(ctx context.Context, ref subject.Ref, q event.ToolCallRequest, approved bool, reason string) error {
+	_, err := c.store(ctx, ref, subject.Confirmation, newID(), event.Confirmation{
+		ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: approved, Reason: reason,
+	})
+	return err
+}
+
+// Cancel stops the turn of the input that was acknowledged with seq.
+func (c *Client) Cancel(ctx context.Context, ref subject.Ref, seq uint64, reason string) error {
+	_, err := c.store(ctx, ref, subject.Cancel, newID(), event.Cancel{Sequence: seq, Reason: reason})
+	return err
+}
+
+func (c *Client) store(ctx context.Context, ref subject.Ref, kind subject.CauseKind, id string, body any) (uint64, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	return c.Bus.PublishCause(ctx, ref, kind, c.Writer, id, b)
+}
+
+// Follow sends the session's events from now on, without gap or repetition.
+func (c *Client) Follow(ctx context.Context, ref subject.Ref) (<-chan follow.Item, error) {
+	end, err := follow.End(ctx, c.Bus, ref)
+	if err != nil {
+		return nil, err
+	}
+	return follow.Follow(ctx, c.Bus, ref, end, c.Log)
+}
+
+// FollowFrom sends the session's events from the beginning.
+func (c *Client) FollowFrom(ctx context.Context, ref subject.Ref, at follow.Position) (<-chan follow.Item, error) {
+	return follow.Follow(ctx, c.Bus, ref, at, c.Log)
+}
+
+// Ask asks any core replica a question about itself and decodes the answer.
+func (c *Client) Ask(ctx context.Context, verb string, question, answer any) error {
+	var body []byte
+	if question != nil {
+		var err error
+		if body, err = json.Marshal(question); err != nil {
+			return err
+		}
+	}
+	res, err := c.caller.Request(ctx, subject.Service(shell.ServiceName, verb), shell.ServiceName, body)
+	if err != nil {
+		return fmt.Errorf("asking core for its %s: %w", verb, err)
+	}
+	return json.Unmarshal(res, answer)
+}
+
+func newID() string {
+	var b [9]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic(err) // crypto/rand does not fail
+	}
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/store/open"
+	"skandha.dev/services/skandha/system"
+)
+
+// doctorCmd says what is there and what is missing.
+type doctorCmd struct{}
+
+type finding struct {
+	ok     bool
+	need   bool // without it nothing works
+	what   string
+	advice string
+}
+
+// Run implements the command.
+func (doctorCmd) Run(ctx context.Context, g *globals) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	s := stylesFor(os.Stdout)
+	fmt.Printf("Skandha %s, %s, %s/%s, %d CPUs\n\n", buildinfo.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	bad := false
+	for _, f := range g.findings(ctx) {
+		mark := s.green + "ok  " + s.off
+		switch {
+		case !f.ok && f.need:
+			mark, bad = s.red+"FAIL"+s.off, true
+		case !f.ok:
+			mark = s.yellow + "–   " + s.off
+		}
+		fmt.Printf("%s  %s\n", mark, f.what)
+		if f.advice != "" {
+			fmt.Printf("      %s%s%s\n", s.dim, f.advice, s.off)
+		}
+	}
+	if bad {
+		return exitFailed
+	}
+	return nil
+}
+
+func (g *globals) findings(ctx context.Context) []finding {
+	out := []finding{g.dataFinding(), g.configFinding()}
+	out = append(out, g.busFinding(ctx), g.providerFinding(ctx))
+	out = append(out, g.storeFinding(ctx))
+	out = append(out, program("redis-server", "Redis for a deployed system", "apt-get install redis-server, or use the docker-compose file"),
+		docker(), program("docker-compose", "docker-compose for containers", "apt-get install docker-compose"),
+		program("python3", "Python for plugins in Python", "apt-get install python3"))
+	return out
+}
+
+func (g *globals) dataFinding() finding {
+	f := finding{need: true, what: "data directory " + g.Data}
+	if err := os.MkdirAll(g.Data, 0o700); err != nil {
+		f.advice = err.Error() + "; choose another with --data DIR"
+		return f
+	}
+	probe := filepath.Join(g.Data, ".doctor")
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
+		f.advice = err.Error() + "; choose another with --data DIR"
+		return f
+	}
+	_ = os.Remove(probe)
+	f.ok = true
+	if r, err := system.Running(g.Data); err == nil {
+		f.advice = fmt.Sprintf("process %d runs a system on it, at %s", r.PID, r.URL)
+	}
+	return f
+}
+
+func (g *globals) configFinding() finding {
+	f := finding{need: true, what: "configuration: the defaults"}
+	if g.Config != "" {
+		f.what = "configuration " + g.Config
+	}
+	cfg, err := core.ReadConfig(g.Config)
+	if err == nil {
+		_, _, err = cfg.Build()
+	}
+	if err != nil {
+		f.advice = err.Error()
+		return f
+	}
+	f.ok = true
+	return f
+}
+
+func (g *globals) busFinding(ctx context.Context) finding {
+	if g.NATS == "" {
+		return finding{ok: true, what: "bus: embedded NATS", advice: "--nats URL (or SKANDHA_NATS) talks to one that runs elsewhere"}
+	}
+	f := finding{need: true, what: "bus " + redactURL(g.NATS)}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	b, err := bus.Connect(ctx, bus.Config{URL: g.NATS, Token: g.Token, CredsFile: g.Creds, Name: "doctor", Logger: g.logger()})
+	if err != nil {
+		f.advice = err.Error()
+		return f
+	}
+	defer b.Close()
+	if _, err := b.JetStream().AccountInfo(ctx); err != nil {
+		f.advice = "JetStream: " + err.Error() + "; start the server with JetStream enabled"
+		return f
+	}
+	f.ok, f.advice = true, "server "+b.Conn().ConnectedServerVersion()
+	return f
+}
+
+func (g *globals) storeFinding(ctx context.Context) finding {
+	where := os.Getenv("SKANDHA_STORE")
+	if where == "" {
+		return finding{ok: true, what: "view: SQLite in the data directory", advice: "SKANDHA_STORE=redis://… keeps it in Redis"}
+	}
+	f := finding{need: true, what: "view in " + redactURL(where)}
+	st, err := open.Store(ctx, where, g.logger())
+	if err == nil {
+		err = st.Ping(ctx)
+		_ = st.Close() // only read
+	}
+	if err != nil {
+		f.advice = err.Error()
+		return f
+	}
+	f.ok = true
+	return f
+}
+
+func program(name, what, advice string) finding {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return finding{what: what + ": not found", advice: advice}
+	}
+	return finding{ok: true, what: what + ": " + path}
+}
+
+func docker() finding {
+	f := finding{what: "Docker engine: not reachable", advice: "only needed for containers; install docker.io and start dockerd"}
+	var d net.Dialer
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c, err := d.DialContext(ctx, "unix", "/var/run/docker.sock")
+	if err != nil {
+		return f
+	}
+	_ = c.Close()
+	return finding{ok: true, what: "Docker engine: answers"}
+}

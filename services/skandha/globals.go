@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/skandha/client"
+	"skandha.dev/services/skandha/system"
+)
+
+// globals are the flags of every command.
+type globals struct {
+	NATS   string `name:"nats" env:"SKANDHA_NATS" placeholder:"URL" help:"Talk to the system on this bus, e.g. nats://127.0.0.1:4222. Without it: the one that runs on --data, else an own one."`
+	Token  string `env:"SKANDHA_TOKEN" help:"Token of the bus." placeholder:"TOKEN"`
+	Creds  string `env:"SKANDHA_CREDS" type:"existingfile" help:"Credentials file of the bus." placeholder:"FILE"`
+	Data   string `env:"SKANDHA_DATA" default:"${data}" help:"Where an embedded system keeps its log, its view and the agent's workspace." placeholder:"DIR"`
+	Log    string `env:"SKANDHA_LOG" enum:"debug,info,warn,error" default:"warn" help:"What is logged to standard error: debug, info, warn or error."`
+	Config string `env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) of an embedded system: agents and policy." placeholder:"FILE"`
+
+	Provider     string   `env:"SKANDHA_PROVIDER" help:"Provider of an embedded system: openai or offline. Default: what the environment has keys for." placeholder:"NAME"`
+	Model        string   `env:"SKANDHA_MODEL" help:"Model of the provider." placeholder:"NAME"`
+	BaseURL      string   `env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
+	OfflineRules string   `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules of the offline provider instead of the built-in ones." placeholder:"FILE"`
+	Workspace    string   `env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
+	HTTPAllow    []string `env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
+	Sync         string   `env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
+}
+
+func defaultData() string {
+	if dir, err := os.UserConfigDir(); err == nil {
+		return filepath.Join(dir, "skandha")
+	}
+	return ".skandha"
+}
+
+func (g *globals) logger() *slog.Logger {
+	return telemetry.NewLogger(os.Stderr, telemetry.LogConfig{Level: g.Log})
+}
+
+// systemConfig is that of an embedded system.
+func (g *globals) systemConfig() system.Config {
+	return system.Config{
+		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
+		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, OfflineRules: g.OfflineRules,
+		Workspace: g.Workspace, HTTPAllow: g.HTTPAllow,
+	}
+}
+
+// connection is a client and how to end it.
+type connection struct {
+	*client.Client
+	own   *system.System // when this process runs the system itself
+	about string         // for people: what it is connected to
+}
+
+// connect reaches the system that the flags name: the bus of --nats, else the
+// one that runs on the data directory, else it starts one.
+func (g *globals) connect(ctx context.Context) (*connection, error) {
+	if g.NATS != "" {
+		return g.dial(ctx, g.NATS, g.Token, "the system on "+redactURL(g.NATS))
+	}
+	if run, err := system.Running(g.Data); err == nil {
+		return g.dial(ctx, run.URL, run.Token, fmt.Sprintf("the system that process %d runs on %s", run.PID, g.Data))
+	}
+	cfg := g.systemConfig()
+	sys, err := system.Start(ctx, cfg)
+	if errors.Is(err, system.ErrLocked) { // it came up meanwhile
+		if run, err := system.AwaitRunning(ctx, g.Data); err == nil {
+			return g.dial(ctx, run.URL, run.Token, fmt.Sprintf("the system that process %d runs on %s", run.PID, g.Data))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := sys.Connect(ctx, "skandha")
+	if err != nil {
+		sys.Stop()
+		return nil, err
+	}
+	c, err := client.New(b, writer(), cfg.Log)
+	if err != nil {
+		sys.Stop()
+		return nil, err
+	}
+	return &connection{c, sys, sys.About()}, nil
+}
+
+func (g *globals) dial(ctx context.Context, url, token, about string) (*connection, error) {
+	log := g.logger()
+	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	b, err := bus.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", redactURL(url), err)
+	}
+	c, err := client.New(b, writer(), log)
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return &connection{c, nil, about}, nil
+}
+
+// close ends the connection, and the system if it is this process's own.
+func (c *connection) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := c.Bus.Drain(ctx); err != nil {
+		c.Log.Debug("draining the connection", "error", err)
+	}
+	if c.own != nil {
+		c.own.Stop()
+	}
+}
+
+// writer is the name that this person's causes are stored under.
+func writer() subject.Writer {
+	if u, err := user.Current(); err == nil {
+		if w, err := subject.Parse[subject.Writer](subject.Encode(u.Username)); err == nil {
+			return w
+		}
+	}
+	return "cli"
+}
+
+func redactURL(u string) string {
+	if i := strings.LastIndex(u, "@"); i >= 0 {
+		if j := strings.Index(u, "://"); j >= 0 && j < i {
+			return u[:j+3] + u[i+1:]
+		}
+	}
+	return u
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/shell"
+)
+
+// toolsCmd lists the tools.
+type toolsCmd struct {
+	JSON bool `help:"Print JSON."`
+	All  bool `help:"Internal tools, too."`
+}
+
+// Run implements the command.
+func (t *toolsCmd) Run(ctx context.Context, g *globals) error {
+	var tools []shell.ToolInfo
+	if err := ask(ctx, g, shell.VerbTools, nil, &tools); err != nil {
+		return err
+	}
+	if t.JSON {
+		return printJSON(os.Stdout, tools, true)
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "TOOL\tUSED\tSUCCESS\tMEAN\tRISK\tRETRY\tDESCRIPTION")
+	for _, i := range tools {
+		if i.Internal && !t.All {
+			continue
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%.0f %%\t%d ms\t%s\t%s\t%s\n", clean(i.Name), i.Used, 100*i.SuccessRate, i.MeanLatencyMS,
+			orElse(string(i.Risk), "low"), map[bool]string{true: "safe", false: "never"}[i.Idempotent], describe(i))
+	}
+	return w.Flush()
+}
+
+func describe(i shell.ToolInfo) string {
+	if !i.Live {
+		return "(nobody offers it now)"
+	}
+	if i.Used >= 10 && i.SuccessRate < 0.5 {
+		return "(fails more often than not) " + line(i.Description, 60)
+	}
+	return line(i.Description, 80)
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// ask connects, asks core one question and leaves.
+func ask(ctx context.Context, g *globals, verb string, question, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return c.Ask(ctx, verb, question, answer)
+}
+
+// statusCmd shows who is there.
+type statusCmd struct {
+	JSON bool `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (s *statusCmd) Run(ctx context.Context, g *globals) error {
+	var st shell.Status
+	if err := ask(ctx, g, shell.VerbStatus, nil, &st); err != nil {
+		return err
+	}
+	if s.JSON {
+		return printJSON(os.Stdout, st, true)
+	}
+	fmt.Printf("core %s, version %s, %d open sessions, agents %v\n", st.Instance, st.Version, st.Open, st.Agents)
+	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "EXECUTOR\tSERVICE\tHOST\tBUSY\tSLOTS\tOFFERS\tSINCE")
+	for _, e := range st.Executors {
+		busy, slots := 0, 0
+		for _, p := range e.Pools {
+			busy, slots = busy+p.Busy, slots+p.Slots
+		}
+		offers := string(e.Kind)
+		for _, p := range e.Providers {
+			offers = p.Name + " " + p.Model
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Instance, e.Service, line(e.Host, 30), busy, slots, line(offers, 40), ago(e.Started))
+	}
+	return w.Flush()
+}
+
+// tailCmd shows live events.
+type tailCmd struct {
+	Agent   string `short:"a" placeholder:"NAME" help:"Only this agent."`
+	Session string `short:"s" placeholder:"NAME" help:"Only this session."`
+	JSON    bool   `help:"Print every event as one line of JSON."`
+	Deltas  bool   `help:"Token deltas, too."`
+}
+
+// Run implements the command.
+func (t *tailCmd) Run(ctx context.Context, g *globals) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	agent, session := orElse(t.Agent, "*"), orElse(t.Session, "*")
+	for flag, v := range map[string]string{"--agent": agent, "--session": session} {
+		if v != "*" && !subject.Valid(v) {
+			return fmt.Errorf("%s: %w: %q", flag, subject.ErrInvalidID, v)
+		}
+	}
+	ref := subject.Ref{Agent: subject.Agent(agent), Session: subject.Session(session)}
+	subjects := []string{ref.Live("*", "*")}
+	if t.Deltas {
+		subjects = append(subjects, ref.Stream())
+	}
+	msgs := make(chan *nats.Msg, 4096)
+	for _, s := range subjects {
+		if _, err := c.Bus.Conn().ChanSubscribe(s, msgs); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "following %s — Ctrl-C leaves\n", c.about)
+	st := stylesFor(os.Stdout)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-msgs:
+			e, err := event.Decode(m.Data)
+			switch {
+			case err != nil:
+			case t.JSON:
+				if err := printJSON(os.Stdout, e, false); err != nil {
+					return err
+				}
+			default:
+				printEvent(os.Stdout, st, e, true)
+			}
+		}
+	}
+}
+
+func printMessage(w io.Writer, st styles, seq uint64, subj string, at time.Time, data []byte) {
+	what := subj
+	if c, err := subject.ParseCause(subj); err == nil {
+		what = fmt.Sprintf("← %s by %s", c.Kind, c.Writer)
+	}
+	_, _ = fmt.Fprintf(w, "%s%8d %s%s %s%-22s%s %s\n", st.dim, seq, at.Local().Format("15:04:05.000"), st.off, st.bold, what, st.off, line(string(data), 100))
+}
+
+func marshalIndent(v any) string {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(b))
+}

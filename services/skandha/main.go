@@ -1,0 +1,70 @@
+// Command skandha runs a Skandha system, talks to one, and looks into it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is what can be typed. Each command is a struct with a Run method.
+type cli struct {
+	globals
+
+	Up       upCmd       `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner."`
+	Chat     chatCmd     `cmd:"" help:"Talk to an agent."`
+	Ask      askCmd      `cmd:"" help:"Ask an agent one thing. The exit code tells: 0 answered, 1 failed, 3 refused, 4 timed out."`
+	Tools    toolsCmd    `cmd:"" help:"List the tools with their statistics."`
+	Sessions sessionsCmd `cmd:"" help:"List sessions, show one, follow its log, rebuild it from the log."`
+	Tail     tailCmd     `cmd:"" help:"Show the events of all sessions as they happen."`
+	Status   statusCmd   `cmd:"" help:"Show the cores and executors that are alive."`
+	Bench    benchCmd    `cmd:"" help:"Measure this machine against the budgets."`
+	Doctor   doctorCmd   `cmd:"" help:"Say what is present, what is missing and what to type."`
+	Server   serverCmd   `cmd:"" help:"Run just the NATS server, for separate services."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+// exit is an error that carries an exit code and has been reported already.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// The exit codes beside 0.
+const (
+	exitFailed  = exit(1)
+	exitUsage   = exit(2)
+	exitRefused = exit(3)
+	exitTimeout = exit(4)
+)
+
+func main() {
+	var c cli
+	k := kong.Parse(&c, kong.Name("skandha"), kong.UsageOnError(), kong.Vars{"data": defaultData()},
+		kong.Description("An event-driven runtime for AI agents on NATS. Without a command: skandha chat."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) {
+			if code != 0 {
+				code = int(exitUsage)
+			}
+			os.Exit(code)
+		}))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	k.BindTo(ctx, (*context.Context)(nil))
+	err := k.Run(&c.globals)
+	var code exit
+	switch {
+	case err == nil:
+	case errors.As(err, &code):
+		stop()
+		os.Exit(int(code)) //nolint:gocritic // stop has run
+	default:
+		fmt.Fprintln(os.Stderr, "skandha: "+err.Error())
+		stop()
+		os.Exit(int(exitFailed))
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"skandha.dev/pkg/event"
+)
+
+// styles of a terminal; empty where the output is no terminal.
+type styles struct{ dim, bold, red, green, yellow, blue, off string }
+
+func stylesFor(w io.Writer) styles {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return styles{}
+	}
+	return styles{"\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m", "\x1b[0m"}
+}
+
+// clean makes text from models, tools and hooks harmless on a terminal: no
+// escape sequence reaches it.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r >= 0x20 && r != 0x7f && (r < 0x80 || r > 0x9f) && r != utf8.RuneError {
+			return r
+		}
+		return '�'
+	}, s)
+}
+
+// line is text on one line of at most n runes.
+func line(s string, n int) string {
+	s = strings.Join(strings.Fields(clean(s)), " ")
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// summary says what an event is about, in a few words.
+func summary(e event.Event) string {
+	switch e.Type {
+	case event.TypePerceived:
+		var p event.Perceived
+		if e.DataAs(&p) == nil {
+			return fmt.Sprintf("%s %q by %s", p.Disposition, line(p.Text, 60), p.Writer)
+		}
+	case event.TypePlanRequested:
+		var p event.PlanRequested
+		if e.DataAs(&p) == nil {
+			return fmt.Sprintf("round %d, attempt %d, to %s, %d tools offered", p.Round, p.Attempts, p.Provider, len(p.Tools))
+		}
+	case event.TypePlanCompleted:
+		return planSummary(e)
+	case event.TypeActRequested:
+		var p event.ActRequested
+		if e.DataAs(&p) == nil {
+			return fmt.Sprintf("%s %s, attempt %d, to %s", p.Tool, line(string(p.Args), 80), p.Attempts, p.Runner)
+		}
+	case event.TypeActConfirmed:
+		var p event.ActConfirmed
+		if e.DataAs(&p) == nil {
+			return fmt.Sprintf("%s %s by %s %s", p.Call, p.Outcome, p.By, line(p.Reason, 60))
+		}
+	case event.TypeActCompleted:
+		var p event.ActCompleted
+		if e.DataAs(&p) == nil {
+			return p.Tool + " " + resultSummary(p)
+		}
+	case event.TypeRecorded:
+		var p event.Recorded
+		if e.DataAs(&p) == nil {
+			return fmt.Sprintf("%d calls, %d rounds, %d ms: %s", len(p.Actions), p.Rounds, p.DurationMS, line(p.Answer, 80))
+		}
+	case event.TypeTurnFailed:
+		var p event.TurnFailed
+		if e.DataAs(&p) == nil {
+			return fmt.Sprintf("%s: %s", p.Code, line(p.Reason, 120))
+		}
+	case event.TypeUIState:
+		var p event.UIState
+		if e.DataAs(&p) == nil {
+			return string(p.State)
+		}
+	case event.TypeUIReady:
+		return ""
+	}
+	return line(string(e.Data), 120)
+}
+
+func planSummary(e event.Event) string {
+	var p event.PlanCompleted
+	if e.DataAs(&p) != nil {
+		return ""
+	}
+	if p.Error != nil {
+		return "failed: " + line(p.Error.Error(), 100)
+	}
+	if len(p.Steps) == 0 {
+		return "final: " + line(p.Response.TextContent, 80)
+	}
+	var names []string
+	for _, s := range p.Steps {
+		names = append(names, s.Tool)
+	}
+	return "calls " + strings.Join(names, ", ")
+}
+
+func resultSummary(p event.ActCompleted) string {
+	if p.Result.Success {
+		return fmt.Sprintf("ok in %d ms: %s", p.DurationMS, line(string(p.Result.Data), 80))
+	}
+	if p.Result.Error == nil {
+		return "failed"
+	}
+	return fmt.Sprintf("%s: %s", p.Result.Error.Code, line(p.Result.Error.Message, 100))
+}
+
+// printEvent writes one event as a line for people.
+func printEvent(w io.Writer, s styles, e event.Event, session bool) {
+	where := ""
+	if session {
+		where = fmt.Sprintf(" %s%s/%s%s", s.dim, e.Agent, e.Session, s.off)
+	}
+	colour := s.blue
+	switch e.Type {
+	case event.TypeTurnFailed, event.TypeSessionLocked:
+		colour = s.red
+	case event.TypeRecorded:
+		colour = s.green
+	case event.TypeToolCallRequest, event.TypeActConfirmed:
+		colour = s.yellow
+	}
+	_, _ = fmt.Fprintf(w, "%s%s%s%s %s%-22s%s %s\n", s.dim, e.Time.Local().Format("15:04:05.000"), s.off, where,
+		colour, e.Type.Phase()+"."+e.Type.Name(), s.off, summary(e))
+}
+
+// printJSON writes v as one line, or indented.
+func printJSON(w io.Writer, v any, indent bool) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	return enc.Encode(v)
+}
+
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return t.Local().Format("2006-01-02")
+}

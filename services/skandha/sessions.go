@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"reflect"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/follow"
+)
+
+// sessionsCmd looks into sessions.
+type sessionsCmd struct {
+	List    sessionsListCmd    `cmd:"" default:"withargs" help:"List sessions, latest first."`
+	Show    sessionsShowCmd    `cmd:"" help:"Show a session's conversation and state."`
+	Tail    sessionsTailCmd    `cmd:"" help:"Show a session's log: causes and commits, from the beginning; with --follow, on and on."`
+	Rebuild sessionsRebuildCmd `cmd:"" help:"Fold a session from the log alone and compare with the live state."`
+}
+
+type sessionsListCmd struct {
+	Agent string `short:"a" placeholder:"NAME" help:"Only this agent."`
+	Limit int    `short:"n" default:"20" help:"At most so many."`
+	After string `placeholder:"CURSOR" help:"Go on after the page that gave this cursor."`
+	JSON  bool   `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
+	var page shell.SessionsPage
+	if err := ask(ctx, g, shell.VerbSessions, shell.SessionsQuery{Agent: l.Agent, Limit: l.Limit, After: l.After}, &page); err != nil {
+		return err
+	}
+	if l.JSON {
+		return printJSON(os.Stdout, page, true)
+	}
+	if len(page.Sessions) == 0 {
+		fmt.Println("No sessions yet. skandha chat begins one.")
+		return nil
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "AGENT\tSESSION\tTURNS\tSTATE\tUPDATED\tTITLE")
+	for _, s := range page.Sessions {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", s.Agent, s.Session, s.Turns, s.State, ago(s.Updated), line(s.Title, 60))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if page.Next != "" {
+		fmt.Printf("more: skandha sessions list --after %s\n", page.Next)
+	}
+	return nil
+}
+
+// one names one session.
+type one struct {
+	Session string `arg:"" help:"Session."`
+	Agent   string `short:"a" default:"main" help:"Agent."`
+}
+
+func (o one) ref() (subject.Ref, error) { return subject.ParseRef(o.Agent, o.Session) }
+
+type sessionsShowCmd struct {
+	one
+	JSON bool `help:"Print the whole state as JSON."`
+}
+
+// Run implements the command.
+func (s *sessionsShowCmd) Run(ctx context.Context, g *globals) error {
+	ref, err := s.ref()
+	if err != nil {
+		return err
+	}
+	var info shell.SessionInfo
+	if err := ask(ctx, g, shell.VerbSession, ref, &info); err != nil {
+		return err
+	}
+	if s.JSON {
+		fmt.Println(marshalIndent(info))
+		return nil
+	}
+	st := info.State
+	fmt.Printf("%s at revision %d, digest %s\n", ref, st.Rev, info.Digest)
+	fmt.Printf("%s; %d turns, %d failed; %d tokens in, %d out\n", st.UI, st.Turns, st.Failed, st.Usage.InputTokens, st.Usage.OutputTokens)
+	if st.Locked != "" {
+		fmt.Println("locked: " + clean(st.Locked))
+	}
+	fmt.Println()
+	style := stylesFor(os.Stdout)
+	for _, e := range st.Window {
+		var m provider.Message
+		if json.Unmarshal(e.Msg, &m) != nil {
+			continue
+		}
+		printTalk(style, m)
+	}
+	return nil
+}
+
+func printTalk(s styles, m provider.Message) {
+	switch m.Role {
+	case provider.RoleUser:
+		fmt.Printf("%s> %s%s\n", s.bold, clean(m.Text), s.off)
+	case provider.RoleTool:
+		fmt.Printf("%s· %s → %s%s\n", s.dim, m.Tool, line(m.Text, 160), s.off)
+	default:
+		for _, c := range m.ToolCalls {
+			fmt.Printf("%s· %s %s%s\n", s.dim, c.Tool, line(string(c.Args), 160), s.off)
+		}
+		if m.Text != "" {
+			fmt.Println(clean(m.Text))
+		}
+	}
+}
+
+type sessionsTailCmd struct {
+	one
+	Follow bool `short:"f" help:"Go on with what happens."`
+	JSON   bool `help:"Print every message of the log as one line of JSON."`
+}
+
+// Run implements the command.
+func (t *sessionsTailCmd) Run(ctx context.Context, g *globals) error {
+	ref, err := t.ref()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	last := uint64(0)
+	st := stylesFor(os.Stdout)
+	for m, err := range c.Bus.Messages(ctx, ref, 0) {
+		if err != nil {
+			return err
+		}
+		if err := t.print(st, ref, m.Seq, m.Subject, m.Time, m.Data); err != nil {
+			return err
+		}
+		last = m.Seq
+	}
+	if last == 0 {
+		return fmt.Errorf("no session %s", ref)
+	}
+	if !t.Follow {
+		return nil
+	}
+	items, err := c.FollowFrom(ctx, ref, follow.Position{Commit: last, Index: 1 << 30})
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		if i.Delta != nil {
+			continue
+		}
+		if t.JSON {
+			err = printJSON(os.Stdout, i.Event, false)
+		} else {
+			printEvent(os.Stdout, st, i.Event, false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *sessionsTailCmd) print(st styles, ref subject.Ref, seq uint64, subj string, at time.Time, data []byte) error {
+	if t.JSON {
+		raw := json.RawMessage(data)
+		if !json.Valid(data) {
+			raw, _ = json.Marshal(string(data)) // a string always encodes
+		}
+		return printJSON(os.Stdout, map[string]any{"sequence": seq, "subject": subj, "time": at, "data": raw}, false)
+	}
+	if subj != ref.Commit() {
+		printMessage(os.Stdout, st, seq, subj, at, data)
+		return nil
+	}
+	c, err := event.DecodeCommit(ref, data)
+	if err != nil {
+		return fmt.Errorf("commit %d: %w", seq, err)
+	}
+	h := c.Header
+	fmt.Printf("%s%8d %s%s commit after %d, by %s%s, driver %d, digest %s\n", st.dim, seq, h.Now.Local().Format("15:04:05.000"), st.off,
+		h.Prev, h.Trigger.Kind, triggerOf(h.Trigger), h.Driver, h.Digest)
+	for _, e := range c.Events {
+		fmt.Printf("         ")
+		printEvent(os.Stdout, st, e, false)
+	}
+	return nil
+}
+
+func triggerOf(t event.Trigger) string {
+	switch {
+	case t.Sequence > 0:
+		return fmt.Sprintf(" %d", t.Sequence)
+	case t.Call != "":
+		return " to " + t.Call
+	}
+	return ""
+}
+
+type sessionsRebuildCmd struct {
+	one
+}
+
+// Run implements the command.
+func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
+	ref, err := r.ref()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	c, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	begin := time.Now()
+	rebuilt, err := (&shell.Loader{Bus: c.Bus, Log: c.Log}).Rebuild(ctx, ref)
+	if err != nil {
+		return fmt.Errorf("rebuilding %s: %w", ref, err)
+	}
+	if rebuilt.Rev == 0 {
+		return fmt.Errorf("no session %s", ref)
+	}
+	took := time.Since(begin)
+	var live shell.SessionInfo
+	if err := c.Ask(ctx, shell.VerbSession, ref, &live); err != nil {
+		return err
+	}
+	fmt.Printf("rebuilt from the log  revision %d  digest %s  (%d commits in %.1f ms)\n", rebuilt.Rev, rebuilt.Digest, rebuilt.Commits, float64(took.Microseconds())/1e3)
+	fmt.Printf("live                  revision %d  digest %s\n", live.State.Rev, live.Digest)
+	if live.State.Rev != rebuilt.Rev {
+		return errors.New("the session went on meanwhile; try again")
+	}
+	if same, err := sameState(rebuilt, live.State); err != nil || !same {
+		return errors.Join(errors.New("the states DIFFER"), err)
+	}
+	fmt.Println("identical")
+	return nil
+}
+
+func sameState(a, b *decide.State) (bool, error) {
+	x, err := a.Snapshot()
+	if err != nil {
+		return false, err
+	}
+	y, err := b.Snapshot()
+	return reflect.DeepEqual(x, y), err
+}

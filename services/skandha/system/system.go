@@ -1,0 +1,276 @@
+// Package system runs a whole Skandha system in one process: an embedded NATS
+// server, the SQLite view, core, provider and tool runner, each on an in-process
+// connection of its own, exactly as they would run as separate processes.
+//
+// The server also listens on loopback, behind a token, so that other terminals,
+// processes and languages can join; where is written to run.json in the data
+// directory, which this process locks.
+package system
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/core"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/httpd"
+	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/store/open"
+	"skandha.dev/services/provider"
+	"skandha.dev/services/toolrunner"
+)
+
+// Config of a system. Data is needed.
+type Config struct {
+	Data       string // log, view and workspace
+	ConfigFile string // YAML: agents and policy; empty: one agent with the defaults
+	Sync       string // always (default) or relaxed
+	NATS       string // where the bus listens; default a free port on loopback
+	Token      string // of the bus; default a random one
+	HTTP       string // where health and metrics are served; empty: nowhere
+	Store      string // of the view; default a SQLite file in Data
+
+	Provider, Model, BaseURL, OfflineRules string
+	Workspace                              string   // default Data/workspace
+	HTTPAllow                              []string // hosts that http:request may reach
+	Slots                                  int      // of provider and tool runner; default 64
+	Log                                    *slog.Logger
+}
+
+// System is a running one.
+type System struct {
+	cfg    Config
+	srv    *natsserver.Server
+	store  store.Store
+	core   *shell.Core
+	lock   *os.File
+	log    *slog.Logger
+	about  string
+	stops  []func() // in the order of stopping
+	failed chan error
+	once   sync.Once
+}
+
+// Start brings a system up. When it returns, the system takes inputs.
+func Start(ctx context.Context, cfg Config) (*System, error) {
+	if cfg.Slots <= 0 {
+		cfg.Slots = 64
+	}
+	if cfg.Workspace == "" {
+		cfg.Workspace = filepath.Join(cfg.Data, "workspace")
+	}
+	if cfg.Store == "" {
+		cfg.Store = filepath.Join(cfg.Data, "view.db")
+	}
+	for _, dir := range []string{cfg.Data, cfg.Workspace} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("preparing the data directory: %w", err)
+		}
+	}
+	s := &System{cfg: cfg, log: cfg.Log, failed: make(chan error, 8)}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *System) start(ctx context.Context) (err error) {
+	if s.lock, err = lock(s.cfg.Data); err != nil {
+		return err
+	}
+	if err = s.startBus(); err != nil {
+		return err
+	}
+	if s.store, err = open.Store(ctx, s.cfg.Store, s.log); err != nil {
+		return fmt.Errorf("opening the view: %w", err)
+	}
+	b, err := s.Connect(ctx, "core")
+	if err != nil {
+		return err
+	}
+	if err := b.EnsureStreams(ctx, bus.StreamsConfig{}); err != nil {
+		return fmt.Errorf("preparing the log: %w", err)
+	}
+	if err := s.startRunner(ctx); err != nil {
+		return err
+	}
+	if err := s.startProvider(ctx); err != nil {
+		return err
+	}
+	if err := s.startCore(ctx, b); err != nil {
+		return err
+	}
+	if s.cfg.HTTP != "" {
+		s.background("http", nil, func(ctx context.Context) error {
+			return httpd.Serve(ctx, httpd.Config{Addr: s.cfg.HTTP, Ready: s.ready, Metrics: s.metrics, Log: s.log})
+		})
+	}
+	return writeRun(s.cfg.Data, Run{PID: os.Getpid(), URL: s.srv.ClientURL(), Token: s.cfg.Token, HTTP: s.cfg.HTTP})
+}
+
+func (s *System) startBus() (err error) {
+	if s.cfg.Token == "" {
+		var b [18]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return err
+		}
+		s.cfg.Token = hex.EncodeToString(b[:])
+	}
+	if s.cfg.NATS == "" {
+		s.cfg.NATS = "127.0.0.1:-1"
+	}
+	s.srv, err = natsserver.Start(natsserver.Config{
+		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: natsserver.Sync(s.cfg.Sync),
+		Addr: s.cfg.NATS, Token: s.cfg.Token, Logger: s.log,
+	})
+	if err != nil {
+		return fmt.Errorf("starting the bus: %w", err)
+	}
+	return nil
+}
+
+// Connect makes an in-process connection to the system's bus.
+func (s *System) Connect(ctx context.Context, name string) (*bus.Bus, error) {
+	b, err := bus.Connect(ctx, bus.Config{InProcess: s.srv, Token: s.cfg.Token, Name: name, Logger: s.log})
+	if err != nil {
+		return nil, fmt.Errorf("connecting %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// background runs a service until Stop; b is drained after it.
+func (s *System) background(name string, b *bus.Bus, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := run(ctx); err != nil {
+			s.log.Error("a service has failed", "service", name, "error", err)
+			s.failed <- fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+	s.stops = append(s.stops, func() {
+		cancel()
+		<-done
+		if b != nil {
+			b.Close()
+		}
+	})
+}
+
+func (s *System) startCore(ctx context.Context, b *bus.Bus) error {
+	cfg, err := core.ReadConfig(s.cfg.ConfigFile)
+	if err != nil {
+		return err
+	}
+	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second}, core.Deps{
+		Bus: b, Store: s.store, Log: s.log.With("service", "core"),
+	})
+	if err != nil {
+		return err
+	}
+	s.core = c
+	s.background("core", b, c.Run)
+	return c.AwaitReady(ctx)
+}
+
+func (s *System) startRunner(ctx context.Context) error {
+	b, err := s.Connect(ctx, "toolrunner")
+	if err != nil {
+		return err
+	}
+	cfg := toolrunner.Config{
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, DrainTimeout: time.Second,
+	}
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	s.background("toolrunner", b, func(ctx context.Context) error {
+		return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: s.log.With("service", "toolrunner")})
+	})
+	return nil
+}
+
+func (s *System) startProvider(ctx context.Context) error {
+	b, err := s.Connect(ctx, "provider")
+	if err != nil {
+		return err
+	}
+	log := s.log.With("service", "provider")
+	cfg := provider.Config{
+		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules, Slots: s.cfg.Slots,
+		DrainTimeout: time.Second,
+	}
+	adapters, why, err := provider.Select(ctx, cfg, os.Getenv)
+	if err != nil {
+		return err
+	}
+	s.about = why
+	s.background("provider", b, func(ctx context.Context) error {
+		return provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: b, Logger: log})
+	})
+	return nil
+}
+
+// About says in one line which provider answers, and why.
+func (s *System) About() string { return s.about }
+
+// Join is what another process sets to join: an URL with the token in it.
+func (s *System) Join() string {
+	u, err := url.Parse(s.srv.ClientURL())
+	if err != nil {
+		return s.srv.ClientURL()
+	}
+	u.User = url.User(s.cfg.Token)
+	return u.String()
+}
+
+// Core is the system's core.
+func (s *System) Core() *shell.Core { return s.core }
+
+// Failed sends the error of a service that has ended by itself.
+func (s *System) Failed() <-chan error { return s.failed }
+
+func (s *System) ready() error {
+	if s.core == nil || !s.core.Ready() {
+		return errors.New("core is not ready")
+	}
+	return nil
+}
+
+func (s *System) metrics() map[string]int64 { return s.core.Counters() }
+
+// Stop ends everything in order: core first, so that what runs is finished and
+// recorded; the bus last.
+func (s *System) Stop() {
+	s.once.Do(func() {
+		for i := len(s.stops) - 1; i >= 0; i-- {
+			s.stops[i]()
+		}
+		if s.store != nil {
+			if err := s.store.Close(); err != nil {
+				s.log.Warn("closing the view", "error", err)
+			}
+		}
+		if s.srv != nil {
+			s.srv.Shutdown()
+		}
+		if s.lock != nil {
+			_ = os.Remove(filepath.Join(s.cfg.Data, runFile)) // stale, and says so by the lock
+			_ = s.lock.Close()
+		}
+	})
+}

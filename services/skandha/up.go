@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/skandha/system"
+)
+
+// upCmd runs the whole system until it is told to stop.
+type upCmd struct {
+	Listen string `name:"listen" env:"SKANDHA_LISTEN" placeholder:"HOST:PORT" help:"Where the bus listens for other processes and languages. Default: a free port on loopback. More than loopback needs --token."`
+	HTTP   string `name:"http" env:"SKANDHA_HTTP" placeholder:"HOST:PORT" help:"Serve /healthz, /readyz and /metrics here."`
+	Store  string `env:"SKANDHA_STORE" placeholder:"URL" help:"Where the view is kept: redis://… or a file. Default: SQLite in --data."`
+	Slots  int    `default:"64" help:"How many tool calls, and how many model calls, may run at once."`
+}
+
+// Run implements the command.
+func (u *upCmd) Run(ctx context.Context, g *globals) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cfg := g.systemConfig()
+	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, g.Token, u.Slots
+	if g.NATS != "" { // the flag of the other commands means the same here: this bus
+		cfg.NATS = g.NATS
+	}
+	sys, err := system.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer sys.Stop()
+	fmt.Printf("Skandha %s is up: %s\n", buildinfo.String(), sys.About())
+	fmt.Printf("  talk to it    skandha chat --data %s\n", g.Data)
+	fmt.Printf("  join it       export SKANDHA_NATS=%s\n", sys.Join())
+	if u.HTTP != "" {
+		fmt.Printf("  health        http://%s/healthz and /metrics\n", u.HTTP)
+	}
+	fmt.Println("Ctrl-C stops it.")
+	select {
+	case <-ctx.Done():
+		fmt.Println("stopping: open turns are finished or handed back")
+		return nil
+	case err := <-sys.Failed():
+		return err
+	}
+}
+
+// serverCmd runs the bus alone.
+type serverCmd struct {
+	Listen string `default:"127.0.0.1:4222" env:"SKANDHA_LISTEN" help:"Where it listens. More than loopback needs --token."`
+}
+
+// Run implements the command.
+func (s *serverCmd) Run(ctx context.Context, g *globals) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	srv, err := natsserver.Start(natsserver.Config{
+		StoreDir: g.Data, Sync: natsserver.Sync(g.Sync), Addr: s.Listen, Token: g.Token, Logger: g.logger(),
+	})
+	if err != nil {
+		return err
+	}
+	defer srv.Shutdown()
+	fmt.Printf("NATS listens on %s, its log is in %s\n", srv.ClientURL(), g.Data)
+	<-ctx.Done()
+	return nil
+}
+
+// versionCmd prints the version.
+type versionCmd struct{}
+
+// Run implements the command.
+func (versionCmd) Run() error {
+	fmt.Println(buildinfo.String())
+	return nil
+}

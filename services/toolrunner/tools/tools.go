@@ -1,0 +1,47 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// Call is one call of a tool.
+type Call struct {
+	Agent   subject.Agent
+	Session subject.Session
+	Turn    string
+	ID      string // the call's id
+	Attempt string
+	Args    json.RawMessage
+	// Progress tells people, in a few words, how far it is.
+	Progress func(string)
+}
+
+// Tool is a tool that this process runs.
+type Tool struct {
+	Spec tool.Spec
+	Run  func(ctx context.Context, c Call) tool.Result
+}
+
+// New makes a tool of a function that takes its arguments decoded. The fields of
+// A are those of the spec's schema.
+func New[A any](spec tool.Spec, run func(ctx context.Context, c Call, args A) tool.Result) Tool {
+	return Tool{spec, func(ctx context.Context, c Call) tool.Result {
+		var args A
+		if len(bytes.TrimSpace(c.Args)) > 0 {
+			if err := json.Unmarshal(c.Args, &args); err != nil {
+				return tool.Failure(tool.CodeInvalidArgs, "reading the arguments: "+err.Error())
+			}
+		}
+		return run(ctx, c, args)
+	}}
+}
+
+// Fail is the result of a call that the tool could not carry out.
+func Fail(err error, details ...string) tool.Result {
+	return tool.Failure(tool.CodeFailed, err.Error(), details...)
+}
