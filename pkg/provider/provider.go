@@ -76,7 +76,7 @@ func (i *ID) UnmarshalJSON(b []byte) error {
 // Request asks for the next message of the conversation.
 type Request struct {
 	System      string            `json:"system,omitempty"`
-	Messages    []json.RawMessage `json:"messages"` // each a Message, oldest first
+	Messages    []json.RawMessage `json:"messages,omitempty"` // each a Message, oldest first
 	Tools       []ToolSpec        `json:"tools,omitempty"`
 	Model       string            `json:"model,omitempty"`       // empty: the provider's own default
 	Temperature *float64          `json:"temperature,omitempty"` // absent: not sent

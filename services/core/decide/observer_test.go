@@ -3,6 +3,7 @@ package decide_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ type observer struct {
 	refusedBy map[string]bool   // attempts that said never or refused
 	risky     map[string]bool   // tools that need a person
 	codes     map[tool.Code]int // of results, for the statistics of a run
+	successes map[string]int    // by tool
 	failures  map[event.FailCode]int
 }
 
@@ -53,7 +55,7 @@ func newObserver() *observer {
 		causes: map[uint64]decide.Cause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
 		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
 		plans: map[string][]string{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
-		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, failures: map[event.FailCode]int{},
+		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
 	}
 }
 
@@ -250,7 +252,7 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 	switch {
 	case p.Tool != call.Tool || p.Hash != decide.Hash(p.Tool, p.Args):
 		return fmt.Errorf("%s with hash %s is not what was planned, or shown", p.Tool, p.Hash)
-	case spec.Internal || !contains(o.plans[plan], p.Tool) || p.Tool == "forbidden":
+	case spec.Internal || !slices.Contains(o.plans[plan], p.Tool) || p.Tool == "forbidden":
 		return fmt.Errorf("tool %q may not be called here (offered: %v)", p.Tool, o.plans[plan])
 	case call.asked == nil && (o.risky[p.Tool] || p.ApprovedBy != ""):
 		return fmt.Errorf("%s needs a person, and nobody was asked", p.Tool)
@@ -293,6 +295,9 @@ func (o *observer) completed(e event.Event, p event.ActCompleted) error {
 			return errors.New("a failure without a reason")
 		}
 		o.codes[p.Result.Error.Code]++
+	}
+	if p.Result.Success {
+		o.successes[p.Tool]++
 	}
 	call.completed = &p
 	return o.inTurn(e, p.Call)
@@ -350,13 +355,4 @@ func (o *observer) finished(poisoned map[uint64]bool) error {
 		}
 	}
 	return nil
-}
-
-func contains[T comparable](all []T, one T) bool {
-	for _, x := range all {
-		if x == one {
-			return true
-		}
-	}
-	return false
 }

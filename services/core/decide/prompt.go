@@ -10,8 +10,9 @@ import (
 )
 
 // Prompt is what the model is asked with, for the plan that is under way: the
-// guide, the latest turns, and the tools that the plan offers.
-func Prompt(s *State, agent *Agent, tools Catalog) provider.Request {
+// guide and the latest turns. The tools are those that the plan offers; see
+// [Describe].
+func Prompt(s *State, agent *Agent) provider.Request {
 	p := s.Turn.Plan
 	r := provider.Request{System: p.System}
 	limit := DefaultLimits().WindowTurns
@@ -28,15 +29,21 @@ func Prompt(s *State, agent *Agent, tools Catalog) provider.Request {
 		r.System = strings.TrimSpace(r.System + "\n\n" + strings.Join(p.Notes, "\n"))
 	}
 	r.Messages = window(s.Window, limit)
-	for _, name := range p.Tools {
+	return r
+}
+
+// Describe is what the model is told of the tools it is offered.
+func Describe(offered []string, tools Catalog) []provider.ToolSpec {
+	out := make([]provider.ToolSpec, 0, len(offered))
+	for _, name := range offered {
 		if spec, ok := tools.Lookup(name); ok {
-			r.Tools = append(r.Tools, provider.ToolSpec{Name: spec.Name, Description: spec.Description, Args: spec.Args})
+			out = append(out, provider.ToolSpec{Name: spec.Name, Description: spec.Description, Args: spec.Args})
 		} else if name == planner.ExecuteName {
 			x := planner.ExecuteSpec()
-			r.Tools = append(r.Tools, provider.ToolSpec{Name: x.Name, Description: x.Description, Args: x.Args})
+			out = append(out, provider.ToolSpec{Name: x.Name, Description: x.Description, Args: x.Args})
 		}
 	}
-	return r
+	return out
 }
 
 // window is the messages of the latest turns, whole turns only.

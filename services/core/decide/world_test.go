@@ -311,7 +311,7 @@ func wellFormed(s *decide.State) error {
 	if s.Turn == nil || s.Turn.Plan == nil {
 		return nil
 	}
-	r := decide.Prompt(s, &decide.Agent{Limits: decide.Limits{WindowTurns: 2}}, &world{tools: map[string]*offered{}})
+	r := decide.Prompt(s, &decide.Agent{Limits: decide.Limits{WindowTurns: 2}})
 	if err := conversation(r.Messages, false); err != nil {
 		return fmt.Errorf("prompt: %w", err)
 	}

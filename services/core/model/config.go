@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -36,27 +37,31 @@ var ErrUsage = errors.New("usage")
 type Options struct {
 	scenario, mutation string
 	max                int
-	budgets            map[string]*int
+	given              map[string]uint8
 }
 
 // Register defines the flags.
 func Register(flags *flag.FlagSet) *Options {
-	o := &Options{budgets: map[string]*int{}}
+	o := &Options{given: map[string]uint8{}}
 	flags.StringVar(&o.scenario, "s", "", "the `scenario`")
 	flags.StringVar(&o.mutation, "bug", "", "the `mutation` of the protocol")
 	flags.IntVar(&o.max, "max", 8_000_000, "cap on the number of states")
 	for _, f := range []struct{ name, usage string }{
-		{"crash", "crashes of cores"},
-		{"rc", "crashes of runners, for ever"},
-		{"pt", "partitions between the cores and a runner"},
-		{"dup", "duplicated dispatches"},
-		{"unack", "times the bus forgets all acks"},
-		{"net", "busy runners, lost dispatches, buried PubAcks (default 1)"},
-		{"att", "attempts of the first call, 1 to 3 (default 2)"},
-		{"ans", "answers to the confirmation, 0 to 2"},
-		{"att2", "attempts of the second call, 1 to 3 (default 1)"},
+		{"crash", "`crashes` of cores"},
+		{"rc", "`crashes` of runners, for ever"},
+		{"pt", "`partitions` between the cores and a runner"},
+		{"dup", "`dispatches` duplicated"},
+		{"unack", "`times` the bus forgets all acks"},
+		{"net", "`faults`: busy runners, lost dispatches, buried PubAcks (default 1)"},
+		{"att", "`attempts` of the first call, 1 to 3 (default 2)"},
+		{"ans", "`answers` to the confirmation, 0 to 2"},
+		{"att2", "`attempts` of the second call, 1 to 3 (default 1)"},
 	} {
-		o.budgets[f.name] = flags.Int(f.name, -1, f.usage)
+		flags.Func(f.name, f.usage, func(value string) error {
+			n, err := strconv.ParseUint(value, 10, 8)
+			o.given[f.name] = uint8(n)
+			return err
+		})
 	}
 	return o
 }
@@ -77,10 +82,8 @@ func (o *Options) Config() (Config, error) {
 		"crash": &cfg.Crashes, "rc": &cfg.RunnerCrashes, "pt": &cfg.Partitions, "dup": &cfg.Duplicates,
 		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "att": &cfg.Attempts[0], "att2": &cfg.Attempts[1], "ans": &cfg.Answers,
 	} {
-		if given := *o.budgets[name]; given > 255 {
-			return cfg, fmt.Errorf("%w: -%s is at most 255", ErrUsage, name)
-		} else if given >= 0 {
-			*to = uint8(given)
+		if n, given := o.given[name]; given {
+			*to = n
 		}
 	}
 	for _, n := range cfg.Attempts {

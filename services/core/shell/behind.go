@@ -41,6 +41,9 @@ type statEntry struct {
 // snapshotEvery is how many commits a long turn may go without a snapshot.
 const snapshotEvery = 64
 
+// gather is how long views wait for more to write at once.
+const gather = 250 * time.Millisecond
+
 func newBehind(c *Core) *behind {
 	return &behind{c: c, snaps: map[subject.Ref]*decide.State{}, wake: make(chan struct{}, 1)}
 }
@@ -117,6 +120,10 @@ func (b *behind) start() (stop func()) {
 				b.saveFloor()
 				b.readUse()
 			case <-b.wake:
+				select {
+				case <-quit: // flushed above, next time round
+				case <-time.After(gather):
+				}
 				b.flush()
 			}
 		}

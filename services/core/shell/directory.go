@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/toolschema"
 )
 
@@ -30,6 +31,10 @@ type Directory struct {
 	tools     map[string]*toolEntry
 	public    []tool.Spec
 	waiting   map[*session]struct{}
+
+	// What models are told of the tools last offered, encoded: it hardly changes.
+	offered     []string
+	description json.RawMessage
 }
 
 type instance struct {
@@ -156,7 +161,7 @@ func (d *Directory) rebuild() {
 		return order[a].Instance < order[b].Instance
 	})
 	tools := map[string]*toolEntry{}
-	d.public = nil
+	d.public, d.description = nil, nil
 	for _, i := range order {
 		for _, spec := range i.Tools {
 			d.offer(tools, i.Service, spec)
@@ -174,6 +179,24 @@ func (d *Directory) rebuild() {
 		}
 		return 1
 	})
+}
+
+// described is what a model is told of the tools it is offered, as JSON.
+func (d *Directory) described(offered []string) json.RawMessage {
+	d.mu.Lock()
+	if d.description != nil && slices.Equal(d.offered, offered) {
+		defer d.mu.Unlock()
+		return d.description
+	}
+	d.mu.Unlock()
+	b, err := json.Marshal(decide.Describe(offered, d))
+	if err != nil {
+		panic(err) // schemas were compiled, so they are JSON
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.offered, d.description = offered, b
+	return b
 }
 
 func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool.Spec) {

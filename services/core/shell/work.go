@@ -112,14 +112,16 @@ func (s *session) dispatch(w *work) {
 		Op: executor.OpRun, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt,
 		StartBy: w.startBy, NotAfter: w.notAfter,
 	}
+	var tools json.RawMessage
 	if w.kind == subject.Provider {
-		m := decide.Prompt(s.state, s.c.agent(s.ref.Agent), s.c.dir)
+		m := decide.Prompt(s.state, s.c.agent(s.ref.Agent))
 		r.Model = &m
+		tools = s.c.dir.described(s.state.Turn.Plan.Tools)
 	} else {
 		st := s.step(w.id)
 		r.Tool = &executor.ToolCall{Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID}
 	}
-	s.send(w, r)
+	s.send(w, r, tools)
 }
 
 func (s *session) step(call string) *decide.Step {
@@ -134,11 +136,11 @@ func (s *session) step(call string) *decide.Step {
 func (s *session) ask(w *work, op executor.Op) {
 	w.asks++
 	w.asked = time.Now()
-	s.send(w, executor.Request{Op: op, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt})
+	s.send(w, executor.Request{Op: op, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt}, nil)
 }
 
-func (s *session) send(w *work, r executor.Request) {
-	body, err := json.Marshal(r)
+func (s *session) send(w *work, r executor.Request, tools json.RawMessage) {
+	body, err := executor.Encode(r, tools)
 	if err != nil {
 		panic(err)
 	}

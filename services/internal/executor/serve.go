@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -47,6 +46,7 @@ type server struct {
 	cfg       Config
 	table     *Table
 	announcer *announcer
+	decoder   executor.Decoder
 }
 
 func newServer(b *bus.Bus, cfg Config) (*server, error) {
@@ -60,7 +60,7 @@ func newServer(b *bus.Bus, cfg Config) (*server, error) {
 		return nil, err
 	}
 	t.changed = a.changed
-	return &server{b, cfg, t, a}, nil
+	return &server{bus: b, cfg: cfg, table: t, announcer: a}, nil
 }
 
 func (s *server) serve(ctx context.Context) error {
@@ -156,8 +156,8 @@ func (s *server) sweep(ctx context.Context) {
 }
 
 func (s *server) handle(q *bus.Request) {
-	var r executor.Request
-	if err := json.Unmarshal(q.Data, &r); err != nil {
+	r, err := s.decoder.Decode(q.Data)
+	if err != nil {
 		s.table.Refuse(r, q, "the request cannot be read: "+err.Error())
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -80,7 +81,7 @@ func Tools(effects string, self subject.Instance) executor.Work {
 		case a.Fail:
 			return result(tool.Failure(tool.CodeFailed, "as it was told"))
 		}
-		return result(tool.OK(map[string]any{"n": a.N, "filler": string(make([]byte, 0, a.Big))}))
+		return result(tool.OK(map[string]any{"n": a.N, "filler": strings.Repeat("x", a.Big)}))
 	}
 }
 

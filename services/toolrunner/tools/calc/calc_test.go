@@ -62,8 +62,8 @@ func TestEvaluate(t *testing.T) {
 
 func TestRoundedRootsDoNotGrow(t *testing.T) {
 	got := evaluate(t, strings.Repeat("sqrt(2)*", 400)+"1")
-	if want := "1606938044258990275541962092341162602522202993782792835301376"; !strings.Contains(string(got.Data), `"`+want[:50]) && !strings.Contains(string(got.Data), want) {
-		t.Fatalf("got %s %v, want about %s", got.Data, got.Error, want)
+	if want := `"result":"16069380442589902755419620923411626025222029937827`; !strings.Contains(string(got.Data), want) {
+		t.Fatalf("got %s %v, want 2^200", got.Data, got.Error)
 	}
 }
 

@@ -1,0 +1,555 @@
+package decide_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
+)
+
+// simulation moves a world by dice. Its runners keep the truth: what began, and
+// what never will.
+type simulation struct {
+	*world
+	r        *rand.Rand
+	next     []decide.Cause // stored, not processed yet
+	attempts []*attempt
+	known    map[string]*attempt
+	plans    []executor.Answer // answers of old plan attempts, which may come late
+	timers   []timer
+	poisoned map[uint64]bool
+	unruly   bool // hooks, policies, garbage: off while the world comes to rest
+}
+
+type timer struct {
+	id string
+	at time.Time
+}
+
+// attempt is one attempt at a call as its runner knows it.
+type attempt struct {
+	decide.Step
+	began  bool
+	tomb   bool             // it never will
+	cut    bool             // its runner can't be reached
+	answer *executor.Answer // final
+}
+
+func newSimulation(w *world, seed uint64) *simulation {
+	s := &simulation{
+		world: w, r: rand.New(rand.NewPCG(seed, 1)), known: map[string]*attempt{}, poisoned: map[uint64]bool{}, unruly: true,
+	}
+	w.agent.Limits = decide.Limits{
+		Rounds: oneOf(s.r, 0, 3, 6), Calls: oneOf(s.r, 0, 3, 8), Tokens: oneOf[int64](s.r, 0, 0, 400), CostMicroUSD: oneOf[int64](s.r, 0, 0, 90),
+		Wall: oneOf(s.r, 0, time.Minute, 10*time.Minute), Queue: oneOf(s.r, 0, 2, 50), WindowTurns: oneOf(s.r, 0, 3),
+	}
+	w.agent.Confirm = oneOf(s.r, 0, time.Minute, 1500*time.Microsecond)
+	if chance(s.r, 6) {
+		w.agent.Tools = []string{"read", "write", "plan:execute", "internal", "forbidden"}
+	}
+	for _, p := range hook.Points() {
+		w.points[p] = chance(s.r, 3)
+	}
+	w.hooks = s.hook
+	calm := w.policy
+	w.policy = func(a decide.Access) decide.Ruling {
+		if s.unruly && a.Resource.Name != "forbidden" && chance(s.r, 12) {
+			return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Reason: "the policy's mood"}
+		}
+		return calm(a)
+	}
+	return s
+}
+
+// run lets everybody do something, n times.
+func (s *simulation) run(n int) {
+	for i := range n {
+		switch k := s.r.IntN(100); {
+		case k < 12:
+			s.perceive()
+		case k < 32:
+			s.processNext()
+		case k < 52:
+			s.provide()
+		case k < 82:
+			s.execute()
+		case k < 87:
+			s.pass()
+		case k < 92:
+			s.step()
+		case k < 96:
+			s.weather()
+		case k < 97:
+			s.poison()
+		default:
+			s.reload()
+		}
+		if i%16 == 0 {
+			s.reload()
+		}
+		s.fireTimers()
+	}
+}
+
+// store commits a decision, unless the fence is lost to another core, which
+// decides the same anew. Deciding must not have changed the state.
+func (s *simulation) store(door uint64, decideIt func() *decide.Decision) bool {
+	before, err := s.state.Snapshot()
+	if err != nil {
+		s.fail("snapshot: %v", err)
+	}
+	d := decideIt()
+	if after, _ := s.state.Snapshot(); string(before) != string(after) {
+		s.fail("deciding changed the state:\n%s\n%s", before, after)
+	}
+	if d == nil {
+		return false
+	}
+	if chance(s.r, 15) {
+		if d = decideIt(); d == nil {
+			s.logf("decided otherwise the second time: nothing")
+			return false
+		}
+	}
+	s.meanwhile(d)
+	s.commit(d, door)
+	for _, e := range d.Commit.Events {
+		var p event.ToolCallRequest
+		if e.Type == event.TypeToolCallRequest && e.DataAs(&p) == nil {
+			s.timers = append(s.timers, timer{p.ConfirmationID, p.ExpiresAt})
+		}
+	}
+	s.follow()
+	return true
+}
+
+// meanwhile stores causes between a decision and its commit: they come before
+// whatever the commit asks or begins, and must not be taken for an answer to it.
+func (s *simulation) meanwhile(d *decide.Decision) {
+	if !chance(s.r, 8) {
+		return
+	}
+	for _, e := range d.Commit.Events {
+		var p event.ToolCallRequest
+		if e.Type == event.TypeToolCallRequest && e.DataAs(&p) == nil {
+			s.put(subject.Confirmation, event.Confirmation{ConfirmationID: p.ConfirmationID, Hash: p.Hash, Approved: true})
+		}
+	}
+	if chance(s.r, 5) {
+		s.put(subject.Command, event.Command{Name: "/cancel"})
+	}
+}
+
+// follow notes the attempts that the state has given out.
+func (s *simulation) follow() {
+	for _, st := range s.state.Assigned() {
+		if s.known[st.Attempt] == nil {
+			a := &attempt{Step: st}
+			s.known[st.Attempt] = a
+			s.attempts = append(s.attempts, a)
+		}
+	}
+}
+
+func (s *simulation) put(kind subject.CauseKind, body any) {
+	s.putRaw(kind, string(mustJSON(body)))
+}
+
+func (s *simulation) putRaw(kind subject.CauseKind, body string) {
+	writer := oneOf[subject.Writer](s.r, "web", "cli")
+	if kind == subject.Timer {
+		writer = subject.TimerWriter
+	}
+	s.next = append(s.next, s.cause(kind, writer, body))
+}
+
+// processNext processes the oldest cause, at its own delivery or a later one's.
+func (s *simulation) processNext() {
+	if len(s.next) == 0 {
+		return
+	}
+	c := s.next[0]
+	s.next = s.next[1:]
+	door := c.Sequence
+	if len(s.next) > 0 && chance(s.r, 3) {
+		door = oneOf(s.r, s.next...).Sequence
+	}
+	closings := s.close(decide.MustClose(s.state, c))
+	reason := ""
+	if !s.store(door, func() (d *decide.Decision) { d, reason = decide.OnCause(s.state, door, c, closings, s.env()); return d }) {
+		s.logf("cause %d has no effect: %s", c.Sequence, reason)
+		if reason == "" {
+			s.fail("no decision and no reason")
+		}
+	}
+}
+
+// close asks the runners to stop, as the shell does (rule 10).
+func (s *simulation) close(steps []decide.Step) decide.Closings {
+	out := decide.Closings{}
+	for _, st := range steps {
+		a := s.known[st.Attempt]
+		switch {
+		case a.cut || chance(s.r, 12):
+			a.cut = true
+			out[st.Call] = decide.Closing{Unreachable: true}
+			continue
+		case a.answer != nil:
+		case a.began:
+			a.answer = s.ended(a, oneOf(s.r, executor.Stopped, executor.Finished, executor.Running))
+		default:
+			a.tomb = true
+			a.answer = s.ended(a, executor.Never)
+		}
+		if chance(s.r, 20) {
+			continue // nobody asked
+		}
+		out[st.Call] = decide.Closing{Answer: *a.answer}
+		for _, old := range s.attempts { // what was said of an attempt before
+			if old.Call == a.Call && old != a && old.answer != nil && chance(s.r, 3) {
+				out[st.Call] = decide.Closing{Answer: *old.answer}
+			}
+		}
+		if a.answer.State == executor.Running {
+			a.answer = nil
+		}
+	}
+	return out
+}
+
+func (s *simulation) ended(a *attempt, state executor.State) *executor.Answer {
+	out := &executor.Answer{Call: a.Call, Attempt: a.Attempt, Instance: a.Runner, State: state, DurationMS: 7}
+	switch state {
+	case executor.Finished:
+		r := s.toolResult()
+		out.Result = &r
+		if chance(s.r, 30) {
+			out.Result = nil
+		}
+	case executor.Refused:
+		out.Reason = oneOf(s.r, executor.RefusedFull, executor.RefusedDraining, executor.RefusedLate, executor.RefusedUnknown)
+		s.seen.refusedBy[a.Attempt] = true
+	case executor.Never:
+		s.seen.refusedBy[a.Attempt] = true
+	}
+	return out
+}
+
+// execute lets one runner do something.
+func (s *simulation) execute() {
+	if len(s.attempts) == 0 {
+		return
+	}
+	a := s.attempts[len(s.attempts)-1-min(s.r.IntN(4)*s.r.IntN(3), len(s.attempts)-1)]
+	switch {
+	case a.answer != nil:
+		s.deliver(a)
+	case a.cut:
+		if !a.tomb && chance(s.r, 4) {
+			a.began = true // nobody knows
+		}
+		s.unreachable(a)
+	case !a.began:
+		switch s.r.IntN(10) {
+		case 0:
+			a.tomb = true
+			a.answer = s.ended(a, oneOf(s.r, executor.Refused, executor.Never))
+			s.deliver(a)
+		case 1:
+			a.cut = true
+		case 2:
+			s.deliverState(a, executor.Running)
+		default:
+			a.began = true
+		}
+	default:
+		switch s.r.IntN(8) {
+		case 0:
+			a.cut = true
+		case 1:
+			a.answer = s.ended(a, oneOf(s.r, executor.Unknown, executor.Stopped, "gibberish"))
+		default:
+			a.answer = s.ended(a, executor.Finished)
+		}
+		if a.answer != nil {
+			s.deliver(a)
+		}
+	}
+}
+
+// current reports whether the attempt is what the state waits for.
+func (s *simulation) current(a *attempt) bool {
+	for _, st := range s.state.Assigned() {
+		if st.Attempt == a.Attempt {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *simulation) deliver(a *attempt) {
+	current := s.current(a)
+	stored := s.store(s.state.Driver, func() *decide.Decision {
+		d, retry := decide.OnCallAnswer(s.state, s.state.Driver, *a.answer, s.env())
+		if (d != nil || retry) && !current {
+			s.fail("an answer about the old attempt %s of %s has an effect", a.Attempt, a.Call)
+		}
+		if d == nil && current && !retry {
+			s.fail("an answer about %s has no effect: %+v", a.Call, a.answer)
+		}
+		return d
+	})
+	if stored {
+		s.logf("  after %s said %s of %s", a.Runner, a.answer.State, a.Call)
+	}
+}
+
+func (s *simulation) deliverState(a *attempt, state executor.State) {
+	if d, retry := decide.OnCallAnswer(s.state, s.state.Driver, executor.Answer{Call: a.Call, Attempt: a.Attempt, State: state}, s.env()); d != nil || retry {
+		s.fail("%s is not final, and has an effect", state)
+	}
+}
+
+func (s *simulation) unreachable(a *attempt) {
+	s.store(s.state.Driver, func() *decide.Decision {
+		d, retry := decide.OnUnreachable(s.state, s.state.Driver, a.Call, a.Attempt, s.env())
+		if (d != nil || retry) != s.current(a) {
+			s.fail("unreachable %s of %s: current %t, decided %t, retry %t", a.Attempt, a.Call, s.current(a), d != nil, retry)
+		}
+		return d
+	})
+}
+
+// provide lets a provider answer.
+func (s *simulation) provide() {
+	if len(s.plans) > 0 && chance(s.r, 8) { // too late
+		a := oneOf(s.r, s.plans...)
+		if s.state.Turn == nil || s.state.Turn.Plan == nil || s.state.Turn.Plan.Attempt != a.Attempt {
+			if d, retry := decide.OnPlanAnswer(s.state, s.state.Driver, a, s.env()); d != nil || retry {
+				s.fail("a late answer to %s has an effect", a.Call)
+			}
+		}
+		return
+	}
+	if s.state.Turn == nil || s.state.Turn.Plan == nil {
+		return
+	}
+	p := s.state.Turn.Plan
+	a := executor.Answer{Call: p.ID, Attempt: p.Attempt, Instance: p.Provider, State: executor.Finished, DurationMS: 5}
+	switch s.r.IntN(14) {
+	case 0:
+		a.Error = &provider.Error{Code: provider.ErrRateLimited, Message: "slow down\xff", Retryable: true}
+	case 1:
+		if chance(s.r, 3) {
+			a.Error = &provider.Error{Code: provider.ErrAuth, Message: "no key"}
+		}
+	case 2:
+		a.State, a.Reason = executor.Refused, oneOf(s.r, executor.RefusedFull, executor.RefusedLate)
+	case 3:
+		a.State = oneOf(s.r, executor.Never, executor.Unknown, executor.Stopped, executor.Running)
+	default:
+		r := s.response()
+		a.Response = &r
+	}
+	s.plans = append(s.plans, a)
+	s.store(s.state.Driver, func() *decide.Decision {
+		d, retry := decide.OnPlanAnswer(s.state, s.state.Driver, a, s.env())
+		if d == nil && !retry && a.State.Final() {
+			s.fail("an answer to %s has no effect", p.ID)
+		}
+		return d
+	})
+}
+
+// pass lets time pass, and what is overdue end.
+func (s *simulation) pass() {
+	s.now = s.now.Add(oneOf(s.r, 1300*time.Microsecond, 700*time.Millisecond, 9*time.Second, 40*time.Second, 3*time.Minute))
+	if s.state.Turn != nil && !s.state.Parked() && !s.now.Before(s.state.Turn.Deadline) {
+		closings := s.close(s.state.Assigned())
+		s.store(s.state.Driver, func() *decide.Decision { return decide.OnDeadline(s.state, s.state.Driver, closings, s.env()) })
+	}
+}
+
+// step has the driver look whether something can move on.
+func (s *simulation) step() {
+	s.store(s.state.Driver, func() *decide.Decision { return decide.OnProgress(s.state, s.state.Driver, s.env()) })
+}
+
+// weather changes what is there.
+func (s *simulation) weather() {
+	switch s.r.IntN(6) {
+	case 0:
+		s.runners = oneOf(s.r, nil, []subject.Instance{"r1"}, []subject.Instance{"r2", "r3"})
+	case 1:
+		s.providers = oneOf(s.r, nil, []subject.Instance{"p1"}, []subject.Instance{"p2", "p1"})
+	case 2:
+		o := oneOf(s.r, s.tools["read"], s.tools["write"], s.tools["mail:send"])
+		o.gone = !o.gone
+	case 3:
+		if saved := s.agent; chance(s.r, 3) {
+			s.agent = nil
+			s.perceive()
+			s.processNext()
+			s.provide()
+			s.agent = saved
+		}
+	case 4:
+		s.delivery = uint64(1 + s.r.IntN(3))
+	default:
+		s.runners, s.providers = []subject.Instance{"r1", "r2"}, []subject.Instance{"p1", "p2"}
+	}
+}
+
+func (s *simulation) poison() {
+	if len(s.next) > 0 && chance(s.r, 2) {
+		c := s.next[0]
+		s.next = s.next[1:]
+		s.poisoned[c.Sequence] = true
+		s.store(c.Sequence, func() *decide.Decision {
+			return decide.OnPoison(s.state, c.Sequence, c.Sequence, c.Time, "it kills cores", s.env())
+		})
+		if d := decide.OnPoison(s.state, c.Sequence, c.Sequence, c.Time, "again", s.env()); d != nil {
+			s.fail("a processed cause is ended as poison again")
+		}
+		return
+	}
+	if s.state.Turn != nil && chance(s.r, 4) {
+		closings := s.close(s.state.Assigned())
+		s.store(s.state.Driver, func() *decide.Decision {
+			return decide.OnPoisonTurn(s.state, s.state.Driver, closings, "driving it kills cores", s.env())
+		})
+	}
+}
+
+// fireTimers publishes what has come due: late, and sometimes twice.
+func (s *simulation) fireTimers() {
+	var rest []timer
+	for _, tm := range s.timers {
+		if s.now.Before(tm.at) || s.unruly && chance(s.r, 2) {
+			rest = append(rest, tm)
+			continue
+		}
+		s.put(subject.Timer, event.Timer{ID: tm.id})
+		if chance(s.r, 5) {
+			s.put(subject.Timer, event.Timer{ID: tm.id})
+		}
+	}
+	s.timers = rest
+}
+
+// rest brings the world to rest: everybody is there and does what is asked.
+func (s *simulation) rest() {
+	s.unruly = false
+	s.runners, s.providers = []subject.Instance{"r1", "r2"}, []subject.Instance{"p1", "p2"}
+	for _, o := range s.tools {
+		o.gone = false
+	}
+	for n := 0; s.state.Turn != nil || len(s.next) > 0; n++ {
+		if n > 3000 {
+			s.fail("it is wedged: %s", mustJSON(s.state))
+		}
+		s.now = s.now.Add(200 * time.Millisecond)
+		s.fireTimers()
+		s.processNext()
+		s.step()
+		if t := s.state.Turn; t != nil && t.Plan != nil {
+			s.provideFinal(t.Plan)
+		}
+		for _, a := range s.attempts {
+			if s.current(a) {
+				s.bringHome(a)
+			}
+		}
+		if s.state.Parked() && len(s.next) == 0 { // nobody answers
+			s.now = s.state.Turn.AskedUntil
+		}
+	}
+}
+
+func (s *simulation) provideFinal(p *decide.Plan) {
+	s.store(s.state.Driver, func() *decide.Decision {
+		d, _ := decide.OnPlanAnswer(s.state, s.state.Driver, executor.Answer{
+			Call: p.ID, Attempt: p.Attempt, State: executor.Finished, Response: &provider.Response{TextContent: "done"},
+		}, s.env())
+		return d
+	})
+}
+
+func (s *simulation) bringHome(a *attempt) {
+	switch {
+	case a.answer != nil:
+		s.deliver(a)
+	case a.cut:
+		s.unreachable(a)
+	default:
+		a.began = true
+		a.answer = s.ended(a, executor.Finished)
+		s.deliver(a)
+	}
+}
+
+// truth compares what was said with what happened. Attempts that nobody can
+// reach may begin even now.
+func (s *simulation) truth() error {
+	began := map[string]bool{}
+	for _, a := range s.attempts {
+		if a.cut && !a.tomb && chance(s.r, 2) {
+			a.began = true
+		}
+		began[a.Call] = began[a.Call] || a.began
+	}
+	for id, c := range s.seen.calls {
+		r := c.completed.Result
+		if r.Success {
+			if c.Tool != "plan:execute" && !began[id] && !s.seen.answered[id] {
+				return fmt.Errorf("call %s is said to have succeeded and never ran", id)
+			}
+			continue
+		}
+		switch r.Error.Code {
+		case tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired, tool.CodeUnknownTool:
+			if began[id] {
+				return fmt.Errorf("call %s is said to be %q, and it ran", id, r.Error.Code)
+			}
+		}
+	}
+	return s.planTruth()
+}
+
+// planTruth: a plan:execute call has succeeded if and only if all its steps have.
+func (s *simulation) planTruth() error {
+	for id, c := range s.seen.calls {
+		if c.Parent == "" {
+			continue
+		}
+		if parent := s.seen.calls[c.Parent]; parent.completed.Result.Success && !c.completed.Result.Success && !s.points[hook.AfterAct] {
+			return fmt.Errorf("plan %s has succeeded and its step %s has not", c.Parent, id)
+		}
+	}
+	return nil
+}
+
+func (s *simulation) toolResult() tool.Result {
+	switch s.r.IntN(20) {
+	case 0:
+		return tool.Failure(tool.CodeFailed, "it broke", "line 1")
+	case 1: // a tool that lies
+		return tool.Failure(oneOf(s.r, tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired), "I never ran")
+	case 2:
+		return tool.Result{}
+	case 3:
+		return tool.Result{Success: true, Error: &tool.Error{Code: tool.CodeFailed}, Metadata: map[string]any{"n": 1.5, "s": "x", "l": []any{true, nil}}}
+	case 4:
+		return tool.Result{Success: true, Data: json.RawMessage(`null`)}
+	}
+	return tool.Result{Success: true, Data: json.RawMessage(oneOf(s.r,
+		`{"text": "<b>&\u2028", "list":[{"n":1e3},2], "n":12345678901234567890}`, `"plain"`, `[1,[2,3]]`, `7`, "{\"raw\":\"\xff\"}"))}
+}

@@ -1,0 +1,73 @@
+// Package model is the turn protocol as a state machine, and an explorer that
+// visits every state of it within a budget of faults.
+//
+// Code in services/core/decide and services/core/shell follows this model.
+// Whoever changes one changes both, and runs
+//
+//	go test ./services/core/model/               small worlds, every mutation
+//	go run ./services/core/model/explore -all    large worlds, some minutes, 3 GB
+//	go run ./services/core/model/explore -bugs   every mutation
+//	go run ./services/core/model/explore -s tool -crash 3 -rc 0
+//
+// # The world
+//
+// One session; up to two inputs; up to two tool calls in the turn of the first;
+// two cores; two executor instances ("runners"). Any core may take any unacked
+// cause at any time, so stalled cores, redelivery and two cores at once need no
+// budget. A core's commit, its dispatch, each question to a runner and each
+// step of a runner are separate steps, and cores and runners may crash between
+// any two of them. A dispatch in flight may arrive arbitrarily late, or twice.
+// Acks are atomic; "lost" is a core that never takes the step. start_by passes
+// first at the runner, then, by the skew, at the cores.
+//
+// # The rules
+//
+// Comments in the code name the rule of the protocol that a line stands for:
+//
+//	 1 Log         state is the fold of the commits
+//	 2 Commit      is fenced with the last commit; causes are taken in log order
+//	 3 Driver      the commit names the delivery whose holder drives the turn
+//	 4 Ack         only what is processed, and not the driver's while it drives
+//	 5 No effect   is permanent, and read from all commits below
+//	 6 Fence lost  fold again, decide again
+//	 7 Assignment  only the core with a clean PubAck dispatches; the others ask
+//	 8 Executor    start, tombstone and refusal go through one locked table
+//	 9 Answers     what a core concludes from a runner's answer, or its silence
+//	10 Closing     ask to stop, then commit under the earlier fence
+//	11 Model calls are idempotent
+//	12 Parking     commit, store the timer, then ack
+//	13 Poison      the third delivery of a cause that is not committed
+//
+// # What is checked
+//
+// In every state (check.go): one terminal event per input; one result per call;
+// an effect that is not idempotent happens at most once; no "did not run" for
+// what ran, or still may; "succeeded" only with an effect; no effect begins
+// after its call was closed; outcome_unknown only after a crash, a partition, a
+// stop or a dropped result; an approval counts once, in time, and only for what
+// was pending at its position; a cancel never hits a turn that began after it; a
+// turn ends with results for all of its calls; an acked cause has no effect any
+// more; causes are committed in order; an open turn has an unacked cause whose
+// holder must drive it, and a parked one has that or a stored timer.
+//
+// At the end: from every state, the goal (all inputs have ended) can be reached.
+// That says nothing about fairness: reachable is not inevitable.
+//
+// The mutations (mutations.go) are the protocol with one rule broken. Each must
+// be found; a mutation that passes says that the checks have gone blind.
+//
+// # What is not modelled
+//
+// Argue and test these with care: more than two calls at once, and two calls at
+// once with two attempts each, confirmations or a second input; fallible folds
+// and snapshots (15); retention (17); stale reads on three replicas (but see the
+// mutation staleNoop); several sessions; MaxAckPending; the order and content of
+// what UIs see (16); hooks (14); deadlines other than start_by; the repetition
+// of an input's id (5); a driven session's limit of deliveries (13).
+//
+// # How it is explored
+//
+// Breadth first, so that a trace is a shortest one. The same configuration
+// always gives the same numbers. States are known by 128-bit fingerprints; a
+// collision could hide a state, with a probability below 10^-22.
+package model

@@ -1,0 +1,123 @@
+package contract
+
+import (
+	"reflect"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/shell"
+)
+
+// goTypes is which Go type each schema states. A schema that is not here must be
+// in noGoType.
+var goTypes = map[string]any{
+	"error": bus.Error{},
+
+	"events/sense.input.v1":          event.Input{},
+	"events/sense.confirmation.v1":   event.Confirmation{},
+	"events/sense.cancel.v1":         event.Cancel{},
+	"events/sense.command.v1":        event.Command{},
+	"events/sense.timer.v1":          event.Timer{},
+	"events/sense.perceived.v1":      event.Perceived{},
+	"events/plan.requested.v1":       event.PlanRequested{},
+	"events/plan.completed.v1":       event.PlanCompleted{},
+	"events/act.requested.v1":        event.ActRequested{},
+	"events/act.confirmed.v1":        event.ActConfirmed{},
+	"events/act.completed.v1":        event.ActCompleted{},
+	"events/reflect.recorded.v1":     event.Recorded{},
+	"events/turn.failed.v1":          event.TurnFailed{},
+	"events/session.locked.v1":       event.SessionLocked{},
+	"events/session.reset.v1":        event.SessionReset{},
+	"events/ui.message.v1":           event.UIMessage{},
+	"events/ui.tool_call_request.v1": event.ToolCallRequest{},
+	"events/ui.ready.v1":             event.UIReady{},
+	"events/ui.state.v1":             event.UIState{},
+	"events/commit.v1":               event.Header{},
+	"events/stream.delta.v1":         provider.Delta{},
+	"events/envelope":                event.Event{},
+
+	"executor/request":      executor.Request{},
+	"executor/answer":       executor.Answer{},
+	"executor/announcement": executor.Announcement{},
+
+	"hooks/envelope":       hook.Envelope{},
+	"hooks/reply":          hook.Reply{},
+	"hooks/verdict":        hook.Verdict{},
+	"hooks/warning":        hook.Warning{},
+	"hooks/on_agent_start": hook.AgentData{},
+	"hooks/before_sense":   hook.SenseData{},
+	"hooks/after_sense":    hook.PerceptionsData{},
+	"hooks/before_plan":    hook.PlanData{},
+	"hooks/after_plan":     hook.AfterPlanData{},
+	"hooks/before_act":     hook.ActData{},
+	"hooks/after_act":      hook.AfterActData{},
+	"hooks/before_reflect": hook.ReflectData{},
+	"hooks/after_reflect":  hook.ReflectData{},
+	"hooks/on_error":       hook.ErrorData{},
+	"hooks/on_agent_stop":  hook.AgentData{},
+
+	"tool/spec":   tool.Spec{},
+	"tool/call":   tool.Call{},
+	"tool/result": tool.Result{},
+	"tool/error":  tool.Error{},
+
+	"provider/message":   provider.Message{},
+	"provider/tool_call": provider.ToolCall{},
+	"provider/tool_spec": provider.ToolSpec{},
+	"provider/request":   provider.Request{},
+	"provider/response":  provider.Response{},
+	"provider/usage":     provider.Usage{},
+	"provider/error":     provider.Error{},
+	"provider/delta":     provider.Delta{},
+	"provider/info":      provider.Info{},
+	"provider/call":      provider.Call{},
+	"provider/reply":     provider.Reply{},
+
+	"guide/guide":   guide.Guide{},
+	"guide/request": guide.Request{},
+
+	"manifest.v1":       plugin.Manifest{},
+	"plugin/lease":      plugin.Lease{},
+	"plugin/heartbeat":  plugin.Heartbeat{},
+	"plugin/unregister": plugin.Unregister{},
+	"storage/request":   plugin.StorageRequest{},
+	"storage/reply":     plugin.StorageReply{},
+
+	"service/core/tools":          []shell.ToolInfo{},
+	"service/core/sessions_query": shell.SessionsQuery{},
+	"service/core/sessions":       shell.SessionsPage{},
+	"service/core/status":         shell.Status{},
+}
+
+// noGoType are the schemas without a Go type of their own, and why.
+var noGoType = map[string]string{
+	"ids":                        "definitions alone",
+	"events/ack":                 "the server's own answer; wire_test.go holds it against a server",
+	"events/event":               "any one of the events, each with a type of its own",
+	"events/commit":              "event.Commit has no JSON of its own: DecodeCommit and Encode, see examples_test.go",
+	"service/core/session_query": "subject.Ref, whose fields are flattened into other types",
+	"service/core/session":       "its state is core's own and changes with fold_version",
+}
+
+// contractPackages are those whose structs must all be stated.
+var contractPackages = []string{"event", "executor", "guide", "hook", "plugin", "provider", "tool"}
+
+// noSchema are the structs of these packages that never cross the bus.
+var noSchema = map[string]string{}
+
+// openEnum are the named strings, and fields, whose constants are not all there is.
+var openEnum = map[string]string{
+	"subject.Writer":      "any id; TimerWriter is the one that core uses",
+	"event.Trigger.Cause": "a cause of an unknown kind is ended as unknown_cause, and its kind stands in the commit",
+}
+
+func goType(name string) (reflect.Type, bool) {
+	v, ok := goTypes[name]
+	return reflect.TypeOf(v), ok
+}

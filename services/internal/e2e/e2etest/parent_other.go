@@ -1,0 +1,7 @@
+//go:build !linux
+
+package e2etest
+
+import "os/exec"
+
+func dieWithParent(*exec.Cmd) {}

@@ -1,0 +1,159 @@
+package e2etest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience is how long what must happen may take on a machine that has other
+// things to do.
+const Patience = 2 * time.Minute
+
+// Proc is a process that plays a role.
+type Proc struct {
+	Role Role
+
+	t    testing.TB
+	log  string // file of its standard error
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	in   io.Closer
+	told bool          // it was told to end
+	gone chan struct{} // closed when it has ended
+}
+
+func newProc(t testing.TB, dir string, r Role) *Proc {
+	p := &Proc{Role: r, t: t, log: filepath.Join(dir, r.Name+".log")}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Start runs the process; it does not wait until it is ready.
+func (p *Proc) Start() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		p.t.Fatalf("%s runs already", p.Role.Name)
+	}
+	if err := p.start(); err != nil {
+		p.t.Fatalf("starting %s: %v", p.Role.Name, err)
+	}
+}
+
+func (p *Proc) start() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	role, err := json.Marshal(p.Role)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }()
+	cmd := exec.Command(exe) //nolint:noctx // lives until Kill
+	cmd.Env = append(os.Environ(), envRole+"="+string(role))
+	cmd.Stdout, cmd.Stderr = out, out
+	dieWithParent(cmd)
+	if p.in, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.cmd, p.told, p.gone = cmd, false, make(chan struct{})
+	go p.wait(cmd, p.gone)
+	return nil
+}
+
+// wait notices a process that ends by itself.
+func (p *Proc) wait(cmd *exec.Cmd, gone chan struct{}) {
+	err := cmd.Wait()
+	p.mu.Lock()
+	crashed := !p.told
+	p.mu.Unlock()
+	close(gone)
+	if crashed {
+		p.t.Errorf("%s ended by itself: %v\n%s", p.Role.Name, err, p.Tail(40))
+	}
+}
+
+// end tells the process to end by a signal, and waits until it has.
+func (p *Proc) end(how syscall.Signal) {
+	p.mu.Lock()
+	cmd, in, gone := p.cmd, p.in, p.gone
+	p.cmd, p.told = nil, true
+	p.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Signal(how) // fails only if it has ended
+	select {
+	case <-gone:
+	case <-time.After(Patience):
+		p.t.Errorf("%s did not end within %v of signal %v; killing it\n%s", p.Role.Name, Patience, how, p.Tail(40))
+		_ = cmd.Process.Kill()
+		<-gone
+	}
+	_ = in.Close()
+}
+
+// Kill ends the process by SIGKILL.
+func (p *Proc) Kill() { p.end(syscall.SIGKILL) }
+
+// Stop ends the process in good order, by SIGTERM.
+func (p *Proc) Stop() { p.end(syscall.SIGTERM) }
+
+// Stall stops the process in the middle of whatever it does; its connections
+// stand. [Proc.Resume] lets it go on.
+func (p *Proc) Stall() { p.signal(syscall.SIGSTOP) }
+
+// Resume lets a stalled process go on.
+func (p *Proc) Resume() { p.signal(syscall.SIGCONT) }
+
+func (p *Proc) signal(s syscall.Signal) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		p.t.Fatalf("%s does not run", p.Role.Name)
+	}
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("signal %v to %s: %v", s, p.Role.Name, err)
+	}
+}
+
+// Running reports whether the process was started and not ended.
+func (p *Proc) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil
+}
+
+// Log is everything that the process wrote in all its runs.
+func (p *Proc) Log() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// Tail is the last lines of what the process wrote.
+func (p *Proc) Tail(lines int) string {
+	all := strings.Split(strings.TrimRight(p.Log(), "\n"), "\n")
+	return fmt.Sprintf("--- %s\n%s", p.Role.Name, strings.Join(all[max(0, len(all)-lines):], "\n"))
+}

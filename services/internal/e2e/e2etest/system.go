@@ -1,0 +1,247 @@
+package e2etest
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/natstest"
+)
+
+// Options say what a system consists of.
+type Options struct {
+	Cores, Providers, Runners int    // default 1 each; negative: none
+	Config                    string // YAML of the cores; the policy of [Policy] if empty
+	Store                     string // of all cores; empty: a SQLite file for each
+	Drain                     time.Duration
+	Slots                     int // of an executor; default 64
+	// URL may send a process to the bus another way; nil, or "" from it: straight.
+	URL func(r Role, straight string) string
+}
+
+// System is a NATS server, cores, providers and runners, each a process.
+type System struct {
+	T                         testing.TB
+	Dir                       string
+	URL                       string
+	NATS                      *Proc
+	Cores, Providers, Runners []*Proc
+	Bus                       *bus.Bus // the test's own connection
+	Tail                      *Tail
+	Effects                   string // file
+
+	acked  acked
+	caller *bus.Caller
+}
+
+// New prepares a system and starts its NATS server; [System.Start] starts the rest.
+func New(t testing.TB, o Options) *System {
+	t.Helper()
+	s := &System{T: t, Dir: workDir(t)}
+	s.Effects = filepath.Join(s.Dir, "effects.jsonl")
+	port := natstest.FreePort(t)
+	s.URL = "nats://127.0.0.1:" + strconv.Itoa(port)
+	s.NATS = newProc(t, s.Dir, Role{Kind: NATS, Name: "nats", Addr: "127.0.0.1:" + strconv.Itoa(port), Dir: filepath.Join(s.Dir, "nats")})
+	config := filepath.Join(s.Dir, "core.yaml")
+	if o.Config == "" {
+		o.Config = "agents: {main: {}}\n"
+	}
+	if err := os.WriteFile(config, []byte(o.Config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	proc := func(n int, r Role) []*Proc {
+		if n == 0 {
+			n = 1
+		}
+		var out []*Proc
+		for i := range max(n, 0) {
+			r := r
+			r.Name = string(r.Kind) + strconv.Itoa(i)
+			r.URL, r.Drain, r.Slots = s.URL, o.Drain, o.Slots
+			if r.Drain == 0 {
+				r.Drain = time.Second
+			}
+			if o.URL != nil {
+				if via := o.URL(r, s.URL); via != "" {
+					r.URL = via
+				}
+			}
+			if r.Kind == Core && r.Store == "" {
+				r.Store = filepath.Join(s.Dir, r.Name+".db")
+			}
+			out = append(out, newProc(t, s.Dir, r))
+		}
+		return out
+	}
+	s.Cores = proc(o.Cores, Role{Kind: Core, Config: config, Store: o.Store})
+	s.Providers = proc(o.Providers, Role{Kind: Provider})
+	s.Runners = proc(o.Runners, Role{Kind: Runner, Effects: s.Effects})
+	s.NATS.Start()
+	quiet := slog.New(slog.DiscardHandler)
+	s.Bus = natstest.Dial(t, bus.Config{URL: s.URL, Name: "observer", Logger: quiet})
+	natstest.EnsureStreams(t, s.Bus)
+	var err error
+	if s.caller, err = s.Bus.NewCaller(); err != nil {
+		t.Fatal(err)
+	}
+	s.Tail = NewTail(t, s.URL)
+	t.Cleanup(s.explain)
+	return s
+}
+
+// Start is [New] and everything started.
+func Start(t testing.TB, o Options) *System {
+	t.Helper()
+	s := New(t, o)
+	for _, p := range s.Procs() {
+		if !p.Running() {
+			p.Start()
+		}
+	}
+	return s
+}
+
+// workDir is the test's directory; SKANDHA_E2E_KEEP names one that stays.
+func workDir(t testing.TB) string {
+	keep := os.Getenv("SKANDHA_E2E_KEEP")
+	if keep == "" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(keep, filepath.Base(t.Name())+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the processes' logs stay in %s", dir)
+	return dir
+}
+
+// explain shows the processes' logs of a test that failed.
+func (s *System) explain() {
+	if !s.T.Failed() {
+		return
+	}
+	for _, p := range s.Procs() {
+		s.T.Log(p.Tail(25))
+	}
+}
+
+// Procs are all processes, the NATS server first.
+func (s *System) Procs() []*Proc {
+	out := append([]*Proc{s.NATS}, s.Cores...)
+	return append(append(out, s.Providers...), s.Runners...)
+}
+
+// Runner is the process that an instance id belongs to.
+func (s *System) Runner(instance string) *Proc {
+	s.T.Helper()
+	for _, p := range s.Runners {
+		if len(instance) > len(p.Role.Name) && instance[:len(p.Role.Name)+1] == p.Role.Name+"-" {
+			return p
+		}
+	}
+	s.T.Fatalf("no runner is called %q", instance)
+	return nil
+}
+
+// Ref names a session of the default agent.
+func Ref(session string) subject.Ref {
+	return subject.Ref{Agent: "main", Session: subject.Session(session)}
+}
+
+// Say stores an input and returns its sequence once it is acknowledged.
+func (s *System) Say(ref subject.Ref, text string) uint64 {
+	s.T.Helper()
+	return s.Input(ref, "test", event.Input{Text: text})
+}
+
+// Do stores an input that is a script.
+func (s *System) Do(ref subject.Ref, script Script) uint64 {
+	s.T.Helper()
+	return s.Say(ref, script.Text())
+}
+
+// Input stores an input of the writer.
+func (s *System) Input(ref subject.Ref, w subject.Writer, in event.Input) uint64 {
+	s.T.Helper()
+	return s.Cause(ref, subject.Input, w, in.ID, in)
+}
+
+// Cause stores any cause and returns its sequence once it is acknowledged.
+func (s *System) Cause(ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body any) uint64 {
+	s.T.Helper()
+	b, err := json.Marshal(body)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	seq, err := s.publish(ref, kind, w, id, b)
+	if err != nil {
+		s.T.Fatalf("storing a cause: %v", err)
+	}
+	return seq
+}
+
+// Ended waits until the log holds the terminal event of an input, and returns it.
+func (s *System) Ended(seq uint64) Terminal {
+	s.T.Helper()
+	var out Terminal
+	s.Tail.Await(s.T, fmt.Sprintf("terminal event of the input at %d", seq), func(l *Log) bool {
+		ends := l.Terminals[seq]
+		if len(ends) == 0 {
+			return false
+		}
+		out = ends[0]
+		return true
+	})
+	return out
+}
+
+// Status asks any core.
+func (s *System) Status() (shell.Status, error) {
+	var st shell.Status
+	b, err := s.ask(shell.VerbStatus, nil)
+	if err == nil {
+		err = json.Unmarshal(b, &st)
+	}
+	return st, err
+}
+
+// AwaitCores waits until n different cores answer.
+func (s *System) AwaitCores(n int) {
+	s.T.Helper()
+	seen := map[subject.Instance]bool{}
+	Eventually(s.T, fmt.Sprintf("%d cores answer", n), func() bool {
+		if st, err := s.Status(); err == nil {
+			seen[st.Instance] = true
+		}
+		return len(seen) >= n
+	})
+}
+
+// AwaitExecutors waits until a core knows n executors.
+func (s *System) AwaitExecutors(n int) {
+	s.T.Helper()
+	Eventually(s.T, fmt.Sprintf("a core knows %d executors", n), func() bool {
+		st, err := s.Status()
+		return err == nil && len(st.Executors) >= n
+	})
+}
+
+// Eventually waits until the condition holds.
+func Eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", Patience, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,131 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider/openai"
+	"skandha.dev/services/provider/retry"
+)
+
+// Adapter asks one language model.
+type Adapter = adapter.Adapter
+
+// Limits bound one answer.
+type Limits = adapter.Limits
+
+// The defaults.
+const (
+	DefaultSlots        = 16
+	DefaultFlushEvery   = 25 * time.Millisecond
+	DefaultLocalURL     = "http://127.0.0.1:11434/v1"
+	DefaultProbeTimeout = 300 * time.Millisecond
+)
+
+// NoLocal as Config.LocalURL: look for no local server.
+const NoLocal = "none"
+
+// The providers that Config.Provider may name.
+const (
+	NameOffline = offline.Name
+	NameOpenAI  = "openai"
+	NameLocal   = "local"
+)
+
+func names() []string { return []string{NameOffline, NameOpenAI, NameLocal} }
+
+// Config of the service. The zero value is a good one: what to ask is found out.
+type Config struct {
+	// Provider names what to ask: offline, openai or local (a server on this
+	// machine); or several, separated by commas, in order of preference. Empty:
+	// SKANDHA_PROVIDER, or what Select finds.
+	Provider string
+	Model    string // default: OPENAI_MODEL, or the server's
+	BaseURL  string // of an OpenAI-compatible API; default: OPENAI_BASE_URL, or OpenAI
+
+	OfflineRules string // a rule file for the offline provider; default: the built-in rules
+	TestRules    bool   // the offline provider obeys offline.TestRules; for tests
+
+	LocalURL     string        // where a local server is looked for; default DefaultLocalURL, NoLocal: nowhere
+	ProbeTimeout time.Duration // how long it may take to answer; default 300 ms
+
+	Prices openai.Prices // US dollars per million tokens; zero: the cost is not reckoned
+	Stall  time.Duration // silence after which an answer is given up; default 3 min
+	Retry  retry.Config
+	Limits Limits
+
+	Slots        int           // questions at a time; default 16
+	FlushEvery   time.Duration // at most one message of deltas per this long; default 25 ms
+	DrainTimeout time.Duration // how long running questions may take at the end; default the engine's, 30 s
+}
+
+func (c Config) withDefaults() Config {
+	if c.LocalURL == "" {
+		c.LocalURL = DefaultLocalURL
+	}
+	if c.ProbeTimeout == 0 {
+		c.ProbeTimeout = DefaultProbeTimeout
+	}
+	if c.Slots == 0 {
+		c.Slots = DefaultSlots
+	}
+	if c.FlushEvery == 0 {
+		c.FlushEvery = DefaultFlushEvery
+	}
+	c.Limits = c.Limits.WithDefaults()
+	return c
+}
+
+// Validate reports everything that is wrong; each error names its field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	errs := []error{c.Limits.Validate(), c.Retry.Validate()}
+	chosen, err := parseNames(c.Provider)
+	errs = append(errs, err)
+	if c.OfflineRules != "" && c.TestRules {
+		errs = append(errs, errors.New("offline_rules and test_rules are both set, want one of them"))
+	}
+	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {
+		errs = append(errs, errors.New("base_url is set, but provider is offline, which asks nobody: remove one of them"))
+	}
+	if u, err := url.Parse(c.LocalURL); c.LocalURL != NoLocal && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		errs = append(errs, fmt.Errorf("local_url is %q, want for example %s, or %s", c.LocalURL, DefaultLocalURL, NoLocal))
+	}
+	if c.Slots < 0 || c.Slots > 4096 {
+		errs = append(errs, fmt.Errorf("slots is %d, want 1 to 4096, or 0 for %d", c.Slots, DefaultSlots))
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{{"probe_timeout", c.ProbeTimeout}, {"flush_every", c.FlushEvery}, {"drain_timeout", c.DrainTimeout}, {"stall", c.Stall}} {
+		if d.v < 0 {
+			errs = append(errs, fmt.Errorf("%s is %s, want a positive duration, or 0 for the default", d.name, d.v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parseNames reads a list of providers; nil if it is empty.
+func parseNames(list string) ([]string, error) {
+	if strings.TrimSpace(list) == "" {
+		return nil, nil
+	}
+	var out []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !slices.Contains(names(), name) {
+			return nil, fmt.Errorf("provider %q is unknown, want one of %s, or several of them separated by commas", name, strings.Join(names(), ", "))
+		}
+		if slices.Contains(out, name) {
+			return nil, fmt.Errorf("provider %q is named twice", name)
+		}
+		out = append(out, name)
+	}
+	return out, nil
+}

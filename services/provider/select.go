@@ -1,0 +1,228 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider/openai"
+)
+
+// Select chooses the adapters, in order of preference, and says in one line which
+// and why. What the configuration names counts first; then keys and addresses in
+// the environment (OPENAI_API_KEY, OPENAI_BASE_URL), then a local server that
+// speaks the OpenAI API, such as Ollama; and else the offline rules, which always work.
+// Getenv is [os.Getenv] outside of tests.
+func Select(ctx context.Context, cfg Config, getenv func(string) string) ([]Adapter, string, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, "", fmt.Errorf("configuring the provider: %w", err)
+	}
+	s := selector{cfg: cfg.withDefaults(), env: func(name string) string { return strings.TrimSpace(getenv(name)) }}
+	named, why, err := s.named()
+	if err != nil {
+		return nil, "", err
+	}
+	if named == nil {
+		a, reason, err := s.find(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		return []Adapter{a}, reason, nil
+	}
+	var adapters []Adapter
+	var reasons []string
+	for _, name := range named {
+		a, err := s.make(ctx, name)
+		if err != nil {
+			return nil, "", fmt.Errorf("provider %s, because %s: %w", name, why, err)
+		}
+		adapters = append(adapters, a)
+		reasons = append(reasons, describe(a))
+	}
+	return adapters, strings.Join(reasons, ", then ") + ": " + why, nil
+}
+
+type selector struct {
+	cfg Config
+	env func(string) string
+}
+
+func describe(a Adapter) string {
+	i := a.Info()
+	if i.Name == NameOffline {
+		return "offline rules"
+	}
+	return fmt.Sprintf("%s (%s, %s)", i.Name, i.Model, i.Note)
+}
+
+// named is what the configuration, or SKANDHA_PROVIDER, asks for.
+func (s *selector) named() (providers []string, why string, err error) {
+	if list, _ := parseNames(s.cfg.Provider); list != nil { // validated
+		return list, "it is configured", nil
+	}
+	list, err := parseNames(s.env("SKANDHA_PROVIDER"))
+	if err != nil {
+		return nil, "", fmt.Errorf("SKANDHA_PROVIDER: %w", err)
+	}
+	switch {
+	case list != nil:
+		return list, "SKANDHA_PROVIDER says so", nil
+	case s.cfg.OfflineRules != "" || s.cfg.TestRules:
+		return []string{NameOffline}, "rules are configured", nil
+	case s.cfg.BaseURL != "":
+		return []string{NameOpenAI}, "a base URL is configured", nil
+	}
+	return nil, "", nil
+}
+
+// find chooses when nothing was asked for.
+func (s *selector) find(ctx context.Context) (Adapter, string, error) {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"} {
+		if s.env(name) == "" {
+			continue
+		}
+		a, err := s.make(ctx, NameOpenAI)
+		if err != nil {
+			return nil, "", fmt.Errorf("provider openai, because %s is set: %w", name, err)
+		}
+		return a, describe(a) + ": " + name + " is set", nil
+	}
+	absent := "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set"
+	if s.cfg.LocalURL != NoLocal {
+		a, err := s.make(ctx, NameLocal)
+		if err == nil {
+			return a, describe(a) + ": " + absent + ", and a local server answers", nil
+		}
+		absent += ", and no local server is to be used (" + err.Error() + ")"
+	}
+	a, err := s.make(ctx, NameOffline)
+	if err != nil {
+		return nil, "", err
+	}
+	return a, describe(a) + ": " + absent, nil
+}
+
+func (s *selector) make(ctx context.Context, name string) (Adapter, error) {
+	switch name {
+	case NameOffline:
+		switch {
+		case s.cfg.TestRules:
+			return offline.New(offline.TestRules)
+		case s.cfg.OfflineRules != "":
+			return offline.Load(s.cfg.OfflineRules)
+		}
+		return offline.New(nil)
+	case NameLocal:
+		return s.local(ctx)
+	default:
+		return s.openai(ctx)
+	}
+}
+
+// base is what the adapters of APIs have in common.
+func (s *selector) base() openai.Config {
+	c := openai.Config{Model: s.cfg.Model, Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry}
+	if c.Model == "" {
+		c.Model = s.env("OPENAI_MODEL")
+	}
+	return c
+}
+
+func (s *selector) openai(ctx context.Context) (Adapter, error) {
+	c := s.base()
+	c.APIKey = openai.Key(s.env("OPENAI_API_KEY"))
+	c.Organization, c.Project = s.env("OPENAI_ORG_ID"), s.env("OPENAI_PROJECT_ID")
+	if c.BaseURL = s.cfg.BaseURL; c.BaseURL == "" {
+		c.BaseURL = s.env("OPENAI_BASE_URL")
+	}
+	if c.BaseURL == "" && c.APIKey == "" {
+		return nil, errors.New("OPENAI_API_KEY is not set: set it, or name a server that wants no key by --base-url or OPENAI_BASE_URL")
+	}
+	if c.BaseURL != "" && c.Model == "" && c.Validate() != nil {
+		// A server of one's own usually has one model: ask which. Where that
+		// fails, the adapter says what to set.
+		if models, err := s.models(ctx, c.BaseURL, c.APIKey); err == nil {
+			c.Model = pickModel(models)
+		}
+	}
+	return openai.New(c)
+}
+
+func (s *selector) local(ctx context.Context) (Adapter, error) {
+	if s.cfg.LocalURL == NoLocal {
+		return nil, fmt.Errorf("local_url is %s: set it to the server's address", NoLocal)
+	}
+	models, err := s.models(ctx, s.cfg.LocalURL, "")
+	if err != nil {
+		return nil, err
+	}
+	c := s.base()
+	c.Name, c.BaseURL = NameLocal, s.cfg.LocalURL
+	if c.Model == "" || !slices.Contains(models, c.Model) && s.cfg.Model == "" {
+		c.Model = pickModel(models)
+	}
+	if c.Model == "" {
+		return nil, fmt.Errorf("the server at %s has no model for conversations", hostOf(s.cfg.LocalURL))
+	}
+	return openai.New(c)
+}
+
+// pickModel is the first model that is not one for embeddings.
+func pickModel(models []string) string {
+	for _, m := range models {
+		if name := strings.ToLower(m); !strings.Contains(name, "embed") && !strings.Contains(name, "rerank") {
+			return m
+		}
+	}
+	return ""
+}
+
+// maxModels bounds the list of a server's models, in bytes.
+const maxModels = 1 << 20
+
+// models asks a server which models it has, and does not wait for long.
+func (s *selector) models(ctx context.Context, base string, key openai.Key) ([]string, error) {
+	host := hostOf(base)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProbeTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/models", nil)
+	if err != nil {
+		return nil, fmt.Errorf("the address of %s is no URL", host)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+string(key))
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("nothing answers at %s", host)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list) != nil {
+		return nil, fmt.Errorf("what answers at %s does not list models", host)
+	}
+	out := make([]string, 0, len(list.Data))
+	for _, m := range list.Data {
+		out = append(out, m.ID)
+	}
+	return out, nil
+}
+
+func hostOf(base string) string {
+	if u, err := url.Parse(base); err == nil {
+		return u.Host
+	}
+	return "that address"
+}

@@ -1,0 +1,145 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/executor"
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/provider/adapter"
+
+	engine "skandha.dev/services/internal/executor"
+)
+
+// Deps are what the service runs on.
+type Deps struct {
+	Bus    *bus.Bus
+	Logger *slog.Logger // default slog.Default
+}
+
+// Run selects adapters by configuration and environment, says which, and serves
+// them until ctx ends; see [Select] and [Serve].
+func Run(ctx context.Context, cfg Config, deps Deps) error {
+	adapters, why, err := Select(ctx, cfg, os.Getenv)
+	if err != nil {
+		return err
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.Default()
+	}
+	deps.Logger.Info("provider: " + why)
+	return Serve(ctx, cfg, adapters, deps)
+}
+
+// Serve answers questions with the adapters, the first of which is the default,
+// until ctx ends; then it drains.
+func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("configuring the provider: %w", err)
+	}
+	if deps.Bus == nil || len(adapters) == 0 {
+		return errors.New("configuring the provider: a bus and at least one adapter are needed")
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.Default()
+	}
+	s := &service{cfg: cfg.withDefaults(), adapters: adapters, bus: deps.Bus, log: deps.Logger}
+	var offer engine.Offer
+	for _, a := range adapters {
+		offer.Providers = append(offer.Providers, a.Info())
+	}
+	return engine.Serve(ctx, deps.Bus, engine.Config{
+		Kind: subject.Provider, Service: "provider", Offer: offer, Work: s.work,
+		Pools:        []executor.Pool{{Name: executor.DefaultPool, Slots: s.cfg.Slots}},
+		DrainTimeout: s.cfg.DrainTimeout, Logger: deps.Logger,
+	})
+}
+
+type service struct {
+	cfg      Config
+	adapters []Adapter
+	bus      *bus.Bus
+	log      *slog.Logger
+}
+
+// work is one attempt at one plan.
+func (s *service) work(ctx context.Context, req executor.Request, _ func(string)) executor.Answer {
+	began := time.Now()
+	resp, failure := s.generate(ctx, req)
+	log := s.log.With("plan", req.Call, "attempt", req.Attempt, "agent", string(req.Agent), "session", string(req.Session), "took", time.Since(began))
+	if failure != nil {
+		if ctx.Err() == nil {
+			log.Warn("the model gave no answer", "code", string(failure.Code), "reason", failure.Message)
+		}
+		return executor.Answer{Error: failure}
+	}
+	log.Debug("the model answered", "calls", len(resp.ToolCalls), "model", resp.Model,
+		"input_tokens", resp.Usage.InputTokens, "output_tokens", resp.Usage.OutputTokens)
+	return executor.Answer{Response: &resp}
+}
+
+// generate asks the adapter, streams what it writes, and holds the answer
+// against the contract, whatever the adapter did.
+func (s *service) generate(ctx context.Context, req executor.Request) (contract.Response, *contract.Error) {
+	a := s.adapter(req.Provider)
+	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
+	switch {
+	case a == nil:
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "there is no provider %q here", req.Provider)
+	case req.Model == nil:
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "model is missing in the request")
+	case !subject.Valid(ref.Agent) || !subject.Valid(ref.Session):
+		// Deltas go to a subject made of them.
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "agent or session is no id")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := newStream(s.cfg.FlushEvery, s.cfg.Limits.TextBytes, s.publisher(ctx, ref, req))
+	resp, err := s.ask(ctx, a, *req.Model, func(text, reasoning string) {
+		if !out.add(text, reasoning) {
+			cancel(s.cfg.Limits.TextTooLong())
+		}
+	})
+	out.close()
+
+	var tooLong *contract.Error
+	switch {
+	case errors.As(context.Cause(ctx), &tooLong):
+		return contract.Response{}, tooLong
+	case err != nil:
+		return contract.Response{}, adapter.Failure(err)
+	}
+	if wrong := s.cfg.Limits.Check(resp); wrong != nil {
+		return contract.Response{}, wrong
+	}
+	resp.IsFinal = len(resp.ToolCalls) == 0
+	return resp, nil
+}
+
+// ask contains a panic within its attempt.
+func (s *service) ask(ctx context.Context, a Adapter, req contract.Request, delta func(text, reasoning string)) (resp contract.Response, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("an adapter panicked", "provider", a.Info().Name, "panic", v, "stack", string(debug.Stack()))
+			err = adapter.Errorf(contract.ErrInternal, "the adapter %s panicked", a.Info().Name)
+		}
+	}()
+	return a.Generate(ctx, req, delta)
+}
+
+// adapter is the named one, or the first; nil if there is none of that name.
+func (s *service) adapter(name string) Adapter {
+	for _, a := range s.adapters {
+		if name == "" || a.Info().Name == name {
+			return a
+		}
+	}
+	return nil
+}

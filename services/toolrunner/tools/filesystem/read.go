@@ -1,0 +1,185 @@
+package filesystem
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"slices"
+	"unicode/utf8"
+
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/toolrunner/tools"
+)
+
+// Tools are the tools of this package on one workspace.
+func Tools(root *os.Root) []tools.Tool {
+	return []tools.Tool{ReadFile(root), WriteFile(root), AppendFile(root), List(root)}
+}
+
+// The sizes of one reading, in bytes. The default fits into a result that need
+// not be cut.
+const (
+	defaultRead = 12 << 10
+	maxRead     = 1 << 20
+)
+
+// ReadFile reads a text file, or a part of it.
+func ReadFile(root *os.Root) tools.Tool {
+	return tools.New(tool.Spec{
+		Name: "file_system:read_file",
+		Description: "Reads a text file of the workspace, or a part of it. Answers the content, the file's size in bytes and, " +
+			"if there is more, next_offset: call again with it to read on. Binary files are refused.",
+		Args: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{
+			"path":{"type":"string","minLength":1,"description":"path relative to the workspace, e.g. notes/todo.md"},
+			"offset":{"type":"integer","minimum":0,"default":0,"description":"the byte to begin at; default 0"},
+			"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d,"description":"the most bytes to read; default %[2]d"}},
+			"required":["path"],"additionalProperties":false}`, maxRead, defaultRead)),
+		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"},
+		ScenarioTags: []string{"file_management", "information_retrieval"}, TimeoutMS: 10_000,
+	}, func(_ context.Context, _ tools.Call, args struct {
+		Path   string `json:"path"`
+		Offset int64  `json:"offset"`
+		Limit  int    `json:"limit"`
+	}) tool.Result {
+		out, err := read(root, args.Path, args.Offset, args.Limit)
+		if err != nil {
+			return tools.Fail(explain("reading", args.Path, err))
+		}
+		return tool.OK(out)
+	})
+}
+
+type content struct {
+	Path       string `json:"path"`
+	Size       int64  `json:"size"`
+	Offset     int64  `json:"offset"`
+	Content    string `json:"content"`
+	NextOffset int64  `json:"next_offset,omitempty"` // where to read on; absent at the end
+}
+
+func read(root *os.Root, name string, offset int64, limit int) (content, error) {
+	p, err := clean(name)
+	if err != nil {
+		return content{}, err
+	}
+	f, info, err := openFile(root, p, os.O_RDONLY)
+	if err != nil {
+		return content{}, err
+	}
+	defer func() { _ = f.Close() }()
+	if offset > info.Size() {
+		return content{}, fmt.Errorf("offset %d is beyond the end, the file has %d bytes", offset, info.Size())
+	}
+	if limit <= 0 {
+		limit = defaultRead
+	}
+	// Some bytes more on both sides show whether a character is cut.
+	buf, err := io.ReadAll(io.NewSectionReader(f, offset, int64(min(limit, maxRead))+utf8.UTFMax))
+	if err != nil {
+		return content{}, err
+	}
+	start, end := wholeRunes(buf, min(limit, maxRead), offset > 0)
+	text := buf[start:end]
+	if kind := binaryKind(text); kind != "" {
+		return content{}, fmt.Errorf("it is a binary file (%s, %d bytes), and only text is read", kind, info.Size())
+	}
+	out := content{Path: name, Size: info.Size(), Offset: offset + int64(start), Content: string(text)}
+	if next := offset + int64(end); end < len(buf) {
+		out.NextOffset = next
+	}
+	return out, nil
+}
+
+// wholeRunes narrows buf[:limit] to whole characters: at the front if the
+// reading began in the middle of the file, at the back if there is more.
+func wholeRunes(buf []byte, limit int, middle bool) (start, end int) {
+	end = min(limit, len(buf))
+	for middle && start < min(end, utf8.UTFMax-1) && !utf8.RuneStart(buf[start]) {
+		start++
+	}
+	if end == len(buf) {
+		return start, end
+	}
+	for cut := end; cut > start && cut > end-utf8.UTFMax; cut-- {
+		if utf8.RuneStart(buf[cut]) {
+			return start, cut
+		}
+	}
+	// One character is longer than the limit, or this is no text anyway.
+	_, n := utf8.DecodeRune(buf[start:])
+	return start, max(end, start+n)
+}
+
+// binaryKind names the type of what is no text, or is "".
+func binaryKind(b []byte) string {
+	if utf8.Valid(b) && !slices.Contains(b, 0) {
+		return ""
+	}
+	return http.DetectContentType(b)
+}
+
+// The bounds of a listing.
+const (
+	maxEntries = 1000
+	maxDepth   = 32
+)
+
+// List lists a directory.
+func List(root *os.Root) tools.Tool {
+	return tools.New(tool.Spec{
+		Name: "file_system:list",
+		Description: fmt.Sprintf("Lists a directory of the workspace: path, type (file, directory, symlink or other), size in bytes "+
+			"and time of the last change of each entry; at most %d entries. Symbolic links are not followed.", maxEntries),
+		Args: json.RawMessage(`{"type":"object","properties":{
+			"path":{"type":"string","minLength":1,"default":".","description":"directory relative to the workspace; default the workspace itself"},
+			"recursive":{"type":"boolean","default":false,"description":"also list what lies in its directories"}},
+			"additionalProperties":false}`),
+		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"},
+		ScenarioTags: []string{"file_management", "information_retrieval"}, TimeoutMS: 10_000,
+	}, func(ctx context.Context, _ tools.Call, args struct {
+		Path      string `json:"path"`
+		Recursive bool   `json:"recursive"`
+	}) tool.Result {
+		if args.Path == "" {
+			args.Path = "."
+		}
+		l := lister{ctx: ctx, root: root, recursive: args.Recursive, out: listing{Path: args.Path, Entries: []entry{}}}
+		p, err := clean(args.Path)
+		if err == nil {
+			err = l.walk(p, 0)
+		}
+		if err != nil {
+			return tools.Fail(explain("listing", args.Path, err))
+		}
+		return tool.OK(l.out)
+	})
+}
+
+type listing struct {
+	Path      string  `json:"path"`
+	Entries   []entry `json:"entries"`
+	Truncated bool    `json:"truncated,omitempty"` // there are more
+}
+
+type entry struct {
+	Path     string `json:"path"` // relative to the workspace, with slashes
+	Type     string `json:"type"`
+	Size     int64  `json:"size,omitempty"`
+	Modified string `json:"modified,omitempty"`
+}
+
+func typeOf(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "file"
+	case m.IsDir():
+		return "directory"
+	case m&fs.ModeSymlink != 0:
+		return "symlink"
+	}
+	return "other"
+}

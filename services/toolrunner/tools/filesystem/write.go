@@ -1,0 +1,180 @@
+package filesystem
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/toolrunner/tools"
+)
+
+// WriteFile writes a whole file in one step.
+func WriteFile(root *os.Root) tools.Tool {
+	return tools.New(tool.Spec{
+		Name: "file_system:write_file",
+		Description: "Writes a text file of the workspace, replacing all of it in one step; missing directories are made. " +
+			"Mode create (the default) refuses to touch a file that exists with other content; mode overwrite replaces it.",
+		Args: json.RawMessage(`{"type":"object","properties":{
+			"path":{"type":"string","minLength":1,"description":"path relative to the workspace"},
+			"content":{"type":"string","description":"the whole content of the file"},
+			"mode":{"enum":["create","overwrite"],"default":"create"}},
+			"required":["path","content"],"additionalProperties":false}`),
+		Idempotent: true, Risk: tool.RiskMedium, Permissions: []string{"fs.write"},
+		ScenarioTags: []string{"file_management", "creative_work"}, TimeoutMS: 30_000,
+	}, func(_ context.Context, _ tools.Call, args struct {
+		Path    string `json:"path"`
+		Content string `json:"content"`
+		Mode    string `json:"mode"`
+	}) tool.Result {
+		p, err := clean(args.Path)
+		if err == nil {
+			err = write(root, p, []byte(args.Content), args.Mode == "overwrite")
+		}
+		if err != nil {
+			return tools.Fail(explain("writing", args.Path, err))
+		}
+		return tool.OK(map[string]any{"path": args.Path, "size": len(args.Content)})
+	})
+}
+
+func write(root *os.Root, name string, data []byte, overwrite bool) error {
+	perm := fs.FileMode(0o644)
+	info, err := root.Lstat(name)
+	switch {
+	case err == nil:
+		// Renaming over a link would replace the link and not what it names.
+		if err := regular(info); err != nil {
+			return err
+		}
+		perm = info.Mode().Perm()
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	temp, err := writeTemp(root, name, data, perm)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Remove(temp) }() // gone already after a rename
+	if overwrite {
+		return root.Rename(temp, name)
+	}
+	switch err = root.Link(temp, name); {
+	case errors.Is(err, fs.ErrExist):
+		return sameContent(root, name, data)
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, fs.ErrPermission):
+		return createByRename(root, temp, name) // a file system without hard links
+	}
+	return err
+}
+
+// createByRename may replace a file that comes into being at this very moment.
+func createByRename(root *os.Root, temp, name string) error {
+	if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(err, fs.ErrExist)
+	}
+	return root.Rename(temp, name)
+}
+
+// sameContent makes a repeated create succeed: the file is as it was asked for.
+func sameContent(root *os.Root, name string, data []byte) error {
+	f, _, err := openFile(root, name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	have, err := io.ReadAll(io.LimitReader(f, int64(len(data))+1))
+	if err == nil && !bytes.Equal(have, data) {
+		err = errors.New(`it exists with other content; use mode "overwrite" to replace it`)
+	}
+	return err
+}
+
+const (
+	tempPrefix = ".skandha-"
+	tempSuffix = ".tmp"
+)
+
+func isTemp(name string) bool {
+	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
+}
+
+// writeTemp writes a new file beside name, to the disk, and gives its name.
+func writeTemp(root *os.Root, name string, data []byte, perm fs.FileMode) (string, error) {
+	temp := filepath.Join(filepath.Dir(name), tempPrefix+rand.Text()+tempSuffix)
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
+	if err != nil {
+		_ = root.Remove(temp)
+		return "", err
+	}
+	return temp, nil
+}
+
+// AppendFile adds to the end of a file.
+func AppendFile(root *os.Root) tools.Tool {
+	return tools.New(tool.Spec{
+		Name: "file_system:append_file",
+		Description: "Adds text to the end of a file of the workspace, which is made if it does not exist. " +
+			"Nothing is put between the old and the new content: begin or end it with a line break if you want one.",
+		Args: json.RawMessage(`{"type":"object","properties":{
+			"path":{"type":"string","minLength":1,"description":"path relative to the workspace"},
+			"content":{"type":"string","minLength":1,"description":"what to add"}},
+			"required":["path","content"],"additionalProperties":false}`),
+		Idempotent: false, Risk: tool.RiskMedium, Permissions: []string{"fs.write"},
+		ScenarioTags: []string{"file_management", "creative_work"}, TimeoutMS: 30_000,
+	}, func(_ context.Context, _ tools.Call, args struct {
+		Path    string `json:"path"`
+		Content string `json:"content"`
+	}) tool.Result {
+		p, err := clean(args.Path)
+		var size int64
+		if err == nil {
+			size, err = appendTo(root, p, []byte(args.Content))
+		}
+		if err != nil {
+			return tools.Fail(explain("appending to", args.Path, err))
+		}
+		return tool.OK(map[string]any{"path": args.Path, "appended": len(args.Content), "size": size})
+	})
+}
+
+func appendTo(root *os.Root, name string, data []byte) (int64, error) {
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return 0, err
+	}
+	f, info, err := openFile(root, name, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	if size := info.Size() + int64(len(data)); size > MaxFile {
+		return 0, fmt.Errorf("it would have %d bytes, at most %d are allowed", size, int64(MaxFile))
+	}
+	if _, err := f.Write(data); err != nil {
+		return 0, err
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	if info, err = f.Stat(); err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
