@@ -202,6 +202,12 @@ type SessionReset struct {
 	By subject.Writer `json:"by"`
 }
 
+// Checkpoint carries a session's whole state: folding may begin here.
+type Checkpoint struct {
+	State  json.RawMessage `json:"state"` // as of the fold's version; for core alone
+	Reason string          `json:"reason"`
+}
+
 // Format is how a message's content is to be read.
 type Format string
 
@@ -279,6 +285,9 @@ func (SessionLocked) EventType() Type { return TypeSessionLocked }
 
 // EventType implements Payload.
 func (SessionReset) EventType() Type { return TypeSessionReset }
+
+// EventType implements Payload.
+func (Checkpoint) EventType() Type { return TypeCheckpoint }
 
 // EventType implements Payload.
 func (UIMessage) EventType() Type { return TypeUIMessage }

@@ -27,6 +27,7 @@ const (
 	TypeTurnFailed      Type = "skandha.turn.failed.v1"
 	TypeSessionLocked   Type = "skandha.session.locked.v1"
 	TypeSessionReset    Type = "skandha.session.reset.v1"
+	TypeCheckpoint      Type = "skandha.session.checkpoint.v1"
 	TypeUIMessage       Type = "skandha.ui.message.v1"
 	TypeToolCallRequest Type = "skandha.ui.tool_call_request.v1"
 	TypeUIReady         Type = "skandha.ui.ready.v1"
@@ -45,7 +46,7 @@ func CauseTypes() []Type {
 func CommitTypes() []Type {
 	return []Type{
 		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted,
-		TypeRecorded, TypeTurnFailed, TypeSessionLocked, TypeSessionReset,
+		TypeRecorded, TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint,
 		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}
 }

@@ -100,7 +100,7 @@ func (s *selector) find(ctx context.Context) (Adapter, string, error) {
 		if err == nil {
 			return a, describe(a) + ": " + absent + ", and a local server answers", nil
 		}
-		absent += ", and no local server is to be used (" + err.Error() + ")"
+		absent += ", and no local server was found (" + err.Error() + ")"
 	}
 	a, err := s.make(ctx, NameOffline)
 	if err != nil {

@@ -44,7 +44,11 @@ func defaultData() string {
 }
 
 func (g *globals) logger() *slog.Logger {
-	return telemetry.NewLogger(os.Stderr, telemetry.LogConfig{Level: g.Log})
+	log, err := telemetry.NewLogger(os.Stderr, "", telemetry.LogConfig{Level: g.Log})
+	if err != nil {
+		panic(err) // the flag admits the known levels alone
+	}
+	return log
 }
 
 // systemConfig is that of an embedded system.

@@ -17,6 +17,7 @@ type upCmd struct {
 	Listen string `name:"listen" env:"SKANDHA_LISTEN" placeholder:"HOST:PORT" help:"Where the bus listens for other processes and languages. Default: a free port on loopback. More than loopback needs --token."`
 	HTTP   string `name:"http" env:"SKANDHA_HTTP" placeholder:"HOST:PORT" help:"Serve /healthz, /readyz and /metrics here."`
 	Store  string `env:"SKANDHA_STORE" placeholder:"URL" help:"Where the view is kept: redis://… or a file. Default: SQLite in --data."`
+	Ready  bool   `name:"ready-line" hidden:"" help:"Print READY when it is up, for scripts."`
 	Slots  int    `default:"64" help:"How many tool calls, and how many model calls, may run at once."`
 }
 
@@ -41,6 +42,9 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Printf("  health        http://%s/healthz and /metrics\n", u.HTTP)
 	}
 	fmt.Println("Ctrl-C stops it.")
+	if u.Ready {
+		fmt.Println("READY")
+	}
 	select {
 	case <-ctx.Done():
 		fmt.Println("stopping: open turns are finished or handed back")

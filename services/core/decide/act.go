@@ -428,27 +428,39 @@ func OnProgress(s *State, door uint64, env *Env) *Decision {
 	return b.done()
 }
 
-// runnerWait is how long a step waits for a runner that offers its tool at all.
-const runnerWait = 30 * time.Second
+const (
+	// runnerWait is how long a step waits for a runner that offers its tool at all.
+	runnerWait = 30 * time.Second
+	// timerWait is how late the timer of a confirmation request may come.
+	timerWait = 30 * time.Second
+)
 
-// expire ends steps whose tool nobody has offered for too long.
+// expire ends what has waited too long: steps whose tool nobody offers, and
+// confirmation requests whose timer was lost.
 func (b *builder) expire() {
-	if b.s.Turn == nil || b.head.Now.Before(b.s.Turn.Idle.Add(runnerWait)) {
+	if b.s.Turn == nil {
 		return
 	}
-	ended := false
-	for _, st := range b.s.Turn.Steps {
-		waits := st.Status == Approved || st.Status == Waiting && b.s.Turn.ready(&st)
-		if _, known := b.env.Tools.Lookup(st.Tool); !waits || known {
-			continue
-		}
-		b.completeFrom(st, tool.Failure(tool.CodeNotRun, fmt.Sprintf("no runner offers %s any more: it did not run", st.Tool)), executor.Answer{})
-		ended = true
-		if b.s.Turn == nil || b.s.wantsPlan() {
-			break
+	before := len(b.events)
+	for _, st := range slices.Clone(b.s.Turn.Steps) {
+		switch {
+		case st.Status == Confirming && !b.head.Now.Before(st.ExpiresAt.Add(timerWait)):
+			b.expireRequest(&st)
+		case b.abandoned(&st):
+			b.complete(st.Call, tool.Failure(tool.CodeNotRun, fmt.Sprintf("no runner offers %s any more: it did not run", st.Tool)))
 		}
 	}
-	if ended {
+	if len(b.events) > before {
 		b.advance()
 	}
+}
+
+// abandoned reports whether a step could run and nobody has offered its tool for
+// too long.
+func (b *builder) abandoned(st *Step) bool {
+	if b.s.Turn == nil || b.head.Now.Before(b.s.Turn.Idle.Add(runnerWait)) {
+		return false
+	}
+	_, known := b.env.Tools.Lookup(st.Tool)
+	return !known && (st.Status == Approved || st.Status == Waiting && b.s.Turn.ready(st))
 }

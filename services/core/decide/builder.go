@@ -132,7 +132,7 @@ func (b *builder) agentState() event.AgentState {
 		return event.StateLocked
 	case t == nil:
 		return event.StateWaiting
-	case b.s.Parked():
+	case b.s.asking():
 		return event.StateConfirming
 	case len(t.Steps) > 0:
 		return event.StateExecuting

@@ -55,6 +55,7 @@ func OnPoison(s *State, door, seq uint64, now time.Time, why string, env *Env) *
 	b.quiet = true
 	x := &causeDecider{builder: b, c: Cause{Sequence: seq}}
 	x.fail(event.FailPoison, why)
+	b.touched = b.s.expired() // it may have been the timer: somebody must drive until OnProgress ends the request
 	return b.done()
 }
 
@@ -220,7 +221,7 @@ func (x *causeDecider) confirmation() string {
 	if c.Approved {
 		x.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, Reason: c.Reason})
 	} else {
-		x.refuse(st, event.Denied, tool.CodeDenied, strings.TrimSuffix("refused by "+string(x.c.Writer)+": "+c.Reason, ": "))
+		x.refuse(st, event.Denied, x.c.Writer, tool.CodeDenied, strings.TrimSuffix("refused by "+string(x.c.Writer)+": "+c.Reason, ": "))
 	}
 	x.advance()
 	return ""
@@ -239,14 +240,18 @@ func (x *causeDecider) timer() string {
 		return why
 	}
 	x.touched = true
-	x.refuse(st, event.Expired, tool.CodeExpired, "nobody answered the confirmation request in time")
+	x.expireRequest(st)
 	x.advance()
 	return ""
 }
 
-func (x *causeDecider) refuse(st *Step, o event.ConfirmOutcome, code tool.Code, why string) {
-	x.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: o, By: x.c.Writer, Reason: why})
-	x.complete(st.Call, tool.Failure(code, why))
+func (b *builder) expireRequest(st *Step) {
+	b.refuse(st, event.Expired, subject.TimerWriter, tool.CodeExpired, "nobody answered the confirmation request in time")
+}
+
+func (b *builder) refuse(st *Step, o event.ConfirmOutcome, by subject.Writer, code tool.Code, why string) {
+	b.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: o, By: by, Reason: why})
+	b.complete(st.Call, tool.Failure(code, why))
 }
 
 func (x *causeDecider) pending(id string) (*Step, string) {

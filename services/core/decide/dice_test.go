@@ -107,7 +107,7 @@ func (s *simulation) toolCall(n int) provider.ToolCall {
 	if n > 0 && chance(s.r, 4) {
 		c.DependsOn = []string{fmt.Sprintf("c%d", s.r.IntN(n))}
 	}
-	switch s.r.IntN(60) {
+	switch s.r.IntN(4 * s.strange) {
 	case 0:
 		c.ID = oneOf(s.r, "", "c0", "call_1")
 	case 1:
@@ -121,12 +121,12 @@ func (s *simulation) toolCall(n int) provider.ToolCall {
 // toolAndArgs is what a call, or a step of a plan, does. With n > 0 others came before.
 func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage) {
 	name := oneOf(s.r, "read", "write", "mail:send")
-	if chance(s.r, 12) {
+	if chance(s.r, s.strange) {
 		name = oneOf(s.r, "forbidden", "internal", "nonsense:tool")
 	}
 	ref := "${HOME}"
 	if n > 0 && chance(s.r, 2) {
-		ref = fmt.Sprintf("${%s%d%s}", prefix, s.r.IntN(n), oneOf(s.r, "", ".text", ".list.0.n", ".nowhere", ".list.7"))
+		ref = fmt.Sprintf("${%s%d%s}", prefix, s.r.IntN(n), oneOf(s.r, "", ".text", ".list.0.n", ".n", oneOf(s.r, "", ".nowhere", ".list.7")))
 	}
 	if prefix == "s" && chance(s.r, 20) {
 		ref = "${c1.text}" // of a call beside the plan
@@ -146,7 +146,7 @@ func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage)
 	case "mail:send":
 		args["to"] = oneOf(s.r, "you@example.org", "<you> & me", "to "+ref)
 	}
-	if chance(s.r, 40) {
+	if chance(s.r, 2*s.strange) {
 		args["bogus"] = true
 	}
 	return name, mustJSON(args)
@@ -167,7 +167,7 @@ func (s *simulation) planCall() provider.ToolCall {
 		if i > 0 && chance(s.r, 3) {
 			st.DependsOn = []any{fmt.Sprintf("s%d", s.r.IntN(i))}
 		}
-		switch s.r.IntN(80) {
+		switch s.r.IntN(4 * s.strange) {
 		case 0:
 			st.DependsOn = []any{fmt.Sprintf("s%d", i)} // itself
 		case 1:
@@ -182,7 +182,7 @@ func (s *simulation) planCall() provider.ToolCall {
 		steps = append(steps, st)
 	}
 	args := mustJSON(map[string]any{"steps": steps, "stop_on_failure": chance(s.r, 3)})
-	if chance(s.r, 15) {
+	if chance(s.r, s.strange) {
 		args = json.RawMessage(oneOf(s.r, `{"steps":7}`, `{}`, `"steps"`, `null`))
 	}
 	return provider.ToolCall{ID: "c0", Tool: "plan:execute", Args: args}

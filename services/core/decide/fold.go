@@ -17,6 +17,10 @@ import (
 // or the commit does not follow the state. The log or the fold is broken.
 var ErrMismatch = errors.New("commit does not fit the state")
 
+// ErrNewer: the commit was written by a core with a later fold, which this one
+// must not judge.
+var ErrNewer = errors.New("commit of a newer version")
+
 // Apply folds the commit stored at seq and returns the state after it. The
 // receiver is not changed.
 func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
@@ -25,6 +29,9 @@ func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
 	}
 	if c.Header.Prev != s.Rev {
 		return nil, fmt.Errorf("%w: it follows %d, the state is at %d", ErrMismatch, c.Header.Prev, s.Rev)
+	}
+	if c.Header.FoldVersion > FoldVersion {
+		return nil, fmt.Errorf("%w: fold version %d, this core has %d", ErrNewer, c.Header.FoldVersion, FoldVersion)
 	}
 	n := s.clone()
 	n.Now = c.Header.Now
@@ -102,6 +109,8 @@ func (s *State) fold(e event.Event) error {
 		return with(e, s.onTurnFailed)
 	case event.TypeSessionLocked:
 		return with(e, func(p event.SessionLocked) error { s.Locked = p.Reason; return nil })
+	case event.TypeCheckpoint:
+		return with(e, s.onCheckpoint)
 	case event.TypeSessionReset:
 		return with(e, s.onReset)
 	case event.TypeUIState:

@@ -92,7 +92,7 @@ func (o *observer) commit(c event.Commit, seq, door uint64) error {
 	want := o.driver // rule 3: unchanged by pure queueing
 	if o.open == "" {
 		want = 0
-	} else if touched {
+	} else if touched || h.Trigger.Kind == event.ByPoison && o.expired(h.Now) {
 		want = door
 	}
 	if h.Driver != want {
@@ -100,6 +100,17 @@ func (o *observer) commit(c event.Commit, seq, door uint64) error {
 	}
 	o.rev, o.cursor, o.driver, o.now = seq, h.Cursor, h.Driver, h.Now
 	return nil
+}
+
+// expired reports whether a request has outlived its time: if the cause that was
+// poison was its timer, somebody must drive until it is ended otherwise.
+func (o *observer) expired(now time.Time) bool {
+	for _, c := range o.calls {
+		if c.asked != nil && c.confirmed == nil && c.completed == nil && !now.Before(c.asked.ExpiresAt) {
+			return true
+		}
+	}
+	return false
 }
 
 // event checks one event; about says whether it changes the open turn.
@@ -223,6 +234,8 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 		return errors.New("nobody was asked")
 	case call.confirmed != nil:
 		return errors.New("it was answered before")
+	case t.Kind == event.ByProgress && p.Outcome == event.Expired && !c.Header.Now.Before(call.asked.ExpiresAt.Add(30*time.Second)):
+		// its timer was lost
 	case t.Kind != event.ByCause || t.Sequence <= call.askedAt:
 		return fmt.Errorf("it was asked at %d, the trigger is %+v", call.askedAt, t)
 	case p.Outcome == event.Expired:

@@ -58,7 +58,7 @@ func history(t *testing.T, seed uint64) *world {
 		}
 	}()
 	s := newSimulation(w, seed)
-	s.run(40 + s.r.IntN(160))
+	s.run(40 + s.r.IntN(260))
 	s.rest()
 	if err := w.seen.finished(s.poisoned); err != nil {
 		w.fail("seed %d: at rest: %v", seed, err)

@@ -26,7 +26,8 @@ type simulation struct {
 	plans    []executor.Answer // answers of old plan attempts, which may come late
 	timers   []timer
 	poisoned map[uint64]bool
-	unruly   bool // hooks, policies, garbage: off while the world comes to rest
+	unruly   bool // hooks and policies have moods: off while the world comes to rest
+	strange  int  // models are strange once in so many times
 }
 
 type timer struct {
@@ -47,21 +48,23 @@ func newSimulation(w *world, seed uint64) *simulation {
 	s := &simulation{
 		world: w, r: rand.New(rand.NewPCG(seed, 1)), known: map[string]*attempt{}, poisoned: map[uint64]bool{}, unruly: true,
 	}
+	s.strange = oneOf(s.r, 12, 60, 1000)
+	moody := chance(s.r, 2)
 	w.agent.Limits = decide.Limits{
 		Rounds: oneOf(s.r, 0, 3, 6), Calls: oneOf(s.r, 0, 3, 8), Tokens: oneOf[int64](s.r, 0, 0, 400), CostMicroUSD: oneOf[int64](s.r, 0, 0, 90),
-		Wall: oneOf(s.r, 0, time.Minute, 10*time.Minute), Queue: oneOf(s.r, 0, 2, 50), WindowTurns: oneOf(s.r, 0, 3),
+		Wall: oneOf(s.r, 0, time.Minute, 10*time.Minute), Queue: oneOf(s.r, 0, 2, 50, 256), WindowTurns: oneOf(s.r, 0, 3),
 	}
 	w.agent.Confirm = oneOf(s.r, 0, time.Minute, 1500*time.Microsecond)
 	if chance(s.r, 6) {
 		w.agent.Tools = []string{"read", "write", "plan:execute", "internal", "forbidden"}
 	}
 	for _, p := range hook.Points() {
-		w.points[p] = chance(s.r, 3)
+		w.points[p] = moody && chance(s.r, 3)
 	}
 	w.hooks = s.hook
 	calm := w.policy
 	w.policy = func(a decide.Access) decide.Ruling {
-		if s.unruly && a.Resource.Name != "forbidden" && chance(s.r, 12) {
+		if s.unruly && moody && a.Resource.Name != "forbidden" && chance(s.r, 12) {
 			return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Reason: "the policy's mood"}
 		}
 		return calm(a)

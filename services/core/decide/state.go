@@ -227,8 +227,19 @@ func Hash(tool string, args json.RawMessage) string { return chain(tool, args) }
 // TurnID names the turn of the input stored at seq.
 func TurnID(seq uint64) string { return fmt.Sprintf("t%d", seq) }
 
-// Parked reports whether nothing but people, or the clock, can move the turn on.
-func (s *State) Parked() bool {
+// Parked reports whether nothing but people, or their timers, can move the turn
+// on. A request that outlived its time when the last commit was made has lost
+// its timer: the driver must end it.
+func (s *State) Parked() bool { return s.asking() && !s.expired() }
+
+func (s *State) expired() bool {
+	return s.Turn != nil && slices.ContainsFunc(s.Turn.Steps, func(st Step) bool {
+		return st.Status == Confirming && !s.Now.Before(st.ExpiresAt)
+	})
+}
+
+// asking reports whether nothing goes on but that people are asked.
+func (s *State) asking() bool {
 	if s.Turn == nil || s.Turn.Plan != nil {
 		return false
 	}
@@ -318,7 +329,8 @@ func (s *State) verify(prev uint64) error {
 	return nil
 }
 
-// Waits reports whether something could move on if an executor were there.
+// Waits reports whether something could move on if an executor were there, or
+// has waited too long.
 func (s *State) Waits() bool {
 	if s.Turn == nil || s.Turn.Plan != nil {
 		return false
@@ -333,5 +345,5 @@ func (s *State) Waits() bool {
 			}
 		}
 	}
-	return len(s.Turn.Steps) == 0
+	return len(s.Turn.Steps) == 0 || s.expired()
 }

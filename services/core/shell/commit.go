@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -83,14 +84,40 @@ func (s *session) adopt(next *decide.State, d *decide.Decision, clean bool) {
 // the beginning. False means that the bus can't be read now.
 func (s *session) load() bool {
 	next, err := s.c.loader.Load(s.ctx, s.ref, s.state)
+	if err != nil && mismatch(err) {
+		next, err = s.lock(err)
+	}
 	if err != nil {
 		s.c.log.Warn("loading a session", "session", s.ref, "error", err)
+		if errors.Is(err, decide.ErrNewer) {
+			s.handBack(2 * time.Second) // to a core that knows it
+		}
 		return false
 	}
 	s.state = next
 	s.looked = time.Now()
 	s.follow(false)
 	return true
+}
+
+// lock ends a session whose log cannot be folded: its open inputs fail, and it
+// is locked until /reset (rule 15).
+func (s *session) lock(why error) (*decide.State, error) {
+	s.c.log.Error("ALARM: a session's log cannot be folded; locking it", "session", s.ref, "error", why)
+	s.c.stats.Mismatches.Add(1)
+	w, err := s.c.loader.Survey(s.ctx, s.ref, why)
+	if err != nil {
+		return nil, err
+	}
+	d := decide.OnMismatch(w, s.c.env(s.ref, 0))
+	body, err := d.Commit.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.c.bus.AppendCommit(s.ctx, s.ref, body, w.Last); err != nil {
+		return nil, fmt.Errorf("locking %s: %w", s.ref, err) // if it was stored all the same, the next load finds it
+	}
+	return s.c.loader.Load(s.ctx, s.ref, nil)
 }
 
 // live publishes the copies of a stored commit's events. They may be lost:

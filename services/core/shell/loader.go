@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -31,7 +32,7 @@ func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) 
 	}
 	if from != nil {
 		s, err := l.fold(ctx, ref, from)
-		if err == nil || !errors.Is(err, decide.ErrMismatch) && !errors.Is(err, event.ErrMalformed) {
+		if err == nil || !mismatch(err) {
 			return s, err
 		}
 		l.Log.Warn("the tail of the log does not fit; refolding from the beginning", "session", ref, "error", err)
@@ -44,23 +45,85 @@ func (l *Loader) Rebuild(ctx context.Context, ref subject.Ref) (*decide.State, e
 	return l.fold(ctx, ref, decide.New(ref))
 }
 
+// fold applies the commits after s. One that does not fit is an error that wraps
+// decide.ErrMismatch or event.ErrMalformed, unless a checkpoint follows it.
 func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (*decide.State, error) {
+	var broken error
 	for m, err := range l.Bus.Commits(ctx, ref, s.Rev) {
 		if err != nil {
 			return nil, fmt.Errorf("reading commits of %s after %d: %w", ref, s.Rev, err)
 		}
 		c, err := event.DecodeCommit(ref, m.Data)
+		if err == nil && decide.IsCheckpoint(c) {
+			s, broken = decide.At(ref, c.Header.Prev), nil
+		}
+		if broken != nil {
+			continue
+		}
+		var next *decide.State
+		if err == nil {
+			next, err = s.Apply(c, m.Seq)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("commit %d: %w", m.Seq, err)
+			broken = fmt.Errorf("commit %d: %w", m.Seq, err)
+			continue
 		}
-		if s, err = s.Apply(c, m.Seq); err != nil {
-			return nil, fmt.Errorf("commit %d: %w", m.Seq, err)
-		}
+		s = next
 		if l.Folded != nil {
 			l.Folded(ref, c, m.Seq)
 		}
 	}
-	return s, nil
+	return s, broken
+}
+
+// Survey reads the log of a session that cannot be folded.
+func (l *Loader) Survey(ctx context.Context, ref subject.Ref, why error) (decide.Wreck, error) {
+	w := decide.Wreck{Ref: ref, Why: why.Error()}
+	open := map[uint64]bool{}
+	for m, err := range l.Bus.Commits(ctx, ref, 0) {
+		if err != nil {
+			return w, fmt.Errorf("reading commits of %s: %w", ref, err)
+		}
+		w.Last = m.Seq
+		c, err := event.DecodeCommit(ref, m.Data)
+		if err != nil {
+			continue
+		}
+		w.Cursor = max(w.Cursor, min(c.Header.Cursor, m.Seq)) // no commit has seen what came after it
+		for i := range c.Events {
+			note(open, c.Events[i])
+		}
+	}
+	for seq := range open {
+		w.Open = append(w.Open, seq)
+	}
+	slices.Sort(w.Open)
+	return w, nil
+}
+
+// note keeps book of the inputs that are open.
+func note(open map[uint64]bool, e event.Event) {
+	switch e.Type {
+	case event.TypePerceived:
+		var p event.Perceived
+		if e.DataAs(&p) == nil && p.Disposition != event.EndedAtOnce {
+			open[p.Sequence] = true
+		}
+	case event.TypeRecorded:
+		var p event.Recorded
+		if e.DataAs(&p) == nil {
+			delete(open, p.Sequence)
+		}
+	case event.TypeTurnFailed:
+		var p event.TurnFailed
+		if e.DataAs(&p) == nil {
+			delete(open, p.Sequence)
+		}
+	}
+}
+
+func mismatch(err error) bool {
+	return errors.Is(err, decide.ErrMismatch) || errors.Is(err, event.ErrMalformed)
 }
 
 // snapshot returns the stored state, or nil if there is none that the commit it

@@ -179,7 +179,7 @@ func (c *Core) Counters() map[string]int64 {
 		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
 		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
 		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
-		"dead_letters": c.stats.DeadLetters.Load(), "open_sessions": int64(c.open()),
+		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(), "open_sessions": int64(c.open()),
 	}
 }
 

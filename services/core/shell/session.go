@@ -96,13 +96,7 @@ func (s *session) guard(f func()) {
 			s.c.log.Error("core panicked; its deliveries come again", "session", s.ref, "panic", r, "stack", string(debug.Stack()))
 			s.c.stats.Panics.Add(1)
 			s.state = nil
-			s.dropWork()
-			for seq, h := range s.held {
-				if err := h.Nak(time.Second); err != nil {
-					s.c.log.Warn("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
-				}
-				delete(s.held, seq)
-			}
+			s.handBack(time.Second)
 		}
 	}()
 	f()
@@ -316,10 +310,13 @@ func (s *session) driving() bool {
 func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 }
 
 // abandon hands everything back at shutdown, so that another core takes over at once.
-func (s *session) abandon() {
+func (s *session) abandon() { s.handBack(0) }
+
+// handBack gives up every delivery; they come again after the delay, to any core.
+func (s *session) handBack(delay time.Duration) {
 	s.dropWork()
 	for seq, h := range s.held {
-		if err := h.Nak(0); err != nil {
+		if err := h.Nak(delay); err != nil {
 			s.c.log.Debug("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
 		}
 		delete(s.held, seq)

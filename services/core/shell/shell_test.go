@@ -270,3 +270,33 @@ func TestUnknownAgentEnds(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 }
+
+// A forged or broken commit must not wedge a session, and must not be believed.
+func TestABrokenLogLocksTheSession(t *testing.T) {
+	s := start(t, core.Config{})
+	ref := subject.Ref{Agent: "main", Session: "broken"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "one"})
+	s.await(ch, event.TypeRecorded)
+	if _, err := s.bus.JetStream().Publish(t.Context(), ref.Commit(), []byte(`[{"forged":true}]`)); err != nil {
+		t.Fatal(err)
+	}
+	s.say(ref, event.Input{Text: "two"})
+	var f event.TurnFailed
+	if err := s.await(ch, event.TypeTurnFailed).DataAs(&f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Code != event.FailLocked {
+		t.Fatalf("%+v", f)
+	}
+	b, err := json.Marshal(event.Command{Name: "reset"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.bus.PublishCause(t.Context(), ref, subject.Command, "test", "", b); err != nil {
+		t.Fatal(err)
+	}
+	s.await(ch, event.TypeRecorded)
+	s.say(ref, event.Input{Text: "three"})
+	s.await(ch, event.TypeRecorded)
+}

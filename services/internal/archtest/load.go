@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -102,8 +103,11 @@ func ignored(dir string) bool {
 
 func (r *Repo) module(tree fs.FS, dir string, roots map[string]*Module) error {
 	src, err := fs.ReadFile(tree, path.Join(dir, "go.mod"))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil // no module begins here
+	}
+	if err != nil {
+		return err
 	}
 	m := &Module{}
 	block := false

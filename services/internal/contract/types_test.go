@@ -34,6 +34,7 @@ var goTypes = map[string]any{
 	"events/turn.failed.v1":          event.TurnFailed{},
 	"events/session.locked.v1":       event.SessionLocked{},
 	"events/session.reset.v1":        event.SessionReset{},
+	"events/session.checkpoint.v1":   event.Checkpoint{},
 	"events/ui.message.v1":           event.UIMessage{},
 	"events/ui.tool_call_request.v1": event.ToolCallRequest{},
 	"events/ui.ready.v1":             event.UIReady{},

@@ -38,9 +38,10 @@ func clean(name string) (string, error) {
 	return filepath.FromSlash(path.Clean(name)), nil
 }
 
-// openFile opens a regular file. The type is looked at before the opening, so
-// that no device is touched, and after it, because it may have been swapped.
-func openFile(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
+// OpenRegular opens a regular file of the workspace and nothing else. The type
+// is looked at before the opening, so that no device is touched, and after it,
+// because the file may have been swapped.
+func OpenRegular(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
 	info, err := root.Stat(name)
 	if err == nil {
 		err = regular(info)

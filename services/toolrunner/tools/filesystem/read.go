@@ -66,7 +66,7 @@ func read(root *os.Root, name string, offset int64, limit int) (content, error) 
 	if err != nil {
 		return content{}, err
 	}
-	f, info, err := openFile(root, p, os.O_RDONLY)
+	f, info, err := OpenRegular(root, p, os.O_RDONLY)
 	if err != nil {
 		return content{}, err
 	}

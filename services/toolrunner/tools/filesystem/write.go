@@ -90,7 +90,7 @@ func createByRename(root *os.Root, temp, name string) error {
 
 // sameContent makes a repeated create succeed: the file is as it was asked for.
 func sameContent(root *os.Root, name string, data []byte) error {
-	f, _, err := openFile(root, name, os.O_RDONLY)
+	f, _, err := OpenRegular(root, name, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func AppendFile(root *os.Root) tools.Tool {
 		p, err := clean(args.Path)
 		var size int64
 		if err == nil {
-			size, err = appendTo(root, p, []byte(args.Content))
+			size, err = Append(root, p, []byte(args.Content))
 		}
 		if err != nil {
 			return tools.Fail(explain("appending to", args.Path, err))
@@ -155,11 +155,13 @@ func AppendFile(root *os.Root) tools.Tool {
 	})
 }
 
-func appendTo(root *os.Root, name string, data []byte) (int64, error) {
+// Append adds data to the end of a file, in one write, and returns its size when
+// the data is on the disk. Missing directories and the file are made.
+func Append(root *os.Root, name string, data []byte) (int64, error) {
 	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return 0, err
 	}
-	f, info, err := openFile(root, name, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	f, info, err := OpenRegular(root, name, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,392 @@
+package contract
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// filler fills Go values at random, within what the schema says of each field:
+// what such a value encodes to must be valid.
+type filler struct {
+	*testing.T
+	c *contractFiles
+	r *rand.Rand
+}
+
+// texts are the awkward ones; a schema that wants a certain form gives examples.
+var texts = []string{"a", "hello", "天気は？🌦", "\x00\t\r\n", "<b>&amp;\u2028", `"\`, "\ufeff\u200b", "…"}
+
+func (f *filler) fill(at string, v reflect.Value, n node) {
+	n = f.c.follow(f, n)
+	switch {
+	case v.Type() == rawType:
+		v.SetBytes(f.raw(n))
+		return
+	case v.Type() == timeType:
+		v.Set(reflect.ValueOf(time.UnixMilli(f.r.Int64N(4e12)).UTC()))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(at, v.Elem(), n)
+	case reflect.Struct:
+		f.fillStruct(at, v, n)
+	case reflect.Slice:
+		f.fillSlice(at, v, n)
+	case reflect.Map:
+		f.fillMap(at, v)
+	case reflect.String:
+		v.SetString(f.text(at, n))
+	case reflect.Bool:
+		v.SetBool(f.r.IntN(2) == 0)
+	case reflect.Float64:
+		v.SetFloat(f.r.Float64())
+	case reflect.Uint64:
+		v.SetUint(uint64(f.number(n))) //nolint:gosec // its minimum is not negative
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(f.number(n))
+	default:
+		f.Fatalf("%s: the filler knows no %s", at, v.Type())
+	}
+}
+
+func (f *filler) fillStruct(at string, v reflect.Value, n node) {
+	props, _ := n.child("properties")
+	for _, fd := range fields(v.Type()) {
+		p, ok := props.child(fd.name)
+		if !ok {
+			f.Fatalf("%s: no property %q", at, fd.name)
+		}
+		if !fd.optional || f.r.IntN(2) == 0 {
+			f.fill(at+"."+fd.name, v.FieldByIndex(fd.index), p)
+		}
+	}
+	if fix := consistent[v.Type()]; fix != nil {
+		fix(f, v.Addr().Interface())
+	}
+}
+
+func (f *filler) fillSlice(at string, v reflect.Value, n node) {
+	items, _ := n.child("items")
+	low, _ := n.int("minItems")
+	size := int(low) + f.r.IntN(3)
+	v.Set(reflect.MakeSlice(v.Type(), 0, size))
+	seen := map[any]bool{}
+	for range size {
+		e := reflect.New(v.Type().Elem()).Elem()
+		f.fill(at+"[]", e, items)
+		if n.m["uniqueItems"] == true {
+			if seen[e.Interface()] {
+				continue
+			}
+			seen[e.Interface()] = true
+		}
+		v.Set(reflect.Append(v, e))
+	}
+}
+
+func (f *filler) fillMap(at string, v reflect.Value) {
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, k := range texts[:f.r.IntN(3)] {
+		e := reflect.New(v.Type().Elem()).Elem()
+		switch e.Kind() {
+		case reflect.Int64:
+			e.SetInt(f.r.Int64N(1000))
+		case reflect.Interface:
+			e.Set(reflect.ValueOf(f.pick(texts)))
+		default:
+			f.Fatalf("%s: the filler knows no %s", at, v.Type())
+		}
+		v.SetMapIndex(reflect.ValueOf(k), e)
+	}
+}
+
+func (f *filler) pick(s []string) string { return s[f.r.IntN(len(s))] }
+
+func (f *filler) text(at string, n node) string {
+	if e := n.strings("enum"); e != nil {
+		return f.pick(e)
+	}
+	if c, ok := n.m["const"].(string); ok {
+		return c
+	}
+	if e := n.strings("examples"); e != nil {
+		return f.pick(e)
+	}
+	if n.m["pattern"] != nil || n.m["format"] != nil {
+		f.Fatalf("%s: the schema wants a certain form and gives no examples of it", at)
+	}
+	s := f.pick(texts)
+	if low, ok := n.int("minLength"); !ok || low == 0 {
+		return strings.Repeat(s, f.r.IntN(3))
+	}
+	return s
+}
+
+func (f *filler) number(n node) int64 {
+	low, _ := n.int("minimum")
+	high, ok := n.int("maximum")
+	if !ok {
+		high = 1 << 53
+	}
+	switch f.r.IntN(4) {
+	case 0:
+		return low
+	case 1:
+		return high
+	}
+	return low + f.r.Int64N(min(high-low, 1<<20)+1)
+}
+
+// raw makes JSON for a field that Go keeps as it came.
+func (f *filler) raw(n node) json.RawMessage {
+	if e, ok := n.m["examples"].([]any); ok {
+		return f.encode(e[f.r.IntN(len(e))])
+	}
+	if t := n.strings("type"); len(t) > 0 {
+		return json.RawMessage(`{}`) // an object whose shape another field decides, see consistent
+	}
+	return json.RawMessage(f.pick([]string{`null`, `true`, `-0.5e3`, `"\u0000"`, `[]`, `{"a":[{"b":null}]}`}))
+}
+
+func (f *filler) encode(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return b
+}
+
+// value makes a filled value of the type that a schema states.
+func (f *filler) value(name string) any {
+	typ, ok := goType(name)
+	if !ok {
+		f.Fatalf("%s has no Go type", name)
+	}
+	v := reflect.New(typ).Elem()
+	f.fill(name, v, f.c.node(f, name))
+	return v.Interface()
+}
+
+// consistent are the rules between fields, for the types that have some.
+var consistent map[reflect.Type]func(*filler, any)
+
+func init() { // its functions fill values, which need it
+	consistent = map[reflect.Type]func(*filler, any){
+		reflect.TypeFor[tool.Result](): func(f *filler, p any) {
+			r := p.(*tool.Result)
+			if r.Error = nil; !r.Success {
+				e := f.value("tool/error").(tool.Error)
+				r.Error = &e
+			}
+		},
+		reflect.TypeFor[provider.Message](): func(_ *filler, p any) {
+			m := p.(*provider.Message)
+			if m.Role != provider.RoleAssistant {
+				m.ToolCalls, m.ProviderState = nil, nil
+			}
+			if m.Role == provider.RoleTool {
+				m.CallID = "call_1"
+			} else {
+				m.CallID, m.Tool, m.Failed = "", "", false
+			}
+		},
+		reflect.TypeFor[provider.Request](): func(f *filler, p any) {
+			r := p.(*provider.Request)
+			for i := range r.Messages {
+				r.Messages[i] = f.encode(f.value("provider/message"))
+			}
+		},
+		reflect.TypeFor[provider.Reply](): func(f *filler, p any) {
+			r := p.(*provider.Reply)
+			r.Response, r.Error = f.outcome()
+		},
+		reflect.TypeFor[event.PlanCompleted](): func(f *filler, p any) {
+			c := p.(*event.PlanCompleted)
+			if c.Response, c.Error = f.outcome(); c.Response != nil {
+				c.Spent = provider.Usage{}
+			}
+		},
+		reflect.TypeFor[event.Cancel](): func(_ *filler, p any) {
+			if c := p.(*event.Cancel); c.Sequence == 0 {
+				c.InputID = "web-1"
+			}
+		},
+		reflect.TypeFor[event.Trigger](): func(_ *filler, p any) {
+			t := p.(*event.Trigger)
+			n := event.Trigger{Kind: t.Kind}
+			switch t.Kind {
+			case event.ByCause:
+				n.Sequence, n.Cause, n.Writer = 4, subject.Input, "web"
+			case event.ByReply:
+				n.Call, n.Attempt = "t4-p1-c0", "a1"
+			case event.ByPoison:
+				n.Sequence = t.Sequence
+			}
+			*t = n
+		},
+		reflect.TypeFor[event.Event](): func(f *filler, p any) {
+			e := p.(*event.Event)
+			e.Data = f.encode(f.value(schemaOf(e.Type)))
+		},
+		reflect.TypeFor[hook.Envelope](): func(f *filler, p any) {
+			e := p.(*hook.Envelope)
+			e.Data = f.encode(f.value("hooks/" + string(e.Point)))
+			if e.Session = "s1"; e.Point == hook.OnAgentStart || e.Point == hook.OnAgentStop {
+				e.Session = ""
+			}
+		},
+		reflect.TypeFor[hook.Reply](): func(f *filler, p any) {
+			r := p.(*hook.Reply)
+			switch r.Verb {
+			case hook.Replace:
+				r.Data = f.encode(f.value("hooks/before_act"))
+			case hook.AnswerFor:
+				r.Data = json.RawMessage(`[1]`)
+			case hook.DenyVerb:
+				r.Reason = "no"
+			case hook.Confirm:
+				r.Warning = &hook.Warning{Level: hook.LevelWarn, Message: "really?"}
+			}
+		},
+		reflect.TypeFor[executor.Request](): func(f *filler, p any) {
+			r := p.(*executor.Request)
+			r.StartBy, r.NotAfter, r.Tool, r.Model, r.Provider = time.Time{}, time.Time{}, nil, nil, ""
+			if r.Op != executor.OpRun {
+				return
+			}
+			r.StartBy, r.NotAfter = time.UnixMilli(1795249800000).UTC(), time.UnixMilli(1795249860000).UTC()
+			if f.r.IntN(2) == 0 {
+				r.Call, r.Tool = "t4-p1-c0", &executor.ToolCall{Name: "python:execute", Args: json.RawMessage(`{}`), Turn: "t4"}
+				return
+			}
+			m := f.value("provider/request").(provider.Request)
+			r.Call, r.Model, r.Provider = "t4-p1", &m, "openai"
+		},
+		reflect.TypeFor[executor.Answer](): func(f *filler, p any) {
+			a := p.(*executor.Answer)
+			a.Result, a.Response, a.Error = nil, nil, nil
+			if a.State == executor.Finished {
+				if a.Response, a.Error = f.outcome(); f.r.IntN(2) == 0 {
+					r := f.value("tool/result").(tool.Result)
+					a.Result, a.Response, a.Error = &r, nil, nil
+				}
+			} else if a.State != executor.Stopped {
+				a.DurationMS = 0
+			}
+			if a.State != executor.Running {
+				a.Progress = ""
+			}
+			if a.State == executor.Refused {
+				a.Reason = executor.RefusedFull
+			} else if a.State != executor.Never {
+				a.Reason = ""
+			}
+		},
+		reflect.TypeFor[executor.Announcement](): func(_ *filler, p any) {
+			a := p.(*executor.Announcement)
+			if a.Kind == subject.Runner {
+				a.Providers = nil
+			} else {
+				a.Tools = nil
+			}
+		},
+		reflect.TypeFor[plugin.Lease](): func(_ *filler, p any) {
+			if l := p.(*plugin.Lease); l.State == plugin.Waiting {
+				l.Reason = "plugin geo is not registered"
+			}
+		},
+		reflect.TypeFor[plugin.StorageRequest](): func(_ *filler, p any) {
+			r := p.(*plugin.StorageRequest)
+			n := plugin.StorageRequest{Verb: r.Verb, Agent: r.Agent, Collection: r.Collection}
+			switch r.Verb {
+			case plugin.Search:
+				n.Query, n.Limit = "tea", r.Limit
+			case plugin.Put:
+				n.Key, n.Value, n.Text = "k", json.RawMessage(`null`), r.Text
+			default:
+				n.Key = "k"
+			}
+			*r = n
+		},
+	}
+}
+
+// outcome is a response or an error.
+func (f *filler) outcome() (*provider.Response, *provider.Error) {
+	if f.r.IntN(2) == 0 {
+		r := f.value("provider/response").(provider.Response)
+		return &r, nil
+	}
+	e := f.value("provider/error").(provider.Error)
+	return nil, &e
+}
+
+// What Go writes is valid, whatever is in it, and reads back as the same.
+func TestWhatGoWritesIsValid(t *testing.T) {
+	c := files(t)
+	for name := range goTypes {
+		t.Run(name, func(t *testing.T) {
+			schema := c.schema(t, name)
+			for seed := range uint64(100) {
+				f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable on purpose
+				v := f.value(name)
+				b := f.encode(v)
+				if err := schema.Validate(decode(t, b)); err != nil {
+					t.Fatalf("seed %d: %s\n%v", seed, b, err)
+				}
+				typ, _ := goType(name)
+				again := reflect.New(typ)
+				if err := json.Unmarshal(b, again.Interface()); err != nil {
+					t.Fatalf("seed %d: %s\n%v", seed, b, err)
+				}
+				if b2 := f.encode(again.Interface()); string(b2) != string(b) {
+					t.Fatalf("seed %d:\n%s\nreads back as\n%s", seed, b, b2)
+				}
+			}
+		})
+	}
+}
+
+// So are whole commits, through the encoder that core uses.
+func TestCommitsThatGoWritesAreValid(t *testing.T) {
+	c := files(t)
+	schema := c.schema(t, "events/commit")
+	ref := subject.Ref{Agent: "demo", Session: "s1"}
+	for seed := range uint64(100) {
+		f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // repeatable on purpose
+		commit := event.Commit{Ref: ref, Header: f.value("events/commit.v1").(event.Header)}
+		for _, typ := range event.CommitTypes() {
+			e := event.New(ref, "c1."+string(typ), event.Source, f.value(schemaOf(typ)).(event.Payload))
+			e.Time, e.Turn, e.Cause = commit.Header.Now, "t4", "4"
+			commit.Events = append(commit.Events, e)
+		}
+		b, err := commit.Encode()
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if err := schema.Validate(decode(t, b)); err != nil {
+			t.Fatalf("seed %d: %s\n%v", seed, b, err)
+		}
+		got, err := event.DecodeCommit(ref, b)
+		if err != nil {
+			t.Fatalf("seed %d: %s\n%v", seed, b, err)
+		}
+		if b2, err := got.Encode(); err != nil || string(b2) != string(b) {
+			t.Fatalf("seed %d: %v\n%s\nreads back as\n%s", seed, err, b, b2)
+		}
+	}
+}

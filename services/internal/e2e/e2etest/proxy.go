@@ -1,0 +1,159 @@
+package e2etest
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Proxy is a way to the bus that can be cut: what is sent then arrives when the
+// cut is healed, late, as after a real partition, or never if the connection has
+// been given up meanwhile. Neither end is told.
+type Proxy struct {
+	t      testing.TB
+	target string
+	l      net.Listener
+
+	mu    sync.Mutex
+	open  chan struct{} // closed: traffic flows
+	up    bool          // towards the server it flows although it is cut
+	conns map[net.Conn]struct{}
+	over  bool
+	wg    sync.WaitGroup
+}
+
+// NewProxy listens on the loopback interface for the server at a nats:// URL.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{t: t, target: u.Host, l: l, open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	close(p.open)
+	p.wg.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+// URL is where clients connect.
+func (p *Proxy) URL() string { return "nats://" + p.l.Addr().String() }
+
+// Cut holds up all traffic.
+func (p *Proxy) Cut() { p.cut(false) }
+
+// CutReplies holds up what the server says; what it is told still arrives.
+func (p *Proxy) CutReplies() { p.cut(true) }
+
+func (p *Proxy) cut(up bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+		p.open = make(chan struct{})
+	default:
+	}
+	p.up = up
+}
+
+// Heal lets what was held up flow, and all that follows.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+	default:
+		close(p.open)
+	}
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.over = true
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	p.mu.Unlock()
+	_ = p.l.Close()
+	p.Heal()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Go(func() { p.serve(c) })
+	}
+}
+
+func (p *Proxy) keep(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		_ = c.Close()
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	if !p.keep(client) {
+		return
+	}
+	p.gate(true)
+	var d net.Dialer
+	server, err := d.DialContext(context.Background(), "tcp", p.target)
+	if err != nil || !p.keep(server) {
+		_ = client.Close()
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { p.pipe(server, client, true) })
+	both.Go(func() { p.pipe(client, server, false) })
+	both.Wait()
+	p.mu.Lock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+	p.mu.Unlock()
+}
+
+// gate waits until traffic in the direction may flow.
+func (p *Proxy) gate(toServer bool) {
+	p.mu.Lock()
+	open, up := p.open, p.up
+	p.mu.Unlock()
+	if toServer && up {
+		return
+	}
+	<-open
+}
+
+// pipe copies until one end closes; that too is told late when the way is cut.
+func (p *Proxy) pipe(to, from net.Conn, toServer bool) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		p.gate(toServer)
+		if n > 0 {
+			if _, werr := to.Write(buf[:n]); werr != nil {
+				err = werr
+			}
+		}
+		if err != nil {
+			_ = to.Close()
+			_ = from.Close()
+			return
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package e2etest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/store/open"
+)
+
+// Settled waits until every cause in the log that must end has ended. It says
+// how long that took: what is wedged is not settled within [Patience].
+func (s *System) Settled() {
+	s.T.Helper()
+	began := time.Now()
+	if !s.Tail.Within(Patience, func(l *Log) bool { return len(l.Open()) == 0 && s.reached(l) }) {
+		var open []Entry
+		s.Tail.See(func(l *Log) { open = l.Open() })
+		for i, e := range open {
+			s.T.Errorf("wedged: the %s at %d of %s has not ended within %v", e.Kind(), e.Seq, e.Session(), Patience)
+			if i < 3 {
+				s.T.Log(s.Tail.SessionStory(e.Session(), 25))
+			}
+		}
+		s.T.FailNow()
+	}
+	s.T.Logf("everything has ended after %v", time.Since(began).Round(time.Millisecond))
+}
+
+// reached reports whether the tail has read what was acknowledged.
+func (s *System) reached(l *Log) bool {
+	var last uint64
+	for _, a := range s.Acked() {
+		last = max(last, a.Seq)
+	}
+	return last == 0 || len(l.Entries) > 0 && l.Entries[len(l.Entries)-1].Seq >= last
+}
+
+// Verify judges the system, whose processes run and are at rest. It reads the
+// whole log again: what was read while servers died must still be there, byte
+// for byte. Every session is rebuilt from the log and compared with the last
+// commit's digest and with what cores say; with views also with the snapshots in
+// the cores' stores.
+func (s *System) Verify() *Log {
+	s.T.Helper()
+	s.Settled()
+	again := s.readAgain()
+	effects, err := ReadEffects(s.Effects)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	faults := Audit(again, effects, s.Acked())
+	faults = append(faults, s.sameAsTail(again)...)
+	log := NewLog()
+	for _, e := range again {
+		log.Add(e)
+	}
+	faults = append(faults, s.rebuild(log)...)
+	for i, f := range faults {
+		if i == 20 {
+			s.T.Errorf("and %d more", len(faults)-i)
+			break
+		}
+		s.T.Error(f)
+	}
+	return log
+}
+
+// readAgain reads the whole log anew.
+func (s *System) readAgain() []Entry {
+	s.T.Helper()
+	var out []Entry
+	var last uint64
+	for deadline := time.Now().Add(Patience); ; {
+		e, err := next(context.Background(), s.Tail.js, last)
+		if err == nil {
+			out, last = append(out, e), e.Seq
+			continue
+		}
+		if err == errEnd { //nolint:errorlint // our own
+			return out
+		}
+		if time.Now().After(deadline) {
+			s.T.Fatalf("reading the log again: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// sameAsTail checks that nothing has vanished or changed since it was first read.
+func (s *System) sameAsTail(again []Entry) (faults []string) {
+	at := map[uint64]Entry{}
+	for _, e := range again {
+		at[e.Seq] = e
+	}
+	s.Tail.See(func(l *Log) {
+		for _, was := range l.Entries {
+			is, ok := at[was.Seq]
+			switch {
+			case !ok:
+				faults = append(faults, fmt.Sprintf("message %d was in the log and is gone", was.Seq))
+			case is.Subject != was.Subject || !bytes.Equal(is.Data, was.Data) || !is.Time.Equal(was.Time):
+				faults = append(faults, fmt.Sprintf("message %d has changed: %s, then %s", was.Seq, was.Story(), is.Story()))
+			}
+		}
+	})
+	return faults
+}
+
+// rebuild checks promise 4.
+func (s *System) rebuild(log *Log) (faults []string) {
+	l := &shell.Loader{Bus: s.Bus, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	for name, last := range log.Last {
+		ref := refOf(last.Entry)
+		st, err := l.Rebuild(ctx, ref)
+		switch {
+		case err != nil:
+			faults = append(faults, fmt.Sprintf("%s cannot be rebuilt: %v", name, err))
+			continue
+		case st.Rev != last.Seq || st.Digest != last.Digest:
+			faults = append(faults, fmt.Sprintf("%s rebuilt is at %d with digest %s; its last commit is %d with %s", name, st.Rev, st.Digest, last.Seq, last.Digest))
+			continue
+		}
+		faults = append(faults, s.asCoresSee(ref, st)...)
+	}
+	return faults
+}
+
+// asCoresSee compares a rebuilt state with what cores say; any replica may answer.
+func (s *System) asCoresSee(ref subject.Ref, st *decide.State) (faults []string) {
+	asked := 0
+	for _, c := range s.Cores {
+		if c.Running() {
+			asked += 2
+		}
+	}
+	for range asked {
+		var info shell.SessionInfo
+		var err error
+		for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			if info, err = s.Session(ref); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			return append(faults, fmt.Sprintf("asking a core for %s: %v", ref, err))
+		}
+		if info.Digest != st.Digest || info.State.Rev != st.Rev {
+			faults = append(faults, fmt.Sprintf("a core sees %s at %d with %s; the log says %d with %s", ref, info.State.Rev, info.Digest, st.Rev, st.Digest))
+		}
+	}
+	return faults
+}
+
+func refOf(e Entry) subject.Ref {
+	ref, err := subject.ParseCommit(e.Subject)
+	if err != nil {
+		panic(fmt.Sprintf("e2etest: %v", err)) // a commit's subject parses, or nobody could have stored it
+	}
+	return ref
+}
+
+// Views compares the snapshots in the cores' stores, which must not run any
+// more, with the log: loading from a snapshot gives the same state as folding
+// everything, bit for bit. It returns how many snapshots there were.
+func (s *System) Views(t testing.TB) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	quiet := slog.New(slog.DiscardHandler)
+	last := map[string]Commit{}
+	s.Tail.See(func(l *Log) {
+		for name, c := range l.Last {
+			last[name] = c
+		}
+	})
+	found := 0
+	for _, core := range s.Cores {
+		st, err := open.Store(ctx, core.Role.Store, quiet)
+		if err != nil {
+			t.Fatalf("opening the store of %s: %v", core.Role.Name, err)
+		}
+		l := &shell.Loader{Bus: s.Bus, Store: st, Log: quiet}
+		for name, c := range last {
+			ref := refOf(c.Entry)
+			if _, err := st.LoadSnapshot(ctx, store.Key{Agent: string(ref.Agent), Session: string(ref.Session)}); err != nil {
+				continue // none: it folds everything
+			}
+			found++
+			viaView, err1 := l.Load(ctx, ref, nil)
+			whole, err2 := l.Rebuild(ctx, ref)
+			if err1 != nil || err2 != nil {
+				t.Errorf("%s: loading %s: %v, %v", core.Role.Name, name, err1, err2)
+				continue
+			}
+			a, _ := viaView.Snapshot()
+			b, _ := whole.Snapshot()
+			if !bytes.Equal(a, b) {
+				t.Errorf("%s: %s loaded from its snapshot differs from the fold:\n%s\n%s", core.Role.Name, name, a, b)
+			}
+		}
+		if err := st.Close(); err != nil {
+			t.Errorf("closing the store of %s: %v", core.Role.Name, err)
+		}
+	}
+	return found
+}

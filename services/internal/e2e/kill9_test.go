@@ -1,0 +1,217 @@
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/e2e/e2etest"
+)
+
+// chaosConfig asks a person about risky calls, and does not wait long for one.
+const chaosConfig = `
+agents:
+  main:
+    confirm: 6s
+policy:
+  - {tool: "e2e:risky", effect: confirm, reason: it cannot be taken back}
+`
+
+// Whatever is killed with SIGKILL, in whatever order: every acknowledged input
+// ends exactly once, every call has one result that is true, and the log folds to
+// what it says it does (promises 1, 2, 3, 4 and 7).
+func TestKill9(t *testing.T) {
+	sessions, turns := 8, 26
+	switch runMode() {
+	case short:
+		sessions, turns = 5, 8
+	case long:
+		sessions, turns = 10, 60
+	}
+	r := seeded(t)
+	s := e2etest.Start(t, e2etest.Options{Cores: 2, Providers: 2, Runners: 2, Config: chaosConfig, Drain: 200 * time.Millisecond})
+	s.Person()
+
+	var talks sync.WaitGroup
+	for i := range sessions {
+		talk := talker{s: s, ref: e2etest.Ref(fmt.Sprintf("s%d", i)), r: rand.New(rand.NewPCG(r.Uint64(), 1))}
+		talks.Go(func() { talk.run(turns) })
+	}
+	var over atomic.Bool
+	killed := make(chan map[string]int)
+	kills := rand.New(rand.NewPCG(r.Uint64(), 2))
+	go func() { killed <- killAtRandom(s, kills, over.Load) }()
+	talks.Wait()
+	over.Store(true)
+	t.Logf("killed: %v", <-killed)
+
+	log := s.Verify()
+	report(t, log)
+	if n := len(log.Terminals); n < sessions*turns {
+		t.Errorf("%d inputs ended, want at least %d", n, sessions*turns)
+	}
+	for _, c := range s.Cores {
+		c.Stop()
+	}
+	t.Logf("%d snapshots fit the log", s.Views(t))
+}
+
+// killAtRandom kills one process after the other, and starts it again. In the end
+// all run.
+func killAtRandom(s *e2etest.System, r *rand.Rand, over func() bool) map[string]int {
+	killed := map[string]int{}
+	procs := s.Procs()
+	for !over() {
+		pause(r, 300, 2200)
+		victims := []*e2etest.Proc{procs[r.IntN(len(procs))]}
+		if r.IntN(4) == 0 { // two at once
+			if other := procs[r.IntN(len(procs))]; other != victims[0] {
+				victims = append(victims, other)
+			}
+		}
+		for _, p := range victims {
+			p.Kill()
+			killed[string(p.Role.Kind)]++
+		}
+		pause(r, 0, 1800)
+		for _, p := range victims {
+			p.Start()
+		}
+	}
+	return killed
+}
+
+// pause spaces out what is random anyway; nothing waits for it.
+func pause(r *rand.Rand, from, to int) {
+	time.Sleep(time.Duration(from+r.IntN(to-from)) * time.Millisecond)
+}
+
+// talker speaks in one session, a few inputs ahead of the answers.
+type talker struct {
+	s   *e2etest.System
+	ref subject.Ref
+	r   *rand.Rand
+}
+
+const ahead = 3
+
+func (k talker) run(turns int) {
+	var said []uint64
+	for i := range turns {
+		if len(said) >= ahead {
+			k.s.Ended(said[len(said)-ahead])
+		}
+		said = append(said, k.speak(i)...)
+	}
+}
+
+// speak stores one input, or several that belong together.
+func (k talker) speak(i int) []uint64 {
+	w := subject.Writer([]string{"alice", "bob"}[k.r.IntN(2)])
+	in := event.Input{ID: fmt.Sprintf("in-%d", i), Text: script(k.r).Text()}
+	switch k.r.IntN(20) {
+	case 0:
+		in.Mode = event.ModeInterrupt
+	case 1: // the same id again, as another message
+		first := k.s.Input(k.ref, w, in)
+		again, err := k.s.Raw(k.ref.Cause(subject.Input, w), nil, fmt.Appendf(nil, `{"text":"again","id":%q}`, in.ID))
+		if err != nil {
+			return []uint64{first} // the bus is away: nobody was told anything
+		}
+		return []uint64{first, again}
+	case 2:
+		return []uint64{k.s.Cause(k.ref, subject.Command, w, in.ID, event.Command{Name: "metrics", ID: in.ID})}
+	case 3: // cancelled as soon as it is stored: running, waiting or over
+		seq := k.s.Input(k.ref, w, in)
+		k.s.Cause(k.ref, subject.Cancel, w, "", event.Cancel{Sequence: seq})
+		return []uint64{seq}
+	}
+	return []uint64{k.s.Input(k.ref, w, in)}
+}
+
+// script is what one input asks for.
+func script(r *rand.Rand) e2etest.Script {
+	n := r.IntN(1000)
+	args := func(ms int) e2etest.Args {
+		a := e2etest.Args{N: r.IntN(100), AtEnd: r.IntN(2) == 0, Fail: r.IntN(12) == 0}
+		if ms > 0 {
+			a.MS = r.IntN(ms)
+		}
+		return a
+	}
+	s := e2etest.Script{Tag: fmt.Sprint(n), ThinkMS: r.IntN(80)}
+	once := e2etest.Call{ID: "once", Tool: e2etest.ToolOnce, Args: args(400)}
+	again := e2etest.Call{ID: "again", Tool: e2etest.ToolAgain, Args: args(400)}
+	risky := e2etest.Call{ID: "risky", Tool: e2etest.ToolRisky, Args: args(200)}
+	slow := e2etest.Call{ID: "slow", Tool: e2etest.ToolOnce, Args: args(2500)}
+	switch r.IntN(20) {
+	case 0, 1, 2:
+		return s
+	case 3, 4, 5:
+		s.Rounds = []e2etest.Round{{once}}
+	case 6, 7:
+		s.Rounds = []e2etest.Round{{again}}
+	case 8, 9, 10:
+		s.Rounds = []e2etest.Round{{once, again}}
+	case 11:
+		again.DependsOn = []string{"once"}
+		s.Rounds = []e2etest.Round{{once, again}, {risky}}
+	case 12, 13:
+		s.Rounds = []e2etest.Round{{plan(r, args)}}
+	case 14:
+		s.Rounds, s.Person = []e2etest.Round{{slow, again}}, []e2etest.Conduct{e2etest.Cancel}
+	case 15:
+		s.Rounds = []e2etest.Round{{slow}, {once}}
+	default:
+		s.Rounds = []e2etest.Round{{risky}}
+		if r.IntN(2) == 0 {
+			s.Rounds[0] = append(s.Rounds[0], slow)
+		}
+	}
+	if len(s.Person) == 0 {
+		s.Person = []e2etest.Conduct{[]e2etest.Conduct{
+			e2etest.Approve, e2etest.Approve, e2etest.Approve, e2etest.Twice, e2etest.Deny, e2etest.Ignore, e2etest.Forge,
+		}[r.IntN(7)]}
+	}
+	return s
+}
+
+// plan is a plan:execute call of four steps, the last of which depends on all.
+func plan(r *rand.Rand, args func(int) e2etest.Args) e2etest.Call {
+	tools := []string{e2etest.ToolOnce, e2etest.ToolAgain}
+	step := func(id string, deps ...string) map[string]any {
+		return map[string]any{"id": id, "tool": tools[r.IntN(2)], "params": args(300), "depends_on": deps}
+	}
+	last := map[string]any{"id": "d", "tool": e2etest.ToolOnce, "params": map[string]any{"n": "${a.n}"}, "depends_on": []string{"b", "c"}}
+	return e2etest.Call{ID: "plan", Tool: "plan:execute", Args: map[string]any{
+		"steps": []any{step("a"), step("b", "a"), step("c", "a"), last}, "stop_on_failure": r.IntN(2) == 0,
+	}}
+}
+
+// report tells what the run has met, so that nobody takes an empty one for a proof.
+func report(t *testing.T, log *e2etest.Log) {
+	t.Helper()
+	ends, results := map[string]int{}, map[string]int{}
+	for _, list := range log.Terminals {
+		for _, e := range list {
+			if e.Failed == "" {
+				e.Failed = "recorded"
+			}
+			ends[e.Failed]++
+		}
+	}
+	attempts := 0
+	for _, k := range log.Calls {
+		attempts += len(k.Requested)
+		for _, r := range k.Results {
+			results[r]++
+		}
+	}
+	t.Logf("%d messages in the log; inputs ended: %v", len(log.Entries), ends)
+	t.Logf("%d calls with %d attempts ended: %v", len(log.Calls), attempts, results)
+}

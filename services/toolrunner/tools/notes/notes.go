@@ -1,0 +1,186 @@
+// Package notes has the tools notes:add and notes:search. An agent's notes are
+// lines of JSON in the workspace, notes/<agent>.jsonl; other agents' notes are
+// not seen. Several runners on one workspace may add at once: each note is one
+// write to the end of the file, and a line that a crash has torn is passed over.
+package notes
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/toolrunner/tools"
+	"skandha.dev/services/toolrunner/tools/filesystem"
+)
+
+const (
+	dir = "notes"
+	// maxText is the longest note, in bytes.
+	maxText = 16 << 10
+	// maxRead is how much of the newest notes is searched, in bytes.
+	maxRead = 16 << 20
+)
+
+// note is one line of the file.
+type note struct {
+	ID   string    `json:"id"` // the call that added it
+	Time time.Time `json:"time"`
+	Text string    `json:"text"`
+}
+
+// Tools are the tools of this package on one workspace.
+func Tools(root *os.Root) []tools.Tool {
+	b := &book{root: root}
+	return []tools.Tool{add(b), search(b)}
+}
+
+func add(b *book) tools.Tool {
+	return tools.New(tool.Spec{
+		Name: "notes:add",
+		Description: "Writes a note for later: a fact, a decision or a thing to do that should outlive this conversation. " +
+			"Find it again with notes:search.",
+		Args: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{
+			"text":{"type":"string","minLength":1,"maxLength":%d,"description":"the note, understandable on its own"}},
+			"required":["text"],"additionalProperties":false}`, maxText)),
+		Idempotent: false, Risk: tool.RiskLow, Permissions: []string{"fs.write"},
+		ScenarioTags: []string{"task_execution", "creative_work"}, TimeoutMS: 10_000,
+	}, func(_ context.Context, c tools.Call, args struct {
+		Text string `json:"text"`
+	}) tool.Result {
+		n := note{ID: c.ID, Time: time.Now().UTC().Truncate(time.Second), Text: args.Text}
+		if err := b.add(c.Agent, n); err != nil {
+			return tools.Fail(fmt.Errorf("adding the note: %w", err))
+		}
+		return tool.OK(n)
+	})
+}
+
+func search(b *book) tools.Tool {
+	return tools.New(tool.Spec{
+		Name: "notes:search",
+		Description: "Finds notes that were written with notes:add, newest first. Without a query it gives the newest; " +
+			"with one, those that hold all of its words, in any case and order.",
+		Args: json.RawMessage(`{"type":"object","properties":{
+			"query":{"type":"string","maxLength":500,"default":"","description":"words that the note must hold"},
+			"limit":{"type":"integer","minimum":1,"maximum":100,"default":20}},
+			"additionalProperties":false}`),
+		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"},
+		ScenarioTags: []string{"information_retrieval"}, TimeoutMS: 10_000,
+	}, func(ctx context.Context, c tools.Call, args struct {
+		Query string `json:"query"`
+		Limit int    `json:"limit"`
+	}) tool.Result {
+		if args.Limit <= 0 {
+			args.Limit = 20
+		}
+		found, total, err := b.search(ctx, c.Agent, args.Query, args.Limit)
+		if err != nil {
+			return tools.Fail(fmt.Errorf("searching the notes: %w", err))
+		}
+		return tool.OK(map[string]any{"notes": found, "found": total})
+	})
+}
+
+// book keeps the notes of all agents of a workspace.
+type book struct {
+	root *os.Root
+	mu   sync.Mutex // one note at a time from this process
+}
+
+func file(agent subject.Agent) (string, error) {
+	if !subject.Valid(agent) {
+		return "", fmt.Errorf("agent %q is no id", string(agent))
+	}
+	return filepath.Join(dir, string(agent)+".jsonl"), nil
+}
+
+func (b *book) add(agent subject.Agent, n note) error {
+	name, err := file(agent)
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.torn(name) {
+		line = append([]byte("\n"), line...)
+	}
+	_, err = filesystem.Append(b.root, name, append(line, '\n'))
+	return err
+}
+
+// torn reports whether the file ends in the middle of a line: somebody crashed
+// while writing, and the next note must not become part of that line.
+func (b *book) torn(name string) bool {
+	f, info, err := filesystem.OpenRegular(b.root, name, os.O_RDONLY)
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	var last [1]byte
+	_, err = f.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n'
+}
+
+// search gives the newest notes that fit and counts all that do.
+func (b *book) search(ctx context.Context, agent subject.Agent, query string, limit int) ([]note, int, error) {
+	name, err := file(agent)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, info, err := filesystem.OpenRegular(b.root, name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []note{}, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	words := strings.Fields(strings.ToLower(query))
+	fits := []note{}
+	total := 0
+	lines := bufio.NewScanner(io.NewSectionReader(f, max(0, info.Size()-maxRead), maxRead))
+	lines.Buffer(nil, 8*maxText)
+	for lines.Scan() {
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
+		var n note
+		if json.Unmarshal(bytes.TrimSpace(lines.Bytes()), &n) != nil || !holds(n.Text, words) {
+			continue
+		}
+		total++
+		if fits = append(fits, n); len(fits) > limit {
+			fits = fits[1:]
+		}
+	}
+	for i, j := 0, len(fits)-1; i < j; i, j = i+1, j-1 {
+		fits[i], fits[j] = fits[j], fits[i]
+	}
+	return fits, total, lines.Err()
+}
+
+func holds(text string, words []string) bool {
+	text = strings.ToLower(text)
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}

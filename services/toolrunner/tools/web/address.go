@@ -1,0 +1,51 @@
+package web
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+)
+
+// v6Public is the part of IPv6 that is handed out to the public.
+var v6Public = netip.MustParsePrefix("2000::/3")
+
+// closed are the addresses that are reserved, private or lead to other addresses
+// (IANA special-purpose registries), and well-known metadata services.
+var closed = prefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+	"192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
+	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+	"168.63.129.16/32", // Azure's host
+	"2001::/23",        // Teredo, benchmarking, ORCHID
+	"2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		out[i] = netip.MustParsePrefix(s)
+	}
+	return out
+}
+
+// public reports whether an address belongs to the open internet. Of IPv6 that
+// excludes whatever embeds an IPv4 address: mapped, NAT64, 6to4, Teredo.
+func public(a netip.Addr) bool {
+	if a.Zone() != "" || a.Is6() && !v6Public.Contains(a) {
+		return false
+	}
+	return !slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// control judges the address that is really about to be connected to, after DNS.
+func control(network, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil || network != "tcp4" && network != "tcp6" {
+		return fmt.Errorf("connecting to %s %s is not allowed", network, address)
+	}
+	if !public(ap.Addr()) {
+		return fmt.Errorf("address %s is not a public one", ap.Addr())
+	}
+	return nil
+}
