@@ -74,10 +74,8 @@ func (s *session) readBack() outcome {
 // adopt takes over the state after a commit and follows the work it names.
 func (s *session) adopt(next *decide.State, d *decide.Decision, clean bool) {
 	s.state = next
-	if d != nil {
-		s.live(d)
-	}
-	s.follow(clean)
+	s.follow(clean) // first: somebody waits for the work
+	s.live(d)
 }
 
 // load brings the state up to the log: from the cached state, the snapshot, or

@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 )
@@ -128,24 +129,83 @@ func (s *session) onDelivery(d bus.Delivery) {
 // processUpTo decides about every cause up to n, in the order of the log (rule 2).
 func (s *session) processUpTo(n uint64) {
 	for s.state != nil && max(s.state.Cursor, s.passed) < n {
-		c, ok := s.nextCause(n)
-		if !ok || !s.process(c, n) {
+		next := s.readCauses(max(s.state.Cursor, s.passed), n)
+		if h := s.held[n]; h != nil && s.guessable(h) {
+			// Mostly no other cause comes before: decide while the log is asked.
+			d := s.guess(h)
+			c, ok := next()
+			if ok && c.Seq == n && d != nil {
+				if s.commit(d) != undecided {
+					continue
+				}
+				return
+			}
+			if !ok || !s.process(c, n) {
+				return
+			}
+			continue
+		}
+		if c, ok := next(); !ok || !s.process(c, n) {
 			return
 		}
 	}
 }
 
-func (s *session) nextCause(upTo uint64) (bus.StoredMsg, bool) {
-	after := max(s.state.Cursor, s.passed)
-	m, found, err := s.c.bus.NextCause(s.ctx, s.ref, after, upTo)
-	if err != nil {
-		s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", err)
-		return bus.StoredMsg{}, false
+// readCauses asks the log for the first cause after after, up to upTo; the
+// function it returns waits for the answer.
+func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
+	type result struct {
+		m     bus.StoredMsg
+		found bool
+		err   error
 	}
-	if !found { // it was deleted from the log: nothing can be decided about it
-		s.passed = upTo
+	got := make(chan result, 1)
+	ctx := s.ctx
+	go func() {
+		m, found, err := s.c.bus.NextCause(ctx, s.ref, after, upTo)
+		got <- result{m, found, err}
+	}()
+	return func() (bus.StoredMsg, bool) {
+		r := <-got
+		if r.err != nil {
+			s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
+			return bus.StoredMsg{}, false
+		}
+		if !r.found { // it was deleted from the log: nothing can be decided about it
+			s.passed = upTo
+		}
+		return r.m, r.found
 	}
-	return m, found
+}
+
+// guessable reports whether the delivered cause may be decided before it is
+// known to be the next: it is delivered for the first time, nobody is asked by
+// deciding, and nothing is closed by it.
+func (s *session) guessable(h *held) bool {
+	if h.NumDelivered != 1 {
+		return false
+	}
+	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
+		if s.c.cfg.Hooks.Any(p) {
+			return false
+		}
+	}
+	at, err := subject.ParseCause(h.Subject)
+	return err == nil && at.Kind == subject.Input && s.state.Turn == nil
+}
+
+func (s *session) guess(h *held) *decide.Decision {
+	at, err := subject.ParseCause(h.Subject)
+	if err != nil || at.Ref != s.ref {
+		return nil
+	}
+	s.trace(h.StoredMsg)
+	d, _ := decide.OnCause(s.state, h.Seq, causeOf(at, h.StoredMsg), nil, s.c.env(s.ref, h.NumDelivered))
+	return d
+}
+
+func causeOf(at subject.CauseSubject, m bus.StoredMsg) decide.Cause {
+	return decide.Cause{Sequence: m.Seq, Kind: at.Kind, Writer: at.Writer, Time: m.Time, Body: m.Data}
 }
 
 // process decides about one cause, at the delivery door, and reports whether
@@ -165,7 +225,7 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 		s.passed = m.Seq
 		return true
 	}
-	c := decide.Cause{Sequence: m.Seq, Kind: at.Kind, Writer: at.Writer, Time: m.Time, Body: m.Data}
+	c := causeOf(at, m)
 	s.trace(m)
 	for range maxDecisions {
 		closings := s.closeCalls(decide.MustClose(s.state, c))

@@ -66,16 +66,14 @@ func (s *session) follow(clean bool) {
 		return
 	}
 	want := s.current()
+	var ended []*work
 	for id, w := range s.work {
 		if n := want[id]; n != nil && n.attempt == w.attempt {
 			delete(want, id)
 			continue
 		}
 		s.drop(w)
-		if w.final == nil {
-			s.c.tell(w, s.ref, executor.OpStop)
-		}
-		s.c.tell(w, s.ref, executor.OpRelease)
+		ended = append(ended, w)
 	}
 	for id, w := range want {
 		s.work[id] = w
@@ -86,6 +84,12 @@ func (s *session) follow(clean bool) {
 		} else {
 			s.ask(w, executor.OpAsk)
 		}
+	}
+	for _, w := range ended {
+		if w.final == nil {
+			s.c.tell(w, s.ref, executor.OpStop)
+		}
+		s.c.tell(w, s.ref, executor.OpRelease)
 	}
 }
 

@@ -318,30 +318,41 @@ func TestRequestThatWantsNoAnswer(t *testing.T) {
 
 func TestAnswersOfStrangersAreNotTaken(t *testing.T) {
 	c, b, _ := pair(t)
-	replies := make(chan string, 1)
-	respond(t, b, "runner.r1", "r1", func(q *bus.Request) { replies <- "asked" })
+	asked, err := b.Conn().SubscribeSync("runner.r1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
 	got := make(chan bus.Reply, 10)
-	cancel, err := c.Send(natstest.Context(t), "runner.r1", "r1", nil, nil, func(r bus.Reply) { got <- r })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cancel()
-	<-replies
-	// A plugin may publish under its own name only: reply.<plugin>.>
-	sub, err := b.Conn().SubscribeSync("reply.r1.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = sub.Unsubscribe() }()
-	for n := range uint64(5) {
-		for _, who := range []string{"mallory", "r1"} {
-			if err := b.Conn().Publish(subject.Reply(who, c.Instance(), n), []byte(who)); err != nil {
+	numbers := map[uint64]bool{}
+	for range 3 {
+		cancel, err := c.Send(natstest.Context(t), "runner.r1", "r1", nil, nil, func(r bus.Reply) { got <- r })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cancel()
+		m, err := asked.NextMsgWithContext(natstest.Context(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		responder, inst, n, err := subject.ParseReply(m.Reply)
+		if err != nil || responder != "r1" || inst != c.Instance() || n < 1<<20 || numbers[n] {
+			t.Fatalf("reply subject %s: want one that nobody can guess", m.Reply)
+		}
+		numbers[n] = true
+		// A plugin may publish under its own name only.
+		for _, subj := range []string{
+			subject.Reply("mallory", inst, n), subject.Reply("r1", inst, n+1), subject.Reply("r1", "other", n), m.Reply,
+		} {
+			if err := b.Conn().Publish(subj, []byte(subj)); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	if r := <-got; string(r.Data) != "r1" {
-		t.Errorf("took the answer of %s", r.Data)
+		if r := <-got; string(r.Data) != m.Reply {
+			t.Errorf("took the answer on %s", r.Data)
+		}
 	}
 	if len(got) != 0 {
 		t.Errorf("took %s", (<-got).Data)

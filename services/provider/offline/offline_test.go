@@ -15,8 +15,8 @@ import (
 
 // everything is what a complete installation offers.
 var everything = tools(
-	"math:evaluate", "time:now", "file_system:list_files", "file_system:read_file", "file_system:write_file",
-	"file_system:delete_file", "notes:add", "notes:search", "python:execute",
+	"math:evaluate", "time:now", "file_system:list", "file_system:read_file", "file_system:write_file",
+	"file_system:append_file", "sandbox_fs:remove", "notes:add", "notes:search", "python:execute",
 )
 
 func tools(names ...string) []contract.ToolSpec {
@@ -101,9 +101,9 @@ func TestRequestsBecomeCalls(t *testing.T) {
 		{"what time is it in New York right now?", `time:now {"timezone":"America/New_York"}`},
 		{"what's the time in Tokyo", `time:now {"timezone":"Asia/Tokyo"}`},
 		{"what day is it?", `time:now {"timezone":"UTC"}`},
-		{"list files", `file_system:list_files {"path":"."}`},
-		{"Hey Skandha, list the files in docs", `file_system:list_files {"path":"docs"}`},
-		{"ls src", `file_system:list_files {"path":"src"}`},
+		{"list files", `file_system:list {"path":"."}`},
+		{"Hey Skandha, list the files in docs", `file_system:list {"path":"docs"}`},
+		{"ls src", `file_system:list {"path":"src"}`},
 		{"read notes.txt", `file_system:read_file {"path":"notes.txt"}`},
 		{"what is in hello.txt?", `file_system:read_file {"path":"hello.txt"}`},
 		{"what does docs/readme.md say?", `file_system:read_file {"path":"docs/readme.md"}`},
@@ -111,7 +111,9 @@ func TestRequestsBecomeCalls(t *testing.T) {
 		{"write hello to hello.txt", `file_system:write_file {"path":"hello.txt","content":"hello"}`},
 		{`save "buy milk and eggs" to todo.txt`, `file_system:write_file {"path":"todo.txt","content":"buy milk and eggs"}`},
 		{"create a file called a.md with the text: # A", `file_system:write_file {"path":"a.md","content":"# A"}`},
-		{"delete hello.txt", `file_system:delete_file {"path":"hello.txt"}`},
+		{"overwrite hello.txt with bye", `file_system:write_file {"path":"hello.txt","content":"bye","mode":"overwrite"}`},
+		{"append one more line to log.txt", `file_system:append_file {"path":"log.txt","content":"one more line\n"}`},
+		{"delete hello.txt", `sandbox_fs:remove {"path":"hello.txt"}`},
 		{"remember that the key is under the mat", `notes:add {"text":"the key is under the mat"}`},
 		{"what do you remember?", `notes:search {"query":""}`},
 		{"What do you remember about the key?", `notes:search {"query":"the key"}`},
@@ -202,6 +204,17 @@ func TestThenMakesCallsDependOnEachOther(t *testing.T) {
 func TestResultsAreTold(t *testing.T) {
 	a := model(t, nil)
 	for _, c := range []struct{ name, message, result, want string }{
+		{"exact", "what is 2+2?", `{"result":"4","exact":true}`, "2+2 = **4**"},
+		{"rounded", "what is 1/3?", `{"result":"0.3333","exact":false,"fraction":"1/3"}`, "1/3 ≈ **0.3333**"},
+		{"time", "what time is it in Berlin?", `{"utc":"2026-03-28T23:30:00Z","local":"2026-03-29T00:30:00+01:00","timezone":"Europe/Berlin","weekday":"Sunday","unix":1}`, "It is **Sunday, 29 March 2026, 00:30:00** (Europe/Berlin)."},
+		{"listing", "list files", `{"path":".","entries":[{"path":"docs","type":"directory"},{"path":"a.txt","type":"file","size":5}]}`, "In `.` there are:\n\n- docs/\n- a.txt (5 bytes)"},
+		{"empty directory", "list files", `{"path":".","entries":[]}`, "`.` is empty."},
+		{"file", "read a.txt", `{"path":"a.txt","size":5,"offset":0,"content":"hello"}`, "`a.txt`:\n\n```\nhello\n```"},
+		{"part of a file", "read a.txt", `{"path":"a.txt","size":50000,"offset":0,"content":"hello","next_offset":12288}`, "has 50000 bytes, and begins with:"},
+		{"written", "write hello to a.txt", `{"path":"a.txt","size":5}`, "I have written `a.txt`, 5 bytes."},
+		{"notes", "what do you remember?", `{"notes":[{"id":"1","time":"2026-01-01T00:00:00Z","text":"the key is under the mat"}],"found":1}`, "- the key is under the mat"},
+		{"no notes", "what do you remember about tea?", `{"notes":[],"found":0}`, "I remember nothing about \"tea\"."},
+		{"a result of another shape", "write hello to a.txt", `{"done":true}`, "`file_system:write_file` answered:\n\n```\n{\"done\":true}\n```"},
 		{"number", "what is 2+2?", `4`, "2+2 = **4**"},
 		{"object", "what is 2+2?", `{"result":4.5}`, "2+2 = **4.5**"},
 		{"big number is not rounded", "what is 2^70?", `{"result":1180591620717411303424}`, "2^70 = **1180591620717411303424**"},

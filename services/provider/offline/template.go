@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+	"time"
 
 	"gopkg.in/yaml.v3"
 )
@@ -69,9 +70,10 @@ func newFuncs(tables map[string]map[string]string) tmplFuncs {
 		"formula": formula,
 		"list":    func(v any) []any { l, _ := v.([]any); return l },
 		"has":     func(v any, key string) bool { m, _ := v.(map[string]any); _, ok := m[key]; return ok },
-		"get":     func(v any, key string) any { m, _ := v.(map[string]any); return m[key] },
+		"get":     get,
 		"trim":    strings.TrimSpace,
 		"repeat":  repeat,
+		"moment":  moment,
 		"offered": func(tools []string, names ...string) bool {
 			return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(tools, n) })
 		},
@@ -81,6 +83,17 @@ func newFuncs(tables map[string]map[string]string) tmplFuncs {
 			return string(b), err
 		},
 	}
+}
+
+// get is a field; that it is not there is an error, and the result is then told
+// by the general phrase.
+func get(v any, key string) (any, error) {
+	m, _ := v.(map[string]any)
+	x, ok := m[key]
+	if !ok {
+		return nil, fmt.Errorf("there is no field %q", key)
+	}
+	return x, nil
 }
 
 // pick is the first of the named fields that data has, or data itself, as text.
@@ -121,6 +134,15 @@ func fence(text string) string {
 		marks += "`"
 	}
 	return marks + "\n" + strings.TrimRight(text, "\n") + "\n" + marks
+}
+
+// moment is a time of RFC 3339 as a person would say it; anything else as it is.
+func moment(s string) string {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return s
+	}
+	return t.Format("Monday, 2 January 2006, 15:04:05")
 }
 
 // maxRepeat bounds what the repeat function writes, in bytes.

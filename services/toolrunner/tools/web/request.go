@@ -106,6 +106,9 @@ func (c *client) redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("a redirect leads to %s: %w", next.URL.Redacted(), err)
 	}
 	if next.URL.Host != first.URL.Host || next.URL.Scheme != first.URL.Scheme {
+		if next.ContentLength != 0 {
+			return fmt.Errorf("a redirect leads to %s, and the body was meant for %s", next.URL.Redacted(), first.URL.Host)
+		}
 		next.Header = http.Header{"User-Agent": first.Header["User-Agent"]}
 	}
 	return nil
@@ -184,10 +187,7 @@ func (a *answer) read(resp *http.Response) error {
 		return fmt.Errorf("reading the body: %w", err)
 	}
 	if len(b) > maxBody {
-		b, a.Truncated = b[:maxBody], true
-		for n := 0; n < utf8.UTFMax-1 && len(b) > 0 && !utf8.Valid(b[len(b)-min(len(b), utf8.UTFMax):]); n++ {
-			b = b[:len(b)-1]
-		}
+		b, a.Truncated = wholeRunes(b[:maxBody]), true
 	}
 	_, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch charset := strings.ToLower(params["charset"]); {
@@ -203,4 +203,15 @@ func (a *answer) read(resp *http.Response) error {
 		a.Note = fmt.Sprintf("the body has %d bytes and is no UTF-8 text; it is not shown", len(b))
 	}
 	return nil
+}
+
+// wholeRunes drops a character that was cut at the end.
+func wholeRunes(b []byte) []byte {
+	for range utf8.UTFMax - 1 {
+		if r, n := utf8.DecodeLastRune(b); r != utf8.RuneError || n != 1 {
+			break
+		}
+		b = b[:len(b)-1]
+	}
+	return b
 }

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Makes sure that what a make target needs is there.
+#
+#   setup.sh build    Go: all that `make run` needs
+#   setup.sh test     and what the tests start: Redis, a Docker engine, …
+#
+# On Debian, as root, it installs what is missing and says what. Elsewhere it says
+# what is missing and how to get it; tests that need it are then skipped, or fail
+# if SKANDHA_REQUIRE=all.
+set -euo pipefail
+
+want=${1:-test}
+go_min=1.26
+
+say() { printf 'setup: %s\n' "$*"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+need_go() {
+	if ! have go; then
+		say "Go is missing: install Go $go_min or newer (https://go.dev/dl) and run make again" >&2
+		exit 1
+	fi
+	local version
+	version=$(go env GOVERSION)
+	version=${version#go}
+	if [ "$(printf '%s\n%s\n' "$go_min" "$version" | sort -V | head -n 1)" != "$go_min" ]; then
+		say "Go is $version, want $go_min or newer (https://go.dev/dl)" >&2
+		exit 1
+	fi
+}
+
+# Packages to install, and why, by what is missing.
+packages=()
+missing() { # what, then its packages
+	say "missing: $1 (Debian: ${*:2})"
+	packages+=("${@:2}")
+}
+
+look() {
+	have redis-server || missing "redis-server, for the tests of the Redis view" redis-server
+	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
+	have gcc || missing "a C compiler, for the race detector" gcc libc6-dev
+	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
+	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates
+	if docker info >/dev/null 2>&1; then
+		: # an engine answers; the tests use it
+	else
+		have dockerd || missing "a Docker engine, for the test of docker-compose.yml" docker.io iptables
+	fi
+	have docker || missing "the docker command" docker.io
+	docker compose version >/dev/null 2>&1 || have docker-compose || missing "docker compose" docker-compose
+	have busybox || missing "busybox, for the test's image of NATS" busybox-static
+}
+
+# Packages may start daemons when they are installed; these are for tests, which
+# start their own.
+policy=/usr/sbin/policy-rc.d
+forbid_daemons() {
+	[ -e "$policy" ] && return
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+	trap 'rm -f "$policy"' EXIT
+}
+
+install() {
+	say "installing as root: ${packages[*]}"
+	forbid_daemons
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq
+	apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "${packages[@]}" >/dev/null
+	say "installed"
+}
+
+need_go
+case $want in
+build) ;;
+test)
+	look
+	if [ ${#packages[@]} -gt 0 ]; then
+		if [ "$(id -u)" = 0 ] && [ -r /etc/debian_version ] && have apt-get; then
+			install
+		else
+			say "not installed (that takes root on Debian). Install: ${packages[*]}"
+			say "without them, the tests that need them are skipped, and say so"
+		fi
+	fi
+	;;
+*)
+	say "want build or test, got $want" >&2
+	exit 2
+	;;
+esac
