@@ -42,12 +42,9 @@ look() {
 	have gcc || missing "a C compiler, for the race detector" gcc libc6-dev
 	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates
-	if docker info >/dev/null 2>&1; then
-		: # an engine answers; the tests use it
-	else
+	if ! docker info >/dev/null 2>&1; then # else an engine answers, and the tests use it
 		have dockerd || missing "a Docker engine, for the test of docker-compose.yml" docker.io iptables
 	fi
-	have docker || missing "the docker command" docker.io
 	docker compose version >/dev/null 2>&1 || have docker-compose || missing "docker compose" docker-compose
 	have busybox || missing "busybox, for the test's image of NATS" busybox-static
 }

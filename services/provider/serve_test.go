@@ -157,8 +157,7 @@ func (c *core) answer(final <-chan executor.Answer) executor.Answer {
 	}
 }
 
-// deltas are those of a plan. What was published before an answer that has come
-// is there after a flush and a moment for the subscription.
+// deltas are those of a plan that have come so far.
 func (c *core) deltas(plan string) []contract.Delta {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,6 +14,9 @@ import (
 
 // perceive stores something from outside.
 func (s *simulation) perceive() {
+	if s.state.Locked != "" && chance(s.r, 3) {
+		s.put(subject.Command, event.Command{Name: "reset"})
+	}
 	switch s.r.IntN(24) {
 	case 0, 1, 2, 3, 4:
 		s.put(subject.Input, event.Input{Text: s.text(), ID: oneOf(s.r, "", "", fmt.Sprint("i", s.r.IntN(20)))})
@@ -70,7 +73,7 @@ func (s *simulation) confirmSomething() {
 }
 
 func (s *simulation) text() string {
-	return oneOf(s.r, "hello", "<script>&amp;\u2028", "日本語 \U0001F600", strings.Repeat("long ", 3000), "\x00\t")
+	return oneOf(s.r, "hello", "<script>&amp;\u2028", "日本語 \U0001F600", strings.Repeat("long ", 400), "\x00\t")
 }
 
 // response is what a model might answer.
@@ -161,7 +164,7 @@ func (s *simulation) planCall() provider.ToolCall {
 		DependsOn []any           `json:"depends_on,omitempty"`
 	}
 	var steps []step
-	for i := range min(s.r.IntN(8), 5) {
+	for i := range min(s.r.IntN(30), 1+s.r.IntN(5)) {
 		st := step{ID: fmt.Sprintf("s%d", i)}
 		st.Tool, st.Params = s.toolAndArgs(i, "s")
 		if i > 0 && chance(s.r, 3) {

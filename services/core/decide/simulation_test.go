@@ -48,7 +48,7 @@ func newSimulation(w *world, seed uint64) *simulation {
 	s := &simulation{
 		world: w, r: rand.New(rand.NewPCG(seed, 1)), known: map[string]*attempt{}, poisoned: map[uint64]bool{}, unruly: true,
 	}
-	s.strange = oneOf(s.r, 12, 60, 1000)
+	s.strange = oneOf(s.r, 15, 100, 1000)
 	moody := chance(s.r, 2)
 	w.agent.Limits = decide.Limits{
 		Rounds: oneOf(s.r, 0, 3, 6), Calls: oneOf(s.r, 0, 3, 8), Tokens: oneOf[int64](s.r, 0, 0, 400), CostMicroUSD: oneOf[int64](s.r, 0, 0, 90),
@@ -76,14 +76,19 @@ func newSimulation(w *world, seed uint64) *simulation {
 func (s *simulation) run(n int) {
 	for i := range n {
 		switch k := s.r.IntN(100); {
-		case k < 12:
+		case k < 10:
 			s.perceive()
-		case k < 32:
+		case k < 26:
 			s.processNext()
-		case k < 52:
+		case k < 56 && s.state.Turn != nil && s.state.Turn.Plan != nil, k < 30:
 			s.provide()
-		case k < 82:
+		case k < 75 && len(s.state.Assigned()) > 0, k < 40:
 			s.execute()
+		case k < 82 && len(s.state.Confirmations()) > 0:
+			s.confirmSomething()
+			s.processNext()
+		case k < 82:
+			s.step()
 		case k < 87:
 			s.pass()
 		case k < 92:
@@ -105,13 +110,9 @@ func (s *simulation) run(n int) {
 // store commits a decision, unless the fence is lost to another core, which
 // decides the same anew. Deciding must not have changed the state.
 func (s *simulation) store(door uint64, decideIt func() *decide.Decision) bool {
-	before, err := s.state.Snapshot()
-	if err != nil {
-		s.fail("snapshot: %v", err)
-	}
 	d := decideIt()
-	if after, _ := s.state.Snapshot(); string(before) != string(after) {
-		s.fail("deciding changed the state:\n%s\n%s", before, after)
+	if chance(s.r, 4) {
+		s.same(s.state, s.replica, "decider's", "replica's, after deciding,")
 	}
 	if d == nil {
 		return false
@@ -252,6 +253,11 @@ func (s *simulation) execute() {
 		return
 	}
 	a := s.attempts[len(s.attempts)-1-min(s.r.IntN(4)*s.r.IntN(3), len(s.attempts)-1)]
+	for _, b := range s.attempts {
+		if s.current(b) && chance(s.r, 2) {
+			a = b
+		}
+	}
 	switch {
 	case a.answer != nil:
 		s.deliver(a)
@@ -261,7 +267,7 @@ func (s *simulation) execute() {
 		}
 		s.unreachable(a)
 	case !a.began:
-		switch s.r.IntN(10) {
+		switch s.r.IntN(14) {
 		case 0:
 			a.tomb = true
 			a.answer = s.ended(a, oneOf(s.r, executor.Refused, executor.Never))
@@ -274,7 +280,7 @@ func (s *simulation) execute() {
 			a.began = true
 		}
 	default:
-		switch s.r.IntN(8) {
+		switch s.r.IntN(16) {
 		case 0:
 			a.cut = true
 		case 1:
@@ -388,7 +394,7 @@ func (s *simulation) step() {
 
 // weather changes what is there.
 func (s *simulation) weather() {
-	switch s.r.IntN(6) {
+	switch s.r.IntN(9) {
 	case 0:
 		s.runners = oneOf(s.r, nil, []subject.Instance{"r1"}, []subject.Instance{"r2", "r3"})
 	case 1:
@@ -407,7 +413,14 @@ func (s *simulation) weather() {
 	case 4:
 		s.delivery = uint64(1 + s.r.IntN(3))
 	default:
-		s.runners, s.providers = []subject.Instance{"r1", "r2"}, []subject.Instance{"p1", "p2"}
+		s.everybodyIsThere()
+	}
+}
+
+func (s *simulation) everybodyIsThere() {
+	s.runners, s.providers = []subject.Instance{"r1", "r2"}, []subject.Instance{"p1", "p2"}
+	for _, o := range s.tools {
+		o.gone = false
 	}
 }
 
@@ -451,10 +464,7 @@ func (s *simulation) fireTimers() {
 // rest brings the world to rest: everybody is there and does what is asked.
 func (s *simulation) rest() {
 	s.unruly = false
-	s.runners, s.providers = []subject.Instance{"r1", "r2"}, []subject.Instance{"p1", "p2"}
-	for _, o := range s.tools {
-		o.gone = false
-	}
+	s.everybodyIsThere()
 	for n := 0; s.state.Turn != nil || len(s.next) > 0; n++ {
 		if n > 3000 {
 			s.fail("it is wedged: %s", mustJSON(s.state))

@@ -65,7 +65,7 @@ func Small() []Run {
 	)
 }
 
-// Full is what a change of the protocol is tested with, one after the other: 87
+// Full is what a change of the protocol is tested with, one after the other: 84
 // million states, some minutes, up to 3 GB.
 func Full() []Run {
 	return sound(

@@ -12,10 +12,11 @@ import (
 
 // closeCalls asks the runners of calls that are about to be ended to stop, and
 // waits for what they say (rule 10). It extends the held deliveries meanwhile,
-// and gives up on a runner only when nothing can start there any more.
-func (s *session) closeCalls(steps []decide.Step) decide.Closings {
+// and gives up on a runner only when nothing can start there any more. It is not
+// ok when the core ends meanwhile.
+func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok bool) {
 	if len(steps) == 0 {
-		return nil
+		return nil, true
 	}
 	type said struct {
 		call   string
@@ -62,12 +63,9 @@ func (s *session) closeCalls(steps []decide.Step) decide.Closings {
 				delete(open, a.call)
 			}
 		case <-s.c.ctx.Done():
-			for call := range open {
-				delete(open, call)
-				out[call] = decide.Closing{Unreachable: true}
-			}
-			panic("core stops while a call is being closed; the cause comes again elsewhere")
+			return nil, false
 		case <-tick.C:
+			s.takeIn()
 			s.extend()
 			if s.c.bus.Connected() {
 				connectedFor += askEvery
@@ -85,7 +83,17 @@ func (s *session) closeCalls(steps []decide.Step) decide.Closings {
 			}
 		}
 	}
-	return out
+	return out, true
+}
+
+// takeIn holds deliveries that have come meanwhile, so that they are extended
+// and nobody takes them for poison; they are processed when the loop goes on.
+func (s *session) takeIn() {
+	for _, d := range s.box.takeDeliveries() {
+		if s.held[d.Seq] == nil || d.NumDelivered >= s.held[d.Seq].NumDelivered {
+			s.held[d.Seq] = &held{Delivery: d, extended: time.Now()}
+		}
+	}
 }
 
 // extend keeps every held delivery, from the loop itself, so that a hung loop

@@ -39,7 +39,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 	seq, err := p.Wait(ctx)
 	if err == nil {
 		s.c.stats.Commits.Add(1)
-		s.adopt(d.Stored(seq), d, true)
+		s.adopt(d.Stored(seq), d)
 		s.c.observe(s, d, seq)
 		return committed
 	}
@@ -71,10 +71,12 @@ func (s *session) readBack() outcome {
 	return lost // refolded: if it was stored, deciding again finds nothing left to do
 }
 
-// adopt takes over the state after a commit and follows the work it names.
-func (s *session) adopt(next *decide.State, d *decide.Decision, clean bool) {
+// adopt takes over the state after a commit that this core has stored, and
+// dispatches what it asks for.
+func (s *session) adopt(next *decide.State, d *decide.Decision) {
+	before := s.state
 	s.state = next
-	s.follow(clean) // first: somebody waits for the work
+	s.follow(func(w *work) bool { return !assigned(before, w) }) // first: somebody waits for the work
 	s.live(d)
 }
 
@@ -94,7 +96,7 @@ func (s *session) load() bool {
 	}
 	s.state = next
 	s.looked = time.Now()
-	s.follow(false)
+	s.follow(nil)
 	return true
 }
 

@@ -107,8 +107,8 @@ func (s *session) overdue() bool {
 	if t == nil || time.Now().Before(t.Deadline) || s.state.Parked() {
 		return false
 	}
-	closings := s.closeCalls(s.state.Assigned())
-	if !s.driving() {
+	closings, ok := s.closeCalls(s.state.Assigned())
+	if !ok || !s.driving() {
 		return true
 	}
 	d := decide.OnDeadline(s.state, s.state.Driver, closings, s.driverEnv())
@@ -125,8 +125,8 @@ func (s *session) poisonedTurn() bool {
 	if s.state.Delivery == 0 || h.NumDelivered < s.state.Delivery+poisonDrives {
 		return false
 	}
-	closings := s.closeCalls(s.state.Assigned())
-	if !s.driving() {
+	closings, ok := s.closeCalls(s.state.Assigned())
+	if !ok || !s.driving() {
 		return true
 	}
 	d := decide.OnPoisonTurn(s.state, s.state.Driver, closings, "driving the turn failed again and again", s.driverEnv())

@@ -1,6 +1,10 @@
 package shell
 
-import "sync"
+import (
+	"sync"
+
+	"skandha.dev/pkg/bus"
+)
 
 // mailbox is an unbounded queue: a subscription's callback never waits for a
 // session. What is in it is bounded by what the session was sent.
@@ -41,4 +45,21 @@ func (b *mailbox) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.mail) == 0
+}
+
+// takeDeliveries takes the deliveries alone, and leaves the rest in order.
+func (b *mailbox) takeDeliveries() []bus.Delivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []bus.Delivery
+	rest := b.mail[:0:0]
+	for _, m := range b.mail {
+		if d, is := m.(deliveryMail); is {
+			out = append(out, d.d)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	b.mail = rest
+	return out
 }

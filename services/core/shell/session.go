@@ -43,7 +43,6 @@ type session struct {
 type held struct {
 	bus.Delivery
 	extended time.Time
-	dead     bool // its copy is in DEAD
 }
 
 // Mail of a session.
@@ -116,8 +115,7 @@ func (s *session) handle(m any) {
 
 func (s *session) onDelivery(d bus.Delivery) {
 	again := s.held[d.Seq] != nil || d.NumDelivered > 1
-	dead := s.held[d.Seq] != nil && s.held[d.Seq].dead
-	s.held[d.Seq] = &held{Delivery: d, extended: time.Now(), dead: dead}
+	s.held[d.Seq] = &held{Delivery: d, extended: time.Now()}
 	if again || s.state == nil {
 		if !s.load() {
 			return
@@ -228,7 +226,10 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 	c := causeOf(at, m)
 	s.trace(m)
 	for range maxDecisions {
-		closings := s.closeCalls(decide.MustClose(s.state, c))
+		closings, ok := s.closeCalls(decide.MustClose(s.state, c))
+		if !ok {
+			return false
+		}
 		env := s.c.env(s.ref, h.NumDelivered)
 		d, reason := decide.OnCause(s.state, door, c, closings, env)
 		if d == nil {

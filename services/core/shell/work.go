@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
@@ -57,10 +56,11 @@ func (s *session) current() map[string]*work {
 	return out
 }
 
-// follow makes the work that is tracked that of the state. What is new is
-// dispatched if this core has just committed it cleanly (rule 7), else asked
-// about; what has ended is released, and stopped if it may still run.
-func (s *session) follow(clean bool) {
+// follow makes the work that is tracked that of the state. What has ended is
+// released, and stopped if it may still run. What is new is asked about, but for
+// what ours says: that the commit which this core has just seen acknowledged
+// asked for it. Only that may be dispatched (rule 7).
+func (s *session) follow(ours func(*work) bool) {
 	if !s.driving() {
 		s.dropWork()
 		return
@@ -79,7 +79,7 @@ func (s *session) follow(clean bool) {
 		s.work[id] = w
 		s.c.dir.reserve(w.instance, w.pool, 1)
 		w.heard = time.Now()
-		if clean {
+		if ours != nil && ours(w) {
 			s.dispatch(w)
 		} else {
 			s.ask(w, executor.OpAsk)
@@ -91,6 +91,22 @@ func (s *session) follow(clean bool) {
 		}
 		s.c.tell(w, s.ref, executor.OpRelease)
 	}
+}
+
+// assigned reports whether a state already names the attempt.
+func assigned(s *decide.State, w *work) bool {
+	if s.Turn == nil {
+		return false
+	}
+	if p := s.Turn.Plan; p != nil && p.ID == w.id && p.Attempt == w.attempt {
+		return true
+	}
+	for i := range s.Turn.Steps {
+		if st := &s.Turn.Steps[i]; st.Call == w.id && st.Status == decide.Assigned && st.Attempt == w.attempt {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *session) drop(w *work) {
@@ -181,12 +197,12 @@ type early struct {
 // dispatchPlan sends the model call of a decision while its commit is on its way.
 func (s *session) dispatchPlan(d *decide.Decision) *early {
 	next := d.State()
-	if next.Turn == nil || next.Turn.Plan == nil || s.held[next.Driver] == nil || !requests(d, next.Turn.Plan.Attempt) {
+	if next.Turn == nil || next.Turn.Plan == nil || s.held[next.Driver] == nil {
 		return nil
 	}
 	p := next.Turn.Plan
-	if s.work[p.ID] != nil {
-		return nil // the attempt before is released only once this one is stored
+	if s.state.Turn != nil && s.state.Turn.Plan != nil && s.state.Turn.Plan.ID == p.ID || s.work[p.ID] != nil {
+		return nil // another attempt: the one before is released only once this one is stored
 	}
 	w := &work{id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider, pool: executor.DefaultPool,
 		idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter, heard: time.Now(), own: true}
@@ -197,16 +213,6 @@ func (s *session) dispatchPlan(d *decide.Decision) *early {
 	s.dispatch(w)
 	s.state = prev
 	return &early{s, w}
-}
-
-func requests(d *decide.Decision, attempt string) bool {
-	for i := range d.Commit.Events {
-		if e := &d.Commit.Events[i]; e.Type == event.TypePlanRequested {
-			var p event.PlanRequested
-			return e.DataAs(&p) == nil && p.Attempt == attempt
-		}
-	}
-	return false
 }
 
 // stop takes a plan back whose commit was not stored.

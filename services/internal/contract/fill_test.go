@@ -210,6 +210,9 @@ func init() { // its functions fill values, which need it
 				r.Messages[i] = f.encode(f.value("provider/message"))
 			}
 		},
+		reflect.TypeFor[provider.Call](): func(f *filler, p any) {
+			p.(*provider.Call).Request = f.question()
+		},
 		reflect.TypeFor[provider.Reply](): func(f *filler, p any) {
 			r := p.(*provider.Reply)
 			r.Response, r.Error = f.outcome()
@@ -273,7 +276,7 @@ func init() { // its functions fill values, which need it
 				r.Call, r.Tool = "t4-p1-c0", &executor.ToolCall{Name: "python:execute", Args: json.RawMessage(`{}`), Turn: "t4"}
 				return
 			}
-			m := f.value("provider/request").(provider.Request)
+			m := f.question()
 			r.Call, r.Model, r.Provider = "t4-p1", &m, "openai"
 		},
 		reflect.TypeFor[executor.Answer](): func(f *filler, p any) {
@@ -323,6 +326,13 @@ func init() { // its functions fill values, which need it
 			*r = n
 		},
 	}
+}
+
+// question is a model request with at least one message.
+func (f *filler) question() provider.Request {
+	r := f.value("provider/request").(provider.Request)
+	r.Messages = append(r.Messages, f.encode(f.value("provider/message")))
+	return r
 }
 
 // outcome is a response or an error.

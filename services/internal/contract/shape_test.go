@@ -156,7 +156,7 @@ func (k *comparer) compareStruct(at string, typ reflect.Type, n node) {
 		k.compare(at+"."+f.name, f.typ, p, open)
 	}
 	for name := range props.m {
-		if !names[name] {
+		if _, excused := wireOnly[typeName(typ)+"."+name]; !names[name] && !excused {
 			k.Errorf("%s: the schema (%s) has the property %q, Go's %s has not", at, n.doc, name, typ)
 		}
 	}

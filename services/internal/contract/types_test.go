@@ -112,6 +112,11 @@ var contractPackages = []string{"event", "executor", "guide", "hook", "plugin", 
 // noSchema are the structs of these packages that never cross the bus.
 var noSchema = map[string]string{}
 
+// wireOnly are the properties that a type's encoder writes and its struct has not.
+var wireOnly = map[string]string{
+	"executor.Request.lines": "executor.Encode says how many lines follow, see wire_test.go",
+}
+
 // openEnum are the named strings, and fields, whose constants are not all there is.
 var openEnum = map[string]string{
 	"subject.Writer":      "any id; TimerWriter is the one that core uses",

@@ -1,0 +1,134 @@
+# Skandha. `make help` lists what can be done; `make run` and `make test` do all
+# their set-up themselves.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS   += --no-print-directory
+
+# What can be set, e.g. `make run-services RUNNERS=3`.
+RUNNERS  ?= 1
+FUZZTIME ?= 10s
+PKGS     ?= ./pkg/... ./services/...
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+MODULES  := pkg services
+CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/skandha
+COMMANDS := ./services/skandha $(addprefix ./,$(wildcard services/*/cmd/skandha-*))
+STATIC   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
+COMPOSE   = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+TEST     := go test -json -shuffle=on
+REPORT   := bin/testreport
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+
+##@ Use
+
+.PHONY: run
+run: setup-build ## Build and talk to an agent: everything in one process, data in .data/ (no Docker, no Redis, no key needed)
+	@mkdir -p bin
+	$(STATIC) -o bin/ ./services/skandha
+	exec bin/skandha chat --data .data
+
+.PHONY: run-services
+run-services: build ## Run NATS, Redis (if installed), core, provider and RUNNERS=n tool runners as processes; Ctrl-C ends them
+	@RUNNERS=$(RUNNERS) exec deploy/dev/run-services.sh
+
+.PHONY: build
+build: setup-build ## Build every command into bin/ (static, stripped)
+	@mkdir -p bin
+	$(STATIC) -o bin/ $(COMMANDS)
+
+##@ Check
+
+.PHONY: test
+test: setup $(REPORT) ## Set up and run every test
+	@CGO_ENABLED=0 $(TEST) -timeout 20m $(PKGS) | $(REPORT)
+
+.PHONY: test-race
+test-race: setup $(REPORT) ## The same under the race detector
+	@CGO_ENABLED=1 $(TEST) -race -timeout 30m $(PKGS) | $(REPORT)
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint, on both modules
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config ../.golangci.yml ./...); done
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## Format every Go file
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) fmt --config ../.golangci.yml ./...); done
+
+.PHONY: fmt-check
+fmt-check: ## Say which Go files gofmt would change
+	@files=$$(gofmt -l $(MODULES)); \
+	if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet
+	@go vet $(PKGS)
+
+.PHONY: modules
+modules: ## Build each module alone, without the workspace, and hold its go.mod to what it imports
+	@set -e; export GOWORK=off CGO_ENABLED=0; for m in $(MODULES); do \
+	  echo "$$m: build"; (cd $$m && go build ./...); \
+	  echo "$$m: go.mod"; (cd $$m && go mod tidy -diff); \
+	done
+
+.PHONY: schemas
+schemas: $(REPORT) ## Hold schemas/ and the Go types against each other
+	@CGO_ENABLED=0 $(TEST) ./services/internal/contract/... | $(REPORT)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
+	@deploy/dev/fuzz.sh $(FUZZTIME) $(MODULES)
+
+.PHONY: bench
+bench: setup-build ## Measure this machine against the budgets, each beside the raw operation
+	@mkdir -p bin
+	$(STATIC) -o bin/ ./services/skandha
+	bin/skandha bench
+
+##@ Docker
+
+.PHONY: compose-up
+compose-up: .env ## Start the system of docker-compose.yml and wait until it is healthy
+	$(COMPOSE) up -d --build --scale toolrunner=$(RUNNERS)
+	@deploy/dev/compose-healthy.sh $(COMPOSE)
+	@echo 'talk to it:  set -a; . ./.env; SKANDHA_NATS=nats://127.0.0.1:$${SKANDHA_NATS_PORT:-4222} bin/skandha chat'
+
+.PHONY: compose-down
+compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
+	$(COMPOSE) down
+
+# The secrets of docker-compose.yml, made once.
+.env:
+	@umask 077; \
+	secret() { printf 's%s' "$$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')"; }; \
+	printf 'SKANDHA_TOKEN=%s\nSKANDHA_REDIS_PASSWORD=%s\n' "$$(secret)" "$$(secret)" > .env
+	@echo "wrote .env with the secrets of docker-compose.yml"
+
+##@ House
+
+.PHONY: setup
+setup: ## Install what the tests need (Debian, as root), or say what is missing
+	@deploy/dev/setup.sh test
+
+.PHONY: setup-build
+setup-build:
+	@deploy/dev/setup.sh build
+
+.PHONY: clean
+clean: ## Remove what was built; .data/ and .env stay
+	rm -rf bin dist
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z.-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(REPORT): $(wildcard services/internal/testreport/*.go) | setup-build
+	@mkdir -p bin
+	go build -o $@ ./services/internal/testreport
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"
+	GOWORK=off GOFLAGS= GOBIN=$(dir $@) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -1,0 +1,152 @@
+package contract
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/shell"
+)
+
+// built are subjects by the builder that makes them, and the channel each belongs to.
+func built() map[string]map[string]string {
+	ref := subject.Ref{Agent: "demo", Session: "s1"}
+	out := map[string]map[string]string{
+		"Ref.Cause": {
+			ref.Cause(subject.Input, "web"): "senseInput", ref.Cause(subject.Confirmation, "web"): "senseConfirmation",
+			ref.Cause(subject.Cancel, "web"): "senseCancel", ref.Cause(subject.Command, "web"): "senseCommand",
+			ref.Cause(subject.Timer, subject.TimerWriter): "senseTimer",
+		},
+		"Ref.Commit":        {ref.Commit(): "commit"},
+		"Ref.Live":          {},
+		"Ref.Stream":        {ref.Stream(): "delta"},
+		"Ref.TimerSchedule": {ref.TimerSchedule("t4-p1-c0"): "timerSchedule", ref.TimerSchedule("a.b >"): "timerSchedule"},
+		"Ref.TimerFired":    {ref.TimerFired("t4-p1-c0"): "timerFired", ref.TimerFired(""): "timerFired"},
+		"Ref.Dead":          {ref.Dead(): "dead"},
+		"Executor":          {subject.Executor(subject.Runner, "r1"): "runner", subject.Executor(subject.Provider, "p1"): "provider"},
+		"Announce":          {subject.Announce(subject.Runner, "r1"): "announce", subject.Announce(subject.Provider, "p1"): "announce"},
+		"Discover":          {subject.Discover(subject.Runner): "discover", subject.Discover(subject.Provider): "discover"},
+		"Service": {
+			subject.Service(shell.ServiceName, shell.VerbTools): "coreToolsQuery", subject.Service(shell.ServiceName, shell.VerbSessions): "coreSessionsQuery",
+			subject.Service(shell.ServiceName, shell.VerbSession): "coreSessionQuery", subject.Service(shell.ServiceName, shell.VerbStatus): "coreStatusQuery",
+		},
+		"Reply":    {subject.Reply("r1", "core-1", 71): "reply"},
+		"Hook":     {},
+		"Tool":     {subject.Tool("weather", "weather:now"): "tool", subject.Tool("weather", ""): "tool", subject.Tool("weather", "*.>"): "tool"},
+		"Generate": {subject.Generate("local"): "generate"},
+		"Storage":  {},
+		"Guide":    {subject.Guide("souls"): "guideRequest"},
+		"Registry": {
+			subject.Registry(subject.Register, "weather"): "register", subject.Registry(subject.Heartbeat, "weather"): "heartbeat",
+			subject.Registry(subject.Unregister, "weather"): "unregister",
+		},
+	}
+	for _, t := range event.CommitTypes() {
+		out["Ref.Live"][event.Event{Agent: ref.Agent, Session: ref.Session, Type: t}.Live()] = liveChannel(t)
+	}
+	for _, p := range hook.Points() {
+		out["Hook"][subject.Hook(string(p), "audit")] = "hook"
+	}
+	for _, v := range []plugin.StorageVerb{plugin.Put, plugin.Get, plugin.Delete, plugin.Search} {
+		out["Storage"][subject.Storage("chroma", string(v))] = "storage"
+	}
+	return out
+}
+
+// noChannel are the exported functions of package subject that make a string and
+// no subject to send on.
+var noChannel = map[string]string{
+	"Encode": "a token", "Ref.String": "for people", "Ref.Causes": "a filter", "Ref.All": "a filter", "Replies": "a filter",
+}
+
+// liveChannel is the name of the channel of an event type.
+func liveChannel(t event.Type) string {
+	for name, ch := range channels() {
+		if ch.Address == "agent.{agent}.{session}."+t.Phase()+"."+t.Name() {
+			return name
+		}
+	}
+	return "none"
+}
+
+// matches reports whether a subject is one of the channel's.
+func (ch channel) matches(s string) bool {
+	a, t := strings.Split(ch.Address, "."), strings.Split(s, ".")
+	if len(a) != len(t) {
+		return false
+	}
+	for i, token := range a {
+		name, isParam := strings.CutPrefix(token, "{")
+		if !isParam {
+			if token != t[i] {
+				return false
+			}
+			continue
+		}
+		p := ch.Parameters[strings.TrimSuffix(name, "}")]
+		if t[i] == "" || strings.ContainsAny(t[i], "*> \t\r\n") || p.Enum != nil && !slices.Contains(p.Enum, t[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestEverySubjectIsOneChannelAndEveryChannelIsBuilt(t *testing.T) {
+	all := channels()
+	unbuilt := map[string]bool{}
+	for name, ch := range all {
+		if ch.Address != "" { // the reply subject of whoever asks JetStream
+			unbuilt[name] = true
+		}
+	}
+	for builder, subjects := range built() {
+		if len(subjects) == 0 {
+			t.Errorf("%s has no example", builder)
+		}
+		for s, want := range subjects {
+			var got []string
+			for name, ch := range all {
+				if ch.Address != "" && ch.matches(s) {
+					got = append(got, name)
+					delete(unbuilt, name)
+				}
+			}
+			if len(got) != 1 || got[0] != want {
+				t.Errorf("%s makes %s, which belongs to the channels %v, want %s", builder, s, got, want)
+			}
+		}
+	}
+	for name := range unbuilt {
+		t.Errorf("channel %s (%s) is made by no builder of package subject", name, all[name].Address)
+	}
+}
+
+func TestEveryBuilderIsLookedAt(t *testing.T) {
+	known := built()
+	for _, f := range parse(t, "subject").funcs {
+		if f.Type.Results == nil || len(f.Type.Results.List) != 1 {
+			continue
+		}
+		if id, ok := f.Type.Results.List[0].Type.(*ast.Ident); !ok || id.Name != "string" {
+			continue
+		}
+		name := f.Name.Name
+		if f.Recv != nil {
+			id, ok := f.Recv.List[0].Type.(*ast.Ident)
+			if !ok {
+				t.Fatalf("%s has an unusual receiver", name)
+			}
+			name = id.Name + "." + name
+		}
+		_, isBuilt := known[name]
+		_, excused := noChannel[name]
+		if isBuilt == excused {
+			t.Errorf("subject.%s: has examples in built: %t, is excused in noChannel: %t", name, isBuilt, excused)
+		}
+	}
+}

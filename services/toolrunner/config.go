@@ -1,0 +1,76 @@
+package toolrunner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/toolrunner/tools/web"
+)
+
+// DefaultWorkspace is where tools work unless Config says otherwise.
+const DefaultWorkspace = "workspace"
+
+// Config says what a tool runner offers. The zero value is a runner of all
+// built-in tools that touch no network.
+type Config struct {
+	// WorkspaceDir is the one directory that tools see; it is made if it does not
+	// exist. Default "workspace" in the current directory.
+	WorkspaceDir string
+	// Slots is how many calls run at once; default 16. Four times as many may wait.
+	Slots int
+	// HTTPAllow are the hosts that http:request may ask: "api.example.com" or
+	// "*.example.com", each with an optional ":port". None: the tool is not offered.
+	HTTPAllow []string
+	// Enable and Disable choose tools by patterns such as "file_system:*" or
+	// "notes:add" (see [path.Match]). Default: all are enabled. Disable wins.
+	Enable, Disable []string
+	// TestTools offers the group test, which is for tests of the whole system.
+	TestTools bool
+	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
+	DrainTimeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, DefaultWorkspace)
+	c.Slots = cmp.Or(c.Slots, executor.DefaultSlots)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, executor.DefaultDrainTimeout)
+	return c
+}
+
+// Validate reports every field that is wrong; each error names its field.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Slots < 0 || c.Slots > 4096 {
+		errs = append(errs, fmt.Errorf("slots is %d, want 1 to 4096", c.Slots))
+	}
+	if c.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("drain_timeout is %v, want 0 (default) or more", c.DrainTimeout))
+	}
+	for field, patterns := range map[string][]string{"enable": c.Enable, "disable": c.Disable} {
+		for _, p := range patterns {
+			if _, err := path.Match(p, ""); err != nil || p == "" {
+				errs = append(errs, fmt.Errorf("%s: %q is no pattern; use names with * such as file_system:*", field, p))
+			}
+		}
+	}
+	_, err := web.ParseAllow(c.HTTPAllow)
+	return errors.Join(append(errs, err)...)
+}
+
+// wants reports whether a tool is to be offered.
+func (c Config) wants(name string) bool {
+	return (len(c.Enable) == 0 || matches(c.Enable, name)) && !matches(c.Disable, name)
+}
+
+func matches(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if ok, err := path.Match(p, name); err == nil && ok {
+			return true
+		}
+	}
+	return false
+}

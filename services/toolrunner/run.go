@@ -1,0 +1,202 @@
+package toolrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/toolrunner/tools"
+	"skandha.dev/services/toolrunner/tools/calc"
+	"skandha.dev/services/toolrunner/tools/clock"
+	"skandha.dev/services/toolrunner/tools/diag"
+	"skandha.dev/services/toolrunner/tools/effects"
+	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/notes"
+	"skandha.dev/services/toolrunner/tools/web"
+)
+
+// Service is the service's name in announcements and logs.
+const Service = "toolrunner"
+
+// Deps is what a runner needs of its process.
+type Deps struct {
+	Bus    *bus.Bus // its instance id is the runner's
+	Logger *slog.Logger
+	// Extra tools are offered beside the built-in ones, whatever Config.Enable says.
+	Extra []tools.Tool
+}
+
+// Run offers the tools until ctx ends, and then drains. It returns nil if it ended
+// because ctx did.
+func Run(ctx context.Context, cfg Config, deps Deps) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("toolrunner: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	if deps.Logger == nil {
+		deps.Logger = slog.Default()
+	}
+	if err := os.MkdirAll(cfg.WorkspaceDir, 0o700); err != nil {
+		return fmt.Errorf("making workspace_dir: %w", err)
+	}
+	root, err := os.OpenRoot(cfg.WorkspaceDir)
+	if err != nil {
+		return fmt.Errorf("opening workspace_dir: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	r, err := newRunner(cfg, deps, root)
+	if err != nil {
+		return fmt.Errorf("toolrunner: %w", err)
+	}
+	return executor.Serve(ctx, deps.Bus, executor.Config{
+		Kind: subject.Runner, Service: Service, Offer: executor.Offer{Tools: r.specs()}, Work: r.work,
+		Pools:        []contract.Pool{{Name: contract.DefaultPool, Slots: cfg.Slots}},
+		DrainTimeout: cfg.DrainTimeout, Logger: deps.Logger,
+	})
+}
+
+// runner is the tools of one instance.
+type runner struct {
+	cfg     Config
+	bus     *bus.Bus
+	store   artifacts
+	tools   map[string]offered
+	names   []string // sorted
+	started time.Time
+	running atomic.Int64
+}
+
+type offered struct {
+	tools.Tool
+	args *toolschema.Validator
+}
+
+func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
+	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, tools: map[string]offered{}, started: time.Now()}
+	list, err := r.builtin(deps, root)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, t := range append(list, deps.Extra...) {
+		errs = append(errs, r.offer(t))
+	}
+	slices.Sort(r.names)
+	return r, errors.Join(errs...)
+}
+
+// builtin are the tools that Config wants.
+func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
+	list := slices.Concat(filesystem.Tools(root), notes.Tools(root), []tools.Tool{
+		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
+	})
+	allow, err := web.ParseAllow(r.cfg.HTTPAllow)
+	if err != nil {
+		return nil, err
+	}
+	if !allow.Empty() {
+		list = append(list, web.Request(allow))
+	}
+	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
+	if r.cfg.TestTools {
+		deps.Logger.Warn("the group test is offered; it is for tests of the system, not for use")
+		list = append(list, effects.Tools(root)...)
+	}
+	return list, nil
+}
+
+// offer compiles the tool's schema and adds it. What is announced is the object
+// schema, also where a tool says less.
+func (r *runner) offer(t tools.Tool) error {
+	if _, dup := r.tools[t.Spec.Name]; dup {
+		return fmt.Errorf("there are two tools %q", t.Spec.Name)
+	}
+	v, err := toolschema.Compile(t.Spec)
+	if err != nil {
+		return err
+	}
+	t.Spec.Args = v.Schema()
+	r.tools[t.Spec.Name] = offered{t, v}
+	r.names = append(r.names, t.Spec.Name)
+	return nil
+}
+
+func (r *runner) specs() []tool.Spec {
+	out := make([]tool.Spec, 0, len(r.names))
+	for _, n := range r.names {
+		out = append(out, r.tools[n].Spec)
+	}
+	return out
+}
+
+// work carries out one attempt.
+func (r *runner) work(ctx context.Context, req contract.Request, progress func(string)) contract.Answer {
+	r.running.Add(1)
+	defer r.running.Add(-1)
+	res := r.run(ctx, tools.Call{
+		Agent: req.Agent, Session: req.Session, Turn: req.Tool.Turn, ID: req.Call, Attempt: req.Attempt,
+		Args: req.Tool.Args, Progress: progress,
+	}, req.Tool.Name)
+	return contract.Answer{Result: &res}
+}
+
+func (r *runner) run(ctx context.Context, c tools.Call, name string) tool.Result {
+	t, ok := r.tools[name]
+	if !ok { // the executor offers only what is here
+		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("there is no tool %q here", name))
+	}
+	args, errs := t.args.Validate(c.Args)
+	if errs != nil {
+		return limit(ctx, r.store, c, tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit; the tool did not run", errs...))
+	}
+	c.Args = args
+	return limit(ctx, r.store, c, t.Run(ctx, c))
+}
+
+// Status is what status:query answers.
+type Status struct {
+	Instance subject.Instance `json:"instance"`
+	Version  string           `json:"version"`
+	Started  time.Time        `json:"started"`
+	UptimeMS int64            `json:"uptime_ms"`
+	Slots    int              `json:"slots"`
+	Running  int64            `json:"running"` // calls, this one included
+	Tools    []string         `json:"tools"`
+}
+
+func (r *runner) status() any {
+	return Status{
+		Instance: r.bus.Instance(), Version: Version(), Started: r.started.UTC(), UptimeMS: time.Since(r.started).Milliseconds(),
+		Slots: r.cfg.Slots, Running: r.running.Load(), Tools: r.names,
+	}
+}
+
+// Version is the version of the running binary: of its module or, if that is
+// unknown, of the commit that it was built from.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "devel"
+}
