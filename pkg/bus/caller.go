@@ -18,7 +18,8 @@ type Reply struct {
 	Header nats.Header
 	// NoResponders: the server says that nobody listens on the subject; nobody got the request.
 	NoResponders bool
-	// Err is the responder's error, an [*Error], or why the answer's body could not be fetched.
+	// Err is the responder's error, an [*Error], or why the answer's body could not
+	// be fetched, or [ErrDenied] when the server does not let this process ask.
 	Err error
 }
 
@@ -33,6 +34,7 @@ type Caller struct {
 
 // call is one request that waits for answers.
 type call struct {
+	subj      string
 	responder string
 	on        func(Reply)
 
@@ -48,11 +50,27 @@ func (b *Bus) NewCaller() (*Caller, error) {
 	if c.sub, err = b.nc.Subscribe(subject.Replies(b.Instance()), c.dispatch); err != nil {
 		return nil, fmt.Errorf("subscribing to replies: %w", err)
 	}
+	b.addPart(c)
 	return c, c.sub.SetPendingLimits(-1, 256<<20)
 }
 
+func (c *Caller) kick()                       {}
+func (c *Caller) drain(context.Context) error { return nil }
+
+// denied answers what was sent on the subject in the server's stead.
+func (c *Caller) denied(subj string, m *nats.Msg) {
+	for _, call := range c.calls.all() {
+		if call.subj == subj {
+			call.on(Reply{Err: fmt.Errorf("sending to %s: %w", subj, deniedError(m))})
+		}
+	}
+}
+
 // Close ends the caller: what it still waits for is not answered any more.
-func (c *Caller) Close() error { return c.sub.Unsubscribe() }
+func (c *Caller) Close() error {
+	c.b.removePart(c)
+	return c.sub.Unsubscribe()
+}
 
 // Instance is under which name answers come.
 func (c *Caller) Instance() subject.Instance { return c.b.Instance() }
@@ -78,7 +96,7 @@ func (c *Caller) Send(ctx context.Context, subj, responder string, hdr nats.Head
 	if err := c.b.claimLarge(ctx, m); err != nil {
 		return nil, fmt.Errorf("sending to %s: %w", subj, err)
 	}
-	n := c.calls.add(&call{responder: responder, on: on})
+	n := c.calls.add(&call{subj: subj, responder: responder, on: on})
 	m.Reply = subject.Reply(responder, c.b.Instance(), n)
 	if err := c.b.publish(ctx, m); err != nil {
 		c.calls.remove(n)

@@ -32,7 +32,7 @@ const (
 // only if the stored message has this subject and this body. An empty id stands
 // for a random one.
 //
-// Errors: [ErrTooLarge] and [ErrRefused] say that it is not stored; [ErrAmbiguous]
+// Errors: [ErrTooLarge], [ErrRefused] and [ErrDenied] say that it is not stored; [ErrAmbiguous]
 // that ctx (or the duplicate window) ended before that was known;
 // [ErrInvalidArgument] that a name is no id.
 func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte) (uint64, error) {
@@ -53,15 +53,33 @@ func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.Ca
 		if !dup {
 			return seq, nil
 		}
-		stored, err := b.getAt(ctx, seq)
-		switch {
-		case err == nil && stored.Subject == subj && bytes.Equal(stored.Data, body):
+		same, err := b.isStored(ctx, seq, subj, body)
+		if err != nil {
+			return 0, fmt.Errorf("storing on %s: verifying the duplicate at %d: %w: %w", subj, seq, ErrAmbiguous, err)
+		}
+		if same {
 			return seq, nil
-		case err != nil && !errors.Is(err, ErrNotFound):
-			return 0, fmt.Errorf("publishing a cause on %s: verifying the duplicate at %d: %w: %w", subj, seq, ErrAmbiguous, err)
 		}
 		b.log.Warn("message id was taken by another message; storing under a new one", "subject", subj, "id", id, "sequence", seq)
 		id = nuid.Next()
+	}
+}
+
+// isStored reports whether the message at a sequence has the subject and body. It
+// asks until ctx ends.
+func (b *Bus) isStored(ctx context.Context, seq uint64, subj string, body []byte) (bool, error) {
+	for {
+		m, err := b.getAt(ctx, seq)
+		if err == nil || errors.Is(err, ErrNotFound) {
+			return err == nil && m.Subject == subj && bytes.Equal(m.Data, body), nil
+		}
+		t := time.NewTimer(attemptPause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return false, err
+		case <-t.C:
+		}
 	}
 }
 

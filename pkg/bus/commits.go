@@ -18,10 +18,11 @@ import (
 // AppendCommit stores a commit if and only if the session's last commit is the
 // one at sequence prev (0: there is none), and returns its sequence.
 //
-// The error is one of [ErrFenceLost] and [ErrRefused] (definitely not stored),
+// The error is one of [ErrFenceLost] and [ErrRefused] (definitely not stored; the
+// latter is also [ErrDenied] when the credentials do not allow it),
 // [ErrTooLarge] (not even sent) and [ErrAmbiguous] (anything else: read the last
 // commit to find out). There is no retry and no message id: both would hide who
-// won. When ctx has no deadline, the wait ends after five seconds.
+// won. The wait ends with ctx, or after five seconds.
 func (b *Bus) AppendCommit(ctx context.Context, ref subject.Ref, body []byte, prev uint64) (uint64, error) {
 	return b.appendCommit(ctx, ref, body, prev).Wait(ctx)
 }
@@ -67,7 +68,7 @@ type Pending struct {
 // store sends m to the stream that takes its subject.
 func (b *Bus) store(ctx context.Context, m *nats.Msg) *Pending {
 	p := &Pending{b: b, ctx: ctx, msg: m, since: time.Now(), ack: make(chan *nats.Msg, 1)}
-	p.n, m.Reply = b.inbox.ask(func(m *nats.Msg) {
+	p.n, m.Reply = b.inbox.ask(m.Subject, func(m *nats.Msg) {
 		select {
 		case p.ack <- m:
 		default: // only the first answer counts
@@ -92,12 +93,12 @@ func (p *Pending) send() {
 // Wait returns the sequence of the stored message, or why there is none: see
 // [Bus.AppendCommit]. It may be called again, but not at the same time.
 func (p *Pending) Wait(ctx context.Context) (uint64, error) {
-	var timeout <-chan time.Time
-	if _, has := ctx.Deadline(); !has && !p.done {
-		t := time.NewTimer(ackWait - time.Since(p.since))
-		defer t.Stop()
-		timeout = t.C
+	if p.done {
+		return p.seq, p.err
 	}
+	limit := time.NewTimer(ackWait - time.Since(p.since))
+	defer limit.Stop()
+	timeout := limit.C
 	for pause := time.Millisecond; !p.done; pause = min(2*pause, 50*time.Millisecond) {
 		err := p.await(ctx, timeout)
 		if !errors.Is(err, errInFlight) {
@@ -154,6 +155,9 @@ func (p *Pending) finish(err error) {
 func parseAck(m *nats.Msg) (seq uint64, dup bool, err error) {
 	if noResponders(m) {
 		return 0, false, fmt.Errorf("%w: %w", ErrAmbiguous, nats.ErrNoResponders)
+	}
+	if err := deniedError(m); err != nil {
+		return 0, false, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	var ack struct {
 		Stream    string              `json:"stream"`

@@ -168,6 +168,9 @@ func (b *Bus) options() ([]nats.Option, error) {
 			if errors.Is(err, nats.ErrBadHeaderMsg) {
 				level = slog.LevelDebug // a publisher's fault, which is handled, and may come often
 			}
+			if subj, ok := deniedSubject(err); ok {
+				b.denied(subj)
+			}
 			b.log.Log(context.Background(), level, "bus error", "subject", subj, "error", err)
 		}),
 	}

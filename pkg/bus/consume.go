@@ -76,18 +76,11 @@ func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(D
 		return nil, Errorf(CodeInvalidArgument, "consuming causes: durable %q is no id", c.Durable)
 	}
 	l := &pullLoop{
-		b: b, stream: StreamSessions, durable: c.Durable,
-		config: func() jetstream.ConsumerConfig {
-			var floor uint64
-			if c.Floor != nil {
-				floor = c.Floor()
-			}
-			return jetstream.ConsumerConfig{
-				Durable: c.Durable, FilterSubject: subject.AllCauses,
-				DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: floor + 1,
-				AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait,
-				MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
-			}
+		b: b, stream: StreamSessions, floor: c.Floor,
+		config: jetstream.ConsumerConfig{
+			Durable: c.Durable, FilterSubject: subject.AllCauses,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait,
+			MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
 		},
 		handle: func(m *nats.Msg, meta *nats.MsgMetadata) {
 			handler(Delivery{
@@ -114,9 +107,9 @@ func (c *Consumption) Healed() uint64 { return c.loop.healed.Load() }
 // AckFloor returns the stream sequence up to which every cause is acknowledged,
 // as far as the server remembers, or [ErrNotFound] while there is no consumer.
 func (c *Consumption) AckFloor(ctx context.Context) (uint64, error) {
-	cons, err := c.loop.b.js.Consumer(ctx, c.loop.stream, c.loop.durable)
+	cons, err := c.loop.b.js.Consumer(ctx, c.loop.stream, c.loop.config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, fmt.Errorf("reading the acknowledgement floor: consumer %s: %w", c.loop.durable, ErrNotFound)
+		return 0, fmt.Errorf("reading the acknowledgement floor: consumer %s: %w", c.loop.config.Durable, ErrNotFound)
 	}
 	if err != nil {
 		return 0, transportError("reading the acknowledgement floor", err)

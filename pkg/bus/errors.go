@@ -99,6 +99,8 @@ func CodeOf(err error) Code {
 		return ""
 	case errors.As(err, &e):
 		return e.Code
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return CodeDenied
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, ErrAmbiguous):
 		return CodeTimeout
 	case errors.Is(err, context.Canceled):

@@ -1,9 +1,12 @@
 package bus
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2" // its top-level functions are ChaCha8, seeded by the system
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +49,13 @@ func (t *table[V]) remove(n uint64) {
 	delete(t.open, n)
 }
 
+// all is what waits now.
+func (t *table[V]) all() []V {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.open))
+}
+
 func (t *table[V]) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,11 +69,17 @@ func (t *table[V]) len() int {
 // connection's goroutine and must not block.
 type inbox struct {
 	prefix string
-	*table[func(*nats.Msg)]
+	*table[question]
+}
+
+// question is what was published on a subject and what is to be called with every answer.
+type question struct {
+	subj string
+	f    func(*nats.Msg)
 }
 
 func newInbox(nc *nats.Conn) (*inbox, error) {
-	in := &inbox{prefix: nc.NewInbox() + ".", table: newTable[func(*nats.Msg)]()}
+	in := &inbox{prefix: nc.NewInbox() + ".", table: newTable[question]()}
 	sub, err := nc.Subscribe(in.prefix+"*", in.dispatch)
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to %s*: %w", in.prefix, err)
@@ -77,18 +93,60 @@ func (in *inbox) dispatch(m *nats.Msg) {
 	if err != nil {
 		return
 	}
-	if f, ok := in.get(n); ok {
-		f(m)
+	if q, ok := in.get(n); ok {
+		q.f(m)
 	}
 }
 
 // ask opens a place for answers; forget closes it.
-func (in *inbox) ask(f func(*nats.Msg)) (n uint64, reply string) {
-	n = in.add(f)
+func (in *inbox) ask(subj string, f func(*nats.Msg)) (n uint64, reply string) {
+	n = in.add(question{subj, f})
 	return n, in.prefix + strconv.FormatUint(n, 36)
 }
 
 func (in *inbox) forget(n uint64) { in.remove(n) }
+
+// statusDenied is a status of our own: the server does not let us publish this.
+const statusDenied = "403"
+
+// denied tells whoever waits for an answer to what was published on the subject
+// that the server has thrown it away. The server says so on the side, where it
+// would only be logged.
+func (b *Bus) denied(subj string) {
+	m := &nats.Msg{Header: nats.Header{"Status": {statusDenied}}}
+	for _, q := range b.inbox.all() {
+		if q.subj == subj {
+			q.f(m)
+		}
+	}
+	for _, p := range b.allParts() {
+		if c, ok := p.(*Caller); ok {
+			c.denied(subj, m)
+		}
+	}
+}
+
+// deniedSubject finds the subject in the server's words, Permissions Violation
+// for Publish to "x".
+func deniedSubject(err error) (subj string, ok bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return "", false
+	}
+	_, rest, ok := strings.Cut(err.Error(), `Publish to "`)
+	if !ok {
+		return "", false
+	}
+	subj, _, ok = strings.Cut(rest, `"`)
+	return subj, ok
+}
+
+// deniedError is the error that a message made by denied stands for; nil when it is another.
+func deniedError(m *nats.Msg) error {
+	if len(m.Data) != 0 || m.Header.Get("Status") != statusDenied || len(m.Header[jetstream.SequenceHeader]) != 0 {
+		return nil
+	}
+	return Errorf(CodeDenied, "the credentials do not allow it")
+}
 
 // noResponders reports whether the server says that nobody listens. A stored
 // message may say "Status: 503" too, but it has a sequence.

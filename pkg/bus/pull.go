@@ -36,8 +36,8 @@ const (
 type pullLoop struct {
 	b       *Bus
 	stream  string
-	durable string
-	config  func() jetstream.ConsumerConfig // of a consumer that must be made now
+	config  jetstream.ConsumerConfig
+	floor   func() uint64 // where a consumer that must be made begins; nil: at what is there
 	handle  func(*nats.Msg, *nats.MsgMetadata)
 	healed  atomic.Uint64 // how often it started anew
 	kicked  chan struct{} // the connection was made anew
@@ -73,7 +73,7 @@ func (l *pullLoop) drain(ctx context.Context) error {
 	case <-l.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the handler of %s: %w", l.durable, ctx.Err())
+		return fmt.Errorf("waiting for the handler of %s: %w", l.config.Durable, ctx.Err())
 	}
 }
 
@@ -103,11 +103,27 @@ func (l *pullLoop) run() {
 	for n := uint64(1); !l.over(); n++ {
 		// Each request has its own subject, so that the end of an older one is not
 		// taken for that of the newest, and what an older one brings is not lost.
+		began := time.Now()
 		if err := l.pull(msgs, inbox+"."+strconv.FormatUint(n, 36)); err != nil && !l.over() {
 			l.b.log.Debug("pulling anew", "stream", l.stream, "reason", err)
 			l.healed.Add(1)
 			l.heal()
+			l.pause(healPause - time.Since(began)) // a request that fails again and again
 		}
+	}
+}
+
+func (l *pullLoop) pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-l.stopped:
+	case <-l.b.closed:
+	case <-l.kicked:
+	case <-t.C:
 	}
 }
 
@@ -128,38 +144,36 @@ func (l *pullLoop) heal() {
 				said = time.Now()
 			}
 		}
-		select {
-		case <-l.stopped:
-		case <-l.b.closed:
-		case <-l.kicked:
-		case <-time.After(healPause):
-		}
+		l.pause(healPause)
 	}
 }
 
 // ensure looks for the consumer and makes it if it is gone.
 func (l *pullLoop) ensure(ctx context.Context) error {
-	want := l.config()
-	c, err := l.b.js.Consumer(ctx, l.stream, l.durable)
+	want := l.config
+	c, err := l.b.js.Consumer(ctx, l.stream, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if l.floor != nil {
+			want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, l.floor()+1
+		}
 		_, err = l.b.js.CreateConsumer(ctx, l.stream, want)
 		if err == nil {
-			l.b.log.Info("consumer created", "stream", l.stream, "consumer", l.durable, "start", want.OptStartSeq)
+			l.b.log.Info("consumer created", "stream", l.stream, "consumer", want.Durable, "start", want.OptStartSeq)
 			return nil
 		}
 		if !errors.Is(err, jetstream.ErrConsumerExists) {
-			return fmt.Errorf("creating consumer %s of %s: %w", l.durable, l.stream, err)
+			return fmt.Errorf("creating consumer %s of %s: %w", want.Durable, l.stream, err)
 		}
 		// Another process was faster; where it starts is as good.
-		c, err = l.b.js.Consumer(ctx, l.stream, l.durable)
+		c, err = l.b.js.Consumer(ctx, l.stream, want.Durable)
 	}
 	if err != nil {
-		return fmt.Errorf("looking up consumer %s of %s: %w", l.durable, l.stream, err)
+		return fmt.Errorf("looking up consumer %s of %s: %w", want.Durable, l.stream, err)
 	}
 	have := c.CachedInfo().Config
 	if have.FilterSubject != want.FilterSubject || have.AckPolicy != want.AckPolicy || have.DeliverSubject != "" {
 		return fmt.Errorf("consumer %s of %s is someone else's: its filter is %q, its acknowledgement policy %s; remove it by hand",
-			l.durable, l.stream, have.FilterSubject, have.AckPolicy)
+			want.Durable, l.stream, have.FilterSubject, have.AckPolicy)
 	}
 	mended := have
 	mended.AckWait, mended.MaxDeliver, mended.MaxAckPending = want.AckWait, want.MaxDeliver, want.MaxAckPending
@@ -167,7 +181,7 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 		return nil
 	}
 	if _, err := l.b.js.UpdateConsumer(ctx, l.stream, mended); err != nil {
-		return fmt.Errorf("changing consumer %s of %s: %w", l.durable, l.stream, err)
+		return fmt.Errorf("changing consumer %s of %s: %w", want.Durable, l.stream, err)
 	}
 	return nil
 }
@@ -183,10 +197,10 @@ var (
 func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string) error {
 	req, err := json.Marshal(struct {
 		Batch     int           `json:"batch"`
-		MaxBytes  int           `json:"max_bytes"`
+		MaxBytes  int64         `json:"max_bytes"`
 		Expires   time.Duration `json:"expires"`
 		Heartbeat time.Duration `json:"idle_heartbeat"`
-	}{pullBatch, pullBytes, pullExpires, pullHeartbeat})
+	}{pullBatch, max(pullBytes, 2*l.b.nc.MaxPayload()), pullExpires, pullHeartbeat})
 	if err != nil {
 		return err
 	}
@@ -194,7 +208,7 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string) error {
 	case <-l.kicked: // it was for the request before
 	default:
 	}
-	err = l.b.send(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.durable, Reply: reply, Data: req})
+	err = l.b.send(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.config.Durable, Reply: reply, Data: req})
 	if err != nil {
 		return err
 	}

@@ -150,21 +150,57 @@ func (b *Bus) singleCopy(ctx context.Context) (bool, error) {
 	if n := b.replicas.Load(); n != 0 {
 		return n == 1, nil
 	}
-	s, err := b.js.Stream(ctx, StreamSessions)
+	info, err := b.logInfo(ctx)
 	if err != nil {
-		return false, transportError("looking up stream "+StreamSessions, err)
+		return false, err
 	}
-	n := max(s.CachedInfo().Config.Replicas, 1)
+	n := max(info.Config.Replicas, 1)
 	b.replicas.Store(int32(n)) //nolint:gosec // at most 5
 	return n == 1, nil
 }
 
-// ask sends one request to the server and waits for one answer.
+// logInfo describes SESSIONS. Unlike the client's call it notices at once when
+// the connection is lost.
+func (b *Bus) logInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
+	const doing = "looking up stream " + StreamSessions
+	m, err := b.ask(ctx, "$JS.API.STREAM.INFO."+StreamSessions, nil)
+	if err != nil {
+		return nil, transportError(doing, err)
+	}
+	var resp struct {
+		Error *jetstream.APIError `json:"error"`
+		jetstream.StreamInfo
+	}
+	if err := json.Unmarshal(m.Data, &resp); err != nil {
+		return nil, fmt.Errorf("%s: the server's answer: %w", doing, err)
+	}
+	if resp.Error != nil {
+		return nil, transportError(doing, resp.Error)
+	}
+	return &resp.StreamInfo, nil
+}
+
+// askAgain is when a question that was not answered is asked again: a server that
+// is just starting drops some.
+const askAgain = 1500 * time.Millisecond
+
+// ask sends a question to the server, which may be asked twice, and waits for the answer.
 func (b *Bus) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, askAgain)
+		m, err := b.askOnce(attempt, subj, body)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return m, err
+		}
+	}
+}
+
+func (b *Bus) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
 	answer, lost := make(chan *nats.Msg, 1), b.lostChan()
-	n, reply := b.inbox.ask(func(m *nats.Msg) {
+	n, reply := b.inbox.ask(subj, func(m *nats.Msg) {
 		select {
 		case answer <- m:
 		default:
@@ -179,7 +215,7 @@ func (b *Bus) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, err
 		if noResponders(m) {
 			return nil, nats.ErrNoResponders
 		}
-		return m, nil
+		return m, deniedError(m)
 	case <-lost:
 		return nil, nats.ErrDisconnected
 	case <-ctx.Done():

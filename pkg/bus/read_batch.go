@@ -47,11 +47,11 @@ func (b *Bus) leaderLast(ctx context.Context, filter string) (uint64, error) {
 		}
 		return m.Seq, err
 	}
-	s, err := b.js.Stream(ctx, StreamSessions)
+	info, err := b.logInfo(ctx)
 	if err != nil {
-		return 0, transportError("looking up stream "+StreamSessions, err)
+		return 0, err
 	}
-	return s.CachedInfo().State.LastSeq, nil
+	return info.State.LastSeq, nil
 }
 
 // reader fetches messages in batches by direct get, which any copy of the stream
@@ -64,11 +64,12 @@ type reader struct {
 	after  uint64 // the last sequence that was yielded
 	copies bool   // there are several, of which
 	upTo   uint64 // the leader has this much
+	stalls int
 	end    bool
 }
 
 func (r *reader) emit(m StoredMsg) {
-	r.after = m.Seq
+	r.after, r.stalls = m.Seq, 0
 	r.end = !r.yield(m, nil)
 }
 
@@ -86,7 +87,7 @@ func (r *reader) batch(ctx context.Context) {
 	}
 	// Room for a whole batch and its end, so that the inbox never blocks.
 	answers, lost := make(chan *nats.Msg, batchMsgs+1), r.b.lostChan()
-	n, reply := r.b.inbox.ask(func(m *nats.Msg) {
+	n, reply := r.b.inbox.ask(directGet, func(m *nats.Msg) {
 		select {
 		case answers <- m:
 		default:
@@ -97,17 +98,21 @@ func (r *reader) batch(ctx context.Context) {
 		r.fail(transportError("reading the log", err))
 		return
 	}
-	stall := time.NewTimer(ackWait)
+	stall := time.NewTimer(askAgain)
 	defer stall.Stop()
 	for first, over := r.after, false; !r.end && !over; {
 		select {
 		case m := <-answers:
 			over = r.take(ctx, m, first)
-			stall.Reset(ackWait)
+			stall.Reset(askAgain)
 		case <-lost:
 			r.fail(transportError("reading the log", nats.ErrDisconnected))
 		case <-stall.C:
-			r.fail(transportError("reading the log", nats.ErrTimeout))
+			// What is left is asked for again, twice.
+			if r.stalls++; r.stalls > 2 {
+				r.fail(transportError("reading the log", nats.ErrTimeout))
+			}
+			return
 		case <-ctx.Done():
 			r.fail(transportError("reading the log", ctx.Err()))
 		}
@@ -215,6 +220,8 @@ func parseStatus(m *nats.Msg) error {
 	switch status := m.Header.Get("Status"); status {
 	case "204":
 		return errBatchEnd
+	case statusDenied:
+		return fmt.Errorf("reading the log: %w", deniedError(m))
 	case "404":
 		return fmt.Errorf("reading the log: %w", ErrNotFound)
 	case "503":

@@ -91,12 +91,42 @@ func (c StreamsConfig) streams() []jetstream.StreamConfig {
 // EnsureStreams creates what is missing of the streams and buckets and verifies
 // what is there. A difference that can be mended without losing anything is
 // mended; any other is an error that names the stream and the field. Several
-// processes may do it at once.
+// processes may do it at once. While JetStream is not available it tries again,
+// until ctx ends.
 func (b *Bus) EnsureStreams(ctx context.Context, c StreamsConfig) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	c = c.withDefaults()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, ackWait)
+		err := b.ensureAll(attempt, c.withDefaults())
+		cancel()
+		if err == nil || !mayPass(err) {
+			return err
+		}
+		b.log.Info("waiting for JetStream", "error", err)
+		t := time.NewTimer(healPause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		case <-t.C:
+		}
+	}
+}
+
+const errCodeNoPeers = 10005 // JSClusterNoPeersErrF: not all servers of the cluster are there yet
+
+// mayPass reports whether JetStream may do tomorrow what it does not do today.
+func mayPass(err error) bool {
+	var e *jetstream.APIError
+	if errors.As(err, &e) {
+		return e.Code == 503 || e.ErrorCode == errCodeNoPeers
+	}
+	return Retryable(err)
+}
+
+func (b *Bus) ensureAll(ctx context.Context, c StreamsConfig) error {
 	for _, want := range c.streams() {
 		if err := b.ensureStream(ctx, want); err != nil {
 			return err

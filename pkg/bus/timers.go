@@ -51,14 +51,12 @@ const firedDurable = "fired"
 // other, with a context that ends with ctx.
 func (b *Bus) ConsumeFired(ctx context.Context, handler func(ctx context.Context, ref subject.Ref, id string) error) (*Consumption, error) {
 	l := &pullLoop{
-		b: b, stream: StreamTimers, durable: firedDurable,
-		config: func() jetstream.ConsumerConfig {
-			return jetstream.ConsumerConfig{
-				Durable: firedDurable, FilterSubject: subject.AllFired,
-				// What was handled is gone from the stream, so all of it is what is left.
-				DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckExplicitPolicy,
-				AckWait: 10 * time.Second, MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
-			}
+		b: b, stream: StreamTimers,
+		config: jetstream.ConsumerConfig{
+			Durable: firedDurable, FilterSubject: subject.AllFired,
+			// What was handled is gone from the stream, so all of it is what is left.
+			DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckExplicitPolicy,
+			AckWait: 10 * time.Second, MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
 		},
 	}
 	l.handle = func(m *nats.Msg, _ *nats.MsgMetadata) { b.handleFired(ctx, m, handler) }

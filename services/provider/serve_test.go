@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,6 +204,34 @@ func TestQuestionIsAnsweredAndStreamed(t *testing.T) {
 	e := c.events[0]
 	if e.Ref() != session || e.Turn != "t7" || e.ID != "t7-p1/n1/0" || !strings.Contains(e.Source, string(c.exec)) {
 		t.Errorf("event is %+v", e)
+	}
+}
+
+// Whoever hears the answer has heard everything that was streamed.
+func TestLastDeltaGoesOutBeforeTheAnswer(t *testing.T) {
+	c := start(t, provider.Config{FlushEvery: time.Hour})
+	var order []string
+	c.hear(">", func(m *nats.Msg) {
+		var a executor.Answer
+		switch {
+		case strings.HasPrefix(m.Subject, "stream."):
+			order = append(order, "delta")
+		case strings.HasPrefix(m.Subject, "reply.") && json.Unmarshal(m.Data, &a) == nil && a.State == executor.Finished:
+			order = append(order, "answer")
+		}
+	})
+	a := c.answer(c.ask(question(t, "p", "stream 20 words every 5 ms")))
+	seen := func() []string {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Clone(order)
+	}
+	natstest.Eventually(t, "the answer", func() bool { return slices.Contains(seen(), "answer") })
+	if got := strings.Join(seen(), " "); got != "delta delta answer" {
+		t.Errorf("the order is %s", got)
+	}
+	if got := joined(c.deltas("p")); got != a.Response.TextContent {
+		t.Errorf("the deltas say %q, the answer %q", got, a.Response.TextContent)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/store/open"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 )
 
@@ -158,4 +159,22 @@ func docker() finding {
 	}
 	_ = c.Close()
 	return finding{ok: true, what: "Docker engine: answers"}
+}
+
+// providerFinding says what an embedded system would ask, and why.
+func (g *globals) providerFinding(ctx context.Context) finding {
+	f := finding{need: true, what: "provider"}
+	adapters, why, err := provider.Select(ctx, provider.Config{
+		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, OfflineRules: g.OfflineRules,
+	}, os.Getenv)
+	if err != nil {
+		f.advice = err.Error()
+		return f
+	}
+	f.ok, f.advice = true, why
+	for i, a := range adapters {
+		info := a.Info()
+		f.what += map[bool]string{true: ": ", false: ", then "}[i == 0] + info.Name + " " + info.Model
+	}
+	return f
 }

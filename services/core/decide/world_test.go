@@ -427,6 +427,9 @@ func (w *world) told(call string, a executor.Answer) (retry bool) {
 	w.t.Helper()
 	st := w.step(call)
 	a.Call, a.Attempt = st.Call, st.Attempt
+	if a.State == executor.Never || a.State == executor.Refused {
+		w.seen.refusedBy[a.Attempt] = true
+	}
 	d, retry := decide.OnCallAnswer(w.state, w.state.Driver, a, w.env())
 	if d != nil {
 		w.commit(d, w.state.Driver)

@@ -91,7 +91,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 func (s *session) takeIn() {
 	for _, d := range s.box.takeDeliveries() {
 		if s.held[d.Seq] == nil || d.NumDelivered >= s.held[d.Seq].NumDelivered {
-			s.held[d.Seq] = &held{Delivery: d, extended: time.Now()}
+			s.hold(d)
 		}
 	}
 }

@@ -67,8 +67,7 @@ func (s *session) readBack() outcome {
 	if !s.load() {
 		return undecided
 	}
-	s.dropWork()
-	return lost // refolded: if it was stored, deciding again finds nothing left to do
+	return lost // refolded, and asked: if it was stored, deciding again finds nothing left to do
 }
 
 // adopt takes over the state after a commit that this core has stored, and

@@ -40,6 +40,7 @@ type Directory struct {
 type instance struct {
 	executor.Announcement
 	seen time.Time
+	gone bool // nobody listened there; until it announces itself again
 }
 
 type toolEntry struct {
@@ -101,7 +102,7 @@ func (d *Directory) announced(m *nats.Msg) {
 	if a.Gone {
 		delete(d.instances, a.Instance)
 	} else {
-		d.instances[a.Instance] = &instance{a, time.Now()}
+		d.instances[a.Instance] = &instance{Announcement: a, seen: time.Now()}
 	}
 	if changed {
 		d.rebuild()
@@ -144,6 +145,17 @@ func (d *Directory) forgetSilent(connected bool) {
 	}
 	if changed {
 		d.rebuild()
+	}
+}
+
+// lost notes that the server knows nobody who listens where the instance was. Its
+// last announcement may still be believed for a while, and whoever is given work
+// meanwhile would be sent from one dead instance to the next.
+func (d *Directory) lost(id subject.Instance) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := d.instances[id]; i != nil {
+		i.gone = true
 	}
 }
 
@@ -283,7 +295,7 @@ func (d *Directory) leastBusy(pool string, not []subject.Instance, fits func(*in
 	var best *instance
 	var bestLoad float64
 	for id, i := range d.instances {
-		if i.Draining || slices.Contains(not, id) || !fits(i) {
+		if i.Draining || i.gone || slices.Contains(not, id) || !fits(i) {
 			continue
 		}
 		for _, p := range i.Pools {

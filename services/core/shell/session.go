@@ -42,6 +42,7 @@ type session struct {
 // held is a delivery that is not acknowledged yet.
 type held struct {
 	bus.Delivery
+	since    time.Time // this core has held it
 	extended time.Time
 }
 
@@ -113,9 +114,19 @@ func (s *session) handle(m any) {
 	}
 }
 
+// hold takes the latest delivery of a cause.
+func (s *session) hold(d bus.Delivery) {
+	now := time.Now()
+	h := &held{Delivery: d, since: now, extended: now}
+	if before := s.held[d.Seq]; before != nil {
+		h.since = before.since
+	}
+	s.held[d.Seq] = h
+}
+
 func (s *session) onDelivery(d bus.Delivery) {
 	again := s.held[d.Seq] != nil || d.NumDelivered > 1
-	s.held[d.Seq] = &held{Delivery: d, extended: time.Now()}
+	s.hold(d)
 	if again || s.state == nil {
 		if !s.load() {
 			return
@@ -213,15 +224,15 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 	if h == nil {
 		return false
 	}
-	if poison, wait := s.poisonous(m.Seq, h); wait {
-		return false
-	} else if poison {
-		return s.endPoison(m, door)
-	}
 	at, err := subject.ParseCause(m.Subject)
 	if err != nil || at.Ref != s.ref {
 		s.passed = m.Seq
 		return true
+	}
+	if poison, wait := s.poisonous(m.Seq, h); wait {
+		return false
+	} else if poison {
+		return s.endPoison(m, door)
 	}
 	c := causeOf(at, m)
 	s.trace(m)
@@ -290,7 +301,10 @@ func (s *session) fresh(n uint64) (fresh, ok bool) {
 }
 
 // poisonous reports whether the cause at seq must be ended unseen: its third
-// delivery, and no commit yet. With another cause before it that fails, it waits.
+// delivery, and no commit yet. Another cause before it may be the one that fails,
+// so the door waits until whoever is delivered that one has ended it. Nobody is,
+// if it was acknowledged as one without effect: then it comes never again, and
+// waiting ends by itself.
 func (s *session) poisonous(seq uint64, door *held) (poison, wait bool) {
 	if door.NumDelivered < poisonDeliveries {
 		return false, false
@@ -301,11 +315,12 @@ func (s *session) poisonous(seq uint64, door *held) (poison, wait bool) {
 	if h := s.held[seq]; h != nil {
 		return h.NumDelivered >= poisonDeliveries, h.NumDelivered < poisonDeliveries
 	}
-	return false, true
+	return false, time.Since(door.since) < othersTurn
 }
 
 // The limits of rule 13.
 const (
+	othersTurn       = 12 * time.Second // two redeliveries, and some
 	poisonDeliveries = 3
 	poisonDrives     = 20 // deliveries of the driver without a new commit
 )

@@ -61,10 +61,6 @@ func (s *session) current() map[string]*work {
 // what ours says: that the commit which this core has just seen acknowledged
 // asked for it. Only that may be dispatched (rule 7).
 func (s *session) follow(ours func(*work) bool) {
-	if !s.driving() {
-		s.dropWork()
-		return
-	}
 	want := s.current()
 	var ended []*work
 	for id, w := range s.work {
@@ -74,6 +70,10 @@ func (s *session) follow(ours func(*work) bool) {
 		}
 		s.drop(w)
 		ended = append(ended, w)
+	}
+	if !s.driving() {
+		s.dropWork() // another core looks after what is still open
+		want = nil
 	}
 	for id, w := range want {
 		s.work[id] = w
@@ -232,6 +232,7 @@ func (s *session) onAnswer(m answerMail) {
 		return
 	}
 	if m.gone {
+		s.c.dir.lost(w.instance)
 		s.onGone(w)
 		return
 	}

@@ -58,9 +58,9 @@ func TestThreeCopies(t *testing.T) {
 	c := startCluster(t)
 	ctx := natstest.Context(t)
 	b := c.connect(t, 0)
-	natstest.Eventually(t, "the streams", func() bool {
-		return b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{Replicas: 3}) == nil
-	})
+	if err := b.EnsureStreams(ctx, bus.StreamsConfig{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
 
 	t.Run("of many racers one wins", func(t *testing.T) {
 		buses := []*bus.Bus{b, c.connect(t, 1), c.connect(t, 2)}

@@ -335,3 +335,35 @@ func rawPublish(t *testing.T, b *bus.Bus, url, subj, header string) uint64 {
 	natstest.Eventually(t, "the raw message to be stored", func() bool { return last() > before })
 	return last()
 }
+
+func TestReplicasWithDifferentFloorsMakeOneConsumer(t *testing.T) {
+	s, c := natstest.Start(t), newCollector()
+	b := natstest.Connect(t, s)
+	var floors [3]atomic.Uint64
+	for i := range floors {
+		consume(t, natstest.Connect(t, s), bus.ConsumeConfig{Floor: floors[i].Load}, func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+	}
+	for round := range uint64(5) {
+		seq := cause(t, b, ref("one"), "", "x")
+		natstest.Eventually(t, "the cause", func() bool { return c.times(seq) > 0 })
+		for i := range floors {
+			floors[i].Store(min(round, uint64(i)))
+		}
+		if err := b.JetStream().DeleteConsumer(natstest.Context(t), bus.StreamSessions, "core"); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, "the cause again", func() bool { return c.times(seq) > 1 })
+	}
+}
+
+func TestAckFloorStartsAtTheFloor(t *testing.T) {
+	b := start(t)
+	var last uint64
+	for range 5 {
+		last = cause(t, b, ref("one"), "", "x")
+	}
+	k := consume(t, b, bus.ConsumeConfig{Floor: func() uint64 { return last - 1 }}, func(bus.Delivery) {})
+	if floor, err := k.AckFloor(natstest.Context(t)); err != nil || floor != last-1 {
+		t.Errorf("floor %d, %v, want %d", floor, err, last-1)
+	}
+}

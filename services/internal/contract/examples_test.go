@@ -147,8 +147,8 @@ func roundTrip(t *testing.T, e example) (again []byte, open bool) {
 		return ev.AppendJSON(nil), e.schema == "events/envelope"
 	}
 	typ, ok := goType(e.schema)
-	if !ok {
-		return nil, false
+	if !ok || e.schema == "executor/request" && bytes.Contains(e.body, []byte(`"lines"`)) {
+		return nil, false // for the latter see wire_test.go
 	}
 	open = strings.HasPrefix(e.schema, "events/sense.") && e.schema != "events/sense.perceived.v1" || strings.HasSuffix(e.schema, "_query")
 	v := reflect.New(typ)

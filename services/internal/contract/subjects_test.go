@@ -150,3 +150,21 @@ func TestEveryBuilderIsLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// An id is the same to a validator and to the code, for every byte and length.
+func TestTheGrammarOfIDsIsThatOfTheCode(t *testing.T) {
+	id := files(t).schema(t, "guide/request") // its agent is an id
+	check := func(s string) {
+		err := id.Validate(map[string]any{"name": "x", "agent": s})
+		if (err == nil) != subject.Valid(s) {
+			t.Errorf("%q: the code says %t, the schema %v", s, subject.Valid(s), err)
+		}
+	}
+	for b := range 256 {
+		check(string(rune(b)))
+		check("a" + string(rune(b)))
+	}
+	for _, n := range []int{0, 1, 63, 64, 65} {
+		check(strings.Repeat("x", n))
+	}
+}

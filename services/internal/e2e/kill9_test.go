@@ -197,8 +197,12 @@ func plan(r *rand.Rand, args func(int) e2etest.Args) e2etest.Call {
 func report(t *testing.T, log *e2etest.Log) {
 	t.Helper()
 	ends, results := map[string]int{}, map[string]int{}
-	for _, list := range log.Terminals {
+	for seq, list := range log.Terminals {
 		for _, e := range list {
+			switch e.Failed {
+			case "poison", "deadline", "provider_failed", "no_provider", "state_mismatch", "circuit_open":
+				t.Logf("input %d ended in commit %d as %s: %s", seq, e.Commit, e.Failed, e.Reason)
+			}
 			if e.Failed == "" {
 				e.Failed = "recorded"
 			}

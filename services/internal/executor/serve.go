@@ -1,7 +1,9 @@
 package executor
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -158,7 +160,7 @@ func (s *server) sweep(ctx context.Context) {
 func (s *server) handle(q *bus.Request) {
 	r, err := s.decoder.Decode(q.Data)
 	if err != nil {
-		s.table.Refuse(r, q, "the request cannot be read: "+err.Error())
+		s.table.Refuse(idsOf(q.Data), q, "the request cannot be read: "+err.Error())
 		return
 	}
 	q.Data = nil // may be large, and lives as long as its attempt is watched
@@ -175,4 +177,16 @@ func (s *server) handle(q *bus.Request) {
 		s.table.Refuse(r, q, fmt.Sprintf("op is %q, want %q, %q, %q or %q", clip(string(r.Op), 32),
 			executor.OpRun, executor.OpAsk, executor.OpStop, executor.OpRelease))
 	}
+}
+
+// idsOf is what can still be read of a request that cannot: whose refusal it is
+// that must hold for ever.
+func idsOf(data []byte) executor.Request {
+	var ids struct {
+		Call    string `json:"call"`
+		Attempt string `json:"attempt"`
+	}
+	first, _, _ := bytes.Cut(data, []byte{'\n'})
+	_ = json.Unmarshal(first, &ids) // what does not parse has no ids
+	return executor.Request{Call: ids.Call, Attempt: ids.Attempt}
 }

@@ -263,19 +263,21 @@ func TestStopOverTheBus(t *testing.T) {
 
 func TestMalformedRequestsAreRefused(t *testing.T) {
 	c := start(t, runner(nil))
-	for body, tombstone := range map[string]bool{
-		"nonsense": false,
-		`{"op":"dance","call":"c1","attempt":"n"}`:               true,
-		`{"op":"run","call":"c2","attempt":"n","start_by":true}`: true,
+	for body, call := range map[string]string{
+		"nonsense": "",
+		`{"op":"dance","call":"c1","attempt":"n"}`:               "c1",
+		`{"op":"run","call":"c2","attempt":"n","start_by":true}`: "c2",
+		`{"op":"run","call":"c3","attempt":"n"}` + "\nmore":      "c3",
 	} {
 		a := c.next(c.sendRaw([]byte(body)))
-		if a.State != contract.Refused || a.Reason != contract.RefusedBad || a.Message == "" {
+		if a.State != contract.Refused || a.Reason != contract.RefusedBad || a.Message == "" || a.Call != call {
 			t.Errorf("%s: got %+v", body, a)
 		}
-		if tombstone {
-			if a := c.next(c.send(run(a.Call, "now"))); a.State != contract.Refused {
-				t.Errorf("%s: refused for ever, and then %+v", body, a)
-			}
+		if call == "" {
+			continue
+		}
+		if a := c.next(c.send(run(call, "now"))); a.State != contract.Refused {
+			t.Errorf("%s: refused for ever, and then %+v", body, a)
 		}
 	}
 }

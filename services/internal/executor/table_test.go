@@ -68,8 +68,16 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	cfg := Config{
 		Kind: subject.Runner, Service: "test", Work: b.work, Logger: slog.New(slog.DiscardHandler),
 		Offer: Offer{Tools: []tool.Spec{
-			{Name: "now"}, {Name: "block"}, {Name: "deaf"}, {Name: "panic"}, {Name: "garbage"}, {Name: "nothing"},
-			{Name: "fail"}, {Name: "stubborn"}, {Name: "short", TimeoutMS: 50}, {Name: "other", Pool: "other"},
+			{Name: "now"},
+			{Name: "block"},
+			{Name: "deaf"},
+			{Name: "panic"},
+			{Name: "garbage"},
+			{Name: "nothing"},
+			{Name: "fail"},
+			{Name: "stubborn"},
+			{Name: "short", TimeoutMS: 50},
+			{Name: "other", Pool: "other"},
 		}},
 		Pools: []executor.Pool{{Name: "default", Slots: 1}, {Name: "other", Slots: 1}}, Waiting: 2,
 	}
@@ -143,18 +151,18 @@ func (b *bench) want(l *listener, states ...executor.State) {
 }
 
 // inBubble runs the test on a clock of its own, which jumps when all wait.
-func inBubble(t *testing.T, change func(*Config), f func(*bench)) {
+func inBubble(t *testing.T, change func(*Config), f func(*testing.T, *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, change)
-		f(b)
+		f(t, b)
 		close(b.block)
 		synctest.Wait()
 	})
 }
 
 func TestInstantWorkIsOneAnswer(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		l := b.run("c", "now")
 		time.Sleep(5 * time.Second)
 		b.want(l, executor.Finished)
@@ -166,7 +174,7 @@ func TestInstantWorkIsOneAnswer(t *testing.T) {
 }
 
 func TestLongWorkSaysThatItRuns(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		l := b.run("c", "block")
 		b.want(l)
 		time.Sleep(quiet)
@@ -185,7 +193,7 @@ func TestLongWorkSaysThatItRuns(t *testing.T) {
 }
 
 func TestARepeatedRunAttaches(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		first := b.run("c", "block")
 		second := b.run("c", "block")
 		b.want(first)
@@ -201,7 +209,7 @@ func TestARepeatedRunAttaches(t *testing.T) {
 }
 
 func TestOnlyTheLatestWatchersAreTold(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		first := b.run("c", "block")
 		var later []*listener
 		for range MaxWatchers {
@@ -216,7 +224,7 @@ func TestOnlyTheLatestWatchersAreTold(t *testing.T) {
 }
 
 func TestAResultIsKeptUntilItIsReleased(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		b.run("c", "now")
 		if a := b.ask("c"); a.State != executor.Finished || a.Result == nil {
 			t.Fatalf("got %+v", a)
@@ -233,7 +241,7 @@ func TestAResultIsKeptUntilItIsReleased(t *testing.T) {
 }
 
 func TestAResultExpires(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		b.run("c", "now")
 		time.Sleep(time.Minute + executor.Skew)
 		b.Sweep()
@@ -255,7 +263,7 @@ func TestWhatWasAskedForFirstNeverRuns(t *testing.T) {
 		"release": func(b *bench) { b.Release(request("c", "now")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(b *bench) {
+			inBubble(t, nil, func(t *testing.T, b *bench) {
 				visit(b)
 				b.want(b.run("c", "now"), executor.Never)
 				if a := b.ask("c"); a.State != executor.Never || b.started.Load() != 0 {
@@ -274,7 +282,7 @@ func TestStop(t *testing.T) {
 		return l
 	}
 	t.Run("of running work: stopped, when it has returned", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			run := b.run("c", "block")
 			b.want(stop(b, "c"), executor.Stopped)
 			b.want(run, executor.Stopped)
@@ -285,7 +293,7 @@ func TestStop(t *testing.T) {
 		})
 	})
 	t.Run("of work that ignores it: stopped, after the grace, its result dropped", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			run := b.run("c", "deaf")
 			l := stop(b, "c")
 			time.Sleep(Grace - time.Millisecond)
@@ -308,19 +316,19 @@ func TestStop(t *testing.T) {
 		})
 	})
 	t.Run("of work that succeeds all the same: its result", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			b.run("c", "stubborn")
 			b.want(stop(b, "c"), executor.Finished)
 		})
 	})
 	t.Run("of finished work: its result", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			b.run("c", "now")
 			b.want(stop(b, "c"), executor.Finished)
 		})
 	})
 	t.Run("of what waits: never", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			b.run("c", "block")
 			waits := b.run("d", "now")
 			b.want(stop(b, "d"), executor.Never)
@@ -334,8 +342,19 @@ func TestStop(t *testing.T) {
 	})
 }
 
+func TestWhatIsStoppedBetweenItsSlotAndItsStartNeverRuns(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
+		stop := sync.OnceFunc(func() { b.Stop(request("c", "now"), nil) })
+		b.changed = func(bool) { stop() } // is called when the slot is taken
+		b.want(b.run("c", "now"), executor.Never)
+		if p := b.Pools()[0]; b.started.Load() != 0 || p.Busy != 0 {
+			t.Fatalf("%d starts, %+v", b.started.Load(), p)
+		}
+	})
+}
+
 func TestWhatWaitsGetsItsSlotInOrder(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		b.run("a", "block")
 		x, y := b.run("x", "block"), b.run("y", "now")
 		full := b.run("z", "now")
@@ -365,7 +384,7 @@ func TestWhatWaitsGetsItsSlotInOrder(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		r, l := request("c", "now"), &listener{}
 		time.Sleep(executor.StartWithin + time.Nanosecond)
 		b.Run(t.Context(), r, l)
@@ -374,8 +393,20 @@ func TestLate(t *testing.T) {
 			t.Fatalf("got %+v", l.last())
 		}
 	})
+	t.Run("when its slot comes", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
+			b.run("a", "block")
+			waits := b.run("c", "now")
+			time.Sleep(executor.StartWithin + time.Microsecond)
+			b.block <- struct{}{} // before anybody has noticed that it is late
+			synctest.Wait()
+			if a := waits.last(); a.State != executor.Refused || a.Reason != executor.RefusedLate || b.started.Load() != 1 {
+				t.Fatalf("got %+v and %d starts", a, b.started.Load())
+			}
+		})
+	})
 	t.Run("while it waits for a slot", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			b.run("a", "block")
 			waits := b.run("c", "now")
 			time.Sleep(executor.StartWithin + 2*time.Millisecond)
@@ -403,7 +434,7 @@ func TestDeadline(t *testing.T) {
 		}
 	}
 	t.Run("of the request", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			l := b.run("c", "block")
 			time.Sleep(time.Minute)
 			synctest.Wait()
@@ -414,7 +445,7 @@ func TestDeadline(t *testing.T) {
 		})
 	})
 	t.Run("of the tool", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			l := b.run("c", "short")
 			time.Sleep(50 * time.Millisecond)
 			synctest.Wait()
@@ -422,7 +453,7 @@ func TestDeadline(t *testing.T) {
 		})
 	})
 	t.Run("ignored: answered for after the grace", func(t *testing.T) {
-		inBubble(t, nil, func(b *bench) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
 			l := b.run("c", "deaf")
 			time.Sleep(time.Minute + Grace)
 			synctest.Wait()
@@ -459,7 +490,7 @@ func TestWorkThatIsBrokenIsAnswered(t *testing.T) {
 		"panic": tool.CodeInternal, "garbage": tool.CodeInternal, "nothing": tool.CodeInternal, "fail": tool.CodeFailed,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(b *bench) {
+			inBubble(t, nil, func(t *testing.T, b *bench) {
 				l := b.run("c", name)
 				b.want(l, executor.Finished)
 				if r := l.last().Result; r.Success || r.Error.Code != code {
@@ -488,7 +519,7 @@ func TestRefusals(t *testing.T) {
 		"start_by past": {func(r *executor.Request) { r.StartBy = time.Now().Add(-1) }, executor.RefusedLate},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(b *bench) {
+			inBubble(t, nil, func(t *testing.T, b *bench) {
 				r, l := request("c", "now"), &listener{}
 				c.change(&r)
 				b.Run(t.Context(), r, l)
@@ -502,7 +533,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestDrainRefusesWhatWaitsAndWaitsForWhatRuns(t *testing.T) {
-	inBubble(t, nil, func(b *bench) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
 		runs, waits := b.run("a", "block"), b.run("b", "now")
 		empty := b.Drain()
 		b.want(waits, executor.Refused)
@@ -532,7 +563,7 @@ func TestDrainRefusesWhatWaitsAndWaitsForWhatRuns(t *testing.T) {
 }
 
 func TestStopAllAnswersForAll(t *testing.T) {
-	inBubble(t, func(c *Config) { c.Pools[0].Slots = 2 }, func(b *bench) {
+	inBubble(t, func(c *Config) { c.Pools[0].Slots = 2 }, func(t *testing.T, b *bench) {
 		heeds, deaf, waits := b.run("a", "block"), b.run("b", "deaf"), b.run("c", "now")
 		b.StopAll()
 		for l, want := range map[*listener]executor.State{heeds: executor.Stopped, deaf: executor.Stopped, waits: executor.Never} {

@@ -61,7 +61,7 @@ func (t *Table) carryOut(ctx context.Context, a *attempt, req executor.Request) 
 	a.cancel()
 
 	t.mu.Lock()
-	stopping, took := a.stopping, time.Now().Sub(a.began)
+	stopping, took := a.stopping, time.Since(a.began)
 	t.mu.Unlock()
 	answer.State, answer.DurationMS = executor.Finished, took.Milliseconds()
 	// Work that succeeded all the same has a result, and that is the truth about it.
@@ -93,7 +93,7 @@ func (t *Table) call(ctx context.Context, a *attempt, req executor.Request) (ans
 // abandon answers for work that ignored the end of its context. It keeps its slot.
 func (t *Table) abandon(a *attempt) {
 	t.mu.Lock()
-	stopping, took := a.stopping, time.Now().Sub(a.began)
+	stopping, took := a.stopping, time.Since(a.began)
 	t.mu.Unlock()
 	answer := executor.Answer{State: executor.Stopped, Message: "it was stopped and has not returned"}
 	if !stopping {
@@ -176,7 +176,7 @@ func (t *Table) mind(a *attempt) {
 		return
 	}
 	t.sayRunning(a, nil)
-	beat, late := time.NewTicker(executor.Heartbeat), time.NewTimer(startBy.Sub(time.Now())+time.Millisecond)
+	beat, late := time.NewTicker(executor.Heartbeat), time.NewTimer(time.Until(startBy)+time.Millisecond)
 	defer beat.Stop()
 	defer late.Stop()
 	for {

@@ -13,6 +13,7 @@ type logger struct {
 
 	mu   sync.Mutex
 	last string // the last error or fatal line: why it did not start
+	dead bool   // there was a fatal one
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
@@ -30,7 +31,16 @@ func (l *logger) Errorf(format string, v ...any) {
 func (l *logger) Fatalf(format string, v ...any) {
 	line := fmt.Sprintf(format, v...)
 	l.note(line)
+	l.mu.Lock()
+	l.dead = true
+	l.mu.Unlock()
 	l.log.Error(line, "fatal", true)
+}
+
+func (l *logger) failed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
 }
 
 func (l *logger) note(line string) {

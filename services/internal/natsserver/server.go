@@ -152,7 +152,7 @@ func Start(c Config) (*Server, error) {
 	srv.SetLoggerV2(log, false, false, false)
 	s := &Server{srv: srv, token: c.Token}
 	srv.Start()
-	if !srv.ReadyForConnections(startWait) || !srv.JetStreamEnabled() {
+	if log.failed() || !srv.ReadyForConnections(startWait) || !srv.JetStreamEnabled() {
 		s.Shutdown()
 		return nil, fmt.Errorf("starting the NATS server in %s: %w", c.StoreDir, log.reason())
 	}

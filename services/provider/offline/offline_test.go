@@ -154,6 +154,8 @@ func TestTalkIsAnsweredByText(t *testing.T) {
 		{"which tools do you have?", "`math:evaluate`"},
 		{"thank you!", "welcome"},
 		{"say 'tea is ready'", "tea is ready"},
+		{"save them to p.txt", "what you refer to"},
+		{"what is 2+2 and save it to p.txt", "did not understand"},
 		{"write me a poem about the sea", "did not understand"},
 		{"what is the meaning of life?", "did not understand"},
 		{"", "did not understand"},
@@ -286,6 +288,26 @@ func TestFailureEndsTheRounds(t *testing.T) {
 	resp := ask(t, a, everything, append([]contract.Message{q}, answered(first, failed)...)...)
 	if !resp.IsFinal || !strings.Contains(resp.TextContent, "took too long") {
 		t.Errorf("after a failure: %+v", resp)
+	}
+}
+
+// What takes several rounds, or answers in its own way, is no part of a list.
+func TestRuleOfSeveralRoundsStandsAlone(t *testing.T) {
+	a := model(t, []byte(head+`
+split: [{match: ' and '}]
+rules:
+  - {name: one, match: '^one$', calls: [{tool: t}]}
+  - {name: rounds, match: '^rounds$', calls: [{tool: t}], then: [[{tool: t}]]}
+  - {name: answer, match: '^answer$', calls: [{tool: t}], answer: x}
+  - {name: named, match: '^named$', calls: [{id: x, tool: t}]}
+  - {name: slow, match: '^slow$', delay_ms: '1', calls: [{tool: t}]}
+  - {name: text, match: '^text$', text: x}
+`))
+	for second, want := range map[string]int{"one": 2, "rounds": 0, "answer": 0, "named": 0, "slow": 0, "text": 0} {
+		resp := ask(t, a, tools("t"), user("one and "+second))
+		if len(resp.ToolCalls) != want {
+			t.Errorf("one and %s: %d calls, want %d", second, len(resp.ToolCalls), want)
+		}
 	}
 }
 

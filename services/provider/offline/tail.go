@@ -15,7 +15,6 @@ type tail struct {
 	message string
 	rounds  int      // assistant messages with calls since the message
 	results []result // of all rounds, in order
-	last    int      // index of the first result of the last round
 }
 
 // result is what a tool call gave.
@@ -67,7 +66,6 @@ func readTail(raw []json.RawMessage) (tail, error) {
 		case contract.RoleAssistant:
 			if bytes.IndexByte(m.ToolCalls, '{') > 0 {
 				t.rounds++
-				t.last = len(t.results)
 				calls = m.ToolCalls
 			}
 		case contract.RoleTool:

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// succeeded reports whether all results of the last round were successes.
+// succeeded reports whether all results were successes.
 func (t *tail) succeeded() bool {
-	for _, r := range t.results[t.last:] {
+	for _, r := range t.results {
 		if !r.ok {
 			return false
 		}

@@ -35,7 +35,7 @@ func New(cfg Config) (*Adapter, error) {
 	client := *cfg.HTTPClient
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	opts := []option.RequestOption{
-		option.WithHTTPClient(&client), option.WithBaseURL(cfg.BaseURL), option.WithMaxRetries(1),
+		option.WithHTTPClient(&client), option.WithBaseURL(cfg.BaseURL), option.WithMaxRetries(0),
 	}
 	if cfg.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(string(cfg.APIKey)))

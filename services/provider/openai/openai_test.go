@@ -81,9 +81,6 @@ func TestPiecesOfCalls(t *testing.T) {
 			`{"tool_calls":[{"index":1,"id":"b","function":{"name":"x:y","arguments":"{}"}}]}`,
 			`{"tool_calls":[{"index":2,"id":"c","function":{"name":"bad-FFname","arguments":"{}"}}]}`,
 		}, `a functions.x--y {}; b x:y {}; c bad-FFname {}; `},
-		{"a second choice that nobody asked for", []string{
-			`{"content":"","tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}]}`,
-		}, `a x {}; `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openaitest.New(t)
@@ -139,6 +136,17 @@ func TestStreamWithoutTrimmings(t *testing.T) {
 	resp, _, err := generate(t, client(t, s), "hello")
 	if err != nil || resp.TextContent != "bare" || resp.Model != openaitest.Model {
 		t.Errorf("answer is %+v, %v", resp, err)
+	}
+}
+
+func TestChoicesThatNobodyAskedForAreIgnored(t *testing.T) {
+	s := openaitest.New(t)
+	s.Next(raw("text/event-stream",
+		`data: {"choices":[{"index":1,"delta":{"content":"other"},"finish_reason":"length"},{"index":0,"delta":{"content":"asked"}}]}`+"\n\n"+
+			`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":1,"delta":{"content":"other"}}]}`+"\n\ndata: [DONE]\n\n"))
+	resp, pieces, err := generate(t, client(t, s), "hello")
+	if err != nil || resp.TextContent != "asked" || pieces != "asked" || resp.StopReason != contract.StopEnd {
+		t.Errorf("answer is %+v (%q), %v", resp, pieces, err)
 	}
 }
 
@@ -285,6 +293,13 @@ func TestSecretsInErrorsAreRedacted(t *testing.T) {
 	}
 	if len(e.Message) > 600 {
 		t.Errorf("the message has %d bytes", len(e.Message))
+	}
+
+	const odd = "0a1b2c3d4e5f" // a key that does not look like one
+	s.Next(status(401, "", "", "who is "+odd+"?"))
+	_, _, err = generate(t, client(t, s, func(c *openai.Config) { c.APIKey = odd }), "hello")
+	if e := failure(t, err); strings.Contains(e.Message, odd) || !strings.Contains(e.Message, "who is [key]?") {
+		t.Errorf("the message is %q", e.Message)
 	}
 }
 

@@ -78,15 +78,15 @@ func (b *Bot) read(e Entry) {
 		case "skandha.ui.tool_call_request.v1":
 			b.answer(ref, f)
 		case "skandha.act.requested.v1":
-			b.cancel(ref, turnOf(f.Call))
+			b.cancel(ref, TurnOf(f.Call))
 		case "skandha.session.locked.v1":
 			b.say(ref, subject.Command, event.Command{Name: "reset"})
 		}
 	}
 }
 
-// turnOf reads the input's sequence from a call's id.
-func turnOf(call string) uint64 {
+// TurnOf reads the input's sequence from a call's id.
+func TurnOf(call string) uint64 {
 	name, _, _ := strings.Cut(strings.TrimPrefix(call, "t"), "-")
 	n, _ := strconv.ParseUint(name, 10, 64)
 	return n
@@ -101,7 +101,7 @@ func (b *Bot) conduct(turn uint64, nth int) Conduct {
 }
 
 func (b *Bot) answer(ref subject.Ref, f fields) {
-	turn := turnOf(f.ConfirmationID)
+	turn := TurnOf(f.ConfirmationID)
 	nth := b.asked[turn]
 	b.asked[turn]++
 	yes := event.Confirmation{ConfirmationID: f.ConfirmationID, Hash: f.Hash, Approved: true}
@@ -127,7 +127,7 @@ func (b *Bot) forge(ref subject.Ref, yes event.Confirmation) {
 	other.Hash = strings.Repeat("0", len(yes.Hash))
 	b.say(ref, subject.Confirmation, other)
 	other = yes
-	other.ConfirmationID = fmt.Sprintf("t%d-p1-c0", turnOf(yes.ConfirmationID)+1)
+	other.ConfirmationID = fmt.Sprintf("t%d-p1-c0", TurnOf(yes.ConfirmationID)+1)
 	b.say(ref, subject.Confirmation, other)
 	other = yes
 	other.Hash = ""

@@ -1,6 +1,7 @@
 package e2etest
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/url"
@@ -19,6 +20,8 @@ type Proxy struct {
 	mu    sync.Mutex
 	open  chan struct{} // closed: traffic flows
 	up    bool          // towards the server it flows although it is cut
+	mark  []byte        // what the client says cuts the replies; nil: nothing
+	after int           // how often it says it before
 	conns map[net.Conn]struct{}
 	over  bool
 	wg    sync.WaitGroup
@@ -51,6 +54,43 @@ func (p *Proxy) Cut() { p.cut(false) }
 
 // CutReplies holds up what the server says; what it is told still arrives.
 func (p *Proxy) CutReplies() { p.cut(true) }
+
+// CutRepliesAt holds up all that the server says from the moment in which the
+// client has said the mark n times: the last one arrives, and is not answered.
+func (p *Proxy) CutRepliesAt(mark string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mark, p.after = []byte(mark), n
+}
+
+// IsCut reports whether traffic is held up.
+func (p *Proxy) IsCut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+		return false
+	default:
+		return true
+	}
+}
+
+// watch looks for the mark in what the client says, before it is passed on.
+func (p *Proxy) watch(said []byte) {
+	p.mu.Lock()
+	found := p.mark != nil && bytes.Contains(said, p.mark)
+	if found {
+		if p.after -= bytes.Count(said, p.mark); p.after > 0 {
+			found = false
+		} else {
+			p.mark = nil
+		}
+	}
+	p.mu.Unlock()
+	if found {
+		p.cut(true)
+	}
+}
 
 func (p *Proxy) cut(up bool) {
 	p.mu.Lock()
@@ -144,6 +184,9 @@ func (p *Proxy) pipe(to, from net.Conn, toServer bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
+		if toServer {
+			p.watch(buf[:n])
+		}
 		p.gate(toServer)
 		if n > 0 {
 			if _, werr := to.Write(buf[:n]); werr != nil {

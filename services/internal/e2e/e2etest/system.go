@@ -124,8 +124,12 @@ func workDir(t testing.TB) string {
 	return dir
 }
 
-// explain shows the processes' logs of a test that failed.
+// explain shows the processes' logs of a test that failed, and lays down the story
+// of the log beside them.
 func (s *System) explain() {
+	if err := os.WriteFile(filepath.Join(s.Dir, "log.txt"), []byte(s.Tail.Story(1<<30)), 0o600); err != nil {
+		s.T.Log(err)
+	}
 	if !s.T.Failed() {
 		return
 	}

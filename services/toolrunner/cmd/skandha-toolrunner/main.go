@@ -3,7 +3,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,19 +34,20 @@ type flags struct {
 
 func main() {
 	var f flags
-	kong.Parse(&f, kong.Name("skandha-toolrunner"), kong.Vars{"version": toolrunner.Version()},
+	app := kong.Parse(&f, kong.Name("skandha-toolrunner"), kong.Vars{"version": toolrunner.Version()},
 		kong.Description("Runs tools for Skandha's core, over NATS. SIGTERM or SIGINT lets running calls finish; a second one ends at once."))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // the next signal kills
-	if err := run(ctx, f); err != nil {
-		fmt.Fprintln(os.Stderr, "skandha-toolrunner:", err)
-		os.Exit(1)
-	}
+	app.FatalIfErrorf(run(ctx, f))
 }
 
 func run(ctx context.Context, f flags) error {
+	cfg := toolrunner.Config{
+		WorkspaceDir: f.Workspace, Slots: f.Slots, HTTPAllow: f.HTTPAllow, Enable: f.Enable, Disable: f.Disable,
+		TestTools: f.TestTools, DrainTimeout: f.Drain,
+	}
 	log, err := telemetry.NewLogger(os.Stderr, toolrunner.Service, telemetry.LogConfig{Level: f.Log, Format: f.LogFormat})
-	if err != nil {
+	if err := errors.Join(err, cfg.Validate()); err != nil {
 		return err
 	}
 	b, err := bus.Connect(ctx, bus.Config{URL: f.NATS, Name: toolrunner.Service, Token: f.Token, CredsFile: f.Creds, Logger: log})
@@ -54,8 +55,5 @@ func run(ctx context.Context, f flags) error {
 		return err
 	}
 	defer b.Close()
-	return toolrunner.Run(ctx, toolrunner.Config{
-		WorkspaceDir: f.Workspace, Slots: f.Slots, HTTPAllow: f.HTTPAllow, Enable: f.Enable, Disable: f.Disable,
-		TestTools: f.TestTools, DrainTimeout: f.Drain,
-	}, toolrunner.Deps{Bus: b, Logger: log})
+	return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: log})
 }

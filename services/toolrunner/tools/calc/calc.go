@@ -29,7 +29,8 @@ func Evaluate() tools.Tool {
 		Idempotent: true, Risk: tool.RiskLow, ScenarioTags: []string{"data_analysis"}, TimeoutMS: 10_000,
 	}, func(ctx context.Context, _ tools.Call, args struct {
 		Expression string `json:"expression"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		v, err := eval(ctx, args.Expression)
 		if err != nil {
 			return tools.Fail(err)

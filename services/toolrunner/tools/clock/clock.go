@@ -23,7 +23,8 @@ func Now() tools.Tool {
 		Idempotent: true, Risk: tool.RiskLow, ScenarioTags: []string{"information_retrieval"}, TimeoutMS: 5_000,
 	}, func(_ context.Context, _ tools.Call, args struct {
 		Timezone string `json:"timezone"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		return at(time.Now(), args.Timezone)
 	})
 }

@@ -25,7 +25,8 @@ func Record(log *slog.Logger) tools.Tool {
 	}, func(ctx context.Context, c tools.Call, args struct {
 		Level   string `json:"level"`
 		Message string `json:"message"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		levels := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}
 		// The message is data of whoever called: it is a value of the record and not its text.
 		log.Log(ctx, levels[strings.ToLower(args.Level)], "recorded by a tool call", "message", args.Message,

@@ -117,7 +117,7 @@ func ignoreCancel() tools.Tool {
 
 func panics() tools.Tool {
 	return tools.New(tool.Spec{
-		Name: "test:panic", Description: "For tests: panics.", Idempotent: true, Risk: tool.RiskLow,
+		Name: "test:panic", Description: "For tests: panics in the middle of the call.", Idempotent: true, Risk: tool.RiskLow,
 		Args: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 	}, func(context.Context, tools.Call, struct{}) tool.Result { panic("test:panic was called") })
 }
@@ -129,7 +129,8 @@ func big() tools.Tool {
 			"bytes":{"type":"integer","minimum":0,"maximum":134217728}},"required":["bytes"],"additionalProperties":false}`),
 	}, func(_ context.Context, _ tools.Call, args struct {
 		Bytes int `json:"bytes"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		const line = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde\n"
 		return tool.OK(strings.Repeat(line, args.Bytes/len(line)+1)[:args.Bytes])
 	})

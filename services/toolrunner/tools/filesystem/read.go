@@ -44,7 +44,8 @@ func ReadFile(root *os.Root) tools.Tool {
 		Path   string `json:"path"`
 		Offset int64  `json:"offset"`
 		Limit  int    `json:"limit"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		out, err := read(root, args.Path, args.Offset, args.Limit)
 		if err != nil {
 			return tools.Fail(explain("reading", args.Path, err))
@@ -143,7 +144,8 @@ func List(root *os.Root) tools.Tool {
 	}, func(ctx context.Context, _ tools.Call, args struct {
 		Path      string `json:"path"`
 		Recursive bool   `json:"recursive"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		if args.Path == "" {
 			args.Path = "."
 		}

@@ -35,7 +35,8 @@ func WriteFile(root *os.Root) tools.Tool {
 		Path    string `json:"path"`
 		Content string `json:"content"`
 		Mode    string `json:"mode"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		p, err := clean(args.Path)
 		if err == nil {
 			err = write(root, p, []byte(args.Content), args.Mode == "overwrite")
@@ -142,7 +143,8 @@ func AppendFile(root *os.Root) tools.Tool {
 	}, func(_ context.Context, _ tools.Call, args struct {
 		Path    string `json:"path"`
 		Content string `json:"content"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		p, err := clean(args.Path)
 		var size int64
 		if err == nil {

@@ -58,7 +58,8 @@ func add(b *book) tools.Tool {
 		ScenarioTags: []string{"task_execution", "creative_work"}, TimeoutMS: 10_000,
 	}, func(_ context.Context, c tools.Call, args struct {
 		Text string `json:"text"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		n := note{ID: c.ID, Time: time.Now().UTC().Truncate(time.Second), Text: args.Text}
 		if err := b.add(c.Agent, n); err != nil {
 			return tools.Fail(fmt.Errorf("adding the note: %w", err))
@@ -81,7 +82,8 @@ func search(b *book) tools.Tool {
 	}, func(ctx context.Context, c tools.Call, args struct {
 		Query string `json:"query"`
 		Limit int    `json:"limit"`
-	}) tool.Result {
+	},
+	) tool.Result {
 		if args.Limit <= 0 {
 			args.Limit = 20
 		}

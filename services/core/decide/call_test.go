@@ -1,0 +1,478 @@
+package decide_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
+)
+
+func TestACallIsGivenOutAndItsResultGoesToTheModel(t *testing.T) {
+	w := newWorld(t)
+	w.now = epoch.Add(1234567 * time.Nanosecond)
+	in := w.say("x")
+	w.calls("read", `{ "path": "a" }`)
+	r := events[event.ActRequested](w)[0]
+	want := event.ActRequested{
+		Call: "t1-p1-c0", Tool: "read", Args: json.RawMessage(`{"limit":10,"path":"a"}`), Hash: decide.Hash("read", r.Args), Attempt: r.Attempt,
+		Attempts: 1, Runner: "r1", StartBy: w.state.Now.Add(10 * time.Second), NotAfter: w.state.Now.Add(70 * time.Second), Idempotent: true,
+	}
+	if string(mustJSON(r)) != string(mustJSON(want)) {
+		t.Fatalf("got  %s\nwant %s", mustJSON(r), mustJSON(want))
+	}
+	w.succeed("c0", `{"text":"content"}`)
+	w.final("it says content")
+	w.ends(in.Sequence, "recorded")
+	rec := events[event.Recorded](w)[0]
+	if rec.Rounds != 2 || len(rec.Actions) != 1 || !rec.Actions[0].Success || rec.Answer != "it says content" || rec.Input != "x" {
+		t.Fatalf("%+v", rec)
+	}
+	var roles []string
+	for _, m := range w.said() {
+		roles = append(roles, string(m.Role))
+	}
+	if got := strings.Join(roles, " "); got != "user assistant tool assistant" {
+		t.Fatal(got)
+	}
+	if n := len(w.log); n != 4 {
+		t.Fatalf("the turn took %d commits", n)
+	}
+}
+
+// Rule 9, for a tool that is idempotent and for one that is not.
+func TestWhatBecomesOfAnAttempt(t *testing.T) {
+	ok := tool.Result{Success: true, Data: json.RawMessage(`1`)}
+	for _, c := range []struct {
+		name        string
+		answer      executor.Answer
+		unreachable bool
+		read, write tool.Code // "again": a new attempt
+	}{
+		{"finished", executor.Answer{State: executor.Finished, Result: &ok}, false, "ok", "ok"},
+		{"finished without a result", executor.Answer{State: executor.Finished}, false, tool.CodeInternal, tool.CodeInternal},
+		{"never ran", executor.Answer{State: executor.Never}, false, "again", "again"},
+		{"refused", executor.Answer{State: executor.Refused, Reason: executor.RefusedLate}, false, "again", "again"},
+		{"stopped", executor.Answer{State: executor.Stopped}, false, tool.CodeOutcomeUnknown, tool.CodeOutcomeUnknown},
+		{"result gone", executor.Answer{State: executor.Unknown}, false, tool.CodeOutcomeUnknown, tool.CodeOutcomeUnknown},
+		{"gibberish", executor.Answer{State: "gibberish"}, false, tool.CodeOutcomeUnknown, tool.CodeOutcomeUnknown},
+		{"unreachable", executor.Answer{}, true, "again", tool.CodeOutcomeUnknown},
+	} {
+		for name, want := range map[string]tool.Code{"read": c.read, "write": c.write} {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				w := newWorld(t)
+				w.say("x")
+				w.calls(name, map[string]string{"read": `{}`, "write": `{"text":"x"}`}[name])
+				before := w.step("c0")
+				if c.unreachable {
+					d, _ := decide.OnUnreachable(w.state, w.state.Driver, before.Call, before.Attempt, w.env())
+					w.commit(d, w.state.Driver)
+				} else {
+					w.told("c0", c.answer)
+				}
+				if want != "again" {
+					w.codes(map[string]tool.Code{"c0": want})
+					return
+				}
+				after := w.step("c0")
+				if after.Attempt == before.Attempt || after.Attempts != 2 || after.Runner == before.Runner {
+					t.Fatalf("%+v", after)
+				}
+				if d, _ := decide.OnCallAnswer(w.state, w.state.Driver, executor.Answer{
+					Call: before.Call, Attempt: before.Attempt, State: executor.Finished, Result: &ok,
+				}, w.env()); d != nil {
+					t.Fatal("a late answer about the old attempt had an effect")
+				}
+			})
+		}
+	}
+}
+
+func TestEightAttemptsAreEnough(t *testing.T) {
+	never := executor.Answer{State: executor.Never}
+	t.Run("none of which ran: it did not run", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("read", `{}`)
+		for range 8 {
+			w.told("c0", never)
+		}
+		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+	})
+	t.Run("one of which may have run: nobody knows", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("read", `{}`)
+		st := w.step("c0")
+		d, _ := decide.OnUnreachable(w.state, w.state.Driver, st.Call, st.Attempt, w.env())
+		w.commit(d, w.state.Driver)
+		for range 7 {
+			w.told("c0", never)
+		}
+		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
+	})
+	t.Run("one of which may have run, and it is cancelled: nobody knows", func(t *testing.T) {
+		w := newWorld(t)
+		in := w.say("x")
+		w.calls("read", `{}`)
+		st := w.step("c0")
+		d, _ := decide.OnUnreachable(w.state, w.state.Driver, st.Call, st.Attempt, w.env())
+		w.commit(d, w.state.Driver)
+		st = w.step("c0")
+		w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)),
+			decide.Closings{st.Call: {Answer: executor.Answer{Attempt: st.Attempt, State: executor.Never}}})
+		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
+	})
+}
+
+func TestTheOnlyRunnerIsFull(t *testing.T) {
+	w := newWorld(t)
+	w.runners = []subject.Instance{"r1"}
+	w.say("x")
+	w.calls("write", `{"text":"x"}`)
+	full := executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}
+	if retry := w.told("c0", full); !retry || w.step("c0").Attempts != 1 {
+		t.Fatal("it is asked again at once")
+	}
+	w.now = w.now.Add(executor.StartWithin)
+	if w.told("c0", full); w.step("c0").Attempts != 2 {
+		t.Fatal("it is never asked again")
+	}
+}
+
+func TestNoRunnerIsFreeForANewAttempt(t *testing.T) {
+	w := newWorld(t)
+	w.say("x")
+	w.calls("write", `{"text":"x"}`)
+	w.runners = nil
+	never := executor.Answer{State: executor.Never}
+	if retry := w.told("c0", never); !retry {
+		t.Fatal("the shell need not come back")
+	}
+	w.now = w.step("c0").NotAfter.Add(30 * time.Second)
+	w.told("c0", never)
+	w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+}
+
+func TestACallWaitsForAFreeRunnerAndHooksAreAskedWhenItRuns(t *testing.T) {
+	w := newWorld(t)
+	asked := 0
+	w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision { asked++; return hook.Decision{Verb: hook.Continue} })
+	w.say("x")
+	w.runners = nil
+	w.calls("write", `{"text":"x"}`)
+	if w.status("c0") != decide.Waiting || asked != 0 || !w.state.Waits() || w.progress() {
+		t.Fatalf("call is %s, hooks asked %d times", w.status("c0"), asked)
+	}
+	w.runners = []subject.Instance{"r5"}
+	w.progress()
+	if w.step("c0").Runner != "r5" || asked != 1 {
+		t.Fatalf("hooks asked %d times", asked)
+	}
+}
+
+func TestAToolThatNobodyOffersAnyMore(t *testing.T) {
+	t.Run("comes back in time", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.tools["write"].gone = true
+		w.calls("write", `{"text":"x"}`)
+		if w.status("c0") != decide.Waiting {
+			t.Fatal("the call did not wait")
+		}
+		w.tools["write"].gone = false
+		w.progress()
+		if w.status("c0") != decide.Assigned {
+			t.Fatal("the call does not run")
+		}
+	})
+	t.Run("comes back with a schema that the arguments do not fit", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.tools["write"].gone = true
+		w.calls("write", `{"txet":"x"}`)
+		w.tools["write"].gone = false
+		w.progress()
+		w.codes(map[string]tool.Code{"c0": tool.CodeInvalidArgs})
+	})
+	t.Run("does not come back: it did not run", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.tools["write"].gone = true
+		w.calls("write", `{"text":"x"}`, "read", `{}`)
+		w.now = w.now.Add(20 * time.Second)
+		w.succeed("c1", `1`)
+		w.now = w.now.Add(29 * time.Second)
+		if w.progress() {
+			t.Fatal("too early: something came in 29 s ago")
+		}
+		w.now = w.now.Add(time.Second)
+		w.progress()
+		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+	})
+	t.Run("after an approval, a runner gets its time to come back", func(t *testing.T) {
+		w, _ := asking(t)
+		w.now = w.now.Add(10 * time.Minute)
+		w.tools["mail:send"].gone = true
+		w.confirm("c0", true)
+		if w.progress() {
+			t.Fatal("an approved call was given up at once")
+		}
+		w.now = w.now.Add(30 * time.Second)
+		w.progress()
+		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+	})
+}
+
+func TestArgumentsAreCheckedBeforeTheyRun(t *testing.T) {
+	for _, c := range []struct{ name, tool, args string }{
+		{"missing", "write", `{}`},
+		{"unknown", "write", `{"text":"x","bogus":1}`},
+		{"of another type", "read", `{"n":"seven"}`},
+		{"no object", "read", `[]`},
+		{"no JSON, as a string", "read", `"{\"path\":"`},
+		{"with what looks like a reference", "write", `{"bogus":"${HOME}","text":"x"}`},
+		{"with what looks like a reference, canonical", "read", `{"bogus":"${HOME}"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.say("x")
+			w.calls(c.tool, c.args)
+			w.codes(map[string]tool.Code{"c0": tool.CodeInvalidArgs})
+			if r := w.resultOf("c0"); len(r.Error.Details) == 0 {
+				t.Fatal("the model is not told why")
+			}
+		})
+	}
+	t.Run("what looks like a reference and fits runs as it is", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("write", `{"text":"echo ${HOME}"}`)
+		if got := string(w.step("c0").Final); got != `{"text":"echo ${HOME}"}` {
+			t.Fatal(got)
+		}
+	})
+}
+
+// What a before_act hook answers, and what it cannot.
+func TestBeforeAct(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		d    hook.Decision
+		want tool.Code // "" if it is given out
+		args string
+	}{
+		{"continue", hook.Decision{Verb: hook.Continue}, "", `{"text":"x"}`},
+		{"stop", hook.Decision{Verb: hook.Stop}, "", `{"text":"x"}`},
+		{"deny", hook.Decision{Verb: hook.DenyVerb, Reason: "no"}, tool.CodeDenied, ""},
+		{"answer", hook.Decision{Verb: hook.AnswerFor, Data: []byte(`"cached"`)}, "ok", ""},
+		{"answer nothing", hook.Decision{Verb: hook.AnswerFor}, "ok", ""},
+		{"answer garbage", hook.Decision{Verb: hook.AnswerFor, Data: []byte(`{"cut`)}, tool.CodeDenied, ""},
+		{"replace", hook.Decision{Verb: hook.Replace, Data: []byte(`{"args":{"text":"<safe>"}}`)}, "", `{"text":"\u003csafe\u003e"}`},
+		{"replace the tool", hook.Decision{Verb: hook.Replace, Data: []byte(`{"tool":"internal","args":{"text":"x"}}`)}, "", `{"text":"x"}`},
+		{"replace by what does not fit", hook.Decision{Verb: hook.Replace, Data: []byte(`{"args":{"txet":1}}`)}, tool.CodeInvalidArgs, ""},
+		{"replace by nothing", hook.Decision{Verb: hook.Replace, Data: []byte(`{}`)}, tool.CodeDenied, ""},
+		{"replace by garbage", hook.Decision{Verb: hook.Replace, Data: []byte(`{"args`)}, tool.CodeDenied, ""},
+		{"replace without data", hook.Decision{Verb: hook.Replace}, tool.CodeDenied, ""},
+		{"an unknown verb", hook.Decision{Verb: "shrug"}, tool.CodeDenied, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision { return c.d })
+			w.say("x")
+			w.calls("write", `{"text":"x"}`)
+			if c.want != "" {
+				w.codes(map[string]tool.Code{"c0": c.want})
+				return
+			}
+			if st := w.step("c0"); st.Status != decide.Assigned || string(st.Final) != c.args || st.Tool != "write" {
+				t.Fatalf("%+v", st)
+			}
+		})
+	}
+}
+
+// An after_act hook may change the words, never whether a call ran.
+func TestAfterActCannotLie(t *testing.T) {
+	by := func(r tool.Result) hook.Decision {
+		return hook.Decision{Verb: hook.Replace, Data: mustJSON(hook.AfterActData{Result: r})}
+	}
+	ran := tool.Result{Success: true, Data: json.RawMessage(`"secret"`)}
+	failed := tool.Failure(tool.CodeFailed, "broken")
+	for _, c := range []struct {
+		name string
+		ran  *tool.Result // nil: its runner is lost
+		hook hook.Decision
+		want tool.Code
+	}{
+		{"redacts", &ran, by(tool.OK("***")), "ok"},
+		{"finds fault", &ran, by(tool.Failure(tool.CodeFailed, "wrong")), tool.CodeFailed},
+		{"mends", &failed, by(tool.OK("guessed")), "ok"},
+		{"says that it never ran", &ran, by(tool.Failure(tool.CodeCancelled, "never")), tool.CodeFailed},
+		{"says that it was denied", &failed, by(tool.Failure(tool.CodeDenied, "no")), tool.CodeFailed},
+		{"knows what nobody can", nil, by(tool.OK("fine")), tool.CodeOutcomeUnknown},
+		{"says nothing", &ran, hook.Decision{Verb: hook.Replace, Data: []byte(`{}`)}, tool.CodeFailed},
+		{"talks garbage", &ran, hook.Decision{Verb: hook.Replace, Data: []byte(`{`)}, "ok"},
+		{"denies, which means nothing here", &ran, hook.Decision{Verb: hook.DenyVerb}, "ok"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.on(hook.AfterAct, func(hook.Envelope) hook.Decision { return c.hook })
+			w.say("x")
+			w.calls("write", `{"text":"x"}`)
+			if c.ran != nil {
+				w.result("c0", *c.ran)
+			} else {
+				w.told("c0", executor.Answer{State: executor.Unknown})
+			}
+			w.codes(map[string]tool.Code{"c0": c.want})
+		})
+	}
+}
+
+// The codes that say "it did not run" are core's alone.
+func TestAToolCannotSayThatItNeverRan(t *testing.T) {
+	for _, code := range []tool.Code{tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired} {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("write", `{"text":"x"}`)
+		w.result("c0", tool.Failure(code, "never ran"))
+		w.codes(map[string]tool.Code{"c0": tool.CodeFailed})
+		if r := w.resultOf("c0"); !strings.Contains(r.Error.Message, string(code)) || w.state.Breaker.Consecutive != 1 {
+			t.Fatalf("%+v", r.Error)
+		}
+	}
+}
+
+func TestBeforePlan(t *testing.T) {
+	for _, c := range []struct {
+		name, data    string
+		tools, system string
+	}{
+		{"takes tools away", `{"tools":["read"]}`, "read", ""},
+		{"takes all away", `{"tools":[]}`, "", ""},
+		{"cannot add any", `{"tools":["internal","evil","write"]}`, "write", ""},
+		{"changes the system prompt alone", `{"system":"be brief"}`, "forbidden mail:send read write plan:execute", "be brief"},
+		{"garbage changes nothing", `{"tools":7}`, "forbidden mail:send read write plan:execute", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.on(hook.BeforePlan, func(hook.Envelope) hook.Decision {
+				return hook.Decision{Verb: hook.Replace, Data: []byte(c.data)}
+			})
+			w.say("x")
+			p := w.state.Turn.Plan
+			if got := strings.Join(p.Tools, " "); got != c.tools || p.System != c.system {
+				t.Fatalf("tools %q, system %q", got, p.System)
+			}
+		})
+	}
+	t.Run("denies", func(t *testing.T) {
+		w := newWorld(t)
+		w.on(hook.BeforePlan, func(hook.Envelope) hook.Decision { return hook.Decision{Verb: hook.DenyVerb, Reason: "no"} })
+		w.ends(w.say("x").Sequence, "denied")
+	})
+	t.Run("its advice goes to the model, once", func(t *testing.T) {
+		w := newWorld(t)
+		rounds := 0
+		w.on(hook.BeforePlan, func(hook.Envelope) hook.Decision {
+			if rounds++; rounds > 1 {
+				return hook.Decision{Verb: hook.Continue}
+			}
+			return hook.Decision{Verb: hook.Replace, Data: []byte(`{"advice":["think"]}`)}
+		})
+		w.say("x")
+		if p := decide.Prompt(w.state, w.agent); !strings.Contains(p.System, "think") {
+			t.Fatalf("%q", p.System)
+		}
+		w.calls("read", `{}`)
+		w.succeed("c0", `1`)
+		if p := decide.Prompt(w.state, w.agent); strings.Contains(p.System, "think") {
+			t.Fatalf("%q", p.System)
+		}
+	})
+}
+
+func TestAfterPlan(t *testing.T) {
+	t.Run("denies: nothing runs, and every call says so", func(t *testing.T) {
+		w := newWorld(t)
+		w.on(hook.AfterPlan, func(hook.Envelope) hook.Decision { return hook.Decision{Verb: hook.DenyVerb, Reason: "no"} })
+		in := w.say("x")
+		w.calls("plan:execute", `{"steps":[{"tool":"read"},{"tool":"read","depends_on":[0]}]}`, "write", `{"text":"x"}`)
+		w.ends(in.Sequence, "denied")
+		w.codes(map[string]tool.Code{"c0": tool.CodeDenied, "c0-s0": tool.CodeDenied, "c0-s1": tool.CodeDenied, "c1": tool.CodeDenied})
+	})
+	t.Run("replaces the calls, which must still be offered", func(t *testing.T) {
+		w := newWorld(t)
+		w.on(hook.AfterPlan, func(hook.Envelope) hook.Decision {
+			return hook.Decision{Verb: hook.Replace, Data: mustJSON(hook.AfterPlanData{Response: provider.Response{
+				ToolCalls: calls("internal", `{}`, "read", `{}`), Usage: provider.Usage{OutputTokens: 1 << 40},
+			}})}
+		})
+		w.say("x")
+		w.answer(provider.Response{TextContent: "hi", Usage: provider.Usage{OutputTokens: 2}})
+		w.codes(map[string]tool.Code{"c0": tool.CodeUnknownTool})
+		if w.status("c1") != decide.Assigned || w.state.Turn.Usage.OutputTokens != 2 {
+			t.Fatalf("usage %+v", w.state.Turn.Usage)
+		}
+	})
+}
+
+func TestReflectionHooks(t *testing.T) {
+	w := newWorld(t)
+	w.on(hook.BeforeReflect, func(hook.Envelope) hook.Decision {
+		return hook.Decision{Verb: hook.Replace, Data: []byte(`{"answer":"another","notes":["remember"]}`)}
+	})
+	w.say("x")
+	w.final("the answer")
+	if r := events[event.Recorded](w)[0]; r.Answer != "the answer" || len(r.Notes) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if v := w.last().Header.Hooks; len(v) != 1 || v[0].Point != hook.BeforeReflect {
+		t.Fatalf("verdicts %+v", v)
+	}
+}
+
+// Many results may end in one commit, and the log takes 8 MiB.
+func TestACommitStaysWithinWhatTheLogTakes(t *testing.T) {
+	big := tool.Result{Success: true, Data: mustJSON(strings.Repeat("<", 200<<10))}
+	t.Run("closing many calls", func(t *testing.T) {
+		w := newWorld(t)
+		in := w.say("x")
+		var all []string
+		for range 20 {
+			all = append(all, "write", `{"text":"x"}`)
+		}
+		w.calls(all...)
+		closings := decide.Closings{}
+		for _, st := range w.state.Assigned() {
+			closings[st.Call] = decide.Closing{Answer: executor.Answer{Attempt: st.Attempt, State: executor.Finished, Result: &big}}
+		}
+		w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)), closings)
+		w.codes(map[string]tool.Code{"c0": "ok", "c19": tool.CodeTooLarge})
+		if n := len(w.log[len(w.log)-1].body); n > 6<<20 {
+			t.Fatalf("the commit has %d bytes", n)
+		}
+	})
+	t.Run("composing a plan", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		steps := strings.TrimSuffix(strings.Repeat(`{"tool":"read"},`, 20), ",")
+		w.calls("plan:execute", `{"steps":[`+steps+`]}`)
+		for i := range 20 {
+			w.result(fmt.Sprintf("c0-s%d", i), big)
+		}
+		w.codes(map[string]tool.Code{"c0": "ok"})
+		if r := w.resultOf("c0"); len(r.Data) > 2<<20 || !strings.Contains(string(r.Data), `"cut":true`) {
+			t.Fatalf("the plan's result has %d bytes", len(r.Data))
+		}
+	})
+}

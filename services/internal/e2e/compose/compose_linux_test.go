@@ -1,0 +1,275 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// How long a whole step may take on a slow machine that does other things too.
+const patience = 3 * time.Minute
+
+// project is a system of docker-compose.yml that is up.
+type project struct {
+	*engine
+	name    string
+	token   string
+	nats    string // URL on the host
+	skandha string // the command
+}
+
+func TestSystemOfContainers(t *testing.T) {
+	p := up(t)
+
+	t.Run("every container is healthy and hardened", func(t *testing.T) {
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1})
+		for _, c := range p.containers(t) {
+			c.hardened(t)
+		}
+	})
+	t.Run("a person on the host is answered", func(t *testing.T) {
+		if answer := p.ask(t, "what is 2+2?"); !strings.Contains(answer, "4") {
+			t.Errorf("2+2 is %q, want 4 in it", answer)
+		}
+	})
+	t.Run("without the token nobody is", func(t *testing.T) {
+		cmd := p.host(t.Context(), p.skandha, "ask", "--nats", p.nats, "--token", "wrong", "--timeout", "10s", "what is 2+2?")
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("a wrong token was let in: %s", out)
+		}
+	})
+	t.Run("tool runners scale", func(t *testing.T) {
+		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2})
+		await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
+		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
+			t.Errorf("6*7 is %q, want 42 in it", answer)
+		}
+	})
+	t.Run("a core that is killed comes back", func(t *testing.T) {
+		if p.pid == 0 {
+			t.Log("the engine is not ours, so its processes are not ours to kill")
+			return
+		}
+		i := slices.IndexFunc(p.containers(t), func(c container) bool { return c.service() == "core" })
+		core := p.containers(t)[i]
+		if err := syscall.Kill(core.State.Pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, patience, func(context.Context) error {
+			if n := p.inspect(t, core.ID)[0].RestartCount; n != core.RestartCount+1 {
+				return fmt.Errorf("restarted %d times, want %d", n, core.RestartCount+1)
+			}
+			return nil
+		})
+		if answer := p.ask(t, "what is 3+4?"); !strings.Contains(answer, "7") {
+			t.Errorf("3+4 is %q, want 7 in it", answer)
+		}
+	})
+	t.Run("down leaves nothing behind", func(t *testing.T) {
+		p.run(t, "down", "--volumes")
+		for _, what := range [][]string{{"ps", "--all"}, {"volume", "ls"}, {"network", "ls"}} {
+			if left := p.docker(t, append(what, "--quiet", "--filter", p.filter())...); left != "" {
+				t.Errorf("docker %s: %s", strings.Join(what, " "), left)
+			}
+		}
+	})
+}
+
+// up starts the system and takes it down at the end.
+func up(t *testing.T) *project {
+	t.Helper()
+	e := findEngine(t)
+	id := strings.ToLower(rand.Text()[:8])
+	prefix := "skandha-e2e-" + id
+	p := &project{engine: e, name: prefix, token: "t" + rand.Text()}
+	p.skandha = e.images(t, prefix, "test")
+	port := freePort(t)
+	p.nats = "nats://127.0.0.1:" + port
+	file, err := filepath.Abs(filepath.Join(root, "docker-compose.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.env = append(e.env,
+		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+file, "SKANDHA_NATS_PORT="+port,
+		"SKANDHA_TOKEN="+p.token, "SKANDHA_REDIS_PASSWORD=r"+rand.Text(),
+		"SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION=test", "SKANDHA_NATS_IMAGE="+prefix+"/nats:test", "SKANDHA_REDIS_IMAGE="+prefix+"/redis:test",
+		"SKANDHA_PROVIDER=offline", "SKANDHA_MODEL=", "SKANDHA_BASE_URL=", "SKANDHA_HTTP_ALLOW=", "SKANDHA_CORE_CONFIG=",
+		"OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
+	t.Cleanup(func() {
+		// The test's context is over, and its own `down` may not have been reached.
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if t.Failed() {
+			out, _ := p.command(ctx, p.compose[0], append(p.compose[1:], "logs", "--no-color", "--tail", "40")...).CombinedOutput()
+			t.Logf("the containers' logs end:\n%s", out)
+		}
+		if out, err := p.command(ctx, p.compose[0], append(p.compose[1:], "down", "--volumes", "--timeout", "5")...).CombinedOutput(); err != nil {
+			t.Errorf("compose down: %v\n%s", err, out)
+		}
+	})
+	p.run(t, "up", "--detach", "--no-build")
+	return p
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// run calls docker-compose.
+func (p *project) run(t *testing.T, args ...string) {
+	t.Helper()
+	output(t, p.command(t.Context(), p.compose[0], append(slices.Clone(p.compose[1:]), args...)...))
+}
+
+// ask asks as a person on the host would, and returns the answer.
+func (p *project) ask(t *testing.T, text string) string {
+	t.Helper()
+	cmd := p.host(t.Context(), p.skandha, "ask", "--timeout", patience.String(), text)
+	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
+	return output(t, cmd)
+}
+
+// executors says whether core knows n executors of the service.
+func (p *project) executors(ctx context.Context, service string, n int) error {
+	cmd := p.host(ctx, p.skandha, "status", "--json")
+	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return fmt.Errorf("skandha status: %w: %s", err, exit.Stderr)
+		}
+		return err
+	}
+	if got := bytes.Count(out, []byte(strconv.Quote(service))); got != n {
+		return fmt.Errorf("core knows %d executors of %s, want %d:\n%s", got, service, n, out)
+	}
+	return nil
+}
+
+func (p *project) filter() string { return "label=com.docker.compose.project=" + p.name }
+
+// container is what matters of docker inspect.
+type container struct {
+	ID           string `json:"Id"`
+	Name         string
+	RestartCount int
+	State        struct {
+		Pid    int
+		Status string
+		Health *struct{ Status string }
+	}
+	Config struct {
+		User   string
+		Labels map[string]string
+	}
+	HostConfig struct {
+		Binds          []string
+		CapAdd         []string
+		CapDrop        []string
+		Privileged     bool
+		ReadonlyRootfs bool
+		SecurityOpt    []string
+		NetworkMode    string
+		PidMode        string
+		PidsLimit      *int64
+		RestartPolicy  struct{ Name string }
+		PortBindings   map[string][]struct{ HostIp, HostPort string }
+	}
+	Mounts []struct{ Source, Destination string }
+}
+
+func (c container) service() string { return c.Config.Labels["com.docker.compose.service"] }
+
+func (p *project) inspect(t *testing.T, ids ...string) []container {
+	t.Helper()
+	var out []container
+	if err := json.Unmarshal([]byte(p.docker(t, append([]string{"inspect"}, ids...)...)), &out); err != nil {
+		t.Fatalf("docker inspect: %v", err)
+	}
+	return out
+}
+
+func (p *project) containers(t *testing.T) []container {
+	t.Helper()
+	ids := strings.Fields(p.docker(t, "ps", "--all", "--quiet", "--filter", p.filter()))
+	if len(ids) == 0 {
+		t.Fatal("no container is there")
+	}
+	return p.inspect(t, ids...)
+}
+
+// awaitHealthy waits until the services have that many healthy containers.
+func (p *project) awaitHealthy(t *testing.T, want map[string]int) {
+	t.Helper()
+	await(t, patience, func(context.Context) error {
+		healthy := map[string]int{}
+		var states []string
+		for _, c := range p.containers(t) {
+			state := c.State.Status
+			if c.State.Health != nil {
+				state = c.State.Health.Status
+			}
+			if state == "healthy" {
+				healthy[c.service()]++
+			}
+			states = append(states, c.Name+" "+state)
+		}
+		if !maps.Equal(healthy, want) {
+			return fmt.Errorf("healthy are %v, want %v; %s", healthy, want, strings.Join(states, ", "))
+		}
+		return nil
+	})
+}
+
+// hardened holds a container to what the head of docker-compose.yml says.
+func (c container) hardened(t *testing.T) {
+	t.Helper()
+	h := c.HostConfig
+	for problem, found := range map[string]bool{
+		"is privileged":                     h.Privileged,
+		"has a writable root":               !h.ReadonlyRootfs,
+		"keeps capabilities":                !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0,
+		"may gain privileges":               !slices.Contains(h.SecurityOpt, "no-new-privileges:true"),
+		"shares a namespace of the host":    h.NetworkMode == "host" || h.PidMode == "host",
+		"may start any number of processes": h.PidsLimit == nil || *h.PidsLimit <= 0,
+		"stays down":                        h.RestartPolicy.Name != "unless-stopped",
+		"runs as root":                      c.service() != "nats" && (c.Config.User == "" || strings.HasPrefix(c.Config.User, "0")),
+	} {
+		if found {
+			t.Errorf("%s %s", c.Name, problem)
+		}
+	}
+	for _, m := range c.Mounts {
+		if strings.HasSuffix(m.Source, ".sock") || strings.HasSuffix(m.Destination, ".sock") || m.Source == "/" {
+			t.Errorf("%s sees %s of the host", c.Name, m.Source)
+		}
+	}
+	for port, bindings := range h.PortBindings {
+		for _, b := range bindings {
+			if c.service() != "nats" || b.HostIp != "127.0.0.1" {
+				t.Errorf("%s publishes %s on %q, want NATS on loopback alone", c.Name, port, b.HostIp)
+			}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package executor
+
+import (
+	"time"
+
+	"skandha.dev/pkg/executor"
+)
+
+// Ask attaches to an attempt, or leaves a tombstone for one never seen.
+func (t *Table) Ask(r executor.Request, w Watcher) {
+	t.mu.Lock()
+	answer := t.knownOrBury(key{r.Call, r.Attempt}, w)
+	t.mu.Unlock()
+	answer()
+}
+
+func (t *Table) knownOrBury(k key, w Watcher) func() {
+	if known := t.known(k, w); known != nil {
+		return known
+	}
+	if validKey(k) == nil { // no other can ever run
+		t.past.put(k, wasNever)
+	}
+	return func() { t.tell(w, t.encode(k, executor.Answer{State: executor.Never})) }
+}
+
+// Stop ends the attempt: never, if it has not begun; stopped, once its work has
+// returned or the grace has passed; its result, if it has one.
+func (t *Table) Stop(r executor.Request, w Watcher) {
+	k := key{r.Call, r.Attempt}
+	t.mu.Lock()
+	a := t.live[k]
+	if a == nil || a.phase == done {
+		answer := t.knownOrBury(k, w)
+		t.mu.Unlock()
+		answer()
+		return
+	}
+	a.watch(w)
+	t.mu.Unlock()
+	if t.conclude(a, ready, executor.Answer{State: executor.Never, Message: "it was stopped before it began"}) {
+		return
+	}
+	t.mu.Lock()
+	cancel := a.cancel
+	first := a.phase == running && !a.stopping
+	a.stopping = true
+	t.mu.Unlock()
+	if first {
+		cancel()
+	}
+}
+
+// Release forgets the result of an attempt. One that runs may go on; one that
+// has not begun never will.
+func (t *Table) Release(r executor.Request) {
+	k := key{r.Call, r.Attempt}
+	t.mu.Lock()
+	a := t.live[k]
+	if a == nil {
+		if t.past.get(k) == noVerdict && validKey(k) == nil {
+			t.past.put(k, wasNever)
+		}
+		t.mu.Unlock()
+		return
+	}
+	a.released = true
+	if a.phase == done {
+		t.forget(a)
+	}
+	t.mu.Unlock()
+	t.conclude(a, ready, executor.Answer{State: executor.Never, Message: "it was released before it began"})
+}
+
+// forget drops a final answer that was kept. It leaves the id.
+func (t *Table) forget(a *attempt) {
+	delete(t.live, a.key)
+	t.kept -= int64(len(a.final))
+	t.past.put(a.key, wasUnknown)
+	t.checkEmpty()
+}
+
+// Sweep forgets the results that nobody released in time.
+func (t *Table) Sweep() {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.live {
+		if a.phase == done && now.After(a.expires) {
+			t.forget(a)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package executor
+
+import (
+	"slices"
+
+	"skandha.dev/pkg/executor"
+)
+
+// Pools says how busy the pools are.
+func (t *Table) Pools() []executor.Pool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.appendPools(nil)
+}
+
+func (t *Table) appendPools(out []executor.Pool) []executor.Pool {
+	out = slices.Grow(out, len(t.order))
+	for _, p := range t.order {
+		out = append(out, executor.Pool{Name: p.name, Slots: p.slots, Busy: p.running + len(p.queue)})
+	}
+	return out
+}
+
+// Drain refuses what waits and all that comes. What it returns is closed when
+// nothing runs any more and all results are released.
+func (t *Table) Drain() <-chan struct{} {
+	t.mu.Lock()
+	t.draining = true
+	var refuse []*attempt
+	for _, p := range t.order {
+		refuse = append(refuse, p.queue...)
+	}
+	t.checkEmpty()
+	t.mu.Unlock()
+	for _, a := range refuse {
+		t.conclude(a, waiting, executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining, Message: "the instance is going away"})
+	}
+	return t.empty
+}
+
+func (t *Table) checkEmpty() {
+	if !t.draining || len(t.live) > 0 {
+		return
+	}
+	select {
+	case <-t.empty:
+	default:
+		close(t.empty)
+	}
+}
+
+// StopAll stops what still runs and waits until all of it is answered for.
+func (t *Table) StopAll() {
+	t.mu.Lock()
+	var open []*attempt
+	for _, a := range t.live {
+		if a.phase != done {
+			open = append(open, a)
+		}
+	}
+	t.mu.Unlock()
+	for _, a := range open {
+		t.Stop(executor.Request{Call: a.call, Attempt: a.attempt}, nil)
+	}
+	for _, a := range open {
+		<-a.done
+	}
+}

@@ -1,0 +1,178 @@
+package natsserver_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/natstest"
+)
+
+var ref = subject.Ref{Agent: "ada", Session: "one"}
+
+func TestServerListensOnNoPortByDefault(t *testing.T) {
+	s := natstest.Start(t)
+	if s.ClientURL() != "" {
+		t.Errorf("listens on %s", s.ClientURL())
+	}
+	natstest.Connect(t, s)
+}
+
+func TestServerListensWhereItIsTold(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:0", "127.0.0.1:-1", "localhost:0"} {
+		s := natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.Addr = addr }))
+		nc, err := nats.Connect(s.ClientURL())
+		if err != nil {
+			t.Fatalf("%s: %v", addr, err)
+		}
+		if nc.MaxPayload() != natsserver.DefaultMaxPayload {
+			t.Errorf("max payload %d", nc.MaxPayload())
+		}
+		nc.Close()
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		config natsserver.Config
+		want   string
+	}{
+		{natsserver.Config{}, "nats.store_dir"},
+		{natsserver.Config{StoreDir: dir, Sync: "sometimes"}, "nats.sync"},
+		{natsserver.Config{StoreDir: dir, MaxPayload: 1 << 30}, "nats.max_payload"},
+		{natsserver.Config{StoreDir: dir, MaxStore: -1}, "nats.max_store"},
+		{natsserver.Config{StoreDir: dir, Addr: "4222"}, "nats.addr"},
+		{natsserver.Config{StoreDir: dir, Addr: "127.0.0.1:http"}, "nats.addr"},
+		{natsserver.Config{StoreDir: dir, Addr: "0.0.0.0:4222"}, "nats.token"},
+		{natsserver.Config{StoreDir: dir, Addr: ":4222"}, "nats.token"},
+		{natsserver.Config{StoreDir: dir, Addr: "192.168.1.1:4222"}, "nats.token"},
+		{natsserver.Config{StoreDir: dir, Addr: "example.org:4222"}, "nats.token"},
+	} {
+		if s, err := natsserver.Start(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want an error that names %s", c.config, err, c.want)
+			if s != nil {
+				s.Shutdown()
+			}
+		}
+	}
+	for _, c := range []natsserver.Config{
+		{StoreDir: dir, Addr: "127.0.0.1:4222"}, {StoreDir: dir, Addr: "[::1]:4222"}, {StoreDir: dir, Addr: ":4222", Token: "t"},
+	} {
+		if err := c.Validate(); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestTokenIsAskedFor(t *testing.T) {
+	s := natstest.Start(t, natstest.WithTCP(), natstest.WithConfig(func(c *natsserver.Config) { c.Token = "secret" }))
+	if nc, err := nats.Connect(s.ClientURL()); err == nil {
+		nc.Close()
+		t.Error("connected without the token")
+	}
+	natstest.Dial(t, bus.Config{URL: s.ClientURL(), Token: s.Token()})
+	natstest.Connect(t, s)
+}
+
+func TestPortInUseIsAnError(t *testing.T) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(natstest.Context(t), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, err = natsserver.Start(natsserver.Config{StoreDir: t.TempDir(), Addr: l.Addr().String(), Logger: natstest.Logger(t)})
+	if err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("%v, want an error that says the port is in use", err)
+	}
+}
+
+func TestStoreDirThatCannotBeIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsserver.Start(natsserver.Config{StoreDir: file, Logger: natstest.Logger(t)}); err == nil || !strings.Contains(err.Error(), "store_dir") {
+		t.Errorf("%v, want an error that names store_dir", err)
+	}
+}
+
+func TestWhatIsStoredOutlivesTheServer(t *testing.T) {
+	for _, sync := range []natsserver.Sync{natsserver.Always, natsserver.Relaxed} {
+		dir := t.TempDir()
+		inDir := natstest.WithConfig(func(c *natsserver.Config) { c.StoreDir, c.Sync = dir, sync })
+		s := natstest.Start(t, inDir)
+		b := natstest.Connect(t, s)
+		seq, err := b.PublishCause(natstest.Context(t), ref, "input", "w", "", []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Shutdown()
+		if s.Running() {
+			t.Error("still running")
+		}
+		s.Shutdown() // again is harmless
+		m, err := natstest.Connect(t, natstest.Start(t, inDir)).Message(natstest.Context(t), seq)
+		if err != nil || string(m.Data) != "x" {
+			t.Errorf("%s: %+v, %v", sync, m, err)
+		}
+	}
+}
+
+// buffer is a log that may be written by many.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestServerLogsThroughSlog(t *testing.T) {
+	var log buffer
+	s := natstest.Start(t, natstest.WithTCP(), natstest.WithConfig(func(c *natsserver.Config) {
+		c.Token, c.Logger = "secret", slog.New(slog.NewJSONHandler(&log, nil))
+	}))
+	if nc, err := nats.Connect(s.ClientURL(), nats.Token("guess")); err == nil {
+		nc.Close()
+	}
+	natstest.Eventually(t, "the refusal in the log", func() bool { return strings.Contains(log.String(), "authentication error") })
+	if out := log.String(); !strings.Contains(out, `"component":"nats-server"`) || strings.Contains(out, "guess") {
+		t.Error(out)
+	}
+}
+
+func TestManyServersInOneProcess(t *testing.T) {
+	var wg sync.WaitGroup
+	for i := range 4 {
+		s := natstest.Start(t)
+		wg.Go(func() {
+			b := natstest.Connect(t, s)
+			if _, err := b.PublishCause(natstest.Context(t), ref, "input", "w", "", []byte(fmt.Sprint(i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natstest"
+)
+
+// TestMain makes the test binary the command itself when a test runs it again.
+func TestMain(m *testing.M) {
+	if os.Getenv("SKANDHA_TEST_AS_MAIN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(natstest.Context(t), exe, args...)
+	cmd.Env = append(os.Environ(), "SKANDHA_TEST_AS_MAIN=1")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	return cmd, &out
+}
+
+func TestHelpNamesEveryFlag(t *testing.T) {
+	cmd, out := command(t, "--help")
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, want := range []string{"--nats", "--token", "--creds", "--workspace", "--slots", "--http-allow", "--test-tools", "--log", "SKANDHA_NATS", "SIGTERM"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the help does not name %s", want)
+		}
+	}
+}
+
+func TestAWrongSettingIsSaidAtOnce(t *testing.T) {
+	cmd, out := command(t, "--http-allow=*", "--nats=nats://127.0.0.1:1")
+	if err := cmd.Run(); err == nil || !strings.Contains(out.String(), "http_allow") {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestSIGTERMLetsTheRunningCallFinish starts the command as a process of its own.
+func TestSIGTERMLetsTheRunningCallFinish(t *testing.T) {
+	server := natstest.Start(t, natstest.WithTCP())
+	b := natstest.Connect(t, server)
+	heard := make(chan executor.Announcement, 1000)
+	if _, err := b.Conn().Subscribe(subject.AllAnnouncements, func(m *nats.Msg) {
+		var a executor.Announcement
+		if err := json.Unmarshal(m.Data, &a); err != nil {
+			t.Errorf("an announcement cannot be read: %v", err)
+		}
+		heard <- a
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	workspace := filepath.Join(t.TempDir(), "w")
+	cmd, out := command(t, "--nats="+server.ClientURL(), "--workspace="+workspace, "--test-tools", "--slots=2")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	runner := <-heard
+	if runner.Pools[0].Slots != 2 {
+		t.Errorf("got %+v", runner.Pools)
+	}
+	caller, err := b.NewCaller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan executor.Answer, 100)
+	send := func(r executor.Request) {
+		body, _ := json.Marshal(r)
+		_, err := caller.Send(natstest.Context(t), subject.Executor(subject.Runner, runner.Instance), string(runner.Instance), nil, body, func(m bus.Reply) {
+			var a executor.Answer
+			_ = json.Unmarshal(m.Data, &a)
+			answers <- a
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := executor.Request{
+		Op: executor.OpRun, Agent: "a", Session: "s", Call: "c", Attempt: "n",
+		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(time.Minute),
+		Tool: &executor.ToolCall{Name: "test:count", Args: json.RawMessage(`{"key":"k","sleep_ms":300}`), Turn: "t"},
+	}
+	send(r)
+	if a := <-answers; a.State != executor.Running {
+		t.Fatalf("got %+v", a)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a := <-answers
+	for !a.State.Final() {
+		a = <-answers
+	}
+	if a.State != executor.Finished || !a.Result.Success {
+		t.Fatalf("got %+v", a)
+	}
+	r.Op = executor.OpRelease
+	send(r)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	draining := false
+	for a := range heard {
+		draining = draining || a.Draining
+		if a.Gone {
+			break
+		}
+	}
+	if !draining {
+		t.Error("it did not announce that it drains")
+	}
+	if got, err := os.ReadFile(filepath.Join(workspace, "effects.log")); err != nil || string(got) != "k c n\n" {
+		t.Fatalf("the effects are %q, %v", got, err)
+	}
+}
