@@ -15,7 +15,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 MODULES  := pkg services
 CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/skandha
 COMMANDS := ./services/skandha $(addprefix ./,$(wildcard services/*/cmd/skandha-*))
-STATIC   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
+STATIC   := CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
 COMPOSE   = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 TEST     := go test -json -shuffle=on
 REPORT   := bin/testreport
@@ -70,7 +70,7 @@ vet: ## go vet
 .PHONY: modules
 modules: ## Build each module alone, without the workspace, and hold its go.mod to what it imports
 	@set -e; export GOWORK=off CGO_ENABLED=0; for m in $(MODULES); do \
-	  echo "$$m: build"; (cd $$m && go build ./...); \
+	  echo "$$m: build"; (cd $$m && go build -buildvcs=false ./...); \
 	  echo "$$m: go.mod"; (cd $$m && go mod tidy -diff); \
 	done
 
@@ -127,7 +127,7 @@ help: ## This list
 
 $(REPORT): $(wildcard services/internal/testreport/*.go) | setup-build
 	@mkdir -p bin
-	go build -o $@ ./services/internal/testreport
+	go build -buildvcs=false -o $@ ./services/internal/testreport
 
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"

@@ -9,15 +9,15 @@ cd "$(dirname "$0")/../.."
 for ((i = 0; i < 180; i++)); do
 	ids=$("$@" ps -q)
 	# shellcheck disable=SC2086 # one id a word
-	states=$(docker inspect --format '{{.Name}} {{.State.Health.Status}}' $ids)
+	states=$(docker inspect --format '  {{.Name}} {{.State.Health.Status}}' $ids)
 	unhealthy=$(grep -v ' healthy$' <<<"$states" || true)
 	if [ -z "$unhealthy" ]; then
 		echo "all are healthy:"
-		sed 's/^/  /' <<<"$states"
+		echo "$states"
 		exit 0
 	fi
 	sleep 1
 done
 echo "not healthy after three minutes:"
-sed 's/^/  /' <<<"$unhealthy"
+echo "$unhealthy"
 exit 1

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 
 ran=0
 for dir in $(grep -rl --include='*_test.go' '^func Fuzz' "$@" | xargs -r -n 1 dirname | sort -u); do
-	for target in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' "$dir"/*_test.go); do
+	for target in $(cat "$dir"/*_test.go | sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p'); do
 		echo "$dir $target"
 		go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$dir"
 		ran=$((ran + 1))

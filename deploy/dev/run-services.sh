@@ -40,7 +40,7 @@ start() {
 	local detach=()
 	have setsid && detach=(setsid)
 	have setpriv && setpriv --pdeathsig TERM true 2>/dev/null && detach+=(setpriv --pdeathsig TERM)
-	"${detach[@]}" "$@" >>"$logs/$name.log" 2>&1 &
+	${detach[@]+"${detach[@]}"} "$@" >>"$logs/$name.log" 2>&1 &
 	names+=("$name")
 	pids+=($!)
 	say "  $name: process $!, log .data/services/logs/$name.log"
@@ -68,15 +68,17 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# gone says which process has ended, and how its log ends.
+# gone says which processes have ended, and how their logs end; false if none has.
 gone() {
-	local i
+	local i found=1
 	for ((i = 0; i < ${#pids[@]}; i++)); do
 		if ! kill -0 "${pids[i]}" 2>/dev/null; then
 			say "${names[i]} has ended; its log ends:"
 			tail -n 20 "$logs/${names[i]}.log"
+			found=0
 		fi
 	done
+	return "$found"
 }
 
 # listens waits until something answers on a loopback port.
@@ -84,11 +86,11 @@ listens() {
 	local i
 	for ((i = 0; i < 200; i++)); do
 		if (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null; then return; fi
-		if ! kill -0 "${pids[-1]}" 2>/dev/null; then break; fi
+		kill -0 "$!" 2>/dev/null || break
 		sleep 0.1
 	done
 	say "$1 does not listen on port $2"
-	gone
+	gone || tail -n 20 "$logs/$1.log"
 	exit 1
 }
 
@@ -133,6 +135,5 @@ done
 say "talk to it from another terminal:"
 say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat .data/services/token) bin/skandha chat"
 say "Ctrl-C stops it."
-wait -n || true
-gone
+until gone; do sleep 1; done
 exit 1

@@ -16,9 +16,12 @@ import (
 )
 
 const (
-	pullBatch     = 256
-	pullBytes     = 32 << 20
-	pullExpires   = 30 * time.Second
+	pullBatch = 256
+	pullBytes = 32 << 20
+	// A process that stalls, or is cut off, leaves its request behind, and the
+	// server would give it messages until it expires: each comes again elsewhere
+	// only after AckWait, and looks as if handling it had failed.
+	pullExpires   = 2 * time.Second
 	pullHeartbeat = 500 * time.Millisecond
 	pullSilence   = 5 * pullHeartbeat / 2 // no sign of life for so long: look what is wrong
 	healPause     = 250 * time.Millisecond

@@ -64,7 +64,11 @@ func (b *builder) emit(p event.Payload) { b.emitIn(b.turnOf(p), p) }
 func (b *builder) emitIn(turn string, p event.Payload) {
 	e := event.New(b.s.Ref, b.head.CommitID+"."+strconv.Itoa(len(b.events)+1), event.Source, p)
 	e.Time, e.Cause, e.Turn = b.head.Now, b.cause, turn
-	if err := b.s.fold(e); err != nil {
+	taken, err := b.s.take(p)
+	if !taken {
+		err = b.s.fold(e)
+	}
+	if err != nil {
 		panic(fmt.Sprintf("decide: %s: %v", e.Type, err)) // a fault of this package; the shell recovers (rule 13)
 	}
 	b.size += len(e.Data)

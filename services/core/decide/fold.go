@@ -121,6 +121,28 @@ func (s *State) fold(e event.Event) error {
 	return fmt.Errorf("%w: %q", event.ErrUnknownType, e.Type)
 }
 
+// take folds a payload as it is, and reports false if it must go through its
+// encoding first. It takes what decodes to exactly what was encoded: numbers,
+// times, and text that is core's own or was JSON before; never raw JSON.
+func (s *State) take(p event.Payload) (taken bool, err error) {
+	switch p := p.(type) {
+	case event.PlanRequested:
+		err = s.onPlanRequested(p)
+	case event.ActConfirmed:
+		err = s.onActConfirmed(p)
+	case event.Recorded:
+		err = s.onRecorded(p)
+	case event.TurnFailed:
+		err = s.onTurnFailed(p)
+	case event.UIState:
+		s.UI = p.State
+	case event.UIMessage, event.UIReady:
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
 func with[P any, PP interface {
 	*P
 	event.Payload
@@ -397,7 +419,7 @@ func (s *State) say(m provider.Message) {
 	}
 	said := Entry{s.Turn.ID, b}
 	s.Chain = said.chain(s.Chain)
-	s.Window = append(s.Window, said)
+	s.Window = grow(s.Window, &s.windowTail, said)
 	size := 0
 	for _, e := range s.Window {
 		size += len(e.Msg)
@@ -420,7 +442,7 @@ func seenKey(w subject.Writer, id string) string { return string(w) + "/" + id }
 func (s *State) see(key string, seq uint64) {
 	in := SeenInput{key, seq}
 	s.SeenChain = in.chain(s.SeenChain)
-	s.Seen = append(s.Seen, in)
+	s.Seen = grow(s.Seen, &s.seenTail, in)
 	for len(s.Seen) > seenInputs {
 		s.SeenBase = s.Seen[0].chain(s.SeenBase)
 		s.Seen = s.Seen[1:]

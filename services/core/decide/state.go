@@ -46,6 +46,8 @@ type State struct {
 	// they give SeenChain.
 	Seen     []SeenInput `json:"seen,omitempty"`
 	SeenBase string      `json:"seen_base,omitempty"`
+
+	windowTail, seenTail *tail
 }
 
 // core is what the digest is computed over.
@@ -171,12 +173,10 @@ func New(ref subject.Ref) *State {
 }
 
 // clone copies what deciding may change. Slices that only ever grow at the end
-// are shared with their capacity cut, so that appending copies.
+// are shared: see [grow], or with their capacity cut, so that appending copies.
 func (s *State) clone() *State {
 	c := *s
 	c.Queue = slices.Clone(s.Queue)
-	c.Window = s.Window[:len(s.Window):len(s.Window)]
-	c.Seen = s.Seen[:len(s.Seen):len(s.Seen)]
 	c.Breaker.Recent = slices.Clone(s.Breaker.Recent)
 	if s.Turn != nil {
 		t := *s.Turn

@@ -160,6 +160,14 @@ func (c *Core) Ready() bool {
 	}
 }
 
+// Health says why the core cannot work now, or nil.
+func (c *Core) Health() error {
+	if !c.Ready() {
+		return errors.New("core does not consume causes, or its bus is away")
+	}
+	return nil
+}
+
 // drain waits for open turns, then has every session hand back what it holds.
 func (c *Core) drain() {
 	deadline := time.Now().Add(c.cfg.Drain)

@@ -55,7 +55,7 @@ func (f *filler) fill(at string, v reflect.Value, n node) {
 	case reflect.Float64:
 		v.SetFloat(f.r.Float64())
 	case reflect.Uint64:
-		v.SetUint(uint64(f.number(n))) //nolint:gosec // its minimum is not negative
+		v.SetUint(uint64(f.number(n))) // its minimum is not negative
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(f.number(n))
 	default:
@@ -352,7 +352,7 @@ func TestWhatGoWritesIsValid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			schema := c.schema(t, name)
 			for seed := range uint64(100) {
-				f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable on purpose
+				f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 0))} // repeatable on purpose
 				v := f.value(name)
 				b := f.encode(v)
 				if err := schema.Validate(decode(t, b)); err != nil {
@@ -377,7 +377,7 @@ func TestCommitsThatGoWritesAreValid(t *testing.T) {
 	schema := c.schema(t, "events/commit")
 	ref := subject.Ref{Agent: "demo", Session: "s1"}
 	for seed := range uint64(100) {
-		f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // repeatable on purpose
+		f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 1))} // repeatable on purpose
 		commit := event.Commit{Ref: ref, Header: f.value("events/commit.v1").(event.Header)}
 		for _, typ := range event.CommitTypes() {
 			e := event.New(ref, "c1."+string(typ), event.Source, f.value(schemaOf(typ)).(event.Payload))

@@ -79,7 +79,7 @@ func TestFollowersSeeLiveEventsAlone(t *testing.T) {
 func TestRequestsToExecutorsAreLinesOfTheContract(t *testing.T) {
 	c := files(t)
 	for seed := range uint64(200) {
-		f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // repeatable on purpose
+		f := &filler{T: t, c: c, r: rand.New(rand.NewPCG(seed, 2))} // repeatable on purpose
 		req := f.value("executor/request").(executor.Request)
 		b, err := executor.Encode(req, nil)
 		if err != nil {

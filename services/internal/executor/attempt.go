@@ -61,6 +61,13 @@ func (a *attempt) watch(w Watcher) {
 	a.watchers = append(a.watchers, w)
 }
 
+// awaitTold returns when the final answer stands and the watchers were told.
+func (a *attempt) awaitTold() {
+	<-a.done
+	a.saying.Lock() // is held from before the one until after the other
+	defer a.saying.Unlock()
+}
+
 func (a *attempt) setProgress(s string) {
 	s = clip(s, MaxProgress)
 	a.progress.Store(&s)

@@ -49,8 +49,9 @@ func (t *Table) checkEmpty() {
 	}
 }
 
-// StopAll stops what still runs and waits until all of it is answered for.
+// StopAll drains, stops what runs and waits until all of it is answered for.
 func (t *Table) StopAll() {
+	t.Drain() // or what waits would get the slots that become free
 	t.mu.Lock()
 	var open []*attempt
 	for _, a := range t.live {
@@ -63,6 +64,6 @@ func (t *Table) StopAll() {
 		t.Stop(executor.Request{Call: a.call, Attempt: a.attempt}, nil)
 	}
 	for _, a := range open {
-		<-a.done
+		a.awaitTold()
 	}
 }

@@ -240,6 +240,31 @@ func TestAResultIsKeptUntilItIsReleased(t *testing.T) {
 	})
 }
 
+func TestWhatIsReleasedWhileItRunsIsNotKept(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
+		l := b.run("c", "block")
+		b.Release(request("c", "block"))
+		b.block <- struct{}{}
+		b.want(l, executor.Finished) // whoever listens is told all the same
+		if a := b.ask("c"); a.State != executor.Unknown || b.kept != 0 {
+			t.Fatalf("got %+v, and %d bytes are kept", a, b.kept)
+		}
+	})
+}
+
+func TestNothingFollowsTheFinalAnswer(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
+		l := b.run("c", "block")
+		b.mu.Lock()
+		a := b.live[key{"c", "1"}]
+		b.mu.Unlock()
+		b.block <- struct{}{}
+		b.want(l, executor.Finished)
+		b.sayRunning(a, l) // as a heartbeat would that was late
+		b.want(l, executor.Finished)
+	})
+}
+
 func TestAResultExpires(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, b *bench) {
 		b.run("c", "now")
@@ -566,7 +591,7 @@ func TestStopAllAnswersForAll(t *testing.T) {
 	inBubble(t, func(c *Config) { c.Pools[0].Slots = 2 }, func(t *testing.T, b *bench) {
 		heeds, deaf, waits := b.run("a", "block"), b.run("b", "deaf"), b.run("c", "now")
 		b.StopAll()
-		for l, want := range map[*listener]executor.State{heeds: executor.Stopped, deaf: executor.Stopped, waits: executor.Never} {
+		for l, want := range map[*listener]executor.State{heeds: executor.Stopped, deaf: executor.Stopped, waits: executor.Refused} {
 			if got := l.last().State; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}

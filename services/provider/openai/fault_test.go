@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -282,7 +281,7 @@ func TestUnreachableServer(t *testing.T) {
 
 func TestUntrustedCertificate(t *testing.T) {
 	ts := httptest.NewUnstartedServer(http.NotFoundHandler())
-	ts.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains about the handshake
+	ts.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) // it complains about the handshake
 	ts.StartTLS()
 	defer ts.Close()
 	a, err := openai.New(openai.Config{BaseURL: ts.URL + "/v1", Model: "m", APIKey: openaitest.Key, Retry: quick})

@@ -10,9 +10,6 @@ import (
 	"testing"
 )
 
-// The tree, from this package.
-const root = "../../../.."
-
 // images builds all images of docker-compose.yml under the prefix, and the
 // skandha command, whose path it returns.
 func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {

@@ -71,7 +71,9 @@ func (a *audit) session(name string) *sessionAudit {
 	return s
 }
 
-func (a *audit) fault(format string, args ...any) { a.bad = append(a.bad, fmt.Sprintf(format, args...)) }
+func (a *audit) fault(format string, args ...any) {
+	a.bad = append(a.bad, fmt.Sprintf(format, args...))
+}
 
 // commit checks promise 4, as far as it can be seen from outside, and the order
 // in which things are decided.

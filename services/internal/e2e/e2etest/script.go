@@ -13,7 +13,7 @@ import (
 // reads it, so model calls are idempotent, as the protocol has it.
 type Script struct {
 	Tag     string    `json:"tag,omitempty"`
-	Rounds  []Round `json:"rounds,omitempty"`   // calls of each answer; after the last the model answers with text
+	Rounds  []Round   `json:"rounds,omitempty"`   // calls of each answer; after the last the model answers with text
 	ThinkMS int       `json:"think_ms,omitempty"` // each model call
 	Then    Misdeed   `json:"then,omitempty"`     // instead of the final answer
 	Person  []Conduct `json:"person,omitempty"`   // one for each confirmation request, the last for all that follow

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 func command(t *testing.T, args ...string) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	cmd := exec.CommandContext(natstest.Context(t), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "SKANDHA_TEST_COMMAND=1", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "SKANDHA_PROVIDER=")
+	cmd.Env = append(os.Environ(), "SKANDHA_TEST_COMMAND=1", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "SKANDHA_PROVIDER=", "SKANDHA_HTTP=")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	return cmd, &out
@@ -53,7 +54,8 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 	if err := b.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	cmd, out := command(t, "--nats", srv.ClientURL(), "--token", srv.Token(), "--provider", "offline", "--slots", "3", "--drain", "100ms")
+	addr := freeAddr(t)
+	cmd, out := command(t, "--nats", srv.ClientURL(), "--token", srv.Token(), "--provider", "offline", "--slots", "3", "--drain", "100ms", "--http", addr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +74,11 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 		t.Errorf("answer is %+v", resp)
 	}
 
+	natstest.Eventually(t, "the health check", func() bool {
+		check, _ := command(t, "--health-check", "--http", addr)
+		return check.Run() == nil
+	})
+
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +88,16 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 	if log := out.String(); !strings.Contains(log, "provider: offline rules: it is configured") || strings.Contains(log, srv.Token()) && srv.Token() != "" {
 		t.Errorf("the log is %s", log)
 	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 func ask(t *testing.T, b *bus.Bus, to subject.Instance, text string) contract.Response {
@@ -131,6 +148,8 @@ func TestWrongUseIsExplained(t *testing.T) {
 		`"openia" is unknown, want one of offline, openai, local`: {"--provider", "openia"},
 		"OPENAI_API_KEY is not set":                               {"--provider", "openai"},
 		"slots is -1":                                             {"--slots=-1"},
+		"http: listen tcp: address nonsense":                      {"--provider", "offline", "--http", "nonsense", "--drain", "1ms"},
+		"health check":                                            {"--health-check", "--http", "127.0.0.1:1"},
 	} {
 		cmd, out := command(t, append(args, "--nats", srv.ClientURL(), "--token", srv.Token())...)
 		if err := cmd.Run(); err == nil || !strings.Contains(out.String(), want) {

@@ -114,10 +114,10 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", err.Error())
 		return
 	}
-	s.answer(w, r.Context(), question)
+	s.answer(r.Context(), w, question)
 }
 
-func (s *Server) answer(w http.ResponseWriter, ctx context.Context, q contract.Request) { //nolint:revive // the writer comes first in handlers
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q contract.Request) {
 	out := NewStream(w)
 	resp, err := s.model.Generate(ctx, q, func(text, _ string) {
 		for _, piece := range pieces(text) {

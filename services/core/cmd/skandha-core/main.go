@@ -1,0 +1,55 @@
+// Command skandha-core is the core as a process of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/process"
+	"skandha.dev/services/internal/store/open"
+)
+
+type service struct {
+	process.Flags
+
+	Store  string        `env:"SKANDHA_STORE" default:"skandha.db" placeholder:"URL" help:"Where the view is kept: redis://… or a SQLite file."`
+	Config string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Agents and policy (YAML)."`
+	Drain  time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"How long open turns may go on when stopped; another core takes over the rest."`
+}
+
+// Check implements process.Service.
+func (s *service) Check() error {
+	cfg, err := core.ReadConfig(s.Config)
+	if err == nil {
+		_, _, err = cfg.Build()
+	}
+	return err
+}
+
+// Run implements process.Service.
+func (s *service) Run(ctx context.Context, e *process.Env) error {
+	cfg, err := core.ReadConfig(s.Config)
+	if err != nil {
+		return err
+	}
+	view, err := open.Store(ctx, s.Store, e.Log)
+	if err != nil {
+		return fmt.Errorf("opening the view: %w", err)
+	}
+	c, err := core.New(cfg, core.Options{Drain: s.Drain, Version: buildinfo.String()}, core.Deps{Bus: e.Bus, Store: view, Log: e.Log})
+	if err != nil {
+		return errors.Join(err, view.Close())
+	}
+	e.Metrics(c.Counters)
+	e.Ready(c.Health)
+	return errors.Join(c.Run(ctx), view.Close())
+}
+
+func main() {
+	var s service
+	process.Main("skandha-core", "Runs the loop: sense, plan, act, reflect. Any number of cores share the sessions.", &s.Flags, &s)
+}

@@ -1,0 +1,132 @@
+// Package process is what every service's main does around its service: flags,
+// signals, log, the connection to the bus, and the HTTP server for health.
+//
+// SIGTERM or SIGINT ends the service's context, so that it drains; a second one
+// kills the process.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/httpd"
+)
+
+// Flags are those of every service. A service's own struct embeds them.
+type Flags struct {
+	NATS        string           `name:"nats" env:"SKANDHA_NATS" default:"nats://127.0.0.1:4222" placeholder:"URL" help:"The bus."`
+	Token       string           `env:"SKANDHA_TOKEN" xor:"login" placeholder:"TOKEN" help:"Token to log in with."`
+	Creds       string           `env:"SKANDHA_CREDS" xor:"login" type:"existingfile" placeholder:"FILE" help:"File of NATS credentials to log in with."`
+	CA          string           `name:"tls-ca" env:"SKANDHA_TLS_CA" type:"existingfile" placeholder:"FILE" help:"Certificates to verify the bus against (PEM)."`
+	HTTP        string           `name:"http" env:"SKANDHA_HTTP" placeholder:"HOST:PORT" help:"Serve /healthz, /readyz and /metrics here."`
+	HealthCheck bool             `name:"health-check" help:"Ask the service that runs with the same --http whether it is ready, and exit 0 or 1."`
+	Log         string           `env:"SKANDHA_LOG" enum:"debug,info,warn,error" default:"info" help:"What is logged: debug, info, warn or error."`
+	LogFormat   string           `env:"SKANDHA_LOG_FORMAT" enum:"text,json" default:"text" help:"text or json."`
+	Version     kong.VersionFlag `help:"Print the version."`
+}
+
+// Env is what a service stands on.
+type Env struct {
+	Bus *bus.Bus
+	Log *slog.Logger
+
+	ready   atomic.Pointer[func() error]
+	metrics atomic.Pointer[func() map[string]int64]
+}
+
+// Ready replaces the answer to /readyz, which else says whether the bus is there.
+func (e *Env) Ready(ready func() error) { e.ready.Store(&ready) }
+
+// Metrics adds figures to /metrics.
+func (e *Env) Metrics(metrics func() map[string]int64) { e.metrics.Store(&metrics) }
+
+func (e *Env) health(addr string) httpd.Config {
+	return httpd.Config{
+		Addr: addr, Log: e.Log,
+		Ready: func() error {
+			if ready := e.ready.Load(); ready != nil {
+				return (*ready)()
+			}
+			if !e.Bus.Connected() {
+				return errors.New("not connected to the bus")
+			}
+			return nil
+		},
+		Metrics: func() map[string]int64 {
+			if metrics := e.metrics.Load(); metrics != nil {
+				return (*metrics)()
+			}
+			return nil
+		},
+	}
+}
+
+// Service is one with its flags.
+type Service interface {
+	// Check verifies the flags before anything is started.
+	Check() error
+	// Run serves until ctx ends, then drains.
+	Run(ctx context.Context, e *Env) error
+}
+
+// Main parses the command line into service, whose embedded Flags are f, and
+// runs it. It does not return.
+func Main(name, description string, f *Flags, service Service) {
+	k := kong.Parse(service, kong.Name(name), kong.Vars{"version": buildinfo.String()}, kong.UsageOnError(),
+		kong.Description(description+" SIGTERM or SIGINT lets it finish what runs; a second one ends it at once."))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // the next signal kills
+	k.FatalIfErrorf(f.run(ctx, name, service))
+	os.Exit(0)
+}
+
+func (f *Flags) run(ctx context.Context, name string, service Service) error {
+	if f.HealthCheck {
+		return httpd.Check(ctx, f.HTTP)
+	}
+	if err := service.Check(); err != nil {
+		return err
+	}
+	short := name[len("skandha-"):]
+	log, err := telemetry.NewLogger(os.Stderr, short, telemetry.LogConfig{Level: f.Log, Format: f.LogFormat})
+	if err != nil {
+		return err
+	}
+	b, err := bus.Connect(ctx, bus.Config{
+		URL: f.NATS, Name: short, Token: f.Token, CredsFile: f.Creds, TLS: bus.TLS{CA: f.CA}, Logger: log,
+	})
+	if err != nil {
+		return fmt.Errorf("connecting to the bus: %w", err)
+	}
+	defer b.Close()
+	return f.serve(ctx, service, &Env{Bus: b, Log: log})
+}
+
+// serve runs the service with its HTTP server. One that fails ends the other.
+func (f *Flags) serve(ctx context.Context, service Service, e *Env) error {
+	ctx, fail := context.WithCancel(ctx)
+	defer fail()
+	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx)) // health is answered while the service drains
+	failed := make(chan error, 1)
+	go func() {
+		err := httpd.Serve(web, e.health(f.HTTP))
+		if err != nil {
+			fail()
+		}
+		failed <- err
+	}()
+	err := service.Run(ctx, e)
+	stopWeb()
+	return errors.Join(err, <-failed)
+}
