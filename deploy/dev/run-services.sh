@@ -103,8 +103,9 @@ fi
 
 say "starting"
 if have nats-server; then
-	SKANDHA_NATS_MONITOR=127.0.0.1:-1 start nats \
-		nats-server -c deploy/nats/nats.conf -a 127.0.0.1 -p "$port" -sd "$data/nats"
+	# The configuration reads the directory as a piece of itself, so it is quoted.
+	SKANDHA_NATS_MONITOR=127.0.0.1:-1 SKANDHA_NATS_DATA="\"$data/nats\"" start nats \
+		nats-server -c deploy/nats/nats.conf -a 127.0.0.1 -p "$port"
 else
 	start nats bin/skandha server --listen "127.0.0.1:$port" --data "$data/nats"
 fi

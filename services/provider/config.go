@@ -63,7 +63,6 @@ type Config struct {
 	Slots        int           // questions at a time; default 16
 	FlushEvery   time.Duration // at most one message of deltas per this long; default 25 ms
 	DrainTimeout time.Duration // how long running questions may take at the end; default the engine's, 30 s
-	HTTP         string        // where Run serves health and metrics, host:port; empty: nowhere
 }
 
 func (c Config) withDefaults() Config {

@@ -14,7 +14,6 @@ import (
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	engine "skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -24,12 +23,8 @@ type Deps struct {
 	Logger *slog.Logger // default slog.Default
 }
 
-// HealthCheck asks the service whose Config.HTTP is addr whether it is ready.
-func HealthCheck(ctx context.Context, addr string) error { return httpd.Check(ctx, addr) }
-
-// Run is the service as a process of its own: it selects adapters by
-// configuration and environment, says which, and serves them until ctx ends, with
-// health and metrics beside them; see [Select] and [Serve].
+// Run selects adapters by configuration and environment, says which, and serves
+// them until ctx ends; see [Select] and [Serve].
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	adapters, why, err := Select(ctx, cfg, os.Getenv)
 	if err != nil {
@@ -39,25 +34,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		deps.Logger = slog.Default()
 	}
 	deps.Logger.Info("provider: " + why)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	failed := make(chan error, 1)
-	go func() {
-		failed <- httpd.Serve(ctx, httpd.Config{Addr: cfg.HTTP, Ready: ready(deps.Bus), Log: deps.Logger})
-		cancel() // an address that cannot be had must not go unseen
-	}()
-	err = Serve(ctx, cfg, adapters, deps)
-	cancel()
-	return errors.Join(err, <-failed)
-}
-
-func ready(b *bus.Bus) func() error {
-	return func() error {
-		if b == nil || !b.Connected() {
-			return errors.New("there is no connection to the bus")
-		}
-		return nil
-	}
+	return Serve(ctx, cfg, adapters, deps)
 }
 
 // Serve answers questions with the adapters, the first of which is the default,

@@ -47,7 +47,7 @@ func start(s *State, door uint64, trigger event.Trigger, now time.Time, env *Env
 	if now.Before(s.Now) {
 		now = s.Now
 	}
-	b := &builder{s: s.clone(), env: env, head: event.Header{
+	b := &builder{s: s.clone(), env: env, events: make([]event.Event, 0, 8), head: event.Header{
 		CommitID: env.Nonce(), Prev: s.Rev, Trigger: trigger, Cursor: s.Cursor, Driver: door,
 		Delivery: env.Delivery, Now: now, FoldVersion: FoldVersion,
 	}}

@@ -142,8 +142,9 @@ type Step struct {
 	Runner     subject.Instance `json:"runner,omitempty"`
 	StartBy    time.Time        `json:"start_by,omitzero"`
 	NotAfter   time.Time        `json:"not_after,omitzero"`
-	Result     *tool.Result     `json:"result,omitempty"`
+	Result     *tool.Result     `json:"result,omitempty"` // never changes once it is there
 	Note       string           `json:"note,omitempty"`
+	sum        string           // of Result, once it was needed
 }
 
 // Status is how far a step is.
@@ -192,17 +193,43 @@ func (s *State) clone() *State {
 }
 
 // digest is over the canonical state: the JSON of core, whose fields have a
-// fixed order. The revision before stands in it, the new one cannot.
+// fixed order. The revision before stands in it, the new one cannot. Results
+// stand in it by their sums, so that a round with large ones is not encoded
+// again for each of its commits.
 func (s *State) digest() string {
-	b, err := json.Marshal(struct {
+	type step struct {
+		*Step
+		Result string `json:"result,omitempty"`
+	}
+	type turn struct {
+		*Turn
+		Steps []step `json:"steps,omitempty"`
+	}
+	x := struct {
 		*core
+		Turn *turn  `json:"turn,omitempty"`
 		Prev uint64 `json:"prev"`
-	}{&s.core, s.Rev})
-	if err != nil {
+	}{core: &s.core, Prev: s.Rev}
+	if s.Turn != nil {
+		x.Turn = &turn{Turn: s.Turn, Steps: make([]step, len(s.Turn.Steps))}
+		for i := range s.Turn.Steps {
+			st := &s.Turn.Steps[i]
+			x.Turn.Steps[i] = step{st, st.resultSum()}
+		}
+	}
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(x); err != nil {
 		panic(fmt.Sprintf("decide: encoding state: %v", err)) // plain data always encodes
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// resultSum is "" without a result.
+func (st *Step) resultSum() string {
+	if st.Result != nil && st.sum == "" {
+		st.sum = chain("", encode(st.Result))
+	}
+	return st.sum
 }
 
 func chain(prev string, parts ...[]byte) string {

@@ -86,6 +86,11 @@ var (
 	// longFiles have more lines than maxLines, by their path.
 	longFiles = map[string]string{}
 
+	// exits are packages that end the process though they are not called main.
+	exits = map[string]string{
+		internal + "/process": "the main of every service",
+	}
+
 	// skips are tests that may not run even when everything is required, as path:function.
 	skips = map[string]string{}
 )

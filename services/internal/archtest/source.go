@@ -73,6 +73,7 @@ func exceptionsAreNeeded(r *Repo) (out []string) {
 		exceptions map[string]string
 		found      breaches
 	}{
+		{"exits", exits, exitsElsewhere(r)},
 		{"longFiles", longFiles, tooLong(r)},
 		{"skips", skips, ungatedSkips(r)},
 	} {
@@ -120,17 +121,23 @@ func mainsAreWiring(r *Repo) (out []string) {
 	return out
 }
 
-// onlyMainExits leaves out what is for tests: there a test binary may run again
+func onlyMainExits(r *Repo) []string { return exitsElsewhere(r).without(exits) }
+
+// exitsElsewhere leaves out what is for tests: there a test binary may run again
 // as a server.
-func onlyMainExits(r *Repo) (out []string) {
+func exitsElsewhere(r *Repo) breaches {
+	out := breaches{}
 	for _, p := range r.packages() {
 		if p.Name == "main" || isTestSupport(p) {
 			continue
 		}
 		for _, f := range p.Files {
 			if !f.Test { // TestMain exits
-				out = append(out, f.uses("os", []string{"Exit"}, "only main ends the process; return an error")...)
-				out = append(out, f.uses("log", []string{"Fatal", "Fatalf", "Fatalln"}, "only main ends the process; return an error")...)
+				const why = "only main ends the process; return an error"
+				found := append(f.uses("os", []string{"Exit"}, why), f.uses("log", []string{"Fatal", "Fatalf", "Fatalln"}, why)...)
+				if len(found) > 0 {
+					out[p.Path] = append(out[p.Path], found...)
+				}
 			}
 		}
 	}

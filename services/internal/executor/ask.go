@@ -65,14 +65,14 @@ func (t *Table) Release(r executor.Request) {
 		return
 	}
 	a.released = true
-	if a.phase == done {
+	if a.kept {
 		t.forget(a)
 	}
 	t.mu.Unlock()
 	t.conclude(a, ready, executor.Answer{State: executor.Never, Message: "it was released before it began"})
 }
 
-// forget drops a final answer that was kept. It leaves the id.
+// forget drops a result that was kept. It leaves the id.
 func (t *Table) forget(a *attempt) {
 	delete(t.live, a.key)
 	t.kept -= int64(len(a.final))
@@ -86,7 +86,7 @@ func (t *Table) Sweep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, a := range t.live {
-		if a.phase == done && now.After(a.expires) {
+		if a.kept && now.After(a.expires) {
 			t.forget(a)
 		}
 	}

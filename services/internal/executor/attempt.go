@@ -47,7 +47,8 @@ type attempt struct {
 	released bool               // nobody will want its result
 	minder   *time.Timer        // starts [Table.mind]
 	final    []byte             // the final answer
-	expires  time.Time          // when the final answer is forgotten
+	kept     bool               // the final answer is a result, and waits for its release
+	expires  time.Time          // when it is forgotten without one
 	watchers []Watcher
 }
 

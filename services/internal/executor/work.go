@@ -142,28 +142,31 @@ func (t *Table) conclude(a *attempt, upTo phase, answer executor.Answer) bool {
 	for _, w := range watchers {
 		t.tell(w, payload)
 	}
+	t.mu.Lock()
+	if !a.kept { // only now, so that a drain does not end before all are told
+		delete(t.live, a.key)
+		t.checkEmpty()
+	}
+	t.mu.Unlock()
 	return true
 }
 
 // settle records the final answer.
 func (t *Table) settle(a *attempt, answer executor.Answer, payload []byte) {
-	a.phase, a.watchers = done, nil
 	notAfter := a.req.NotAfter
-	a.req, a.parent = executor.Request{}, nil
+	a.phase, a.final = done, payload
+	a.watchers, a.req, a.parent = nil, executor.Request{}, nil
 	a.minder.Stop()
 	close(a.done)
-	if answer.State == executor.Finished && !a.released {
-		a.final = payload
-		if latest := a.began.Add(tool.MaxTimeout); latest.Before(notAfter) {
-			notAfter = latest
-		}
-		a.expires = notAfter.Add(executor.Skew)
-		t.kept += int64(len(payload))
+	if answer.State != executor.Finished || a.released {
+		t.past.put(a.key, verdictOf(answer.State, answer.Reason))
 		return
 	}
-	delete(t.live, a.key)
-	t.past.put(a.key, verdictOf(answer.State, answer.Reason))
-	t.checkEmpty()
+	if latest := a.began.Add(tool.MaxTimeout); latest.Before(notAfter) {
+		notAfter = latest
+	}
+	a.kept, a.expires = true, notAfter.Add(executor.Skew)
+	t.kept += int64(len(payload))
 }
 
 // mind tells the callers of an attempt that takes longer than an instant that it

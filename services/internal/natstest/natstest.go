@@ -75,7 +75,7 @@ func Dial(t testing.TB, c bus.Config) *bus.Bus {
 	return b
 }
 
-// EnsureStreams makes sure that the streams are there, with small limits.
+// EnsureStreams makes sure that the streams are there, with the default limits.
 func EnsureStreams(t testing.TB, b *bus.Bus) {
 	t.Helper()
 	if err := b.EnsureStreams(Context(t), bus.StreamsConfig{}); err != nil {

@@ -91,7 +91,7 @@ func (c *compiler) rules(s *ruleSet, rules []fileRule) {
 func (c *compiler) rule(where string, f fileRule) *rule {
 	r := &rule{
 		name: f.Name, text: c.template(where+".text", f.Text), answer: c.template(where+".answer", f.Answer),
-		behaviour: c.behaviour(where, f),
+		yields: f.Yields, behaviour: c.behaviour(where, f),
 	}
 	if len(f.Match) == 0 {
 		c.fail(where+".match", "is missing, want a regular expression or several")

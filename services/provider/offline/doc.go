@@ -40,6 +40,10 @@
 // answer, if it has one, replaces the phrases of the results; it sees .results,
 // each with .tool, .ok, .data, .text, .args, .error and .note.
 //
+// A message that a rule matches is not cut, except by a rule with yields: true,
+// whose expression may swallow another request ("… about tea and what is 2+2?"):
+// it counts only if the message is no list of requests.
+//
 // A rule all of whose alternatives for some tool are not offered is passed over
 // in favour of a later one that matches; if there is none, missing is the
 // answer. With offered_only: false nothing of that is looked at.

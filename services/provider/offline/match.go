@@ -30,8 +30,8 @@ func (s *ruleSet) match(message string, tools []contract.ToolSpec) matched {
 	m := matched{vars: map[string]any{"message": message, "tools": names(tools)}}
 	stripped := s.stripped(message)
 	p, missing := s.find(stripped, m.vars, tools)
-	if p.rule != nil && (missing == "" || len(s.split) == 0) {
-		m.parts, m.missing = []part{p}, missing
+	if p.rule != nil && missing == "" && !p.rule.yields {
+		m.parts = []part{p}
 		return m
 	}
 	if parts := s.cut(stripped, m.vars, tools); parts != nil {

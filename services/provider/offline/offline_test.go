@@ -124,6 +124,18 @@ func TestRequestsBecomeCalls(t *testing.T) {
 			`time:now {"timezone":"UTC"} | math:evaluate {"expression":"2+2"}`,
 		},
 		{
+			"what time is it in Vienna and what is 2+2?",
+			`time:now {"timezone":"Europe/Vienna"} | math:evaluate {"expression":"2+2"}`,
+		},
+		{
+			"what do you remember about tea and what time is it in New York?",
+			`notes:search {"query":"tea"} | time:now {"timezone":"America/New_York"}`,
+		},
+		{"what do you remember about tea and cake?", `notes:search {"query":"tea and cake"}`},
+		{"remember that tea and 2+2 are fine", `notes:add {"text":"tea and 2+2 are fine"}`},
+		{"calculate 2+2 and tell me the time", `math:evaluate {"expression":"2+2"} | time:now {"timezone":"UTC"}`},
+		{"write salt and pepper to list.txt", `file_system:write_file {"path":"list.txt","content":"salt and pepper"}`},
+		{
 			"what is 1+1? and what is 2+2? and what time is it in Paris?",
 			`math:evaluate {"expression":"1+1"} | math:evaluate {"expression":"2+2"} | time:now {"timezone":"Europe/Paris"}`,
 		},

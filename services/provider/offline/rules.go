@@ -53,6 +53,7 @@ type fileRule struct {
 	Calls  []fileCall   `yaml:"calls"`
 	Then   [][]fileCall `yaml:"then"`
 	Answer string       `yaml:"answer"`
+	Yields bool         `yaml:"yields"`
 
 	DelayMS string     `yaml:"delay_ms"`
 	Hang    bool       `yaml:"hang"`
@@ -149,6 +150,7 @@ type rule struct {
 	rounds [][]call // the first is calls, the others then
 	answer *tmpl
 	alone  bool // cannot be one part of a message
+	yields bool // to a reading of the message as several requests
 
 	behaviour
 }

@@ -16,12 +16,13 @@ const root = "../../../.."
 func TestNATSConfigPromisesWhatTheEmbeddedServerDoes(t *testing.T) {
 	t.Setenv("SKANDHA_TOKEN", "s3cret-token")
 	t.Setenv("SKANDHA_NATS_MONITOR", "127.0.0.1:8222")
+	t.Setenv("SKANDHA_NATS_DATA", `"/a directory"`)
 	o, err := server.ProcessConfigFile(root + "/deploy/nats/nats.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !o.JetStream || o.StoreDir == "" {
-		t.Error("JetStream is off, or has no directory")
+	if !o.JetStream || o.StoreDir != "/a directory" {
+		t.Errorf("JetStream is on: %t, its directory is %q, want that of SKANDHA_NATS_DATA", o.JetStream, o.StoreDir)
 	}
 	if !o.SyncAlways {
 		t.Error("sync_interval is not always: power loss could lose what was acknowledged")
@@ -41,6 +42,7 @@ func TestNATSConfigPromisesWhatTheEmbeddedServerDoes(t *testing.T) {
 // Without a token the server must not start open.
 func TestNATSConfigNeedsAToken(t *testing.T) {
 	t.Setenv("SKANDHA_NATS_MONITOR", "127.0.0.1:8222")
+	t.Setenv("SKANDHA_NATS_DATA", `"/a directory"`)
 	t.Setenv("SKANDHA_TOKEN", "") // comes back after the test
 	if err := os.Unsetenv("SKANDHA_TOKEN"); err != nil {
 		t.Fatal(err)
