@@ -67,20 +67,18 @@ type talker struct {
 	bus  *bus.Bus
 	ref  subject.Ref
 	ends chan bool
-	sub  *nats.Subscription
+	subs []*nats.Subscription
 }
 
 func newTalker(b *bus.Bus, session string) (*talker, error) {
 	t := &talker{bus: b, ref: subject.Ref{Agent: "main", Session: subject.Session(session)}, ends: make(chan bool, 16)}
 	recorded, failed := t.ref.Live("reflect", "recorded"), t.ref.Live("turn", "failed")
-	var err error
-	t.sub, err = b.Conn().Subscribe(t.ref.Live("*", "*"), func(m *nats.Msg) {
-		if m.Subject == recorded || m.Subject == failed {
-			t.ends <- m.Subject == recorded
+	for _, subj := range []string{recorded, failed} {
+		sub, err := b.Conn().Subscribe(subj, func(m *nats.Msg) { t.ends <- m.Subject == recorded })
+		if err != nil {
+			return nil, err
 		}
-	})
-	if err != nil {
-		return nil, err
+		t.subs = append(t.subs, sub)
 	}
 	return t, b.Conn().Flush()
 }
@@ -109,7 +107,11 @@ func (t *talker) turn(ctx context.Context) error {
 	}
 }
 
-func (t *talker) close() { _ = t.sub.Unsubscribe() } // the connection may be gone
+func (t *talker) close() {
+	for _, s := range t.subs {
+		_ = s.Unsubscribe() // the connection may be gone
+	}
+}
 
 var payload = func() string {
 	b := make([]byte, 1024)
