@@ -38,6 +38,7 @@ type builder struct {
 	touched bool            // the turn, or whether there is one, has changed: the door drives
 	ready   bool            // a terminal event left the session idle
 	quiet   bool            // no hook is asked (rule 13)
+	closing bool            // the turn is being ended with all that is open in it (rule 10)
 }
 
 // start begins a commit that is decided at door: the cause whose delivery the
@@ -144,8 +145,8 @@ func (b *builder) agentState() event.AgentState {
 	return event.StateThinking
 }
 
-// hook asks the plugins of a point. Without any it costs a map look-up.
-func (b *builder) hook(p hook.Point, step string, data any) hook.Decision {
+// ask asks the plugins of a point. Without any it costs a map look-up.
+func ask[T any](b *builder, p hook.Point, step string, data T) hook.Decision {
 	if b.quiet || !b.env.Hooks.Any(p) {
 		return hook.Decision{Verb: hook.Continue}
 	}

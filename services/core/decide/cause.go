@@ -39,7 +39,7 @@ func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *De
 		x.fail(event.FailUnknownCause, fmt.Sprintf("nobody knows a cause %q; want one of %v", c.Kind, subject.CauseKinds()))
 	}
 	if reason != "" {
-		return nil, reason
+		return nil, cut(reason, maxReason)
 	}
 	return b.done(), ""
 }
@@ -72,9 +72,11 @@ type causeDecider struct {
 	closings Closings
 }
 
-// fail ends the cause itself, at once, with its one terminal event.
+// fail ends the cause itself, at once, with its one terminal event. A reason may
+// quote what was sent, of any length.
 func (x *causeDecider) fail(code event.FailCode, reason string) {
-	x.hook(hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
+	reason = cut(reason, maxReason)
+	ask(x.builder, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
 	x.emit(event.TurnFailed{Sequence: x.c.Sequence, InputID: x.inputID, Code: code, Reason: reason})
 	x.ready = true
 }
@@ -107,31 +109,33 @@ func (x *causeDecider) input() string {
 		x.fail(event.FailLocked, x.s.Locked+"; /reset opens the session again")
 		return ""
 	}
+	waits := x.s.Turn != nil && in.Mode != event.ModeInterrupt
+	if waits && len(x.s.Queue) >= x.agent().Limits.Queue {
+		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs wait already", len(x.s.Queue)))
+		return ""
+	}
 	p := event.Perceived{
 		Sequence: x.c.Sequence, InputID: in.ID, Writer: x.c.Writer, Source: in.Source, Text: in.Text,
 	}
 	if !x.sense(&p) {
 		return ""
 	}
-	if x.s.Turn != nil && in.Mode == event.ModeInterrupt {
-		x.closeTurn(event.FailInterrupted, "a later input interrupted it", x.closings, false)
-	}
-	switch {
-	case x.s.Turn == nil:
-		x.startTurn(p)
-	case len(x.s.Queue) >= x.agent().Limits.Queue:
-		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs wait already", len(x.s.Queue)))
-	default:
+	if waits {
 		p.Disposition = event.Queued
 		x.emit(p)
+		return ""
 	}
+	if x.s.Turn != nil {
+		x.closeTurn(event.FailInterrupted, "a later input interrupted it", x.closings, false)
+	}
+	x.startTurn(p)
 	return ""
 }
 
 // sense runs the hooks around a perception; false means that it has ended.
 func (x *causeDecider) sense(p *event.Perceived) bool {
 	data := hook.SenseData{Text: p.Text, Source: p.Source, Writer: string(p.Writer)}
-	d := x.hook(hook.BeforeSense, "", data)
+	d := ask(x.builder, hook.BeforeSense, "", data)
 	switch d.Verb {
 	case hook.DenyVerb:
 		x.fail(event.FailDenied, d.Reason)
@@ -142,7 +146,7 @@ func (x *causeDecider) sense(p *event.Perceived) bool {
 		}
 	}
 	id := fmt.Sprint(p.Sequence)
-	d = x.hook(hook.AfterSense, "", hook.PerceptionsData{Perceptions: []hook.Perception{{ID: id, Text: p.Text, Source: p.Source}}})
+	d = ask(x.builder, hook.AfterSense, "", hook.PerceptionsData{Perceptions: []hook.Perception{{ID: id, Text: p.Text, Source: p.Source}}})
 	switch d.Verb {
 	case hook.DenyVerb:
 		x.fail(event.FailDenied, d.Reason)

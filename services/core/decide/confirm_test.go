@@ -224,6 +224,28 @@ func TestPolicyDenialIsTheCallsResultAndNobodyIsAsked(t *testing.T) {
 	w.ends(in.Sequence, "recorded")
 }
 
+func TestARulingThatMeansNothingDenies(t *testing.T) {
+	w := newWorld(t)
+	w.policy = func(decide.Access) decide.Ruling { return decide.Ruling{} }
+	w.say("x")
+	w.calls("write", `{"text":"x"}`)
+	w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
+}
+
+func TestPolicyIsAskedAboutWhatRuns(t *testing.T) {
+	w := newWorld(t)
+	w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision {
+		return hook.Decision{Verb: hook.Replace, Data: []byte(`{"args":{"text":"changed"}}`)}
+	})
+	var got decide.Access
+	w.policy = func(a decide.Access) decide.Ruling { got = a; return decide.Ruling{Effect: decide.Allow} }
+	w.process(w.cause(subject.Input, "cron", `{"text":"x"}`), nil)
+	w.calls("write", `{"text":"x"}`)
+	if got.Principal != "cron" || got.Action != "tool.call" || got.Resource.Name != "write" || string(got.Args) != `{"text":"changed"}` || got.Ref != ref || got.Turn != "t1" {
+		t.Fatalf("%+v", got)
+	}
+}
+
 func TestConfirmationsAreListed(t *testing.T) {
 	w, _ := asking(t)
 	if n := len(w.state.Confirmations()); n != 1 {

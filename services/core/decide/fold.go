@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +8,6 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
-	"skandha.dev/pkg/subject"
-	"skandha.dev/pkg/tool"
 )
 
 // ErrMismatch: the fold of a commit does not give the digest that it carries,
@@ -311,7 +308,7 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 	}
 	t := s.Turn
 	t.Actions, t.Idle = append(t.Actions, a), s.Now
-	if !t.isParent(st.Call) {
+	if !t.isParent(st.Call) && !blameless(p) {
 		s.Breaker.count(p.Hash, p.Result)
 	}
 	for i := range t.Steps {
@@ -321,44 +318,6 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 	}
 	s.closeRound()
 	return nil
-}
-
-// closeRound puts the results of all calls, in the calls' order, into the
-// conversation: a call and its result never stand apart.
-func (s *State) closeRound() {
-	t := s.Turn
-	for i := range t.Steps {
-		st := &t.Steps[i]
-		if st.Parent != "" {
-			continue
-		}
-		s.say(provider.Message{
-			Role: provider.RoleTool, CallID: st.CallID, Tool: st.Tool,
-			Text: st.text(), Failed: !st.Result.Success,
-		})
-	}
-	t.Steps = nil
-}
-
-// text is what the model sees of a result.
-func (st *Step) text() string {
-	var text string
-	if r := st.Result; r.Success {
-		text = string(r.Data)
-		if text == "" {
-			text = "null"
-		}
-	} else {
-		b, err := json.Marshal(map[string]any{"error": r.Error, "data": r.Data})
-		if err != nil {
-			b = []byte(`{"error":{"code":"internal"}}`)
-		}
-		text = string(b)
-	}
-	if st.Note != "" {
-		text += "\n[" + st.Note + "]"
-	}
-	return text
 }
 
 func (s *State) onRecorded(p event.Recorded) error {
@@ -384,23 +343,6 @@ func (s *State) onTurnFailed(p event.TurnFailed) error {
 	return nil
 }
 
-// abandon ends the open turn and keeps the conversation well-formed: a user's
-// message gets an answer, and no call stands without its result.
-func (s *State) abandon() {
-	t := s.Turn
-	if len(t.Steps) > 0 {
-		for i := range t.Steps {
-			if st := &t.Steps[i]; st.Result == nil {
-				r := tool.Failure(tool.CodeCancelled, "the turn ended before")
-				st.Result, st.Status = &r, Done
-			}
-		}
-		s.closeRound()
-	}
-	s.say(provider.Message{Role: provider.RoleAssistant, Text: "[This turn ended without an answer.]"})
-	s.Turn = nil
-}
-
 func (s *State) onReset(event.SessionReset) error {
 	if s.Turn != nil {
 		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
@@ -409,58 +351,6 @@ func (s *State) onReset(event.SessionReset) error {
 	s.Chain = chain(s.Chain, []byte("reset"))
 	s.WindowBase = s.Chain
 	return nil
-}
-
-// say appends to the conversation and lets whole turns slide out of the window.
-func (s *State) say(m provider.Message) {
-	b, err := json.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("decide: encoding message: %v", err)) // its raw parts were decoded before
-	}
-	said := Entry{s.Turn.ID, b}
-	s.Chain = said.chain(s.Chain)
-	s.Window = grow(s.Window, &s.windowTail, said)
-	size := 0
-	for _, e := range s.Window {
-		size += len(e.Msg)
-	}
-	for len(s.Window) > windowEntries || size > windowBytes {
-		first := s.Window[0].Turn
-		if first == s.Turn.ID {
-			break
-		}
-		for s.Window[0].Turn == first {
-			size -= len(s.Window[0].Msg)
-			s.WindowBase = s.Window[0].chain(s.WindowBase)
-			s.Window = s.Window[1:]
-		}
-	}
-}
-
-func seenKey(w subject.Writer, id string) string { return string(w) + "/" + id }
-
-func (s *State) see(key string, seq uint64) {
-	in := SeenInput{key, seq}
-	s.SeenChain = in.chain(s.SeenChain)
-	s.Seen = grow(s.Seen, &s.seenTail, in)
-	for len(s.Seen) > seenInputs {
-		s.SeenBase = s.Seen[0].chain(s.SeenBase)
-		s.Seen = s.Seen[1:]
-	}
-}
-
-// seen reports whether the writer has used the id before, and for which input.
-func (s *State) seen(w subject.Writer, id string) (uint64, bool) {
-	if id == "" {
-		return 0, false
-	}
-	key := seenKey(w, id)
-	for i := len(s.Seen) - 1; i >= 0; i-- {
-		if s.Seen[i].Key == key {
-			return s.Seen[i].Sequence, true
-		}
-	}
-	return 0, false
 }
 
 func (s *State) queued(seq uint64) int {
@@ -498,47 +388,6 @@ func (t *Turn) ready(st *Step) bool {
 		}
 	}
 	return true
-}
-
-// blameless reports whether a result without success is nobody's failure.
-func blameless(r tool.Result) bool {
-	if r.Success || r.Error == nil {
-		return false
-	}
-	switch r.Error.Code {
-	case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeSkipped:
-		return true
-	}
-	return false
-}
-
-func (b *Breaker) count(hash string, r tool.Result) {
-	if blameless(r) {
-		return
-	}
-	b.Recent = append(b.Recent, r.Success)
-	if len(b.Recent) > breakerHistory {
-		b.Recent = b.Recent[1:]
-	}
-	if r.Success {
-		b.Same, b.Consecutive, b.Hash = 0, 0, ""
-		return
-	}
-	b.Consecutive++
-	if b.Hash != hash {
-		b.Hash, b.Same = hash, 0
-	}
-	b.Same++
-}
-
-func (b *Breaker) failures() int {
-	n := 0
-	for _, ok := range b.Recent {
-		if !ok {
-			n++
-		}
-	}
-	return n
 }
 
 func cut(s string, n int) string {

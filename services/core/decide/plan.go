@@ -2,10 +2,8 @@ package decide
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,16 +21,9 @@ const (
 	maxPlanAttempts = 4                // model calls are idempotent: another attempt is only money
 	providerWait    = 30 * time.Second // for a provider to be there at all
 	maxAnswerBytes  = 200 << 10        // of text
+	maxAnswerCalls  = 256              // whatever the agent's own limit: what is refused is recorded too
+	maxCallsBytes   = 512 << 10        // of arguments and provider state together
 )
-
-// errStreak is how many failures in a row make core ask a person.
-const errStreak = 5
-
-// lockAt of the last breakerHistory calls failed: the session locks.
-const lockAt = 8
-
-// sameFailures of exactly the same call make core tell the model.
-const sameFailures = 3
 
 // wantsPlan reports whether the turn is waiting to ask the model.
 func (s *State) wantsPlan() bool {
@@ -79,7 +70,7 @@ func (b *builder) modelCall() time.Duration {
 // beforePlan runs the hook; false means that it ended the turn.
 func (b *builder) beforePlan(req *event.PlanRequested) bool {
 	data := hook.PlanData{Plan: req.Plan, Round: req.Round, System: b.agent().Guide.System(), Tools: req.Tools}
-	d := b.hook(hook.BeforePlan, "", data)
+	d := ask(b, hook.BeforePlan, "", data)
 	switch d.Verb {
 	case hook.DenyVerb:
 		b.failTurn(event.FailDenied, d.Reason)
@@ -224,7 +215,7 @@ func spent(a executor.Answer) provider.Usage {
 func (b *builder) planned(a executor.Answer) bool {
 	r := *a.Response
 	p := *b.s.Turn.Plan
-	d := b.hook(hook.AfterPlan, "", hook.AfterPlanData{Plan: p.ID, Response: r})
+	d := ask(b, hook.AfterPlan, "", hook.AfterPlanData{Plan: p.ID, Response: r})
 	if d.Verb == hook.Replace {
 		var n hook.AfterPlanData
 		if decodeInto(d.Data, &n) == nil {
@@ -234,10 +225,8 @@ func (b *builder) planned(a executor.Answer) bool {
 	}
 	r.TextContent = cut(r.TextContent, maxAnswerBytes)
 	r.IsFinal = len(r.ToolCalls) == 0
-	if r.IsFinal && strings.TrimSpace(r.TextContent) == "" && d.Verb != hook.DenyVerb {
-		return b.planFailed(a, provider.Error{
-			Code: provider.ErrGarbage, Message: "the model answered with neither text nor calls", Retryable: true,
-		})
+	if why := unusable(r); why != "" && d.Verb != hook.DenyVerb {
+		return b.planFailed(a, provider.Error{Code: provider.ErrGarbage, Message: why, Retryable: true})
 	}
 	steps, refused := b.steps(p, r)
 	calls := len(r.ToolCalls)
@@ -269,146 +258,21 @@ func (b *builder) planned(a executor.Answer) bool {
 	return true
 }
 
-// steps turns the calls of an answer into steps, and says which are refused at
-// once. The order is the answer's; the steps of a plan follow their plan.
-func (b *builder) steps(p Plan, r provider.Response) (steps []event.Step, refused map[string]tool.Result) {
-	refused = map[string]tool.Result{}
-	ids := make(map[string]string, len(r.ToolCalls)) // the model's id -> ours
-	nodes := make([]planner.Node, len(r.ToolCalls))
-	names := callIDs(r.ToolCalls)
-	for i, c := range r.ToolCalls {
-		st := event.Step{Call: fmt.Sprintf("%s-c%d", p.ID, i), CallID: names[i], Tool: c.Tool, Args: c.Args}
-		if len(st.Args) == 0 {
-			st.Args = json.RawMessage("{}")
-		}
-		ids[st.CallID] = st.Call
-		nodes[i] = planner.Node{ID: st.CallID, DependsOn: c.DependsOn}
-		steps = append(steps, st)
+// unusable says why nothing can be made of an answer.
+func unusable(r provider.Response) string {
+	size := len(r.ProviderState)
+	for _, c := range r.ToolCalls {
+		size += len(c.Args)
 	}
-	for i, st := range steps {
-		own := func(string) bool { return false }
-		if st.Tool == planner.ExecuteName {
-			plan, _ := planner.Parse(st.Args) // refused in expand
-			own = plan.Has
-		}
-		known := func(id string) bool { _, ok := ids[id]; return ok && !own(id) }
-		nodes[i].DependsOn = planner.Link(nodes[i].DependsOn, st.Args, known)
+	switch {
+	case len(r.ToolCalls) == 0 && strings.TrimSpace(r.TextContent) == "":
+		return "the model answered with neither text nor calls"
+	case len(r.ToolCalls) > maxAnswerCalls:
+		return fmt.Sprintf("the model answered with %d calls, at most %d are read", len(r.ToolCalls), maxAnswerCalls)
+	case size > maxCallsBytes:
+		return fmt.Sprintf("the model answered with calls of %d bytes, at most %d are read", size, maxCallsBytes)
 	}
-	planErr := planner.Check(nodes)
-	limit := b.agent().Limits.Calls
-	for i := range steps {
-		st := &steps[i]
-		switch {
-		case limit > 0 && i >= limit:
-			refused[st.Call] = tool.Failure(tool.CodeNotRun, fmt.Sprintf("more than %d calls in one answer", limit))
-		case planErr != nil:
-			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "the calls depend on each other in an impossible way", planner.Reasons(planErr)...)
-		default:
-			for _, d := range nodes[i].DependsOn {
-				st.DependsOn = append(st.DependsOn, ids[d])
-			}
-			if res, bad := b.checkCall(p, st); bad {
-				refused[st.Call] = res
-			}
-		}
-	}
-	return b.expand(p, steps, refused), refused
-}
-
-// callIDs gives every call an id of its own: the model's where it is one.
-func callIDs(calls []provider.ToolCall) []string {
-	given := make(map[string]bool, len(calls))
-	for _, c := range calls {
-		given[c.ID] = true
-	}
-	used := map[string]bool{"": true}
-	ids := make([]string, len(calls))
-	for i, c := range calls {
-		id := c.ID
-		for n := i; used[id]; n++ {
-			if free := "call_" + strconv.Itoa(n); !given[free] {
-				id = free
-			}
-		}
-		used[id] = true
-		ids[i] = id
-	}
-	return ids
-}
-
-// checkCall refuses what was not offered, and arguments that do not fit. What
-// can't be checked now is checked before it runs.
-func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
-	if !slices.Contains(p.Tools, st.Tool) {
-		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("no tool %q was offered", st.Tool), "offered: "+strings.Join(p.Tools, ", ")), true
-	}
-	if st.Tool == planner.ExecuteName {
-		return tool.Result{}, false
-	}
-	spec, known := b.env.Tools.Lookup(st.Tool)
-	if !known {
-		return tool.Result{}, false // its runners are gone, and may come back
-	}
-	st.Idempotent = spec.Idempotent
-	if len(planner.References(st.Args, func(string) bool { return true })) > 0 {
-		return tool.Result{}, false // not what will run
-	}
-	args, errs := b.env.Tools.Validate(st.Tool, st.Args)
-	if len(errs) > 0 {
-		return tool.Failure(tool.CodeInvalidArgs, misfit, errs...), true
-	}
-	st.Args = args
-	if b.checked == nil {
-		b.checked = map[string]bool{}
-	}
-	b.checked[st.Call] = true
-	return tool.Result{}, false
-}
-
-// expand puts the steps of each plan:execute call behind it.
-func (b *builder) expand(p Plan, steps []event.Step, refused map[string]tool.Result) []event.Step {
-	out := make([]event.Step, 0, len(steps))
-	for _, st := range steps {
-		if _, bad := refused[st.Call]; bad || st.Tool != planner.ExecuteName {
-			out = append(out, st)
-			continue
-		}
-		plan, err := planner.Parse(st.Args)
-		subs, errs := b.substeps(p, st, plan)
-		if err = errors.Join(err, errs); err != nil {
-			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "the plan was refused", planner.Reasons(err)...)
-			out = append(out, st)
-			continue
-		}
-		st.StopOnFailure = plan.StopOnFailure
-		out = append(append(out, st), subs...)
-	}
-	return out
-}
-
-func (b *builder) substeps(p Plan, parent event.Step, plan planner.Plan) ([]event.Step, error) {
-	ids := make(map[string]string, len(plan.Steps))
-	for i, s := range plan.Steps {
-		ids[s.ID] = fmt.Sprintf("%s-s%d", parent.Call, i)
-	}
-	var errs []error
-	subs := make([]event.Step, len(plan.Steps))
-	for i, s := range plan.Steps {
-		st := event.Step{Call: ids[s.ID], CallID: s.ID, Parent: parent.Call, Tool: s.Tool, Args: s.Params}
-		if s.Tool != planner.ExecuteName {
-			if res, bad := b.checkCall(p, &st); bad {
-				for _, d := range append([]string{res.Error.Message}, res.Error.Details...) {
-					errs = append(errs, fmt.Errorf("step %q: %s", s.ID, d))
-				}
-			}
-		}
-		st.DependsOn = slices.Clone(parent.DependsOn)
-		for _, d := range s.DependsOn {
-			st.DependsOn = append(st.DependsOn, ids[d])
-		}
-		subs[i] = st
-	}
-	return subs, errors.Join(errs...)
+	return ""
 }
 
 func encode(v any) json.RawMessage {

@@ -1,11 +1,9 @@
 package decide
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -160,14 +158,6 @@ const (
 	Done       Status = "done"
 )
 
-// Breaker counts the failures of tools, per session.
-type Breaker struct {
-	Hash        string `json:"hash,omitempty"` // of the last failed call
-	Same        int    `json:"same"`           // how often in a row exactly that call failed
-	Consecutive int    `json:"consecutive"`    // failures in a row
-	Recent      []bool `json:"recent,omitempty"`
-}
-
 // New is the state of a session that has no commit yet.
 func New(ref subject.Ref) *State {
 	return &State{core: core{Ref: ref, UI: event.StateWaiting}}
@@ -298,62 +288,6 @@ func (s *State) Confirmations() []Step {
 		}
 	}
 	return out
-}
-
-// Snapshot encodes the whole state.
-func (s *State) Snapshot() ([]byte, error) { return json.Marshal(s) }
-
-// FromSnapshot decodes what Snapshot wrote and verifies it against the commit it
-// claims to stand at. Any difference is an error: the log is refolded. Every
-// byte is covered, against accident and malice: the commit's digest covers the
-// core and its chains, the chains cover the window and the inputs seen, and
-// what is none of it must be exactly what encoding the state gives.
-func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*State, error) {
-	s := New(ref)
-	if err := json.Unmarshal(b, s); err != nil {
-		return nil, fmt.Errorf("decoding snapshot: %w", err)
-	}
-	switch {
-	case s.Ref != ref || s.Rev != rev:
-		return nil, fmt.Errorf("snapshot is of %s at %d, want %s at %d", s.Ref, s.Rev, ref, rev)
-	case at.Header.FoldVersion != FoldVersion:
-		return nil, fmt.Errorf("commit %d was folded by version %d, this is %d", rev, at.Header.FoldVersion, FoldVersion)
-	case s.Digest != at.Header.Digest:
-		return nil, fmt.Errorf("snapshot has digest %s, commit %d has %s", s.Digest, rev, at.Header.Digest)
-	}
-	if err := s.verify(at.Header.Prev); err != nil {
-		return nil, err
-	}
-	again, err := s.Snapshot()
-	if err != nil {
-		return nil, fmt.Errorf("encoding the snapshot again: %w", err)
-	}
-	if !bytes.Equal(again, b) {
-		return nil, errors.New("snapshot is not what encoding its state gives")
-	}
-	return s, nil
-}
-
-// verify recomputes the chains and the digest of a loaded state. Stamps that the
-// commit could not yet know are taken back for it.
-func (s *State) verify(prev uint64) error {
-	said, seen := s.WindowBase, s.SeenBase
-	for _, e := range s.Window {
-		said = e.chain(said)
-	}
-	for _, in := range s.Seen {
-		seen = in.chain(seen)
-	}
-	if said != s.Chain || seen != s.SeenChain {
-		return errors.New("snapshot's window or inputs seen do not give the chains")
-	}
-	c := s.clone()
-	c.Rev = prev
-	c.unstamp(s.Rev)
-	if d := c.digest(); d != s.Digest {
-		return fmt.Errorf("snapshot content has digest %s, not %s", d, s.Digest)
-	}
-	return nil
 }
 
 // Waits reports whether something could move on if an executor were there, or

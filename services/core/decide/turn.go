@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/pkg/tool"
 )
 
 // startTurn begins the turn of a perception, now.
@@ -55,7 +53,7 @@ func (b *builder) finish(answer string) {
 	t := b.s.Turn
 	b.message(answer)
 	data := hook.ReflectData{Input: t.Text, Answer: answer, Tools: toolsOf(t), Rounds: t.Round}
-	if d := b.hook(hook.BeforeReflect, "", data); d.Verb == hook.Replace {
+	if d := ask(b, hook.BeforeReflect, "", data); d.Verb == hook.Replace {
 		var r hook.ReflectData
 		if decodeInto(d.Data, &r) == nil {
 			data.Notes = r.Notes
@@ -66,7 +64,7 @@ func (b *builder) finish(answer string) {
 		Rounds: t.Round, Usage: t.Usage, Notes: data.Notes,
 		DurationMS: b.head.Now.Sub(t.Started).Milliseconds(),
 	})
-	b.hook(hook.AfterReflect, "", data)
+	ask(b, hook.AfterReflect, "", data)
 	b.touched, b.ready = true, true
 	b.next()
 }
@@ -84,7 +82,7 @@ func toolsOf(t *Turn) []string {
 // failTurn ends the turn without an answer. No call may be open.
 func (b *builder) failTurn(code event.FailCode, reason string) {
 	t := b.s.Turn
-	b.hook(hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
+	ask(b, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
 	b.emit(event.TurnFailed{
 		Sequence: t.Sequence, InputID: t.InputID, Code: code, Reason: reason, Actions: t.Actions,
 		Usage: t.Usage, DurationMS: b.head.Now.Sub(t.Started).Milliseconds(),
@@ -96,6 +94,7 @@ func (b *builder) failTurn(code event.FailCode, reason string) {
 // result first, and says truthfully whether it ran (rule 10).
 func (b *builder) closeTurn(code event.FailCode, reason string, closings Closings, goOn bool) {
 	t := b.s.Turn
+	b.closing = true
 	for _, st := range slices.Clone(t.Steps) {
 		if st.Status == Done || st.Status == Expanded {
 			continue
@@ -110,80 +109,11 @@ func (b *builder) closeTurn(code event.FailCode, reason string, closings Closing
 			b.composePlan(st) // some of its steps may have run
 		}
 	}
+	b.closing = false
 	b.failTurn(code, reason)
 	if goOn {
 		b.next()
 	}
-}
-
-// closingResult is what can truthfully be said of a call that is being closed.
-func closingResult(st Step, closings Closings) tool.Result {
-	if st.Status != Assigned {
-		return tool.Failure(tool.CodeCancelled, "cancelled before it was given to a runner: it did not run")
-	}
-	c, asked := closings[st.Call]
-	if !asked || c.Unreachable || c.Answer.Attempt != st.Attempt { // rule 6
-		return tool.Failure(tool.CodeOutcomeUnknown, "cancelled; its runner cannot be reached: it may have run")
-	}
-	switch c.Answer.State {
-	case executor.Never, executor.Refused:
-		if st.Uncertain {
-			return tool.Failure(tool.CodeOutcomeUnknown, "cancelled; an earlier attempt may have run")
-		}
-		return tool.Failure(tool.CodeCancelled, "cancelled before it began: it did not run")
-	case executor.Finished:
-		return resultOf(c.Answer)
-	}
-	return tool.Failure(tool.CodeOutcomeUnknown, "cancelled while it ran: part of its effect may have happened")
-}
-
-func resultOf(a executor.Answer) tool.Result {
-	if a.Result == nil {
-		return tool.Failure(tool.CodeInternal, "the runner finished without a result")
-	}
-	return reported(*a.Result)
-}
-
-// reported is what a runner or a hook may say of a call that ran. The codes that
-// say it did not run are core's alone.
-func reported(r tool.Result) tool.Result {
-	switch {
-	case r.Success:
-		r.Error = nil
-	case r.Error == nil:
-		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it failed without saying why"}
-	case didNotRun(r.Error.Code):
-		e := *r.Error
-		e.Code, e.Message = tool.CodeFailed, e.Error()
-		r.Error = &e
-	}
-	return r
-}
-
-func didNotRun(c tool.Code) bool {
-	switch c {
-	case tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired:
-		return true
-	}
-	return false
-}
-
-// amended is what an after_act hook may make of a result: its words and its
-// data. Whether the call ran is not the hook's to say.
-func amended(was, by tool.Result) tool.Result {
-	if was.Error == nil || was.Success {
-		return reported(by)
-	}
-	switch code := was.Error.Code; {
-	case didNotRun(code), code == tool.CodeOutcomeUnknown, code == tool.CodeUnknownTool, code == tool.CodeInvalidArgs, code == tool.CodeInvalidPlan:
-		e := *was.Error
-		if by.Error != nil {
-			e.Message, e.Details = by.Error.Message, by.Error.Details
-		}
-		by.Success, by.Error = false, &e
-		return by
-	}
-	return reported(by)
 }
 
 // MustClose lists the calls that must be stopped, and asked about, before the

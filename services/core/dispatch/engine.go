@@ -6,6 +6,7 @@
 package dispatch
 
 import (
+	"maps"
 	"sync/atomic"
 
 	"skandha.dev/pkg/hook"
@@ -25,7 +26,7 @@ type table struct {
 type Runner func(hook.Envelope) hook.Decision
 
 // Set replaces what is registered at every point, at once.
-func (e *Engine) Set(points map[hook.Point]Runner) { e.table.Store(&table{points}) }
+func (e *Engine) Set(points map[hook.Point]Runner) { e.table.Store(&table{maps.Clone(points)}) }
 
 // Any implements decide.Hooks.
 func (e *Engine) Any(p hook.Point) bool {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
@@ -18,7 +19,7 @@ import (
 
 // Rule is one line of the policy.
 type Rule struct {
-	Tool       string        `json:"tool" koanf:"tool"`             // pattern as of path.Match, e.g. "file_system:*"; empty: any
+	Tool       string        `json:"tool" koanf:"tool"`             // pattern as of path.Match, e.g. "file_system:*", but * stands for slashes too; empty: any
 	Permission string        `json:"permission" koanf:"permission"` // a permission the tool declares; empty: any
 	Principal  string        `json:"principal" koanf:"principal"`   // pattern on the writer; empty: any
 	Effect     decide.Effect `json:"effect" koanf:"effect"`         // allow, deny or confirm
@@ -37,7 +38,7 @@ func New(rules []Rule) (*Policy, error) {
 			return nil, fmt.Errorf("policy rule %d: effect is %q, want allow, deny or confirm", i, r.Effect)
 		}
 		for field, pattern := range map[string]string{"tool": r.Tool, "principal": r.Principal} {
-			if _, err := path.Match(pattern, ""); err != nil {
+			if _, err := path.Match(noSlash(pattern), ""); err != nil {
 				return nil, fmt.Errorf("policy rule %d: %s %q is no pattern: %w", i, field, pattern, err)
 			}
 		}
@@ -63,13 +64,17 @@ func (r Rule) matches(a decide.Access) bool {
 		(r.Permission == "" || slices.Contains(a.Resource.Permissions, r.Permission))
 }
 
+// match lets * and ? stand for slashes too: a tool's name is no path, and a rule
+// that denies "mcp:*" means "mcp:files/delete".
 func match(pattern, s string) bool {
 	if pattern == "" {
 		return true
 	}
-	ok, err := path.Match(pattern, s)
+	ok, err := path.Match(noSlash(pattern), noSlash(s))
 	return err == nil && ok
 }
+
+func noSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 func ruling(e decide.Effect, reason string, spec tool.Spec) decide.Ruling {
 	out := decide.Ruling{Effect: e, Reason: reason}
@@ -79,12 +84,12 @@ func ruling(e decide.Effect, reason string, spec tool.Spec) decide.Ruling {
 			out.Reason = "policy denies " + spec.Name
 		}
 	case decide.Ask:
-		if reason == "" {
-			reason = fmt.Sprintf("%s is irreversible or leaves this machine", spec.Name)
-		}
-		level := hook.LevelWarn
+		level, why := hook.LevelWarn, "policy asks for approval of "+spec.Name
 		if spec.Risk == tool.RiskHigh {
-			level = hook.LevelCritical
+			level, why = hook.LevelCritical, spec.Name+" is irreversible or leaves this machine"
+		}
+		if reason == "" {
+			reason = why
 		}
 		out.Reason, out.Warning = reason, &hook.Warning{Level: level, Message: reason}
 	}

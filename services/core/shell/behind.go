@@ -49,13 +49,13 @@ func newBehind(c *Core) *behind {
 }
 
 // observe sees every commit that this core has stored.
-func (c *Core) observe(s *session, d *decide.Decision, seq uint64) {
-	c.behind.folded(s.ref, d.Commit, seq)
-	if s.state.Turn == nil || s.state.Commits%snapshotEvery == 0 {
-		c.behind.mu.Lock()
-		c.behind.snaps[s.ref] = s.state
-		c.behind.mu.Unlock()
-		c.behind.kick()
+func (b *behind) observe(j stored) {
+	b.folded(j.ref, j.d.Commit, j.state.Rev)
+	if j.state.Turn == nil || j.state.Commits%snapshotEvery == 0 {
+		b.mu.Lock()
+		b.snaps[j.ref] = j.state
+		b.mu.Unlock()
+		b.kick()
 	}
 }
 

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/telemetry"
@@ -40,7 +37,6 @@ func (s *session) commit(d *decide.Decision) outcome {
 	if err == nil {
 		s.c.stats.Commits.Add(1)
 		s.adopt(d.Stored(seq), d)
-		s.c.observe(s, d, seq)
 		return committed
 	}
 	early.stop()
@@ -75,8 +71,8 @@ func (s *session) readBack() outcome {
 func (s *session) adopt(next *decide.State, d *decide.Decision) {
 	before := s.state
 	s.state = next
-	s.follow(func(w *work) bool { return !assigned(before, w) }) // first: somebody waits for the work
-	s.live(d)
+	s.follow(func(w *work) bool { return !assigned(before, w) })
+	s.c.after.jobs <- stored{s.ctx, s.ref, d, next}
 }
 
 // load brings the state up to the log: from the cached state, the snapshot, or
@@ -117,22 +113,6 @@ func (s *session) lock(why error) (*decide.State, error) {
 		return nil, fmt.Errorf("locking %s: %w", s.ref, err) // if it was stored all the same, the next load finds it
 	}
 	return s.c.loader.Load(s.ctx, s.ref, nil)
-}
-
-// live publishes the copies of a stored commit's events. They may be lost:
-// whoever must miss nothing reads the log.
-func (s *session) live(d *decide.Decision) {
-	seq := strconv.FormatUint(s.state.Rev, 10)
-	prev := strconv.FormatUint(d.Commit.Header.Prev, 10)
-	count := strconv.Itoa(len(d.Commit.Events))
-	for i := range d.Commit.Events {
-		e := &d.Commit.Events[i]
-		h := nats.Header{bus.HeaderCommit: {seq}, bus.HeaderIndex: {strconv.Itoa(i)}, bus.HeaderEvents: {count}, bus.HeaderPrev: {prev}}
-		if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
-			s.c.log.Debug("publishing a live event", "session", s.ref, "type", e.Type, "error", err)
-			return
-		}
-	}
 }
 
 // trace makes the cause's trace context the one of what follows from it.

@@ -50,6 +50,7 @@ type Core struct {
 	dir    *Directory
 	loader *Loader
 	behind *behind
+	after  *afterwards
 	stats  Stats
 	ctx    context.Context // ends when the drain is over
 	end    context.CancelFunc
@@ -79,7 +80,7 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
 		ready: make(chan struct{}),
 	}
-	c.behind = newBehind(c)
+	c.behind, c.after = newBehind(c), newAfterwards(c)
 	c.loader = &Loader{Bus: b, Store: st, Log: log, Folded: c.behind.folded}
 	return c, nil
 }
@@ -103,7 +104,7 @@ func (c *Core) Run(ctx context.Context) (err error) {
 	if err := c.dir.watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
 	}
-	stopBehind := c.behind.start()
+	stopBehind, stopAfter := c.behind.start(), c.after.start()
 	services, err := c.serve()
 	if err != nil {
 		return err
@@ -133,6 +134,10 @@ func (c *Core) Run(ctx context.Context) (err error) {
 	c.agentHooks(hook.OnAgentStop, "shutdown")
 	for _, r := range services {
 		r.Stop()
+	}
+	stopAfter()
+	if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
+		c.log.Debug("flushing the last live events", "error", err)
 	}
 	stopBehind()
 	return c.caller.Close()

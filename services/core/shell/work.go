@@ -180,6 +180,12 @@ func answerOf(m bus.Reply, call, attempt string) answerMail {
 	if m.NoResponders {
 		return out
 	}
+	if m.Err != nil {
+		// The request or the answer did not get through; the table of the executor
+		// still knows. The chase asks again.
+		out.answer = executor.Answer{Call: call, Attempt: attempt, State: executor.Running, Message: m.Err.Error()}
+		return out
+	}
 	if err := json.Unmarshal(m.Data, &out.answer); err != nil {
 		// Whoever answers garbage has run it, or not: nobody can know.
 		out.answer = executor.Answer{State: executor.Unknown, Message: "the executor's answer cannot be read: " + err.Error()}

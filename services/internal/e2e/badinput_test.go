@@ -306,4 +306,3 @@ func terminals(s *System) map[uint64][]Terminal {
 	})
 	return out
 }
-

@@ -1,0 +1,157 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/tool"
+)
+
+// OnCallAnswer decides about what became of an attempt at a call. Nil means no
+// effect: the attempt is not the current one, it goes on, or there is nowhere
+// to run it again yet (retry is true then, and the shell comes back).
+func OnCallAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decision, retry bool) {
+	if s.Turn == nil || !a.State.Final() {
+		return nil, false
+	}
+	st := s.Turn.step(a.Call)
+	if st == nil || st.Status != Assigned || st.Attempt != a.Attempt {
+		return nil, false
+	}
+	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
+	b.touched = true
+	c := *st
+	switch a.State {
+	case executor.Finished:
+		b.completeFrom(c, resultOf(a), a)
+	case executor.Never, executor.Refused:
+		if !b.again(c, a) {
+			return nil, true
+		}
+	case executor.Stopped:
+		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it was stopped while it ran"), a)
+	default:
+		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it ran, and its result is gone"), a)
+	}
+	b.advance()
+	return b.done(), false
+}
+
+// OnUnreachable decides about a call whose runner cannot be asked (rule 9). An
+// idempotent one is attempted elsewhere; any other ends as outcome_unknown,
+// which is final, so the shell waits for start_by and the skew before.
+func OnUnreachable(s *State, door uint64, call, attempt string, env *Env) (d *Decision, retry bool) {
+	if s.Turn == nil {
+		return nil, false
+	}
+	st := s.Turn.step(call)
+	if st == nil || st.Status != Assigned || st.Attempt != attempt {
+		return nil, false
+	}
+	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: call, Attempt: attempt}, env.Now, env)
+	b.touched = true
+	c := *st
+	c.Uncertain = true
+	if !c.Idempotent {
+		b.completeFrom(c, c.notRun(""), executor.Answer{})
+	} else if !b.again(c, executor.Answer{}) {
+		return nil, true
+	}
+	b.advance()
+	return b.done(), false
+}
+
+// again makes a new attempt, or gives up. False: no runner is free now.
+func (b *builder) again(st Step, a executor.Answer) bool {
+	switch {
+	case st.Attempts >= maxAttempts:
+	case b.assign(st, st.Final, st.Runner):
+		return true
+	case busy(a) && b.head.Now.Before(st.StartBy):
+		return false // the runner that has just refused is the only one: let it breathe
+	case b.assign(st, st.Final):
+		return true
+	case b.head.Now.Before(st.NotAfter.Add(runnerWait)):
+		return false
+	}
+	b.completeFrom(st, st.notRun("no runner took it: "+string(a.Reason)+" "+a.Message), executor.Answer{})
+	return true
+}
+
+// busy reports whether an executor refused what it would take later.
+func busy(a executor.Answer) bool {
+	return a.State == executor.Refused && (a.Reason == executor.RefusedFull || a.Reason == executor.RefusedDraining)
+}
+
+// notRun is the result of a call whose last attempt did not run, as why says; of
+// an attempt before nobody may know.
+func (st *Step) notRun(why string) tool.Result {
+	if st.Uncertain {
+		return tool.Failure(tool.CodeOutcomeUnknown, "its runner died or cannot be reached: it may have run")
+	}
+	return tool.Failure(tool.CodeNotRun, why)
+}
+
+// OnProgress moves on what waits for an executor. Nil: nothing can move.
+func OnProgress(s *State, door uint64, env *Env) *Decision {
+	if s.Turn == nil || s.Turn.Plan != nil {
+		return nil
+	}
+	b := start(s, door, event.Trigger{Kind: event.ByProgress}, env.Now, env)
+	before := len(b.events)
+	if s.wantsPlan() {
+		b.requestPlan()
+		if len(b.events) == before && !env.Now.Before(s.Turn.Idle.Add(providerWait)) {
+			b.failTurn(event.FailNoProvider, fmt.Sprintf("no provider has been there for %s", providerWait))
+			b.next()
+		}
+	} else {
+		b.advance()
+		b.expire()
+	}
+	if len(b.events) == before {
+		return nil
+	}
+	b.touched = true
+	return b.done()
+}
+
+const (
+	// runnerWait is how long a step waits for a runner that offers its tool at all.
+	runnerWait = 30 * time.Second
+	// timerWait is how late the timer of a confirmation request may come.
+	timerWait = 30 * time.Second
+)
+
+// expire ends what has waited too long: steps whose tool nobody offers, and
+// confirmation requests whose timer was lost.
+func (b *builder) expire() {
+	if b.s.Turn == nil {
+		return
+	}
+	before := len(b.events)
+	for _, st := range slices.Clone(b.s.Turn.Steps) {
+		switch {
+		case st.Status == Confirming && !b.head.Now.Before(st.ExpiresAt.Add(timerWait)):
+			b.expireRequest(&st)
+		case b.abandoned(&st):
+			b.complete(st.Call, tool.Failure(tool.CodeNotRun, fmt.Sprintf("no runner offers %s any more: it did not run", st.Tool)))
+		}
+	}
+	if len(b.events) > before {
+		b.advance()
+	}
+}
+
+// abandoned reports whether a step could run and nobody has offered its tool for
+// too long.
+func (b *builder) abandoned(st *Step) bool {
+	if b.s.Turn == nil || b.head.Now.Before(b.s.Turn.Idle.Add(runnerWait)) {
+		return false
+	}
+	_, known := b.env.Tools.Lookup(st.Tool)
+	return !known && (st.Status == Approved || st.Status == Waiting && b.s.Turn.ready(st))
+}
