@@ -65,7 +65,7 @@ stop() {
 	done
 }
 trap stop EXIT
-trap 'exit 130' INT
+trap 'exit 0' INT # the way to end it
 trap 'exit 143' TERM
 
 # gone says which processes have ended, and how their logs end; false if none has.

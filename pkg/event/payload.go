@@ -118,8 +118,7 @@ type ActCompleted struct {
 	Attempt    string           `json:"attempt,omitempty"` // empty if it was never assigned
 	Runner     subject.Instance `json:"runner,omitempty"`
 	DurationMS int64            `json:"duration_ms,omitempty"`
-	Closed     bool             `json:"closed,omitempty"` // its turn was ended before it answered
-	Note       string           `json:"note,omitempty"`   // what core tells the model beside the result
+	Note       string           `json:"note,omitempty"` // what core tells the model beside the result
 }
 
 // Recorded is the terminal event of a turn that went through: the experience.

@@ -50,14 +50,21 @@ type Request struct {
 	Op      Op              `json:"op"`
 	Agent   subject.Agent   `json:"agent"`
 	Session subject.Session `json:"session"`
-	Call    string          `json:"call"`    // the call's or plan's id, unique in the log
-	Attempt string          `json:"attempt"` // nonce of this attempt
+	Call    string          `json:"call"`           // the call's or plan's id, unique in the log
+	Attempt string          `json:"attempt"`        // nonce of this attempt
+	Also    []Attempt       `json:"also,omitempty"` // with OpRelease: more of them
 	// Below: with OpRun only.
 	StartBy  time.Time         `json:"start_by,omitzero"`
 	NotAfter time.Time         `json:"not_after,omitzero"`
 	Tool     *ToolCall         `json:"tool,omitempty"`
 	Model    *provider.Request `json:"model,omitempty"`
 	Provider string            `json:"provider,omitempty"` // which of the instance's providers; empty: its first
+}
+
+// Attempt names one.
+type Attempt struct {
+	Call    string `json:"call"`
+	Attempt string `json:"attempt"`
 }
 
 // ToolCall is the work of a runner.

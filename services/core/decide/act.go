@@ -201,9 +201,8 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	r = b.bounded(r)
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
-		Closed: b.closing,
 	}
-	if br := b.s.Breaker; !r.Success && !blameless(p) && br.Hash == hash && br.Same+1 >= sameFailures {
+	if br := b.s.Breaker; !r.Success && !b.s.blameless(r) && br.Hash == hash && br.Same+1 >= sameFailures {
 		p.Note = fmt.Sprintf("this exact call has failed %d times in a row; do something else", br.Same+1)
 	}
 	b.touched = true

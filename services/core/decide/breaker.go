@@ -23,15 +23,17 @@ const lockAt = 8
 const sameFailures = 3
 
 // blameless reports whether a result without success is nobody's failure.
-func blameless(p event.ActCompleted) bool {
-	if p.Result.Success || p.Result.Error == nil {
+func (s *State) blameless(r tool.Result) bool {
+	if r.Success || r.Error == nil {
 		return false
 	}
-	switch p.Result.Error.Code {
+	switch r.Error.Code {
 	case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeSkipped:
 		return true
+	case tool.CodeOutcomeUnknown:
+		return s.by != event.ByReply // its turn was ended: nobody waited for what its runner would say
 	}
-	return p.Closed
+	return false
 }
 
 func (b *Breaker) count(hash string, r tool.Result) {

@@ -38,7 +38,6 @@ type builder struct {
 	touched bool            // the turn, or whether there is one, has changed: the door drives
 	ready   bool            // a terminal event left the session idle
 	quiet   bool            // no hook is asked (rule 13)
-	closing bool            // the turn is being ended with all that is open in it (rule 10)
 }
 
 // start begins a commit that is decided at door: the cause whose delivery the
@@ -55,7 +54,7 @@ func start(s *State, door uint64, trigger event.Trigger, now time.Time, env *Env
 	if trigger.Sequence > 0 {
 		b.cause = strconv.FormatUint(trigger.Sequence, 10)
 	}
-	b.s.Now = now
+	b.s.Now, b.s.by = now, trigger.Kind
 	return b
 }
 

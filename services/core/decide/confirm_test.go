@@ -307,6 +307,29 @@ func TestBreakers(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ending what runs is nobody's failure", func(t *testing.T) {
+		w := newWorld(t)
+		in := w.say("x")
+		w.calls("write", `{"text":"1"}`, "write", `{"text":"2"}`, "write", `{"text":"3"}`)
+		done := w.step("c2")
+		failed := tool.Failure(tool.CodeFailed, "broken")
+		w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)), decide.Closings{
+			done.Call: {Answer: executor.Answer{Attempt: done.Attempt, State: executor.Finished, Result: &failed}},
+		})
+		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown, "c1": tool.CodeOutcomeUnknown, "c2": tool.CodeFailed})
+		if b := w.state.Breaker; b.Consecutive != 1 || len(b.Recent) != 1 {
+			t.Fatalf("only what had failed counts: %+v", b)
+		}
+	})
+	t.Run("a runner that dies is one", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("write", `{"text":"1"}`)
+		w.told("c0", executor.Answer{State: executor.Unknown})
+		if b := w.state.Breaker; b.Consecutive != 1 {
+			t.Fatalf("%+v", b)
+		}
+	})
 	t.Run("five in a row: a person is asked, and may let it go on", func(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")

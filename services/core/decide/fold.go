@@ -31,7 +31,7 @@ func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
 		return nil, fmt.Errorf("%w: fold version %d, this core has %d", ErrNewer, c.Header.FoldVersion, FoldVersion)
 	}
 	n := s.clone()
-	n.Now = c.Header.Now
+	n.Now, n.by = c.Header.Now, c.Header.Trigger.Kind
 	for i := range c.Events {
 		if err := n.fold(c.Events[i]); err != nil {
 			return nil, fmt.Errorf("%w: event %d: %w", ErrMismatch, i, err)
@@ -308,7 +308,7 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 	}
 	t := s.Turn
 	t.Actions, t.Idle = append(t.Actions, a), s.Now
-	if !t.isParent(st.Call) && !blameless(p) {
+	if !t.isParent(st.Call) && !s.blameless(p.Result) {
 		s.Breaker.count(p.Hash, p.Result)
 	}
 	for i := range t.Steps {

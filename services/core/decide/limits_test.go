@@ -1,6 +1,8 @@
 package decide_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -289,6 +291,19 @@ func TestProvidersFailOver(t *testing.T) {
 		w.ends(in.Sequence, "provider_failed")
 		if f := events[event.TurnFailed](w)[0]; f.Usage.OutputTokens != 12 || w.state.Usage.OutputTokens != 12 {
 			t.Fatalf("%+v, %+v", f.Usage, w.state.Usage)
+		}
+	})
+	t.Run("an answer without measure is a failure", func(t *testing.T) {
+		for name, cs := range map[string][]string{
+			"257 calls":      slices.Repeat([]string{"read", `{}`}, 257),
+			"half a MiB and": {"write", `{"text":"` + strings.Repeat("x", 512<<10) + `"}`},
+		} {
+			w := newWorld(t)
+			in := w.say(name)
+			for range 4 {
+				said(w, executor.Answer{State: executor.Finished, Response: &provider.Response{ToolCalls: calls(cs...)}})
+			}
+			w.ends(in.Sequence, "provider_failed")
 		}
 	})
 	t.Run("calls win over is_final, and their text is commentary", func(t *testing.T) {

@@ -225,7 +225,11 @@ func (b *builder) planned(a executor.Answer) bool {
 	}
 	r.TextContent = cut(r.TextContent, maxAnswerBytes)
 	r.IsFinal = len(r.ToolCalls) == 0
-	if why := unusable(r); why != "" && d.Verb != hook.DenyVerb {
+	switch why := unusable(r); {
+	case why == "":
+	case d.Verb == hook.DenyVerb:
+		r.ToolCalls, r.ProviderState = nil, nil
+	default:
 		return b.planFailed(a, provider.Error{Code: provider.ErrGarbage, Message: why, Retryable: true})
 	}
 	steps, refused := b.steps(p, r)

@@ -67,6 +67,7 @@ func history(t *testing.T, seed uint64) *world {
 		w.fail("seed %d: %v", seed, err)
 	}
 	w.same(w.state, w.rebuild(), "live", "rebuilt")
+	w.unchanged()
 	return w
 }
 

@@ -46,6 +46,7 @@ type State struct {
 	SeenBase string      `json:"seen_base,omitempty"`
 
 	windowTail, seenTail *tail
+	by                   event.TriggerKind // of the commit that is being folded
 }
 
 // core is what the digest is computed over.

@@ -94,7 +94,6 @@ func (b *builder) failTurn(code event.FailCode, reason string) {
 // result first, and says truthfully whether it ran (rule 10).
 func (b *builder) closeTurn(code event.FailCode, reason string, closings Closings, goOn bool) {
 	t := b.s.Turn
-	b.closing = true
 	for _, st := range slices.Clone(t.Steps) {
 		if st.Status == Done || st.Status == Expanded {
 			continue
@@ -109,7 +108,6 @@ func (b *builder) closeTurn(code event.FailCode, reason string, closings Closing
 			b.composePlan(st) // some of its steps may have run
 		}
 	}
-	b.closing = false
 	b.failTurn(code, reason)
 	if goOn {
 		b.next()

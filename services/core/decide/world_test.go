@@ -52,6 +52,13 @@ type world struct {
 	delivery  uint64
 	delay     time.Duration // between a commit's decision and its being stored, as the log's order sees it
 	trace     []string
+	handed    []handed
+}
+
+// handed is a state that somebody else may still be reading.
+type handed struct {
+	*decide.State
+	then []byte
 }
 
 type offered struct {
@@ -233,6 +240,10 @@ func (w *world) commit(d *decide.Decision, door uint64) {
 		w.fail("the replica refuses commit %d: %v\n%s", w.seq, err, body)
 	}
 	w.same(w.state, w.replica, "decided", "folded")
+	if len(w.log)%4 == 0 {
+		then, _ := w.state.Snapshot()
+		w.handed = append(w.handed, handed{w.state, then})
+	}
 	if err := w.seen.commit(c, w.seq, door); err != nil {
 		w.fail("commit %d: %v\n%s", w.seq, err, body)
 	}
@@ -274,6 +285,17 @@ func (w *world) reload() {
 	}
 	w.same(w.state, s, "decided", "loaded")
 	w.state = s
+}
+
+// unchanged checks that a state never changes once it is handed out, although
+// those that follow share memory with it.
+func (w *world) unchanged() {
+	w.t.Helper()
+	for _, h := range w.handed {
+		if now, _ := h.State.Snapshot(); string(now) != string(h.then) {
+			w.fail("the state at %d has changed:\n%s\n%s", h.Rev, h.then, now)
+		}
+	}
 }
 
 // rebuild folds the whole log anew.

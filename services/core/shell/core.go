@@ -51,9 +51,11 @@ type Core struct {
 	loader *Loader
 	behind *behind
 	after  *afterwards
-	stats  Stats
-	ctx    context.Context // ends when the drain is over
-	end    context.CancelFunc
+
+	release *releases
+	stats   Stats
+	ctx     context.Context // ends when the drain is over
+	end     context.CancelFunc
 
 	mu       sync.Mutex
 	sessions map[subject.Ref]*session
@@ -80,7 +82,7 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
 		ready: make(chan struct{}),
 	}
-	c.behind, c.after = newBehind(c), newAfterwards(c)
+	c.behind, c.after, c.release = newBehind(c), newAfterwards(c), newReleases(c)
 	c.loader = &Loader{Bus: b, Store: st, Log: log, Folded: c.behind.folded}
 	return c, nil
 }
@@ -104,7 +106,7 @@ func (c *Core) Run(ctx context.Context) (err error) {
 	if err := c.dir.watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
 	}
-	stopBehind, stopAfter := c.behind.start(), c.after.start()
+	stopBehind, stopAfter, stopRelease := c.behind.start(), c.after.start(), c.release.start()
 	services, err := c.serve()
 	if err != nil {
 		return err
@@ -136,6 +138,7 @@ func (c *Core) Run(ctx context.Context) (err error) {
 		r.Stop()
 	}
 	stopAfter()
+	stopRelease()
 	if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
 		c.log.Debug("flushing the last live events", "error", err)
 	}
@@ -260,14 +263,14 @@ func (c *Core) fired(ctx context.Context, ref subject.Ref, id string) error {
 	return err
 }
 
-// tell sends an executor something that it does not answer.
-func (c *Core) tell(w *work, ref subject.Ref, op executor.Op) {
-	body, err := json.Marshal(executor.Request{Op: op, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt})
+// stop tells an executor that nobody wants the attempt any more.
+func (c *Core) stop(w *work, ref subject.Ref) {
+	body, err := json.Marshal(executor.Request{Op: executor.OpStop, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt})
 	if err != nil {
 		panic(err)
 	}
 	if err := c.bus.Publish(c.ctx, subject.Executor(w.kind, w.instance), nil, body); err != nil {
-		c.log.Debug("telling an executor", "executor", w.instance, "op", op, "error", err)
+		c.log.Debug("stopping an attempt", "executor", w.instance, "error", err)
 	}
 }
 

@@ -32,6 +32,7 @@ type work struct {
 	silentSince       time.Time // first ask without an answer, or zero
 	heard             time.Time
 	answered          bool             // ever
+	stopping          bool             // this core has told it to stop
 	final             *executor.Answer // to be decided about
 	cancel            []func()         // of reply handlers
 }
@@ -87,9 +88,9 @@ func (s *session) follow(ours func(*work) bool) {
 	}
 	for _, w := range ended {
 		if w.final == nil {
-			s.c.tell(w, s.ref, executor.OpStop)
+			s.c.stop(w, s.ref)
 		}
-		s.c.tell(w, s.ref, executor.OpRelease)
+		s.c.release.add(w, s.ref)
 	}
 }
 
@@ -156,6 +157,7 @@ func (s *session) step(call string) *decide.Step {
 func (s *session) ask(w *work, op executor.Op) {
 	w.asks++
 	w.asked = time.Now()
+	w.stopping = w.stopping || op == executor.OpStop
 	s.send(w, executor.Request{Op: op, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt}, nil)
 }
 
@@ -227,8 +229,8 @@ func (e *early) stop() {
 		return
 	}
 	e.s.drop(e.w)
-	e.s.c.tell(e.w, e.s.ref, executor.OpStop)
-	e.s.c.tell(e.w, e.s.ref, executor.OpRelease)
+	e.s.c.stop(e.w, e.s.ref)
+	e.s.c.release.add(e.w, e.s.ref)
 }
 
 // onAnswer takes what an executor says. Late answers of old attempts change nothing.
@@ -246,8 +248,25 @@ func (s *session) onAnswer(m answerMail) {
 	if m.answer.State.Final() && w.final == nil {
 		a := m.answer
 		w.final = &a
+		if w.endedByOthers(a) {
+			w.asked = time.Now() // the chase comes back, if they die meanwhile
+			return
+		}
 		s.decideOn(w)
 	}
+}
+
+// endedByOthers reports whether somebody else has told the executor to stop: a
+// core that was delivered a cancel is about to close the turn (rule 10). Going on
+// with the turn now would take the cancel's effect from under it.
+func (w *work) endedByOthers(a executor.Answer) bool {
+	switch a.State {
+	case executor.Stopped:
+		return !w.stopping
+	case executor.Never:
+		return w.own && w.asked.IsZero()
+	}
+	return false
 }
 
 // onGone: nobody listens where the executor was.

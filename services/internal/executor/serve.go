@@ -173,6 +173,9 @@ func (s *server) handle(q *bus.Request) {
 		s.table.Stop(r, q)
 	case executor.OpRelease:
 		s.table.Release(r)
+		for _, also := range r.Also {
+			s.table.Release(executor.Request{Call: also.Call, Attempt: also.Attempt})
+		}
 	default:
 		s.table.Refuse(r, q, fmt.Sprintf("op is %q, want %q, %q, %q or %q", clip(string(r.Op), 32),
 			executor.OpRun, executor.OpAsk, executor.OpStop, executor.OpRelease))

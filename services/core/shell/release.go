@@ -1,0 +1,89 @@
+package shell
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+)
+
+// releases tells executors which results they need not keep any more. Nobody
+// waits for that, so it is gathered: one message for each executor now and then.
+type releases struct {
+	c    *Core
+	mu   sync.Mutex
+	of   map[string]*executor.Request // by the executor's subject
+	wake chan struct{}
+}
+
+const (
+	releaseAfter = 50 * time.Millisecond
+	releaseAtMax = 256 // attempts in one message
+)
+
+func newReleases(c *Core) *releases {
+	return &releases{c: c, of: map[string]*executor.Request{}, wake: make(chan struct{}, 1)}
+}
+
+// add releases an attempt, soon.
+func (r *releases) add(w *work, ref subject.Ref) {
+	to := subject.Executor(w.kind, w.instance)
+	r.mu.Lock()
+	q := r.of[to]
+	if q == nil {
+		r.of[to] = &executor.Request{Op: executor.OpRelease, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt}
+	} else {
+		q.Also = append(q.Also, executor.Attempt{Call: w.id, Attempt: w.attempt})
+	}
+	full := q != nil && len(q.Also) >= releaseAtMax
+	r.mu.Unlock()
+	if full {
+		r.flush()
+		return
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *releases) start() (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				r.flush()
+				return
+			case <-r.wake:
+				select {
+				case <-quit:
+				case <-time.After(releaseAfter):
+				}
+				r.flush()
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// flush sends what has been gathered. What is lost is forgotten by the executor
+// when its time is over.
+func (r *releases) flush() {
+	r.mu.Lock()
+	of := r.of
+	r.of = map[string]*executor.Request{}
+	r.mu.Unlock()
+	for to, q := range of {
+		body, err := json.Marshal(q)
+		if err != nil {
+			panic(err) // ids alone
+		}
+		if err := r.c.bus.Publish(r.c.ctx, to, nil, body); err != nil {
+			r.c.log.Debug("releasing results", "executor", to, "error", err)
+		}
+	}
+}
