@@ -14,8 +14,8 @@ import (
 // SKANDHA_SEED or 1 on.
 func TestPromisesHoldInRandomHistories(t *testing.T) {
 	first, many := uint64(1), uint64(300)
-	if testing.Short() {
-		many = 60
+	if testing.Short() || raceEnabled {
+		many = 40
 	}
 	if v, set := number(t, "SKANDHA_SEED"); set {
 		first, many = v, 1

@@ -25,37 +25,40 @@ type behind struct {
 	floor atomic.Uint64
 
 	mu     sync.Mutex
-	snaps  map[subject.Ref]*decide.State // latest wins
-	stats  []statEntry
+	snaps  map[subject.Ref]*dirty
+	stats  []store.ToolRecord // in the order of folding
 	use    []decide.ToolUse
-	wake   chan struct{}
 	causes *bus.Consumption
 }
 
-type statEntry struct {
-	key    store.Key
-	rev    uint64
-	deltas []store.ToolDelta
+// dirty is a session whose snapshot is behind.
+type dirty struct {
+	state         *decide.State
+	since, latest time.Time
 }
 
-// snapshotEvery is how many commits a long turn may go without a snapshot.
-const snapshotEvery = 64
-
-// gather is how long views wait for more to write at once.
-const gather = 250 * time.Millisecond
+// How long views may be behind. A snapshot waits until its session rests, so
+// that a busy one is not written again and again.
+const (
+	gather = time.Second
+	rested = time.Second
+	stale  = 10 * time.Second
+)
 
 func newBehind(c *Core) *behind {
-	return &behind{c: c, snaps: map[subject.Ref]*decide.State{}, wake: make(chan struct{}, 1)}
+	return &behind{c: c, snaps: map[subject.Ref]*dirty{}}
 }
 
 // observe sees every commit that this core has stored.
 func (b *behind) observe(j stored) {
 	b.folded(j.ref, j.d.Commit, j.state.Rev)
-	if j.state.Turn == nil || j.state.Commits%snapshotEvery == 0 {
-		b.mu.Lock()
-		b.snaps[j.ref] = j.state
-		b.mu.Unlock()
-		b.kick()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if p := b.snaps[j.ref]; p != nil {
+		p.state, p.latest = j.state, now
+	} else {
+		b.snaps[j.ref] = &dirty{j.state, now, now}
 	}
 }
 
@@ -74,10 +77,10 @@ func (b *behind) folded(ref subject.Ref, c event.Commit, seq uint64) {
 	if len(deltas) == 0 {
 		return
 	}
+	key := store.Key{Agent: string(ref.Agent), Session: string(ref.Session)}
 	b.mu.Lock()
-	b.stats = append(b.stats, statEntry{store.Key{Agent: string(ref.Agent), Session: string(ref.Session)}, seq, deltas})
-	b.mu.Unlock()
-	b.kick()
+	defer b.mu.Unlock()
+	b.stats = append(b.stats, store.ToolRecord{Key: key, Rev: seq, Deltas: deltas})
 }
 
 func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
@@ -88,13 +91,6 @@ func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
 		d.Unknown = 1
 	}
 	return d
-}
-
-func (b *behind) kick() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
 }
 
 // follow reads the ack floor of the consumer from time to time.
@@ -109,39 +105,44 @@ func (b *behind) start() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(5 * time.Second)
+		tick := time.NewTicker(gather)
 		defer tick.Stop()
-		for {
+		for n := 1; ; n++ {
 			select {
 			case <-quit:
-				b.flush()
+				b.flush(true)
+				b.saveFloor()
 				return
 			case <-tick.C:
-				b.saveFloor()
-				b.readUse()
-			case <-b.wake:
-				select {
-				case <-quit: // flushed above, next time round
-				case <-time.After(gather):
+				b.flush(false)
+				if n%5 == 0 {
+					b.saveFloor()
+					b.readUse()
 				}
-				b.flush()
 			}
 		}
 	}()
 	return func() { close(quit); <-done }
 }
 
-func (b *behind) flush() {
+// flush writes what has been gathered; everything, or the snapshots of sessions
+// that rest or have waited long.
+func (b *behind) flush(everything bool) {
 	b.mu.Lock()
-	snaps, stats := b.snaps, b.stats
-	b.snaps, b.stats = map[subject.Ref]*decide.State{}, nil
+	stats := b.stats
+	b.stats = nil
+	var snaps []*decide.State
+	for ref, d := range b.snaps {
+		if everything || time.Since(d.latest) > rested || time.Since(d.since) > stale {
+			snaps = append(snaps, d.state)
+			delete(b.snaps, ref)
+		}
+	}
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for _, e := range stats {
-		if err := b.c.store.RecordTools(ctx, e.key, e.rev, e.deltas); err != nil {
-			b.c.log.Warn("recording tool statistics", "error", err)
-		}
+	if err := b.c.store.RecordAll(ctx, stats); err != nil {
+		b.c.log.Warn("recording tool statistics; they are counted when the sessions are folded again", "error", err)
 	}
 	for _, s := range snaps {
 		if err := b.c.loader.Save(ctx, s); err != nil {

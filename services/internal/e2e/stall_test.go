@@ -73,3 +73,24 @@ func awaitEffect2(t *testing.T, s *System, seq uint64, i int) {
 	}
 	awaitEffect(t, s, seq)
 }
+
+// Rules 7 and 8: a runner stalls before it has read what it was given. When it
+// goes on, the time to start is over, and it must not start any more.
+func TestStalledRunner(t *testing.T) {
+	s := Start(t, Options{})
+	s.AwaitExecutors(2)
+	s.Runners[0].Stall()
+	seq := s.Do(Ref("s"), once(Args{N: 1}))
+	k := awaitCall(t, s, seq, "has a result", done)
+	if k.Results[0] != "outcome_unknown" {
+		t.Errorf("nobody could know whether it ran, and it ended as %v", k.Results)
+	}
+	s.Runners[0].Resume() // it reads what it was given now
+	if end := s.Ended(s.Do(Ref("s"), once(Args{N: 2}))); end.Failed != "" {
+		t.Errorf("a turn with the runner back ended as %+v", end)
+	}
+	s.Verify()
+	for _, e := range effectsOf(t, s, seq) {
+		t.Errorf("it began after its time, when its outcome was said to be unknown: %+v", e)
+	}
+}

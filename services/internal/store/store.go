@@ -65,6 +65,11 @@ type Store interface {
 	// effect.
 	RecordTools(ctx context.Context, key Key, rev uint64, deltas []ToolDelta) error
 
+	// RecordAll records many commits, each as RecordTools does and in the order
+	// given, at a fraction of the cost. After an error some may be recorded; call
+	// it again with all of them.
+	RecordAll(ctx context.Context, records []ToolRecord) error
+
 	// ToolStats returns the sums over all sessions, ordered by tool.
 	ToolStats(ctx context.Context) ([]ToolStat, error)
 

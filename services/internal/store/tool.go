@@ -13,6 +13,13 @@ type ToolDelta struct {
 	At        time.Time // the commit's time; zero leaves LastUsed as it is
 }
 
+// ToolRecord is what one commit of one session says about tools.
+type ToolRecord struct {
+	Key    Key
+	Rev    uint64
+	Deltas []ToolDelta
+}
+
 // ToolStat is what is known about a tool over all sessions.
 type ToolStat struct {
 	Tool           string

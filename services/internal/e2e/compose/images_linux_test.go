@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -40,8 +41,10 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	e.build(t, prefix+"/redis:"+tag, redis, write(t, redis, "FROM scratch", "COPY rootfs /", "COPY --chown=999:1000 data /data", "ENV PATH=/usr/bin"))
 
 	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own is over
+		defer cancel()
 		for _, name := range []string{"core", "provider", "toolrunner", "nats", "redis"} {
-			e.docker(t, "rmi", "--force", prefix+"/"+name+":"+tag)
+			output(t, e.command(ctx, "docker", "rmi", "--force", prefix+"/"+name+":"+tag))
 		}
 	})
 	return filepath.Join(dir, "skandha")
@@ -51,13 +54,13 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 func build(t *testing.T, dir string, packages ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/"}, packages...)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	output(t, cmd)
 }
 
-func (e *engine) build(t *testing.T, image, context, dockerfile string, args ...string) {
+func (e *engine) build(t *testing.T, image, dir, dockerfile string, args ...string) {
 	t.Helper()
-	e.docker(t, append([]string{"build", "--quiet", "--tag", image, "--file", dockerfile, context}, args...)...)
+	e.docker(t, append([]string{"build", "--quiet", "--tag", image, "--file", dockerfile, dir}, args...)...)
 }
 
 // write makes a Dockerfile.

@@ -14,6 +14,16 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
+// RecordAll implements store.Store, commit by commit.
+func (s *Store) RecordAll(ctx context.Context, records []store.ToolRecord) error {
+	for _, r := range records {
+		if err := s.RecordTools(ctx, r.Key, r.Rev, r.Deltas); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // RecordTools implements store.Store.
 func (s *Store) RecordTools(ctx context.Context, key store.Key, rev uint64, deltas []store.ToolDelta) error {
 	if err := store.ValidateTools(key, rev, deltas); err != nil || len(deltas) == 0 {

@@ -33,27 +33,51 @@ var wipeSQL = []string{"DELETE FROM session", "DELETE FROM recorded", "DELETE FR
 
 // RecordTools implements store.Store.
 func (s *Store) RecordTools(ctx context.Context, key store.Key, rev uint64, deltas []store.ToolDelta) error {
-	if err := store.ValidateTools(key, rev, deltas); err != nil || len(deltas) == 0 {
-		return err
+	return s.RecordAll(ctx, []store.ToolRecord{{Key: key, Rev: rev, Deltas: deltas}})
+}
+
+// RecordAll implements store.Store, in one transaction.
+func (s *Store) RecordAll(ctx context.Context, records []store.ToolRecord) error {
+	some := false
+	for _, r := range records {
+		if err := store.ValidateTools(r.Key, r.Rev, r.Deltas); err != nil {
+			return err
+		}
+		some = some || len(r.Deltas) > 0
+	}
+	if !some {
+		return nil
 	}
 	return s.do(ctx, "record tools", func(db *database) error {
 		return db.transact(ctx, func(tx *sql.Tx) error {
-			res, err := tx.StmtContext(ctx, db.advance).ExecContext(ctx, key.Agent, key.Session, int64(rev))
-			if err != nil {
-				return err
-			}
-			if n, err := res.RowsAffected(); err != nil || n == 0 {
-				return err // recorded before
-			}
-			add := tx.StmtContext(ctx, db.addTool)
-			for _, d := range deltas {
-				if _, err := add.ExecContext(ctx, d.Tool, d.Used, d.Succeeded, d.Unknown, d.LatencyMS, store.Micros(d.At)); err != nil {
+			for _, r := range records {
+				if err := db.record(ctx, tx, r); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 	})
+}
+
+func (db *database) record(ctx context.Context, tx *sql.Tx, r store.ToolRecord) error {
+	if len(r.Deltas) == 0 {
+		return nil
+	}
+	res, err := tx.StmtContext(ctx, db.advance).ExecContext(ctx, r.Key.Agent, r.Key.Session, int64(r.Rev))
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return err // recorded before
+	}
+	add := tx.StmtContext(ctx, db.addTool)
+	for _, d := range r.Deltas {
+		if _, err := add.ExecContext(ctx, d.Tool, d.Used, d.Succeeded, d.Unknown, d.LatencyMS, store.Micros(d.At)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ToolStats implements store.Store.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -143,4 +144,26 @@ func marksOnlyGrowConcurrently(t *testing.T, s store.Store) {
 		return nil
 	})
 	same(t, mark(t, s, "floor"), top)
+}
+
+// recordAll counts each commit once, however often and in whichever batch it comes.
+func recordAll(t *testing.T, s store.Store) {
+	record := func(k store.Key, rev uint64) store.ToolRecord {
+		return store.ToolRecord{Key: k, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1, Succeeded: 1}}}
+	}
+	bob := store.Key{Agent: "a", Session: "bob"}
+	ok(t, s.RecordTools(t.Context(), alice, 2, record(alice, 2).Deltas))
+	batch := []store.ToolRecord{record(alice, 1), record(alice, 2), record(alice, 3), record(bob, 1), record(alice, 4), {Key: bob, Rev: 9}}
+	for range 2 {
+		ok(t, s.RecordAll(t.Context(), batch))
+	}
+	ok(t, s.RecordAll(t.Context(), nil))
+	stats, err := s.ToolStats(t.Context())
+	ok(t, err)
+	if len(stats) != 1 || stats[0].Used != 4 {
+		t.Errorf("%+v, want x used 4 times", stats)
+	}
+	if err := s.RecordAll(t.Context(), []store.ToolRecord{record(alice, 0)}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("revision 0: %v", err)
+	}
 }

@@ -31,6 +31,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ListLimits", listLimits},
 		{"ListWhileSaving", listWhileSaving},
 		{"RecordToolsOnce", recordToolsOnce},
+		{"RecordAll", recordAll},
 		{"RecordToolsOnceConcurrently", recordToolsOnceConcurrently},
 		{"RecordToolsWhole", recordToolsWhole},
 		{"MarksOnlyGrow", marksOnlyGrow},
