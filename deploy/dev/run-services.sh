@@ -48,7 +48,8 @@ start() {
 
 # stop ends what was started, the last first: the bus goes when nobody needs it.
 stop() {
-	trap '' INT TERM
+	set +e # a terminal that is gone takes no output
+	trap '' HUP INT TERM
 	trap - EXIT
 	local i waited
 	[ ${#pids[@]} -gt 0 ] && say "stopping"
@@ -67,6 +68,7 @@ stop() {
 trap stop EXIT
 trap 'exit 0' INT # the way to end it
 trap 'exit 143' TERM
+trap 'exit 129' HUP
 
 # gone says which processes have ended, and how their logs end; false if none has.
 gone() {
@@ -136,5 +138,8 @@ done
 say "talk to it from another terminal:"
 say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat .data/services/token) bin/skandha chat"
 say "Ctrl-C stops it."
-until gone; do sleep 1; done
+# A terminal that is closed tells its first process only, which may be make.
+attached() { [ -t 0 ]; }
+attached || attached() { true; }
+until gone || ! attached; do sleep 1; done
 exit 1

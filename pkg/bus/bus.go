@@ -111,10 +111,9 @@ func (b *Bus) Drain(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		// Not connected: there is nothing to drain.
 		b.nc.Close()
 		<-b.closed
-		return nil
+		return nil //nolint:nilerr // not connected: there is nothing to drain
 	}
 	select {
 	case <-b.closed:

@@ -64,7 +64,7 @@ func (e *Error) Error() string {
 
 // Is reports whether target is an *Error of the same code.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // errors.Is unwraps; this compares one link
+	t, ok := target.(*Error) // errors.Is unwraps; this compares one link
 	return ok && t.Code == e.Code
 }
 

@@ -26,7 +26,7 @@ func TestErrorsAreTheSameInAnotherProcess(t *testing.T) {
 			t.Errorf("%v became %v", here, there)
 		}
 		for _, other := range []error{ErrNotFound, ErrTimeout} {
-			if errors.Is(sentinel, other) != (sentinel == other) {
+			if errors.Is(sentinel, other) != (sentinel == other) { //nolint:errorlint // the very same one
 				t.Errorf("%v is %v", sentinel, other)
 			}
 		}
@@ -103,7 +103,9 @@ func TestWhatTheServerSaysOfAStoredMessage(t *testing.T) {
 		}
 	}
 	for _, m := range []*nats.Msg{
-		{Data: []byte("garbage")}, {Data: []byte("{}")}, {Data: []byte(`{"stream":"SESSIONS"}`)},
+		{Data: []byte("garbage")},
+		{Data: []byte("{}")},
+		{Data: []byte(`{"stream":"SESSIONS"}`)},
 		{Header: nats.Header{"Status": {"503"}}},
 	} {
 		if _, _, err := parseAck(m); !errors.Is(err, ErrAmbiguous) {

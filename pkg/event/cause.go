@@ -2,6 +2,7 @@ package event
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
@@ -43,7 +44,7 @@ type Confirmation struct {
 
 // Cancel stops the turn of the input it names, or ends that input while it is
 // still queued. It names the input by the stream sequence of its
-// acknowledgement or by the sender's id; it never hits another.
+// acknowledgement, or by the id that the same writer gave it; it never hits another.
 type Cancel struct {
 	Sequence uint64 `json:"sequence,omitempty"`
 	InputID  string `json:"input_id,omitempty"`
@@ -107,8 +108,11 @@ func DecodeCause(body []byte, p Payload) error {
 	if err := e.DataAs(p); err != nil {
 		return err
 	}
-	if in, ok := p.(*Input); ok && in.ID == "" {
-		in.ID = e.ID
+	switch p := p.(type) { // a repeated envelope is a repeated cause
+	case *Input:
+		p.ID = cmp.Or(p.ID, e.ID)
+	case *Command:
+		p.ID = cmp.Or(p.ID, e.ID)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/term"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -60,6 +61,10 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	seq, err := c.Say(ctx, ref, event.Input{Text: text, Source: "ask"})
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bus.ErrTimeout) {
+		fmt.Fprintf(os.Stderr, "skandha: the bus did not take the input within %s: %v\n", a.Timeout, err)
+		return exitTimeout
+	}
 	if err != nil {
 		return err
 	}
@@ -101,6 +106,8 @@ type waiter struct {
 	turn        string        // of our input, once known
 	refused     bool
 	streamed    strings.Builder
+	plan        string        // that the model was last seen to be asked for
+	early       []follow.Item // deltas that came before that was seen
 	attempt     string
 }
 
@@ -142,6 +149,8 @@ func (w *waiter) show(ctx context.Context, i follow.Item) (done bool, err error)
 		if e.DataAs(&p) == nil && p.Sequence == w.seq {
 			w.turn = e.Turn
 		}
+	case event.TypePlanRequested:
+		w.planned(e)
 	case event.TypeToolCallRequest:
 		return false, w.confirm(ctx, e)
 	case event.TypeActCompleted:
@@ -181,10 +190,28 @@ func (w *waiter) mine(e event.Event) bool {
 	return e.Turn != "" && e.Turn == w.turn || e.Cause == strconv.FormatUint(w.seq, 10)
 }
 
+// planned shows the deltas that overtook the event which says what they are of.
+func (w *waiter) planned(e event.Event) {
+	var p event.PlanRequested
+	if e.DataAs(&p) != nil || !w.mine(e) {
+		return
+	}
+	w.plan = p.Plan
+	early := w.early
+	w.early = nil
+	for _, i := range early {
+		w.delta(i)
+	}
+}
+
 // delta prints text while it is being written, on a terminal. A new attempt
 // starts the text again.
 func (w *waiter) delta(i follow.Item) {
 	if w.json || !w.interactive || !strings.HasPrefix(i.Delta.Plan, w.turn+"-") || w.turn == "" {
+		return
+	}
+	if i.Delta.Plan != w.plan {
+		w.early = append(w.early, i)
 		return
 	}
 	if i.Delta.Attempt != w.attempt {
@@ -203,6 +230,7 @@ func (w *waiter) message(e event.Event) {
 	if w.json || e.DataAs(&m) != nil || !w.mine(e) {
 		return
 	}
+	w.early = nil // the whole text is here
 	if streamed := w.streamed.String(); streamed != "" {
 		w.streamed.Reset()
 		if streamed == m.Content {
@@ -236,7 +264,11 @@ func (w *waiter) confirm(ctx context.Context, e event.Event) error {
 		return err
 	}
 	if w.yes || !w.interactive {
-		return w.c.Confirm(ctx, w.ref, q, w.yes, "")
+		reason := ""
+		if !w.yes {
+			reason = "nobody was at a terminal to ask; --yes approves"
+		}
+		return w.c.Confirm(ctx, w.ref, q, w.yes, reason)
 	}
 	s := stylesFor(w.err)
 	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s\n", s.yellow, s.bold, clean(q.ToolName), s.off)

@@ -80,9 +80,9 @@ func (c *chat) run(ctx context.Context) error {
 			return err
 		}
 		text = strings.TrimSpace(text)
-		switch {
-		case text == "":
-		case text == "/quit" || text == "/exit":
+		switch text {
+		case "":
+		case "/quit", "/exit":
 			return c.failed
 		default:
 			if err := c.turn(ctx, text); err != nil {

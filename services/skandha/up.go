@@ -80,6 +80,6 @@ type versionCmd struct{}
 
 // Run implements the command.
 func (versionCmd) Run() error {
-	fmt.Println(buildinfo.String())
-	return nil
+	_, err := fmt.Println(buildinfo.String())
+	return err
 }

@@ -26,9 +26,9 @@ func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *De
 	x := &causeDecider{builder: b, c: c, closings: closings}
 	switch c.Kind {
 	case subject.Input:
-		reason = x.input()
+		x.input()
 	case subject.Command:
-		reason = x.command()
+		x.command()
 	case subject.Cancel:
 		reason = x.cancel()
 	case subject.Confirmation:
@@ -90,46 +90,45 @@ func readInput(body []byte) (event.Input, error) {
 	return in, in.Check()
 }
 
-func (x *causeDecider) input() string {
+func (x *causeDecider) input() {
 	in, err := readInput(x.c.Body)
 	if err != nil {
 		x.fail(event.FailMalformed, err.Error())
-		return ""
+		return
 	}
 	x.inputID = in.ID
 	if x.env.Agent == nil {
 		x.fail(event.FailUnknownAgent, fmt.Sprintf("no agent is called %q", x.s.Ref.Agent))
-		return ""
+		return
 	}
 	if seq, dup := x.s.seen(x.c.Writer, in.ID); dup {
 		x.fail(event.FailDuplicate, fmt.Sprintf("input id %q of %s was taken before, at %d", in.ID, x.c.Writer, seq))
-		return ""
+		return
 	}
 	if x.s.Locked != "" {
 		x.fail(event.FailLocked, x.s.Locked+"; /reset opens the session again")
-		return ""
+		return
 	}
 	waits := x.s.Turn != nil && in.Mode != event.ModeInterrupt
 	if waits && len(x.s.Queue) >= x.agent().Limits.Queue {
 		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs wait already", len(x.s.Queue)))
-		return ""
+		return
 	}
 	p := event.Perceived{
 		Sequence: x.c.Sequence, InputID: in.ID, Writer: x.c.Writer, Source: in.Source, Text: in.Text,
 	}
 	if !x.sense(&p) {
-		return ""
+		return
 	}
 	if waits {
 		p.Disposition = event.Queued
 		x.emit(p)
-		return ""
+		return
 	}
 	if x.s.Turn != nil {
 		x.closeTurn(event.FailInterrupted, "a later input interrupted it", x.closings, false)
 	}
 	x.startTurn(p)
-	return ""
 }
 
 // sense runs the hooks around a perception; false means that it has ended.
@@ -142,7 +141,7 @@ func (x *causeDecider) sense(p *event.Perceived) bool {
 		return false
 	case hook.Replace:
 		if err := decodeInto(d.Data, &data); err == nil && data.Text != "" {
-			p.Text = data.Text
+			p.Text = cut(data.Text, event.MaxTextBytes)
 		}
 	}
 	id := fmt.Sprint(p.Sequence)

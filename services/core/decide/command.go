@@ -40,20 +40,20 @@ func readCommand(body []byte) (event.Command, error) {
 }
 
 // command runs a slash command. Each gets its one terminal event.
-func (x *causeDecider) command() string {
+func (x *causeDecider) command() {
 	c, err := readCommand(x.c.Body)
 	if err != nil {
 		x.fail(event.FailMalformed, err.Error())
-		return ""
+		return
 	}
 	x.inputID = c.ID
 	if !slices.ContainsFunc(Commands(), func(k Command) bool { return k.Name == c.Name }) {
 		x.fail(event.FailUnknownCommand, fmt.Sprintf("no command /%s; /help lists them", cut(c.Name, 40)))
-		return ""
+		return
 	}
 	if seq, dup := x.s.seen(x.c.Writer, c.ID); dup {
 		x.fail(event.FailDuplicate, fmt.Sprintf("command id %q of %s was taken before, at %d", c.ID, x.c.Writer, seq))
-		return ""
+		return
 	}
 	if c.ID != "" {
 		x.emit(event.Perceived{Sequence: x.c.Sequence, InputID: c.ID, Writer: x.c.Writer, Disposition: event.EndedAtOnce})
@@ -63,7 +63,6 @@ func (x *causeDecider) command() string {
 	x.emit(event.Recorded{Sequence: x.c.Sequence, InputID: c.ID, Command: c.Name, Answer: answer})
 	x.ready = true
 	x.next()
-	return ""
 }
 
 func (x *causeDecider) run(name string) string {

@@ -65,6 +65,9 @@ func (s *simulation) confirmSomething() {
 	if chance(s.r, 6) {
 		c.Hash += "0"
 	}
+	if chance(s.r, 10) { // who is not core says that the time is over
+		s.next = append(s.next, s.cause(subject.Timer, "web", string(mustJSON(event.Timer{ID: c.ConfirmationID}))))
+	}
 	c.Approved = !chance(s.r, 4)
 	s.put(subject.Confirmation, c)
 	if chance(s.r, 6) {

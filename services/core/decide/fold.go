@@ -10,11 +10,11 @@ import (
 	"skandha.dev/pkg/provider"
 )
 
-// ErrMismatch: the fold of a commit does not give the digest that it carries,
-// or the commit does not follow the state. The log or the fold is broken.
+// ErrMismatch says that the fold of a commit does not give the digest that it
+// carries, or the commit does not follow the state. The log or the fold is broken.
 var ErrMismatch = errors.New("commit does not fit the state")
 
-// ErrNewer: the commit was written by a core with a later fold, which this one
+// ErrNewer says that the commit was written by a core with a later fold, which this one
 // must not judge.
 var ErrNewer = errors.New("commit of a newer version")
 

@@ -28,6 +28,8 @@ type observer struct {
 	terminals map[uint64]int    // input -> how many terminal events
 	calls     map[string]*callSeen
 	plans     map[string][]string // plan -> tools offered
+	waiting   []uint64            // inputs that were queued, in the log's order
+	taken     map[string]bool     // writer and id of inputs that were taken up
 	order     []string            // calls, as they were planned
 
 	// What the simulation knows of the world outside the log.
@@ -54,7 +56,7 @@ func newObserver() *observer {
 	return &observer{
 		causes: map[uint64]decide.Cause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
 		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
-		plans: map[string][]string{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
+		plans: map[string][]string{}, taken: map[string]bool{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
 		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
 	}
 }
@@ -73,6 +75,10 @@ func (o *observer) commit(c event.Commit, seq, door uint64) error {
 		return fmt.Errorf("the cursor is %d after cause %d", h.Cursor, h.Trigger.Sequence)
 	case h.Trigger.Sequence == 0 && h.Cursor != o.cursor:
 		return errors.New("the cursor moved without a cause")
+	case h.Trigger.Kind == event.ByPoison && h.Trigger.Sequence > 0 && len(h.Hooks) > 0:
+		return errors.New("hooks were asked about poison")
+	case !h.Now.Equal(h.Now.Truncate(time.Millisecond)):
+		return fmt.Errorf("time %s is finer than a millisecond", h.Now)
 	}
 	touched := false
 	for i, e := range c.Events {
@@ -121,6 +127,11 @@ func (o *observer) event(c event.Commit, e event.Event, seq uint64) (about bool,
 	case event.TypePlanRequested:
 		return see(e, func(p event.PlanRequested) (bool, error) {
 			o.plans[p.Plan] = p.Tools
+			for _, name := range p.Tools {
+				if spec, known := catalog[name]; name != "plan:execute" && (!known || spec.Internal) {
+					return true, fmt.Errorf("tool %q is offered", name)
+				}
+			}
 			return true, o.inTurn(e, p.Plan)
 		})
 	case event.TypePlanCompleted:
@@ -158,6 +169,20 @@ func see[P any, PP interface {
 func (o *observer) perceived(e event.Event, p event.Perceived, seq uint64) (bool, error) {
 	if o.terminals[p.Sequence] > 0 {
 		return false, fmt.Errorf("input %d has ended", p.Sequence)
+	}
+	id := string(p.Writer) + " " + p.InputID
+	switch {
+	case p.Disposition == event.FromQueue:
+		if len(o.waiting) == 0 || o.waiting[0] != p.Sequence {
+			return false, fmt.Errorf("input %d starts while %v wait", p.Sequence, o.waiting)
+		}
+		o.waiting = o.waiting[1:]
+	case p.InputID != "" && o.taken[id]:
+		return false, fmt.Errorf("the input %q was taken before", id)
+	}
+	o.taken[id] = true
+	if p.Disposition == event.Queued {
+		o.waiting = append(o.waiting, p.Sequence)
 	}
 	if p.Disposition != event.Started && p.Disposition != event.FromQueue {
 		return false, nil
@@ -324,13 +349,21 @@ func (o *observer) terminal(c event.Commit, e event.Event, seq uint64, code even
 	if o.causes[seq].Sequence == 0 {
 		return false, fmt.Errorf("input %d was never stored", seq)
 	}
+	t := c.Header.Trigger
+	o.waiting = slices.DeleteFunc(o.waiting, func(w uint64) bool { return w == seq })
+	if t.Kind == event.ByCause && t.Cause == subject.Cancel && code == event.FailCancelled {
+		var x event.Cancel
+		by, in := o.causes[t.Sequence], o.causes[seq]
+		if err := event.DecodeCause(by.Body, &x); err != nil || x.Sequence != seq && (x.Sequence != 0 || by.Writer != in.Writer) {
+			return false, fmt.Errorf("the cancel %s of %s hit input %d of %s", by.Body, by.Writer, seq, in.Writer)
+		}
+	}
 	if o.open == "" || o.inputs[o.open] != seq {
 		if e.Turn != "" {
 			return false, fmt.Errorf("it says turn %s of input %d", e.Turn, seq)
 		}
 		return false, nil
 	}
-	t := c.Header.Trigger
 	if code == event.FailCancelled && o.began[o.open] > t.Sequence && t.Cause == subject.Command {
 		return false, fmt.Errorf("a /cancel stored at %d hit a turn that began at %d", t.Sequence, o.began[o.open])
 	}

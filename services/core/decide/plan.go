@@ -22,7 +22,7 @@ const (
 	providerWait    = 30 * time.Second // for a provider to be there at all
 	maxAnswerBytes  = 200 << 10        // of text
 	maxAnswerCalls  = 256              // whatever the agent's own limit: what is refused is recorded too
-	maxCallsBytes   = 512 << 10        // of arguments and provider state together
+	maxCallsBytes   = 512 << 10        // of calls and provider state together
 )
 
 // wantsPlan reports whether the turn is waiting to ask the model.
@@ -146,8 +146,10 @@ func OnPlanAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decisi
 			return nil, true
 		}
 	default:
-		if !b.planFailed(a, provider.Error{Code: provider.ErrUnavailable, Retryable: true,
-			Message: strings.TrimSpace(fmt.Sprintf("the provider answered %s %s %s", a.State, a.Reason, a.Message))}) {
+		if !b.planFailed(a, provider.Error{
+			Code: provider.ErrUnavailable, Retryable: true,
+			Message: strings.TrimSpace(fmt.Sprintf("the provider answered %s %s %s", a.State, a.Reason, a.Message)),
+		}) {
 			return nil, true
 		}
 	}
@@ -266,7 +268,10 @@ func (b *builder) planned(a executor.Answer) bool {
 func unusable(r provider.Response) string {
 	size := len(r.ProviderState)
 	for _, c := range r.ToolCalls {
-		size += len(c.Args)
+		size += len(c.Args) + len(c.ID) + len(c.Tool)
+		for _, d := range c.DependsOn {
+			size += len(d)
+		}
 	}
 	switch {
 	case len(r.ToolCalls) == 0 && strings.TrimSpace(r.TextContent) == "":

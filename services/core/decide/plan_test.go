@@ -212,8 +212,10 @@ func TestPlansThatAreRefused(t *testing.T) {
 		{"internal tool", `{"steps":[{"id":"a","tool":"internal"}]}`, []string{`step "a": no tool "internal" was offered`}},
 		{"plan in a plan", `{"steps":[{"id":"a","tool":"plan:execute"}]}`, []string{`step "a": a plan cannot contain plan:execute`}},
 		{"arguments", `{"steps":[{"id":"a","tool":"write","params":{"txet":1}}]}`, []string{`step "a": the arguments do not fit the tool's schema`}},
-		{"every reason at once", `{"steps":[{"id":"a","tool":"nonsense","depends_on":["a","z"]},{"id":"a","tool":"plan:execute"}]}`,
-			[]string{`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`, `no tool "nonsense" was offered`, "cannot contain plan:execute"}},
+		{
+			"every reason at once", `{"steps":[{"id":"a","tool":"nonsense","depends_on":["a","z"]},{"id":"a","tool":"plan:execute"}]}`,
+			[]string{`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`, `no tool "nonsense" was offered`, "cannot contain plan:execute"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -9,41 +9,77 @@ type Scenario struct {
 // Scenarios lists what can be explored, in the order of the help text.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"one call", Config{Scenario: "tool", Inputs: 1, Calls: 1,
-			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Partitions: 1, Duplicates: 1, ForgottenAcks: 1}}},
-		{"one idempotent call", Config{Scenario: "toolidem", Inputs: 1, Calls: 1, Idempotent: true,
-			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Partitions: 1, Duplicates: 1, ForgottenAcks: 1}}},
-		{"the model is asked, then one call", Config{Scenario: "toolplan", Inputs: 1, Calls: 1, Plan: true,
-			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Duplicates: 1, ForgottenAcks: 1}}},
-		{"one call and a cancel", Config{Scenario: "cancel", Inputs: 1, Calls: 1, Cancel: true,
-			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Partitions: 1, Duplicates: 1}}},
-		{"one idempotent call and a cancel", Config{Scenario: "cancelidem", Inputs: 1, Calls: 1, Idempotent: true, Cancel: true,
-			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Duplicates: 1}}},
-		{"two inputs without calls", Config{Scenario: "two", Inputs: 2,
-			Budget: Budget{Crashes: 2, ForgottenAcks: 1}}},
-		{"two inputs without calls, and a cancel", Config{Scenario: "twocancel", Inputs: 2, Cancel: true,
-			Budget: Budget{Crashes: 2, ForgottenAcks: 1}}},
-		{"one call, and a second input", Config{Scenario: "twotool", Inputs: 2, Calls: 1,
-			Budget: Budget{Crashes: 1, RunnerCrashes: 1}}},
-		{"one call, a second input, and a cancel", Config{Scenario: "twotoolcanc", Inputs: 2, Calls: 1, Cancel: true,
-			Budget: Budget{Crashes: 1}}},
-		{"one call, and a second input that interrupts", Config{Scenario: "interrupt", Inputs: 2, Calls: 1, Interrupt: true,
-			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Partitions: 1}}},
-		{"one call with a confirmation, answered once", Config{Scenario: "conf1", Inputs: 1, Calls: 1, Confirm: true, Answers: 1,
-			Budget: Budget{Crashes: 1}}},
-		{"one call with a confirmation, answered twice", Config{Scenario: "confirm", Inputs: 1, Calls: 1, Confirm: true, Answers: 2,
-			Budget: Budget{Crashes: 1, RunnerCrashes: 1}}},
-		{"the model is asked, then one call with a confirmation", Config{Scenario: "confplan", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Plan: true,
-			Budget: Budget{Crashes: 1, ForgottenAcks: 1}}},
-		{"one call with a confirmation, and a cancel", Config{Scenario: "confcancel", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Cancel: true,
-			Budget: Budget{Crashes: 1}}},
-		{"one call with a confirmation, and a second input", Config{Scenario: "conftwo", Inputs: 2, Calls: 1, Confirm: true, Answers: 1,
-			Budget: Budget{Crashes: 1}}},
-		{"an input that kills every core, and a second one", Config{Scenario: "poison", Inputs: 2, Poison: true,
-			Budget: Budget{Crashes: 1}}},
-		{"two calls at once", Config{Scenario: "parallel", Inputs: 1, Calls: 2,
-			Budget: Budget{Crashes: 1, RunnerCrashes: 1}}},
-		{"two calls at once, and a cancel", Config{Scenario: "parcancel", Inputs: 1, Calls: 2, Cancel: true,
-			Budget: Budget{Crashes: 1, RunnerCrashes: 1}}},
+		{"one call", Config{
+			Scenario: "tool", Inputs: 1, Calls: 1,
+			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Partitions: 1, Duplicates: 1, ForgottenAcks: 1},
+		}},
+		{"one idempotent call", Config{
+			Scenario: "toolidem", Inputs: 1, Calls: 1, Idempotent: true,
+			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Partitions: 1, Duplicates: 1, ForgottenAcks: 1},
+		}},
+		{"the model is asked, then one call", Config{
+			Scenario: "toolplan", Inputs: 1, Calls: 1, Plan: true,
+			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Duplicates: 1, ForgottenAcks: 1},
+		}},
+		{"one call and a cancel", Config{
+			Scenario: "cancel", Inputs: 1, Calls: 1, Cancel: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Partitions: 1, Duplicates: 1},
+		}},
+		{"one idempotent call and a cancel", Config{
+			Scenario: "cancelidem", Inputs: 1, Calls: 1, Idempotent: true, Cancel: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Duplicates: 1},
+		}},
+		{"two inputs without calls", Config{
+			Scenario: "two", Inputs: 2,
+			Budget: Budget{Crashes: 2, ForgottenAcks: 1},
+		}},
+		{"two inputs without calls, and a cancel", Config{
+			Scenario: "twocancel", Inputs: 2, Cancel: true,
+			Budget: Budget{Crashes: 2, ForgottenAcks: 1},
+		}},
+		{"one call, and a second input", Config{
+			Scenario: "twotool", Inputs: 2, Calls: 1,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1},
+		}},
+		{"one call, a second input, and a cancel", Config{
+			Scenario: "twotoolcanc", Inputs: 2, Calls: 1, Cancel: true,
+			Budget: Budget{Crashes: 1},
+		}},
+		{"one call, and a second input that interrupts", Config{
+			Scenario: "interrupt", Inputs: 2, Calls: 1, Interrupt: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Partitions: 1},
+		}},
+		{"one call with a confirmation, answered once", Config{
+			Scenario: "conf1", Inputs: 1, Calls: 1, Confirm: true, Answers: 1,
+			Budget: Budget{Crashes: 1},
+		}},
+		{"one call with a confirmation, answered twice", Config{
+			Scenario: "confirm", Inputs: 1, Calls: 1, Confirm: true, Answers: 2,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1},
+		}},
+		{"the model is asked, then one call with a confirmation", Config{
+			Scenario: "confplan", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Plan: true,
+			Budget: Budget{Crashes: 1, ForgottenAcks: 1},
+		}},
+		{"one call with a confirmation, and a cancel", Config{
+			Scenario: "confcancel", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Cancel: true,
+			Budget: Budget{Crashes: 1},
+		}},
+		{"one call with a confirmation, and a second input", Config{
+			Scenario: "conftwo", Inputs: 2, Calls: 1, Confirm: true, Answers: 1,
+			Budget: Budget{Crashes: 1},
+		}},
+		{"an input that kills every core, and a second one", Config{
+			Scenario: "poison", Inputs: 2, Poison: true,
+			Budget: Budget{Crashes: 1},
+		}},
+		{"two calls at once", Config{
+			Scenario: "parallel", Inputs: 1, Calls: 2,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1},
+		}},
+		{"two calls at once, and a cancel", Config{
+			Scenario: "parcancel", Inputs: 1, Calls: 2, Cancel: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1},
+		}},
 	}
 }

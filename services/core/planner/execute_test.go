@@ -18,14 +18,23 @@ func TestParse(t *testing.T) {
 		want       []planner.Step
 		err        error
 	}{
-		{"numbers and strings are the same ids", `{"steps":[{"id":1,"tool":"a"},{"id":"2","tool":"b","depends_on":["1"]},{"id":3,"tool":"c","depends_on":[1,2]}]}`,
-			[]planner.Step{{ID: "1", Tool: "a"}, {ID: "2", Tool: "b", DependsOn: []string{"1"}}, {ID: "3", Tool: "c", DependsOn: []string{"1", "2"}}}, nil},
-		{"positions are ids where none is given", `{"steps":[{"tool":"a"},{"tool":"b","depends_on":[0]}]}`,
-			[]planner.Step{{ID: "0", Tool: "a"}, {ID: "1", Tool: "b", DependsOn: []string{"0"}}}, nil},
+		{
+			"numbers and strings are the same ids", `{"steps":[{"id":1,"tool":"a"},{"id":"2","tool":"b","depends_on":["1"]},{"id":3,"tool":"c","depends_on":[1,2]}]}`,
+			[]planner.Step{{ID: "1", Tool: "a"}, {ID: "2", Tool: "b", DependsOn: []string{"1"}}, {ID: "3", Tool: "c", DependsOn: []string{"1", "2"}}},
+			nil,
+		},
+		{
+			"positions are ids where none is given", `{"steps":[{"tool":"a"},{"tool":"b","depends_on":[0]}]}`,
+			[]planner.Step{{ID: "0", Tool: "a"}, {ID: "1", Tool: "b", DependsOn: []string{"0"}}},
+			nil,
+		},
 		{"a position taken by an id", `{"steps":[{"id":1,"tool":"a"},{"tool":"b"}]}`, nil, planner.ErrDuplicateID},
 		{"null ids are none", `{"steps":[{"id":null,"tool":"a"}]}`, []planner.Step{{ID: "0", Tool: "a"}}, nil},
-		{"references are dependencies, once", `{"steps":[{"id":"a","tool":"a"},{"id":"b","tool":"b","depends_on":["a"],"params":{"x":"${a.y} ${a} ${HOME}"}}]}`,
-			[]planner.Step{{ID: "a", Tool: "a"}, {ID: "b", Tool: "b", DependsOn: []string{"a"}, Params: json.RawMessage(`{"x":"${a.y} ${a} ${HOME}"}`)}}, nil},
+		{
+			"references are dependencies, once", `{"steps":[{"id":"a","tool":"a"},{"id":"b","tool":"b","depends_on":["a"],"params":{"x":"${a.y} ${a} ${HOME}"}}]}`,
+			[]planner.Step{{ID: "a", Tool: "a"}, {ID: "b", Tool: "b", DependsOn: []string{"a"}, Params: json.RawMessage(`{"x":"${a.y} ${a} ${HOME}"}`)}},
+			nil,
+		},
 		{"a reference to itself", `{"steps":[{"id":"a","tool":"a","params":{"x":"${a}"}}]}`, nil, planner.ErrSelfDependency},
 		{"references in a circle", `{"steps":[{"id":"a","tool":"a","params":{"x":"${b}"}},{"id":"b","tool":"a","params":{"x":"${a}"}}]}`, nil, planner.ErrCycle},
 		{"no steps", `{}`, nil, planner.ErrEmptyPlan},

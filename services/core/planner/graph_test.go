@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,11 +37,7 @@ func TestCheckNamesEveryReason(t *testing.T) {
 			for _, e := range []error{
 				planner.ErrUnknownDependency, planner.ErrSelfDependency, planner.ErrCycle, planner.ErrDuplicateID, planner.ErrTooManySteps,
 			} {
-				wanted := false
-				for _, w := range c.want {
-					wanted = wanted || w == e
-				}
-				if errors.Is(err, e) != wanted {
+				if errors.Is(err, e) != slices.Contains(c.want, e) {
 					t.Errorf("%v: got %v", e, err)
 				}
 			}

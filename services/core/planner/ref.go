@@ -54,10 +54,15 @@ func eachText(v any, visit func(string)) {
 	}
 }
 
+// MaxResolved is how much the values of all references of one call may come to,
+// in bytes: a short text may refer to a long result many times.
+const MaxResolved = 1 << 20
+
 // Resolve replaces every reference in args by the value it stands for. A string
 // that is one reference and nothing else becomes the value with its type; a
 // reference inside a longer string becomes text. value returns the data of a
-// finished step, and false for an id that is no step.
+// finished step, and false for an id that is no step. What a value says is never
+// resolved again.
 func Resolve(args json.RawMessage, value func(id string) (json.RawMessage, bool)) (json.RawMessage, error) {
 	if !bytes.Contains(args, []byte("${")) {
 		return args, nil
@@ -66,7 +71,7 @@ func Resolve(args json.RawMessage, value func(id string) (json.RawMessage, bool)
 	if err != nil {
 		return nil, fmt.Errorf("arguments are no JSON: %w", err)
 	}
-	r := resolver{value: value}
+	r := resolver{value: value, steps: map[string]any{}, left: MaxResolved}
 	tree = r.walk(tree)
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)
@@ -80,14 +85,16 @@ func Resolve(args json.RawMessage, value func(id string) (json.RawMessage, bool)
 
 type resolver struct {
 	value func(id string) (json.RawMessage, bool)
+	steps map[string]any // data that was decoded, by id
+	left  int
 	errs  []error
 }
 
 func (r *resolver) walk(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for k, x := range v {
-			v[k] = r.walk(x)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			v[k] = r.walk(v[k])
 		}
 	case []any:
 		for i, x := range v {
@@ -105,6 +112,9 @@ func (r *resolver) text(s string) any {
 		if !ok {
 			return s
 		}
+		if _, fits := r.spend(v, s); !fits {
+			return s
+		}
 		return v
 	}
 	return reference.ReplaceAllStringFunc(s, func(ref string) string {
@@ -113,19 +123,36 @@ func (r *resolver) text(s string) any {
 		if !ok {
 			return ref
 		}
-		if text, isText := v.(string); isText {
-			return text
-		}
-		b, err := encode(v)
-		if err != nil {
-			r.errs = append(r.errs, fmt.Errorf("%w: %s: %w", ErrReference, ref, err))
-			return ref
-		}
-		return string(b)
+		text, _ := r.spend(v, ref)
+		return text
 	})
 }
 
-func (r *resolver) lookup(id, path, ref string) (any, bool) {
+// spend gives the value as text, unless there is no room left for it.
+func (r *resolver) spend(v any, ref string) (text string, fits bool) {
+	if r.left < 0 {
+		return ref, false
+	}
+	text, isText := v.(string)
+	if !isText {
+		b, err := encode(v)
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%w: %s: %w", ErrReference, ref, err))
+			return ref, false
+		}
+		text = string(b)
+	}
+	if r.left -= len(text); r.left < 0 {
+		r.errs = append(r.errs, fmt.Errorf("%w: %s: the values of all references together exceed %d bytes", ErrReference, ref, MaxResolved))
+		return ref, false
+	}
+	return text, true
+}
+
+func (r *resolver) data(id, ref string) (any, bool) {
+	if v, known := r.steps[id]; known {
+		return v, true
+	}
 	data, known := r.value(id)
 	if !known {
 		return nil, false
@@ -133,6 +160,15 @@ func (r *resolver) lookup(id, path, ref string) (any, bool) {
 	v, err := decode(data)
 	if err != nil {
 		r.errs = append(r.errs, fmt.Errorf("%w: %s: step %q returned no JSON", ErrReference, ref, id))
+		return nil, false
+	}
+	r.steps[id] = v
+	return v, true
+}
+
+func (r *resolver) lookup(id, path, ref string) (any, bool) {
+	v, known := r.data(id, ref)
+	if !known {
 		return nil, false
 	}
 	for _, field := range strings.Split(strings.TrimPrefix(path, "."), ".") {

@@ -101,6 +101,31 @@ func TestResolve(t *testing.T) {
 	})
 }
 
+// A short text may refer to a long result many times.
+func TestWhatReferencesComeToIsBounded(t *testing.T) {
+	long, err := json.Marshal(map[string]string{"x": strings.Repeat("x", 300<<10), "y": "y"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(string) (json.RawMessage, bool) { return long, true }
+	for name, args := range map[string]string{
+		"in a text":   `{"x":"` + strings.Repeat("${a.x} ", 30_000) + `"}`,
+		"as values":   `{"x":[` + strings.TrimSuffix(strings.Repeat(`"${a}",`, 30_000), ",") + `]}`,
+		"four of 300": `["${a.x}","${a.x}","${a.x}","${a.x}"]`,
+	} {
+		got, err := planner.Resolve(json.RawMessage(args), value)
+		if !errors.Is(err, planner.ErrReference) || !strings.Contains(err.Error(), "exceed 1048576 bytes") || got != nil {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+		if n := len(planner.Reasons(err)); n != 1 {
+			t.Errorf("%s: said %d times", name, n)
+		}
+	}
+	if got, err := planner.Resolve(json.RawMessage(`["${a.x}","${a.x}","${a.x}","`+strings.Repeat("${a.y}", 10_000)+`"]`), value); err != nil || len(got) < 900<<10 {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
 // Random arguments: Resolve looks up exactly the steps that References names,
 // gives JSON, and is done: resolving its result with no step changes nothing.
 func TestReferencesAndResolveAgree(t *testing.T) {

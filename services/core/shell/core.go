@@ -54,7 +54,7 @@ type Core struct {
 
 	release *releases
 	stats   Stats
-	ctx     context.Context // ends when the drain is over
+	ctx     context.Context //nolint:containedctx // the loops outlive every call; ends when the drain is over
 	end     context.CancelFunc
 
 	mu       sync.Mutex

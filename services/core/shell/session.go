@@ -25,7 +25,7 @@ const (
 type session struct {
 	c   *Core
 	ref subject.Ref
-	ctx context.Context // carries the trace of the latest cause; a field because the loop outlives every call
+	ctx context.Context //nolint:containedctx // the loop outlives every call; carries the trace of the latest cause
 
 	box   mailbox
 	state *decide.State // nil until loaded

@@ -45,13 +45,17 @@ func (s *session) current() map[string]*work {
 		return out
 	}
 	if p := t.Plan; p != nil {
-		out[p.ID] = &work{id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider,
-			pool: executor.DefaultPool, idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter}
+		out[p.ID] = &work{
+			id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider,
+			pool: executor.DefaultPool, idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter,
+		}
 	}
 	for i := range t.Steps {
 		if st := &t.Steps[i]; st.Status == decide.Assigned {
-			out[st.Call] = &work{id: st.Call, attempt: st.Attempt, kind: subject.Runner, instance: st.Runner,
-				pool: s.c.dir.poolOf(st.Tool), idempotent: st.Idempotent, startBy: st.StartBy, notAfter: st.NotAfter}
+			out[st.Call] = &work{
+				id: st.Call, attempt: st.Attempt, kind: subject.Runner, instance: st.Runner,
+				pool: s.c.dir.poolOf(st.Tool), idempotent: st.Idempotent, startBy: st.StartBy, notAfter: st.NotAfter,
+			}
 		}
 	}
 	return out
@@ -212,8 +216,10 @@ func (s *session) dispatchPlan(d *decide.Decision) *early {
 	if s.state.Turn != nil && s.state.Turn.Plan != nil && s.state.Turn.Plan.ID == p.ID || s.work[p.ID] != nil {
 		return nil // another attempt: the one before is released only once this one is stored
 	}
-	w := &work{id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider, pool: executor.DefaultPool,
-		idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter, heard: time.Now(), own: true}
+	w := &work{
+		id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider, pool: executor.DefaultPool,
+		idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter, heard: time.Now(), own: true,
+	}
 	prev := s.state
 	s.state = next
 	s.work[w.id] = w

@@ -72,9 +72,9 @@ func broken(r *Repo) map[string][]string {
 // withTables sets the exceptions for one test.
 func withTables(t *testing.T, long, skip map[string]string) {
 	t.Helper()
-	oldLong, oldSkips, oldExits := longFiles, skips, exits
-	longFiles, skips, exits = long, skip, nil
-	t.Cleanup(func() { longFiles, skips, exits = oldLong, oldSkips, oldExits })
+	oldLong, oldSkips, oldExits, oldNaps := longFiles, skips, exits, naps
+	longFiles, skips, exits, naps = long, skip, nil, nil
+	t.Cleanup(func() { longFiles, skips, exits, naps = oldLong, oldSkips, oldExits, oldNaps })
 }
 
 func TestGoodTreeBreaksNothing(t *testing.T) {

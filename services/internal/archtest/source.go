@@ -75,6 +75,7 @@ func exceptionsAreNeeded(r *Repo) (out []string) {
 	}{
 		{"exits", exits, exitsElsewhere(r)},
 		{"longFiles", longFiles, tooLong(r)},
+		{"naps", naps, sleeps(r)},
 		{"skips", skips, ungatedSkips(r)},
 	} {
 		for _, key := range slices.Sorted(maps.Keys(table.exceptions)) {
@@ -195,13 +196,18 @@ func mentions(body ast.Node, literal string) (found bool) {
 	return found
 }
 
-// testsDoNotSleep lets tests on synthetic time sleep: it costs them nothing and
-// is exact.
-func testsDoNotSleep(r *Repo) (out []string) {
+func testsDoNotSleep(r *Repo) []string { return sleeps(r).without(naps) }
+
+// sleeps lets tests on synthetic time sleep: it costs them nothing and is exact.
+func sleeps(r *Repo) breaches {
+	out := breaches{}
 	for _, p := range r.packages() {
 		for _, f := range p.Files {
-			if f.Test && !slices.Contains(f.imports(), "testing/synctest") {
-				out = append(out, f.uses("time", []string{"Sleep"}, "wait for the event, or poll its condition with a deadline")...)
+			if !f.Test || slices.Contains(f.imports(), "testing/synctest") {
+				continue
+			}
+			if found := f.uses("time", []string{"Sleep"}, "wait for the event, or poll its condition with a deadline"); len(found) > 0 {
+				out[p.Path] = append(out[p.Path], found...)
 			}
 		}
 	}

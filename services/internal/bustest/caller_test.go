@@ -506,8 +506,8 @@ func TestDrainAnswersWhatCame(t *testing.T) {
 		return errors.Is(err, bus.ErrUnavailable)
 	})
 	select {
-	case <-drained:
-		t.Fatal("drained before the handler returned")
+	case err := <-drained:
+		t.Fatalf("drained before the handler returned: %v", err)
 	default:
 	}
 	close(gate)

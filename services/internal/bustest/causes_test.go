@@ -57,7 +57,8 @@ func TestSameCauseTwiceIsStoredOnce(t *testing.T) {
 
 func TestCausesWithoutAnIDAreAllStored(t *testing.T) {
 	b := start(t)
-	if cause(t, b, ref("one"), "", "x") == cause(t, b, ref("one"), "", "x") {
+	first := cause(t, b, ref("one"), "", "x")
+	if second := cause(t, b, ref("one"), "", "x"); second == first {
 		t.Error("two causes without an id became one")
 	}
 }

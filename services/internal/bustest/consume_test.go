@@ -331,7 +331,9 @@ func rawPublish(t *testing.T, b *bus.Bus, url, subj, header string) uint64 {
 		return s.CachedInfo().State.LastSeq
 	}
 	before := last()
-	fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB %s %d %d\r\n%s\r\n", subj, len(header), len(header), header)
+	if _, err := fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB %s %d %d\r\n%s\r\n", subj, len(header), len(header), header); err != nil {
+		t.Fatal(err)
+	}
 	natstest.Eventually(t, "the raw message to be stored", func() bool { return last() > before })
 	return last()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 
@@ -17,18 +16,18 @@ import (
 func exampleBus() (b *bus.Bus, stop func()) {
 	dir, err := os.MkdirTemp("", "bus-example-")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	srv, err := natsserver.Start(natsserver.Config{StoreDir: dir, Logger: quiet})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if b, err = bus.Connect(context.Background(), bus.Config{InProcess: srv, Name: "example", Logger: quiet}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if err := b.EnsureStreams(context.Background(), bus.StreamsConfig{}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return b, func() {
 		b.Close()
@@ -85,11 +84,11 @@ func ExampleCaller_Request() {
 		_ = q.Reply(append(q.Data, q.Data...))
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	caller, err := b.NewCaller()
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	answer, err := caller.Request(ctx, tool, "calc", []byte("21"))
 	fmt.Println(string(answer), err)

@@ -102,7 +102,7 @@ func channels() map[string]channel { return api().Channels }
 func TestReferencesOfAsyncAPIResolve(t *testing.T) {
 	c := files(t)
 	n := 0
-	walk("asyncapi.yaml", "", api().tree, func(at string, m map[string]any) {
+	walk("", api().tree, func(at string, m map[string]any) {
 		ref, ok := m["$ref"].(string)
 		if !ok {
 			return
@@ -314,7 +314,7 @@ func TestMessagesAreDescribedAndUsed(t *testing.T) {
 		}
 		reached[name] = true
 		id := base + name + ".json"
-		walk(id, "", c.docs[id], func(_ string, m map[string]any) {
+		walk("", c.docs[id], func(_ string, m map[string]any) {
 			if ref, ok := m["$ref"].(string); ok {
 				reach(strings.TrimSuffix(strings.TrimPrefix(c.lookup(t, id, ref).doc, base), ".json"))
 			}

@@ -238,7 +238,7 @@ func TestEverySchemaCompilesAndNamesItself(t *testing.T) {
 func TestEveryPropertyIsDescribed(t *testing.T) {
 	c := files(t)
 	for id, doc := range c.docs {
-		walk(id, "", doc, func(at string, m map[string]any) {
+		walk("", doc, func(at string, m map[string]any) {
 			props, _ := m["properties"].(map[string]any)
 			// Conditions and messages repeat properties that are described where they are declared.
 			if strings.Contains(at, "/then") || strings.Contains(at, "/else") || strings.Contains(at, "/if") || strings.Contains(at, "Of/") || strings.Contains(at, "/$defs/message") ||
@@ -272,7 +272,7 @@ func TestObjectsAreClosedUnlessStrangersSendThem(t *testing.T) {
 	}
 	for id, doc := range files(t).docs {
 		name := strings.TrimSuffix(strings.TrimPrefix(id, base), ".json")
-		walk(id, "", doc, func(at string, m map[string]any) {
+		walk("", doc, func(at string, m map[string]any) {
 			if _, has := m["properties"]; !has || m["type"] != "object" || strings.Contains(at, "/$defs/message") {
 				return
 			}
@@ -286,18 +286,18 @@ func TestObjectsAreClosedUnlessStrangersSendThem(t *testing.T) {
 }
 
 // walk visits every schema object below v.
-func walk(id, at string, v any, visit func(at string, m map[string]any)) {
+func walk(at string, v any, visit func(at string, m map[string]any)) {
 	switch x := v.(type) {
 	case map[string]any:
 		visit(at, x)
 		for k, y := range x {
 			if k != "examples" && k != "enum" && k != "const" {
-				walk(id, at+"/"+k, y, visit)
+				walk(at+"/"+k, y, visit)
 			}
 		}
 	case []any:
 		for i, y := range x {
-			walk(id, at+"/"+strconv.Itoa(i), y, visit)
+			walk(at+"/"+strconv.Itoa(i), y, visit)
 		}
 	}
 }

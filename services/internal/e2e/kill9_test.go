@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/e2e/e2etest"
+	"skandha.dev/services/internal/store/redistest"
 )
 
 // chaosConfig asks a person about risky calls, and does not wait long for one.
@@ -33,8 +34,22 @@ func TestKill9(t *testing.T) {
 	case long:
 		sessions, turns = 10, 60
 	}
+	chaos(t, sessions, turns, "")
+}
+
+// The same with one view for all cores, in Redis.
+func TestKill9Redis(t *testing.T) {
+	if runMode() == short {
+		t.Skip("NOT TESTED in a short run")
+	}
+	chaos(t, 5, 8, redistest.Start(t))
+}
+
+func chaos(t *testing.T, sessions, turns int, store string) {
 	r := seeded(t)
-	s := e2etest.Start(t, e2etest.Options{Cores: 2, Providers: 2, Runners: 2, Config: chaosConfig, Drain: 200 * time.Millisecond})
+	s := e2etest.Start(t, e2etest.Options{
+		Cores: 2, Providers: 2, Runners: 2, Config: chaosConfig, Store: store, Drain: 200 * time.Millisecond,
+	})
 	s.Person()
 
 	var talks sync.WaitGroup
@@ -61,20 +76,32 @@ func TestKill9(t *testing.T) {
 	t.Logf("%d snapshots fit the log", s.Views(t))
 }
 
-// killAtRandom kills one process after the other, and starts it again. In the end
-// all run.
+// killAtRandom kills one process after the other, and starts it again; some it
+// only stalls for a while, or stops in good order. In the end all run.
 func killAtRandom(s *e2etest.System, r *rand.Rand, over func() bool) map[string]int {
 	killed := map[string]int{}
 	procs := s.Procs()
 	for !over() {
 		pause(r, 300, 2200)
 		victims := []*e2etest.Proc{procs[r.IntN(len(procs))]}
+		if r.IntN(8) == 0 {
+			victims[0].Stall()
+			killed[string(victims[0].Role.Kind)+" (stalled)"]++
+			pause(r, 500, 8000)
+			victims[0].Resume()
+			continue
+		}
 		if r.IntN(4) == 0 { // two at once
 			if other := procs[r.IntN(len(procs))]; other != victims[0] {
 				victims = append(victims, other)
 			}
 		}
 		for _, p := range victims {
+			if r.IntN(8) == 0 {
+				p.Stop()
+				killed[string(p.Role.Kind)+" (stopped)"]++
+				continue
+			}
 			p.Kill()
 			killed[string(p.Role.Kind)]++
 		}

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	. "skandha.dev/services/internal/e2e/e2etest"
+	"skandha.dev/services/internal/store/open"
 )
 
 const restartConfig = `
@@ -145,4 +147,51 @@ func wipe(t *testing.T, s *System) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The log is another one, or empty, and the views are still those of the old one:
+// what they remember must not hide what is new.
+func TestViewsOfAnotherLog(t *testing.T) {
+	s := Start(t, Options{})
+	for i := range 20 {
+		s.Ended(s.Say(Ref(fmt.Sprintf("s%d", i%3)), "in the old log"))
+	}
+	awaitFloor(t, s)
+	for _, p := range s.Procs() {
+		p.Stop()
+	}
+	if err := os.RemoveAll(s.NATS.Role.Dir); err != nil {
+		t.Fatal(err)
+	}
+	again := New(t, Options{})
+	for i, p := range again.Cores {
+		p.Role.Store = s.Cores[i].Role.Store
+	}
+	var seqs []uint64
+	for i := range 5 {
+		seqs = append(seqs, again.Say(Ref(fmt.Sprintf("s%d", i%3)), "in the new one"))
+	}
+	for _, p := range again.Procs()[1:] {
+		p.Start()
+	}
+	for _, seq := range seqs {
+		if end := again.Ended(seq); end.Failed != "" {
+			t.Errorf("it ended as %+v", end)
+		}
+	}
+	again.Verify()
+}
+
+// awaitFloor waits until the core has laid down which causes are done.
+func awaitFloor(t *testing.T, s *System) {
+	t.Helper()
+	Eventually(t, "the core remembers which causes are done", func() bool {
+		st, err := open.Store(t.Context(), s.Cores[0].Role.Store, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return false
+		}
+		defer func() { _ = st.Close() }()
+		floor, err := st.Mark(t.Context(), "causes_ack_floor")
+		return err == nil && floor > 20
+	})
 }

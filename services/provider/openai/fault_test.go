@@ -300,7 +300,9 @@ func TestBreakerOpensForADeadServer(t *testing.T) {
 	a := client(t, s, func(cfg *openai.Config) { cfg.Retry.TripAfter, cfg.Retry.OpenFor = 4, time.Hour })
 	for range 3 {
 		_, _, err := generate(t, a, "hello")
-		failure(t, err)
+		if e := failure(t, err); e.Code != contract.ErrUnavailable {
+			t.Errorf("failure is %+v", e)
+		}
 	}
 	_, _, err := generate(t, a, "hello")
 	if e := failure(t, err); e.Code != contract.ErrUnavailable || !strings.Contains(e.Message, "left alone") || e.RetryInMS == 0 {

@@ -77,18 +77,13 @@ func throughput(ctx context.Context, o Options) ([]Row, error) {
 }
 
 func (r *rig) flood(ctx context.Context, o Options, mode natsserver.Sync, least float64) ([]Row, error) {
-	ours, raw := make([]*talker, sessions), make([]*bare, sessions)
-	for i := range sessions {
-		b, err := r.connect(ctx, "talker")
-		if err != nil {
-			return nil, err
-		}
-		r.stops = append(r.stops, b.Close)
-		name := fmt.Sprintf("flood-%d", i)
-		if ours[i], err = newTalker(b, name); err != nil {
-			return nil, err
-		}
-		if raw[i], err = newBare(ctx, b, name); err != nil {
+	ours, err := r.talkers(ctx, sessions)
+	if err != nil {
+		return nil, err
+	}
+	raw := make([]*bare, sessions)
+	for i, t := range ours {
+		if raw[i], err = newBare(ctx, t.bus, fmt.Sprintf("flood-%d", i)); err != nil {
 			return nil, err
 		}
 	}
@@ -114,6 +109,22 @@ func (r *rig) flood(ctx context.Context, o Options, mode natsserver.Sync, least 
 		rate("B6", "turns/s, 64 sessions, sync "+string(mode), a[1], b[1], least),
 		absolute("B6", "appends per turn, sync "+string(mode), appends, 5, "appends"),
 	}, nil
+}
+
+// talkers makes n of them, each with a connection and a session of its own.
+func (r *rig) talkers(ctx context.Context, n int) ([]*talker, error) {
+	out := make([]*talker, n)
+	for i := range n {
+		b, err := r.connect(ctx, "talker")
+		if err != nil {
+			return nil, err
+		}
+		r.stops = append(r.stops, b.Close)
+		if out[i], err = newTalker(b, fmt.Sprintf("flood-%d", i)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // perSecond runs each turns in every session at once.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrLocked: another process runs a system on the same data directory.
+// ErrLocked says that another process runs a system on the same data directory.
 var ErrLocked = errors.New("another process runs on this data directory")
 
 // Run describes a system that runs on a data directory, so that others can join.

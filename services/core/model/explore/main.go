@@ -21,7 +21,7 @@ func main() {
 	bugs := flags.Bool("bugs", false, "explore all mutations: each must be found")
 	_ = flags.Parse(os.Args[1:]) // exits on errors
 
-	ok := true
+	var ok bool
 	switch {
 	case *all:
 		ok = suite(os.Stdout, model.Full())

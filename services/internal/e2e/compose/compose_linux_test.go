@@ -59,6 +59,14 @@ func TestSystemOfContainers(t *testing.T) {
 			t.Errorf("6*7 is %q, want 42 in it", answer)
 		}
 	})
+	t.Run("tool runners share the workspace", func(t *testing.T) {
+		p.ask(t, "write swordfish to hello.txt", "--yes")
+		for range 4 { // whichever runner it is
+			if answer := p.ask(t, "what is in hello.txt?", "--yes"); !strings.Contains(answer, "swordfish") {
+				t.Errorf("hello.txt is %q, want swordfish in it", answer)
+			}
+		}
+	})
 	t.Run("a core that is killed comes back", func(t *testing.T) {
 		if p.pid == 0 {
 			t.Log("the engine is not ours, so its processes are not ours to kill")
@@ -142,9 +150,9 @@ func (p *project) run(t *testing.T, args ...string) {
 }
 
 // ask asks as a person on the host would, and returns the answer.
-func (p *project) ask(t *testing.T, text string) string {
+func (p *project) ask(t *testing.T, text string, flags ...string) string {
 	t.Helper()
-	cmd := p.host(t.Context(), p.skandha, "ask", "--timeout", patience.String(), text)
+	cmd := p.host(t.Context(), p.skandha, append(append([]string{"ask", "--timeout", patience.String()}, flags...), text)...)
 	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
 	return output(t, cmd)
 }

@@ -12,13 +12,14 @@ import (
 // what the senders were told and what the tools did, and returns every violation
 // that it finds.
 func Audit(entries []Entry, effects []Effect, acked []Acked) []string {
-	a := &audit{log: NewLog(), sessions: map[string]*sessionAudit{}, causes: map[uint64]Entry{}, attempts: map[string]uint64{}, commits: map[string]bool{}, calls: map[string]*callAudit{}}
+	a := &audit{log: NewLog(), sessions: map[string]*sessionAudit{}, causes: map[uint64]Entry{}, attempts: map[string]uint64{}, commits: map[string]bool{}, calls: map[string]*callAudit{}, ids: map[string]Entry{}}
 	for _, e := range entries {
 		a.log.Add(e)
 		if e.IsCommit() {
 			a.commit(e)
 		} else {
 			a.causes[e.Seq] = e
+			a.storedOnce(e)
 			a.session(e.Session()).causes++
 		}
 	}
@@ -38,6 +39,7 @@ type audit struct {
 	attempts map[string]uint64 // nonce -> commit
 	commits  map[string]bool   // ids
 	calls    map[string]*callAudit
+	ids      map[string]Entry // message ids of publishers
 }
 
 // sessionAudit is the observer's own, small fold.
@@ -61,6 +63,20 @@ type callAudit struct {
 	outcome  string // of asking
 	results  []string
 }
+
+// storedOnce checks that a publisher who was not answered and asked again has
+// stored its cause once, whatever died meanwhile.
+func (a *audit) storedOnce(e Entry) {
+	for _, id := range e.Header["Nats-Msg-Id"] {
+		if before, is := a.ids[id]; is && e.Time.Sub(before.Time) < dedupWindow {
+			a.fault("%s: message id %s was stored at %d and again at %d", e.Session(), id, before.Seq, e.Seq)
+		}
+		a.ids[id] = e
+	}
+}
+
+// dedupWindow is how long the log is to remember a message id, less some.
+const dedupWindow = 100 * time.Second
 
 func (a *audit) session(name string) *sessionAudit {
 	s := a.sessions[name]
@@ -435,8 +451,8 @@ func (a *audit) effects(effects []Effect) {
 				a.fault("%s: attempt %s at call %s ran twice", k.session, e.Attempt, id)
 			}
 		}
-		if len(k.results) == 0 || k.Tool == "plan:execute" {
-			continue
+		if len(k.results) == 0 || !strings.HasPrefix(k.Tool, "e2e:") {
+			continue // its effects are not in the file
 		}
 		result := k.results[0]
 		switch {

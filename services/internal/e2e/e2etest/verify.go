@@ -137,7 +137,7 @@ func (s *System) rebuild(log *Log) (faults []string) {
 
 // asCoresSee compares a rebuilt state with what cores say; any replica may answer.
 func (s *System) asCoresSee(ref subject.Ref, st *decide.State) (faults []string) {
-	asked := 0
+	asked := 1
 	for _, c := range s.Cores {
 		if c.Running() {
 			asked += 2

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"strings"
@@ -199,7 +198,7 @@ func TestUnreachable(t *testing.T) {
 // rediss:// means TLS with a certificate that is checked.
 func TestTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil) // anything with a certificate nobody trusts
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	server.StartTLS()
 	defer server.Close()
 	_, err := redis.Open(t.Context(), redis.Config{URL: "rediss://" + server.Listener.Addr().String()})

@@ -51,7 +51,7 @@ func start(tb testing.TB, program string, directives []string) (string, error) {
 		"bind 127.0.0.1", fmt.Sprintf("port %d", port), "requirepass " + Password,
 		fmt.Sprintf("dir %q", tb.TempDir()), `save ""`, "appendonly no", "daemonize no",
 	}, directives...)
-	cmd := exec.Command(program, "-") // ends by its process id, in cleanup
+	cmd := exec.Command(program, "-") //nolint:noctx // ends by its process id, in cleanup
 	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
 	dieWithParent(cmd)
 	out, err := cmd.StdoutPipe()
@@ -94,7 +94,7 @@ func ready(log io.Reader) error {
 }
 
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
 	if err != nil {
 		return 0, err
 	}

@@ -75,7 +75,7 @@ func inspect(path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	if err := restrict(f); err != nil {
 		log.Warn("store: others may read the database", "path", path, "error", err)
 	}

@@ -58,7 +58,7 @@ func migrate(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer func() { _ = pool.Close() }() // the commit has told
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ func wipe(t *testing.T, s store.Store) {
 	ok(t, s.RecordTools(t.Context(), alice, 9, []store.ToolDelta{{Tool: "x", Used: 1}}))
 	ok(t, s.SetMark(t.Context(), "floor", 9))
 	ok(t, s.Wipe(t.Context()))
-	empty(t, s, alice, "floor")
+	empty(t, s, alice)
 
 	// the log fills it again, from the start
 	ok(t, s.SaveSnapshot(t.Context(), alice, sample(2)))
@@ -35,7 +35,7 @@ func sharesNothing(t *testing.T, a, b store.Store) {
 		ok(t, s.SetMark(t.Context(), "floor", 1))
 	}
 	ok(t, a.Wipe(t.Context()))
-	empty(t, a, alice, "floor")
+	empty(t, a, alice)
 	same(t, load(t, b, alice), sample(1))
 	same(t, stats(t, b), []store.ToolStat{{Tool: "x", Used: 1}})
 	same(t, mark(t, b, "floor"), 1)
@@ -83,7 +83,7 @@ func invalidArguments(t *testing.T, s store.Store) {
 			fails(t, err, store.ErrInvalid)
 		}
 	}
-	empty(t, s, alice, "floor")
+	empty(t, s, alice)
 }
 
 // calls is every method but Close.
@@ -115,7 +115,7 @@ func cancelledContext(t *testing.T, s store.Store) {
 			fails(t, call(late), context.DeadlineExceeded)
 		})
 	}
-	empty(t, s, alice, "floor")
+	empty(t, s, alice)
 	ok(t, s.Ping(t.Context()))
 }
 

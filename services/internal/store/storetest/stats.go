@@ -108,8 +108,15 @@ func marksOnlyGrow(t *testing.T, s store.Store) {
 	ok(t, s.SetMark(t.Context(), "floor", 0))
 	same(t, mark(t, s, "floor"), 0)
 	for _, step := range []struct{ set, want uint64 }{
-		{9, 9}, {10, 10}, {9, 10}, {0, 10}, {10, 10},
-		{1<<53 + 1, 1<<53 + 1}, {1 << 53, 1<<53 + 1}, {store.MaxRev, store.MaxRev}, {1, store.MaxRev},
+		{9, 9},
+		{10, 10},
+		{9, 10},
+		{0, 10},
+		{10, 10},
+		{1<<53 + 1, 1<<53 + 1},
+		{1 << 53, 1<<53 + 1},
+		{store.MaxRev, store.MaxRev},
+		{1, store.MaxRev},
 	} {
 		ok(t, s.SetMark(t.Context(), "floor", step.set))
 		same(t, mark(t, s, "floor"), step.want)

@@ -162,7 +162,7 @@ func listAll(t *testing.T, s store.Store, agent string, limit int) []store.Sessi
 }
 
 // empty checks that the store holds nothing of what key could have left.
-func empty(t *testing.T, s store.Store, key store.Key, markName string) {
+func empty(t *testing.T, s store.Store, key store.Key) {
 	t.Helper()
 	_, err := s.LoadSnapshot(t.Context(), key)
 	fails(t, err, store.ErrNotFound)
@@ -172,7 +172,7 @@ func empty(t *testing.T, s store.Store, key store.Key, markName string) {
 	if all := stats(t, s); len(all) != 0 {
 		t.Errorf("has statistics %v", all)
 	}
-	same(t, mark(t, s, markName), 0)
+	same(t, mark(t, s, "floor"), 0)
 }
 
 // together runs n copies of f at once and reports their errors, the first of

@@ -30,10 +30,10 @@ func newBench(t *testing.T, dir string) *bench {
 	return &bench{t, dir, two[0], two[1]}
 }
 
-func (b *bench) note(agent subject.Agent, text string) {
+func (b *bench) note(text string) {
 	b.t.Helper()
 	args, _ := json.Marshal(map[string]string{"text": text})
-	if r := b.add.Run(b.t.Context(), tools.Call{Agent: agent, ID: "c", Args: args}); !r.Success {
+	if r := b.add.Run(b.t.Context(), tools.Call{Agent: "a", ID: "c", Args: args}); !r.Success {
 		b.t.Errorf("adding: %v", r.Error)
 	}
 }
@@ -62,7 +62,7 @@ func TestNotesAreFoundNewestFirst(t *testing.T) {
 		t.Fatalf("got %q, %d", got, n)
 	}
 	for _, text := range []string{"buy milk", "Milk is\nwhite", "call Ann"} {
-		b.note("a", text)
+		b.note(text)
 	}
 	for query, want := range map[string]string{
 		"": "call Ann|Milk is\nwhite|buy milk", "milk": "Milk is\nwhite|buy milk", "WHITE milk": "Milk is\nwhite", "cow": "",
@@ -78,7 +78,7 @@ func TestNotesAreFoundNewestFirst(t *testing.T) {
 
 func TestAnAgentSeesItsOwnNotesAlone(t *testing.T) {
 	b := newBench(t, t.TempDir())
-	b.note("a", "mine")
+	b.note("mine")
 	if got, _ := b.find("b", "", 20); got != "" {
 		t.Fatalf("got %q", got)
 	}
@@ -93,7 +93,7 @@ func TestNotesOfManyAtOnceAreAllKept(t *testing.T) {
 	runners := []*bench{newBench(t, dir), newBench(t, dir)} // as two processes would
 	var wg sync.WaitGroup
 	for i := range 40 {
-		wg.Go(func() { runners[i%2].note("a", fmt.Sprintf("note %d ", i)+strings.Repeat("x", 5000)) })
+		wg.Go(func() { runners[i%2].note(fmt.Sprintf("note %d ", i)+strings.Repeat("x", 5000)) })
 	}
 	wg.Wait()
 	if _, n := runners[0].find("a", "", 1); n != 40 {
@@ -103,7 +103,7 @@ func TestNotesOfManyAtOnceAreAllKept(t *testing.T) {
 
 func TestATornLineHarmsNoOther(t *testing.T) {
 	b := newBench(t, t.TempDir())
-	b.note("a", "one")
+	b.note("one")
 	f, err := os.OpenFile(filepath.Join(b.dir, "notes", "a.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestATornLineHarmsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = f.Close()
-	b.note("a", "two")
+	b.note("two")
 	if got, _ := b.find("a", "", 20); got != "two|one" {
 		t.Fatalf("got %q", got)
 	}
