@@ -277,12 +277,12 @@ func TestAToolCannotSayThatItNeverRan(t *testing.T) {
 
 // Many results may end in one commit, and the log takes 8 MiB.
 func TestACommitStaysWithinWhatTheLogTakes(t *testing.T) {
-	big := tool.Result{Success: true, Data: mustJSON(strings.Repeat("<", 200<<10))}
+	big := tool.Result{Success: true, Data: mustJSON(strings.Repeat("<", 100<<10))}
 	t.Run("closing many calls", func(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
 		var all []string
-		for range 20 {
+		for range 10 {
 			all = append(all, "write", `{"text":"x"}`)
 		}
 		w.calls(all...)
@@ -291,7 +291,7 @@ func TestACommitStaysWithinWhatTheLogTakes(t *testing.T) {
 			closings[st.Call] = decide.Closing{Answer: executor.Answer{Attempt: st.Attempt, State: executor.Finished, Result: &big}}
 		}
 		w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)), closings)
-		w.codes(map[string]tool.Code{"c0": "ok", "c19": tool.CodeTooLarge})
+		w.codes(map[string]tool.Code{"c0": "ok", "c9": tool.CodeTooLarge})
 		if n := len(w.log[len(w.log)-1].body); n > 6<<20 {
 			t.Fatalf("the commit has %d bytes", n)
 		}

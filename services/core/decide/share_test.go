@@ -22,7 +22,7 @@ func TestStatesCanBeReadWhileTheSessionGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		readers.Go(func() {
-			for range 20 {
+			for range 8 {
 				if got, err := s.Snapshot(); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("the state at %d changed: %v", s.Rev, err)
 					return
@@ -30,7 +30,7 @@ func TestStatesCanBeReadWhileTheSessionGoesOn(t *testing.T) {
 			}
 		})
 	}
-	for i := range 100 {
+	for i := range 40 {
 		w.process(w.cause(subject.Input, "web", fmt.Sprintf(`{"text":"%d","id":"%d"}`, i, i)), nil)
 		read(w.state)
 		w.calls("read", `{}`)

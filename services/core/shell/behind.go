@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -14,15 +13,11 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// floorMark is the name of the watermark below which every cause has been
-// acknowledged, which is permanent (rule 4).
-const floorMark = "causes_ack_floor"
-
 // behind writes the views after the fact: snapshots, tool statistics and the
 // ack floor. Nothing waits for it; what it loses is folded again.
 type behind struct {
 	c     *Core
-	floor atomic.Uint64
+	floor floor
 
 	mu     sync.Mutex
 	snaps  map[subject.Ref]*dirty
@@ -150,25 +145,6 @@ func (b *behind) flush(everything bool) {
 			continue
 		}
 		b.c.stats.Snapshots.Add(1)
-	}
-}
-
-func (b *behind) saveFloor() {
-	b.mu.Lock()
-	causes := b.causes
-	b.mu.Unlock()
-	if causes == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	floor, err := causes.AckFloor(ctx)
-	if err != nil || floor <= b.floor.Load() {
-		return
-	}
-	b.floor.Store(floor)
-	if err := b.c.store.SetMark(ctx, floorMark, floor); err != nil {
-		b.c.log.Debug("saving the ack floor", "error", err)
 	}
 }
 

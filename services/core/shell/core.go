@@ -111,12 +111,11 @@ func (c *Core) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	floor, err := c.store.Mark(ctx, floorMark)
+	err = c.behind.loadFloor(ctx)
 	if err != nil {
 		c.log.Warn("the ack floor is not known; every cause is looked at again", "error", err)
 	}
-	c.behind.floor.Store(floor)
-	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{Floor: c.behind.floor.Load}, c.deliver)
+	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{Floor: c.behind.sureFloor}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
@@ -292,7 +291,7 @@ func (c *Core) agent(a subject.Agent) *decide.Agent { return c.cfg.Agents[a] }
 // env is the world as decide sees it.
 func (c *Core) env(ref subject.Ref, delivery uint64) *decide.Env {
 	return &decide.Env{
-		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: c.agent(ref.Agent), Tools: c.dir, Executors: c.dir,
+		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: c.agent(ref.Agent), Tools: c.dir, Executors: &picks{Directory: c.dir},
 		Hooks: c.cfg.Hooks, Policy: c.cfg.Policy, Stats: c.behind.toolUse,
 		Version: func() string { return c.cfg.Version },
 	}

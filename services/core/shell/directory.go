@@ -21,7 +21,8 @@ import (
 )
 
 // Directory knows the executors that have announced themselves lately, and what
-// this core has given them. It implements decide.Directory and decide.Catalog.
+// this core has given them. It implements decide.Catalog; for one
+// decision, a picks of it implements decide.Directory.
 type Directory struct {
 	log *slog.Logger
 
@@ -266,8 +267,44 @@ func (d *Directory) notify(s *session, on bool) {
 	}
 }
 
+// picks is the directory as one decision sees it: what it has given out already
+// counts, so that calls made together spread over the runners.
+type picks struct {
+	*Directory
+	given map[subject.Instance]int
+}
+
+func (p *picks) count(i subject.Instance, ok bool) (subject.Instance, bool) {
+	if ok {
+		if p.given == nil {
+			p.given = map[subject.Instance]int{}
+		}
+		p.given[i]++
+	}
+	return i, ok
+}
+
 // PickRunner implements decide.Directory.
+func (p *picks) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
+	return p.count(p.pickRunner(spec, not, p.given))
+}
+
+// PickProvider implements decide.Directory.
+func (p *picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+	return p.count(p.pickProvider(not, p.given))
+}
+
+// PickRunner chooses the least busy runner with a free slot that offers the tool.
 func (d *Directory) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
+	return d.pickRunner(spec, not, nil)
+}
+
+// PickProvider chooses the least busy provider with a free slot.
+func (d *Directory) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+	return d.pickProvider(not, nil)
+}
+
+func (d *Directory) pickRunner(spec tool.Spec, not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pool := spec.Pool
@@ -278,31 +315,30 @@ func (d *Directory) PickRunner(spec tool.Spec, not []subject.Instance) (subject.
 	if t == nil {
 		return "", false
 	}
-	return d.leastBusy(pool, not, func(i *instance) bool {
+	return d.leastBusy(pool, not, given, func(i *instance) bool {
 		return i.Kind == subject.Runner && i.Service == t.owner &&
 			slices.ContainsFunc(i.Tools, func(o tool.Spec) bool { return o.Name == spec.Name })
 	})
 }
 
-// PickProvider implements decide.Directory.
-func (d *Directory) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+func (d *Directory) pickProvider(not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.leastBusy(executor.DefaultPool, not, func(i *instance) bool { return i.Kind == subject.Provider })
+	return d.leastBusy(executor.DefaultPool, not, given, func(i *instance) bool { return i.Kind == subject.Provider })
 }
 
-func (d *Directory) leastBusy(pool string, not []subject.Instance, fits func(*instance) bool) (subject.Instance, bool) {
+func (d *Directory) leastBusy(pool string, not []subject.Instance, given map[subject.Instance]int, fits func(*instance) bool) (subject.Instance, bool) {
 	var best *instance
 	var bestLoad float64
 	for id, i := range d.instances {
-		if i.Draining || i.gone || slices.Contains(not, id) || !fits(i) {
+		if i.Draining || slices.Contains(not, id) || !fits(i) {
 			continue
 		}
 		for _, p := range i.Pools {
 			if p.Name != pool || p.Slots <= 0 {
 				continue
 			}
-			busy := max(p.Busy, d.reserved[id][pool])
+			busy := max(p.Busy, d.reserved[id][pool]) + given[id]
 			if busy >= p.Slots {
 				continue
 			}

@@ -120,7 +120,9 @@ func (s *session) drop(w *work) {
 	}
 	if s.work[w.id] == w {
 		delete(s.work, w.id)
-		s.c.dir.reserve(w.instance, w.pool, -1)
+		if w.final == nil {
+			s.c.dir.reserve(w.instance, w.pool, -1)
+		}
 	}
 }
 
@@ -275,12 +277,20 @@ func (w *work) endedByOthers(a executor.Answer) bool {
 	return false
 }
 
+// finish decides about what became of an attempt. Its slot is free from now on.
+func (s *session) finish(w *work, a *executor.Answer) {
+	if w.final == nil {
+		s.c.dir.reserve(w.instance, w.pool, -1)
+	}
+	w.final = a
+	s.decideOn(w)
+}
+
 // onGone: nobody listens where the executor was.
 func (s *session) onGone(w *work) {
 	if w.own && w.asks == 0 && !w.answered {
 		// This core alone may dispatch, and has done so once: it never ran (rule 9).
-		w.final = &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor is gone"}
-		s.decideOn(w)
+		s.finish(w, &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor is gone"})
 	}
 }
 

@@ -93,7 +93,7 @@ func TestNotesOfManyAtOnceAreAllKept(t *testing.T) {
 	runners := []*bench{newBench(t, dir), newBench(t, dir)} // as two processes would
 	var wg sync.WaitGroup
 	for i := range 40 {
-		wg.Go(func() { runners[i%2].note(fmt.Sprintf("note %d ", i)+strings.Repeat("x", 5000)) })
+		wg.Go(func() { runners[i%2].note(fmt.Sprintf("note %d ", i) + strings.Repeat("x", 5000)) })
 	}
 	wg.Wait()
 	if _, n := runners[0].find("a", "", 1); n != 40 {
