@@ -41,7 +41,7 @@ type Directory struct {
 type instance struct {
 	executor.Announcement
 	seen time.Time
-	gone bool // nobody listened there; until it announces itself again
+	gone time.Time // nobody listened there; zero once it has announced itself again
 }
 
 type toolEntry struct {
@@ -103,7 +103,7 @@ func (d *Directory) announced(m *nats.Msg) {
 	if a.Gone {
 		delete(d.instances, a.Instance)
 	} else {
-		d.instances[a.Instance] = &instance{Announcement: a, seen: time.Now()}
+		d.instances[a.Instance] = &instance{Announcement: a, seen: time.Now(), gone: stillGone(old)}
 	}
 	if changed {
 		d.rebuild()
@@ -149,6 +149,15 @@ func (d *Directory) forgetSilent(connected bool) {
 	}
 }
 
+// stillGone: an announcement that comes right after nobody listened was sent
+// before. A core that was held up has many of them to read.
+func stillGone(old *instance) time.Time {
+	if old == nil || time.Since(old.gone) > executor.AnnounceEvery {
+		return time.Time{}
+	}
+	return old.gone
+}
+
 // lost notes that the server knows nobody who listens where the instance was. Its
 // last announcement may still be believed for a while, and whoever is given work
 // meanwhile would be sent from one dead instance to the next.
@@ -156,7 +165,7 @@ func (d *Directory) lost(id subject.Instance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if i := d.instances[id]; i != nil {
-		i.gone = true
+		i.gone = time.Now()
 	}
 }
 
@@ -331,7 +340,7 @@ func (d *Directory) leastBusy(pool string, not []subject.Instance, given map[sub
 	var best *instance
 	var bestLoad float64
 	for id, i := range d.instances {
-		if i.Draining || slices.Contains(not, id) || !fits(i) {
+		if i.Draining || !i.gone.IsZero() || slices.Contains(not, id) || !fits(i) {
 			continue
 		}
 		for _, p := range i.Pools {

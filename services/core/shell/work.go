@@ -255,12 +255,12 @@ func (s *session) onAnswer(m answerMail) {
 	w.heard, w.silentSince, w.asks, w.answered = time.Now(), time.Time{}, 0, true
 	if m.answer.State.Final() && w.final == nil {
 		a := m.answer
-		w.final = &a
 		if w.endedByOthers(a) {
+			s.note(w, &a)
 			w.asked = time.Now() // the chase comes back, if they die meanwhile
 			return
 		}
-		s.decideOn(w)
+		s.finish(w, &a)
 	}
 }
 
@@ -277,12 +277,17 @@ func (w *work) endedByOthers(a executor.Answer) bool {
 	return false
 }
 
-// finish decides about what became of an attempt. Its slot is free from now on.
-func (s *session) finish(w *work, a *executor.Answer) {
+// note keeps what became of an attempt. Its slot is free from now on.
+func (s *session) note(w *work, a *executor.Answer) {
 	if w.final == nil {
 		s.c.dir.reserve(w.instance, w.pool, -1)
 	}
 	w.final = a
+}
+
+// finish decides about what became of an attempt.
+func (s *session) finish(w *work, a *executor.Answer) {
+	s.note(w, a)
 	s.decideOn(w)
 }
 

@@ -259,7 +259,7 @@ func TestFileBehindLinkIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(target, link); err != nil {
-		t.Skip("NOT TESTED: no symbolic links here: ", err)
+		t.Fatal(err)
 	}
 	save(t, open(t, link, nil), 1)
 	if len(aside(t, target)) != 1 || len(aside(t, link)) != 0 {
