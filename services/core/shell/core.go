@@ -95,7 +95,15 @@ func (c *Core) Stats() *Stats { return &c.stats }
 
 // Run serves until ctx ends, then lets open turns go on for a while, hands back
 // what is left and returns.
-func (c *Core) Run(ctx context.Context) (err error) {
+func (c *Core) Run(ctx context.Context) error {
+	err := c.run(ctx)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // it was told to end before it was ready
+	}
+	return err
+}
+
+func (c *Core) run(ctx context.Context) (err error) {
 	defer c.end()
 	if err := c.bus.EnsureStreams(ctx, c.cfg.Streams); err != nil {
 		return fmt.Errorf("ensuring streams: %w", err)
@@ -103,46 +111,57 @@ func (c *Core) Run(ctx context.Context) (err error) {
 	if c.caller, err = c.bus.NewCaller(); err != nil {
 		return fmt.Errorf("opening the reply subscription: %w", err)
 	}
+	defer func() { err = errors.Join(err, c.caller.Close()) }()
 	if err := c.dir.watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
 	}
-	stopBehind, stopAfter, stopRelease := c.behind.start(), c.after.start(), c.release.start()
+	defer c.background()()
 	services, err := c.serve()
 	if err != nil {
 		return err
 	}
-	err = c.behind.loadFloor(ctx)
-	if err != nil {
+	defer stopAll(services)
+	if err := c.behind.loadFloor(ctx); err != nil {
 		c.log.Warn("the ack floor is not known; every cause is looked at again", "error", err)
 	}
+	fired, err := c.bus.ConsumeFired(ctx, c.fired)
+	if err != nil {
+		return fmt.Errorf("consuming timers: %w", err)
+	}
+	defer fired.Stop()
 	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{Floor: c.behind.sureFloor}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
 	c.behind.follow(causes)
-	fired, err := c.bus.ConsumeFired(ctx, c.fired)
-	if err != nil {
-		return fmt.Errorf("consuming timers: %w", err)
-	}
 	c.agentHooks(hook.OnAgentStart, "")
 	close(c.ready)
 	c.log.Info("core is ready", "instance", c.bus.Instance(), "agents", len(c.cfg.Agents))
 	<-ctx.Done()
 	c.log.Info("core is stopping", "open_sessions", c.open())
 	causes.Stop()
-	fired.Stop()
 	c.drain()
 	c.agentHooks(hook.OnAgentStop, "shutdown")
-	for _, r := range services {
+	return nil
+}
+
+// background starts what works beside the sessions; stop lets it finish what it has.
+func (c *Core) background() (stop func()) {
+	stopBehind, stopAfter, stopRelease := c.behind.start(), c.after.start(), c.release.start()
+	return func() {
+		stopAfter()
+		stopRelease()
+		if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
+			c.log.Debug("flushing the last live events", "error", err)
+		}
+		stopBehind()
+	}
+}
+
+func stopAll(responders []*bus.Responder) {
+	for _, r := range responders {
 		r.Stop()
 	}
-	stopAfter()
-	stopRelease()
-	if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
-		c.log.Debug("flushing the last live events", "error", err)
-	}
-	stopBehind()
-	return c.caller.Close()
 }
 
 // AwaitReady waits until the core consumes causes.

@@ -70,6 +70,9 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 		s.t.Fatal(err)
 	}
 	s.background("core", c.Run)
+	if err := c.AwaitReady(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 	return c
 }
 
