@@ -97,7 +97,7 @@ func (c *Core) Stats() *Stats { return &c.stats }
 // what is left and returns.
 func (c *Core) Run(ctx context.Context) error {
 	err := c.run(ctx)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, bus.ErrCancelled)) {
 		return nil // it was told to end before it was ready
 	}
 	return err

@@ -44,12 +44,16 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	background(t, c.Run)
 	background(t, func(ctx context.Context) error {
-		return executor.Serve(ctx, buses[1], executor.Config{Kind: subject.Runner, Service: "e2e", Offer: executor.Offer{Tools: Specs()},
-			Pools: pools, Work: Tools(effects, buses[1].Instance()), DrainTimeout: time.Second})
+		return executor.Serve(ctx, buses[1], executor.Config{
+			Kind: subject.Runner, Service: "e2e", Offer: executor.Offer{Tools: Specs()},
+			Pools: pools, Work: Tools(effects, buses[1].Instance()), DrainTimeout: time.Second,
+		})
 	})
 	background(t, func(ctx context.Context) error {
-		return executor.Serve(ctx, buses[2], executor.Config{Kind: subject.Provider, Service: "e2e", Pools: pools, DrainTimeout: time.Second,
-			Offer: executor.Offer{Providers: []provider.Info{{Name: "script", Model: "m"}}}, Work: Model})
+		return executor.Serve(ctx, buses[2], executor.Config{
+			Kind: subject.Provider, Service: "e2e", Pools: pools, DrainTimeout: time.Second,
+			Offer: executor.Offer{Providers: []provider.Info{{Name: "script", Model: "m"}}}, Work: Model,
+		})
 	})
 	var ended atomic.Int64
 	for _, live := range []string{"agent.*.*.reflect.recorded", "agent.*.*.turn.failed"} {

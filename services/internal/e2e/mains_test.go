@@ -37,7 +37,7 @@ func build(t *testing.T, dir, pkg string, args ...string) *binary {
 		t.Fatalf("building %s: %v\n%s", pkg, err, out)
 	}
 	t.Cleanup(func() {
-		b.end(syscall.SIGKILL)
+		_ = b.end(syscall.SIGKILL) // how it ended was looked at before
 		if t.Failed() {
 			out, _ := os.ReadFile(b.log)
 			t.Logf("--- %s\n%s", pkg, out)
@@ -53,7 +53,7 @@ func (b *binary) start() {
 		b.t.Fatal(err)
 	}
 	defer func() { _ = out.Close() }()
-	b.cmd = exec.Command(b.path, append(b.args, "--http", b.http)...) //nolint:noctx // lives until end
+	b.cmd = exec.Command(b.path, append(b.args, "--http", b.http)...)
 	b.cmd.Stdout, b.cmd.Stderr = out, out
 	if err := b.cmd.Start(); err != nil {
 		b.t.Fatal(err)

@@ -188,7 +188,7 @@ func (a *audit) fresh(attempt string, seq uint64) string {
 	return ""
 }
 
-func (a *audit) perceived(s *sessionAudit, c *Commit, f fields) string {
+func (a *audit) perceived(s *sessionAudit, _ *Commit, f fields) string {
 	cause, ok := a.causes[f.Sequence]
 	if !ok || cause.Session() != s.name || cause.Kind() != "input" && cause.Kind() != "command" {
 		return fmt.Sprintf("%d is no input of the session", f.Sequence)
@@ -371,7 +371,7 @@ func (a *audit) completed(s *sessionAudit, f fields) string {
 	return ""
 }
 
-func (a *audit) terminal(s *sessionAudit, c *Commit, f fields) string {
+func (a *audit) terminal(s *sessionAudit, _ *Commit, f fields) string {
 	cause, ok := a.causes[f.Sequence]
 	if !ok || cause.Session() != s.name {
 		return fmt.Sprintf("%d is no cause of the session", f.Sequence)

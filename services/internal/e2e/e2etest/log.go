@@ -63,7 +63,7 @@ func (e Entry) MustEnd() bool {
 func wellFormed(subject string) bool {
 	for token := range strings.SplitSeq(subject, ".") {
 		if len(token) > 64 || strings.ContainsFunc(token, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", r)
 		}) {
 			return false
 		}
