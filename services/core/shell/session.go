@@ -326,7 +326,7 @@ const (
 )
 
 func (s *session) endPoison(m bus.StoredMsg, door uint64) bool {
-	why := fmt.Sprintf("handling it failed %d times", s.held[door].NumDelivered-1)
+	why := fmt.Sprintf("it was delivered %d times, and no core came to a decision about it", s.held[door].NumDelivered)
 	s.c.log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
 	s.c.stats.Poison.Add(1)
 	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {

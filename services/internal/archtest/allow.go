@@ -102,7 +102,5 @@ var (
 	skips = map[string]string{
 		"services/internal/e2e/cancel_test.go:TestNoProviderComesBack": "skipped in short runs; one that requires everything is long",
 		"services/internal/e2e/kill9_test.go:TestKill9Redis":           "skipped in short runs; one that requires everything is long",
-
-		"services/internal/store/sqlite/sqlite_test.go:TestUnreadableFileIsMovedAside": "root can read every file; nothing is missing",
 	}
 )

@@ -52,18 +52,17 @@ func chaos(t *testing.T, sessions, turns int, store string) {
 	})
 	s.Person()
 
-	var talks sync.WaitGroup
+	k := killer{s: s, r: rand.New(rand.NewPCG(r.Uint64(), 2)), done: map[string]int{}}
+	var talks, kills sync.WaitGroup
 	for i := range sessions {
 		talk := talker{s: s, ref: e2etest.Ref(fmt.Sprintf("s%d", i)), r: rand.New(rand.NewPCG(r.Uint64(), 1))}
-		talks.Go(func() { talk.run(turns) })
+		talks.Go(func() { talk.run(turns, k.thorough) })
 	}
-	var over atomic.Bool
-	killed := make(chan map[string]int)
-	kills := rand.New(rand.NewPCG(r.Uint64(), 2))
-	go func() { killed <- killAtRandom(s, kills, over.Load) }()
+	kills.Go(k.run)
 	talks.Wait()
-	over.Store(true)
-	t.Logf("killed: %v", <-killed)
+	k.over.Store(true)
+	kills.Wait()
+	t.Logf("killed: %v", k.done)
 
 	log := s.Verify()
 	report(t, log)
@@ -76,41 +75,69 @@ func chaos(t *testing.T, sessions, turns int, store string) {
 	t.Logf("%d snapshots fit the log", s.Views(t))
 }
 
-// killAtRandom kills one process after the other, and starts it again; some it
-// only stalls for a while, or stops in good order. In the end all run.
-func killAtRandom(s *e2etest.System, r *rand.Rand, over func() bool) map[string]int {
-	killed := map[string]int{}
-	procs := s.Procs()
-	for !over() {
-		pause(r, 300, 2200)
-		victims := []*e2etest.Proc{procs[r.IntN(len(procs))]}
-		if r.IntN(8) == 0 {
-			victims[0].Stall()
-			killed[string(victims[0].Role.Kind)+" (stalled)"]++
-			pause(r, 500, 8000)
-			victims[0].Resume()
+// killer kills one process after the other, and starts it again; some it only
+// stalls for a while, or stops in good order. In the end all run.
+type killer struct {
+	s     *e2etest.System
+	r     *rand.Rand
+	deck  []*e2etest.Proc // who is next: everybody comes as often as the others
+	dealt atomic.Int64    // how often the deck was shuffled
+	over  atomic.Bool
+	done  map[string]int
+}
+
+// thorough reports whether everybody was a victim, and more than once.
+func (k *killer) thorough() bool { return k.dealt.Load() > 3 }
+
+func (k *killer) next() *e2etest.Proc {
+	if len(k.deck) == 0 {
+		k.deck = k.s.Procs()
+		k.r.Shuffle(len(k.deck), func(i, j int) { k.deck[i], k.deck[j] = k.deck[j], k.deck[i] })
+		k.dealt.Add(1)
+	}
+	p := k.deck[0]
+	k.deck = k.deck[1:]
+	return p
+}
+
+func (k *killer) run() {
+	for !k.over.Load() {
+		pause(k.r, 300, 2200)
+		if k.r.IntN(8) == 0 {
+			k.stall(k.s.Procs()[k.r.IntN(len(k.s.Procs()))])
 			continue
 		}
-		if r.IntN(4) == 0 { // two at once
-			if other := procs[r.IntN(len(procs))]; other != victims[0] {
+		victims := []*e2etest.Proc{k.next()}
+		if k.r.IntN(4) == 0 { // two at once
+			if other := k.next(); other != victims[0] {
 				victims = append(victims, other)
 			}
 		}
 		for _, p := range victims {
-			if r.IntN(8) == 0 {
-				p.Stop()
-				killed[string(p.Role.Kind)+" (stopped)"]++
-				continue
-			}
-			p.Kill()
-			killed[string(p.Role.Kind)]++
+			k.end(p)
 		}
-		pause(r, 0, 1800)
+		pause(k.r, 0, 1800)
 		for _, p := range victims {
 			p.Start()
 		}
 	}
-	return killed
+}
+
+func (k *killer) stall(p *e2etest.Proc) {
+	k.done[string(p.Role.Kind)+" (stalled)"]++
+	p.Stall()
+	pause(k.r, 500, 8000)
+	p.Resume()
+}
+
+func (k *killer) end(p *e2etest.Proc) {
+	if k.r.IntN(8) == 0 {
+		k.done[string(p.Role.Kind)+" (stopped)"]++
+		p.Stop()
+		return
+	}
+	k.done[string(p.Role.Kind)]++
+	p.Kill()
 }
 
 // pause spaces out what is random anyway; nothing waits for it.
@@ -127,9 +154,10 @@ type talker struct {
 
 const ahead = 3
 
-func (k talker) run(turns int) {
+// run speaks so often, and on until enough has happened.
+func (k talker) run(turns int, enough func() bool) {
 	var said []uint64
-	for i := range turns {
+	for i := 0; i < turns || !enough(); i++ {
 		if len(said) >= ahead {
 			k.s.Ended(said[len(said)-ahead])
 		}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"skandha.dev/services/internal/store"
@@ -239,8 +241,9 @@ func TestDirectoryIsNoDatabase(t *testing.T) {
 }
 
 func TestUnreadableFileIsMovedAside(t *testing.T) {
-	if os.Getuid() <= 0 {
-		t.Skip("NOT TESTED: every file is readable to root")
+	if os.Getuid() == 0 {
+		asNobody(t)
+		return
 	}
 	path := filepath.Join(t.TempDir(), "view.db")
 	if err := os.WriteFile(path, []byte("secret"), 0o000); err != nil {
@@ -249,6 +252,37 @@ func TestUnreadableFileIsMovedAside(t *testing.T) {
 	save(t, open(t, path, nil), 1)
 	if moved := aside(t, path); len(moved) != 1 {
 		t.Errorf("moved to %q", moved)
+	}
+}
+
+// asNobody runs the test that calls it in a process without privileges: every
+// file is readable to root.
+func asNobody(t *testing.T) {
+	t.Helper()
+	const nobody = 65534
+	dir, err := os.MkdirTemp("/tmp", "sqlite-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "sqlite.test")
+	if err := errors.Join(os.WriteFile(program, binary, 0o755), os.Chown(dir, nobody, nobody)); err != nil { //nolint:gosec // others execute it
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("as nobody: %v\n%s", err, out)
 	}
 }
 
