@@ -125,7 +125,7 @@ clean: ## Remove what was built; .data/ and .env stay
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z.-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(REPORT): $(wildcard services/internal/testreport/*.go) | setup-build
+$(REPORT): $(wildcard services/internal/testreport/*.go services/internal/archtest/*.go) | setup-build
 	@mkdir -p bin
 	go build -buildvcs=false -o $@ ./services/internal/testreport
 

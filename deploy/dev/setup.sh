@@ -40,6 +40,7 @@ look() {
 	have redis-server || missing "redis-server, for the tests of the Redis view" redis-server
 	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
 	have gcc || missing "a C compiler, for the race detector" gcc libc6-dev
+	have python3 || missing "Python 3, for the test of a plugin in another language" python3
 	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates
 	if ! docker info >/dev/null 2>&1; then # else an engine answers, and the tests use it

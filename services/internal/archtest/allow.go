@@ -2,8 +2,9 @@ package archtest
 
 // Module and package paths that the rules speak of.
 const (
-	sdk      = "skandha.dev/pkg"
-	services = "skandha.dev/services"
+	root     = "skandha.dev"
+	sdk      = root + "/pkg"
+	services = root + "/services"
 	internal = services + "/internal"
 	command  = services + "/skandha"
 )

@@ -191,3 +191,20 @@ func TestLoadRefusesAnEmptyTree(t *testing.T) {
 		t.Error("got no error for a tree without a module")
 	}
 }
+
+func TestMaySkip(t *testing.T) {
+	withTables(t, nil, map[string]string{"services/internal/store/store_test.go:TestX": "a reason"})
+	for _, c := range []struct {
+		pkg, test string
+		want      bool
+	}{
+		{"skandha.dev/services/internal/store", "TestX", true},
+		{"skandha.dev/services/internal/store", "TestX/part", true},
+		{"skandha.dev/services/internal/store", "TestXY", false},
+		{"skandha.dev/services/internal", "TestX", false},
+	} {
+		if got := MaySkip(c.pkg, c.test); got != c.want {
+			t.Errorf("MaySkip(%q, %q) is %t, want %t", c.pkg, c.test, got, c.want)
+		}
+	}
+}

@@ -148,6 +148,19 @@ func exitsElsewhere(r *Repo) breaches {
 // requireVar is what .ci/run sets to `all`.
 const requireVar = "SKANDHA_REQUIRE"
 
+// MaySkip reports whether the test of the package (its import path) is listed among
+// those that may skip even when everything is required.
+func MaySkip(pkg, test string) bool {
+	test, _, _ = strings.Cut(test, "/")
+	for key := range skips {
+		file, name, _ := strings.Cut(key, ":")
+		if name == test && path.Join(root, path.Dir(file)) == pkg {
+			return true
+		}
+	}
+	return false
+}
+
 func skipsAreGated(r *Repo) []string { return ungatedSkips(r).without(skips) }
 
 // ungatedSkips wants the variable in every function that skips. A fuzz target
