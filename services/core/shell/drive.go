@@ -22,6 +22,8 @@ func (s *session) drive() {
 		s.dropWork()
 		return
 	}
+	// A delivery alone makes a driver of one that had loaded the session without it.
+	s.follow(nil)
 	s.schedule()
 	if s.overdue() || s.poisonedTurn() {
 		return

@@ -304,9 +304,14 @@ func (s *session) fresh(n uint64) (fresh, ok bool) {
 // delivery, and no commit yet. Another cause before it may be the one that fails,
 // so the door waits until whoever is delivered that one has ended it. Nobody is,
 // if it was acknowledged as one without effect: then it comes never again, and
-// waiting ends by itself.
+// waiting ends by itself. A driver that has no effect itself stays uncommitted for
+// as long as it drives, and comes again for every core that dies meanwhile.
 func (s *session) poisonous(seq uint64, door *held) (poison, wait bool) {
-	if door.NumDelivered < poisonDeliveries {
+	limit := uint64(poisonDeliveries)
+	if s.state.Driver == door.Seq {
+		limit = s.state.Delivery + poisonDrives
+	}
+	if door.NumDelivered < limit {
 		return false, false
 	}
 	if seq == door.Seq {

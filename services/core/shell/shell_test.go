@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ type system struct {
 	core  *shell.Core
 	model func(last provider.Message) provider.Response
 	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
+	// stopCore ends the core that was started last.
+	stopCore func()
 }
 
 func start(t testing.TB, cfg core.Config) *system {
@@ -46,16 +49,18 @@ func start(t testing.TB, cfg core.Config) *system {
 	return s
 }
 
-func (s *system) background(what string, f func(context.Context) error) {
+func (s *system) background(what string, f func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
-	s.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			s.t.Errorf("%s: %v", what, err)
 		}
 	})
+	s.t.Cleanup(stop)
+	return stop
 }
 
 func (s *system) startCore(cfg core.Config) *shell.Core {
@@ -69,7 +74,7 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.background("core", c.Run)
+	s.stopCore = s.background("core", c.Run)
 	if err := c.AwaitReady(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}

@@ -122,6 +122,7 @@ const maxReason = 8 << 10
 // with the reason, or the stream DEAD a copy with the reason; and the session
 // goes on.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	ref := Ref("s")
 	s.Ended(s.Say(ref, "warm"))
@@ -186,6 +187,7 @@ func healthy(t *testing.T, s *System) {
 // A message whose header is no header, from a client that speaks the protocol by
 // hand.
 func TestUnreadableHeader(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	ref := Ref("s")
 	s.Ended(s.Say(ref, "warm"))
@@ -231,6 +233,7 @@ func TestUnreadableHeader(t *testing.T) {
 
 // A results that no message can carry, and one that many such would make too large.
 func TestHugeResults(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	for _, size := range []int{1 << 20, 9 << 20} {
 		calls := Round{}
@@ -265,7 +268,11 @@ func TestHugeResults(t *testing.T) {
 // Rule 15: somebody who may publish commits writes one that is none. The session
 // locks, its open input ends, and /reset opens it again; others are not touched.
 func TestAForgedCommit(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{Cores: 2})
+	for _, c := range s.Cores {
+		c.Expect("ALARM")
+	}
 	ref := Ref("s")
 	s.Ended(s.Say(ref, "warm"))
 	open := s.Do(ref, once(Args{N: 1, MS: 3000}))

@@ -13,6 +13,7 @@ import (
 // Rule 10: a turn is ended while a call runs. What is said of the call is true,
 // and what comes after changes nothing.
 func TestCancelMidCall(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{Cores: 2, Runners: 2})
 	s.AwaitCores(2)
 	s.AwaitExecutors(3)
@@ -128,6 +129,7 @@ func endsAs(t *testing.T, s *System, seq uint64, code string, results ...string)
 
 // A call that waits for a slot is cancelled: it certainly did not run.
 func TestCancelBeforeItBegins(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{Slots: 1})
 	s.AwaitExecutors(2)
 	busy := s.Do(Ref("busy"), once(Args{MS: 3000}))
@@ -147,11 +149,14 @@ agents:
     limits: {rounds: 4, model_call: 2s, calls: 3, queue: 4}
   hasty:
     limits: {wall: 4s, model_call: 30s}
+  patient:
+    limits: {rounds: 4, model_call: 60s}
 `
 
 // A model that does not do what it should ends its turn, with the reason, within
 // the limits, and nobody else's.
 func TestProviderMisbehaves(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{Config: misbehaves, Providers: 2})
 	s.AwaitExecutors(3)
 	for _, c := range []struct {
@@ -181,21 +186,23 @@ func TestProviderMisbehaves(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ref := Ref(strings.ReplaceAll(c.name, " ", "-"))
-			seq := s.Do(ref, c.script)
-			end := s.Ended(seq)
-			if !slices.Contains(c.codes, end.Failed) {
-				t.Errorf("it ended as %q (%s), want one of %q", end.Failed, end.Reason, c.codes)
-			}
-			if end.Failed != "" && end.Reason == "" {
-				t.Error("no reason is given")
-			}
-			if end := s.Ended(s.Cause(ref, subject.Command, "person", "", event.Command{Name: "reset"})); end.Failed != "" {
-				t.Errorf("/reset ended as %+v", end)
-			}
-			if end := s.Ended(s.Say(ref, "after")); end.Failed != "" {
-				t.Errorf("a turn after it ended as %+v", end)
-			}
+			misbehave(t, s, Ref(strings.ReplaceAll(c.name, " ", "-")), c.script, c.codes...)
+		})
+	}
+	for _, c := range []struct {
+		name    string
+		misdeed Misdeed
+		code    string
+	}{
+		{"asks for twenty thousand calls", Flood, "provider_failed"},
+		{"answers with 12 MiB", Prolix, ""},
+		{"asks for a tool with a name of 5 MiB", Baroque, "provider_failed"},
+		{"hands back 12 MiB of state", Stateful, "provider_failed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ref := subject.Ref{Agent: "patient", Session: subject.Session(c.misdeed)}
+			misbehave(t, s, ref, Script{Then: c.misdeed}, c.code)
 		})
 	}
 	t.Run("a turn has its wall time", func(t *testing.T) {
@@ -213,12 +220,16 @@ func TestProviderMisbehaves(t *testing.T) {
 	t.Run("a queue is bounded", func(t *testing.T) {
 		t.Parallel()
 		ref := Ref("queue")
-		first := s.Do(ref, once(Args{MS: 2500}))
+		first := s.Do(ref, once(Args{MS: 60_000}))
 		awaitEffect(t, s, first)
 		var seqs []uint64
 		for range 7 {
 			seqs = append(seqs, s.Say(ref, "next"))
 		}
+		s.Tail.Await(t, "the last of them has found its place, or none", func(l *Log) bool {
+			return l.Last["main.queue"].Cursor >= seqs[6]
+		})
+		s.Cause(ref, subject.Cancel, "test", "", event.Cancel{Sequence: first})
 		full := 0
 		for _, seq := range seqs {
 			switch end := s.Ended(seq); end.Failed {
@@ -241,8 +252,36 @@ func TestProviderMisbehaves(t *testing.T) {
 	})
 }
 
+// misbehave has the model do it: the turn ends with one of the codes, and the
+// session goes on.
+func misbehave(t *testing.T, s *System, ref subject.Ref, script Script, codes ...string) {
+	t.Helper()
+	seq := s.Do(ref, script)
+	end := s.Ended(seq)
+	if !slices.Contains(codes, end.Failed) {
+		t.Errorf("it ended as %q (%s), want one of %q", end.Failed, end.Reason, codes)
+	}
+	s.Tail.See(func(l *Log) {
+		results := map[string]int{}
+		for _, k := range l.CallsOf(seq) {
+			results[strings.Join(k.Results, ", ")]++
+		}
+		t.Logf("it ended as %q %.200s, its calls as %v", end.Failed, end.Reason, results)
+	})
+	if end.Failed != "" && end.Reason == "" {
+		t.Error("no reason is given")
+	}
+	if end := s.Ended(s.Cause(ref, subject.Command, "person", "", event.Command{Name: "reset"})); end.Failed != "" {
+		t.Errorf("/reset ended as %+v", end)
+	}
+	if end := s.Ended(s.Say(ref, "after")); end.Failed != "" {
+		t.Errorf("a turn after it ended as %+v", end)
+	}
+}
+
 // All providers die in the middle of a question and never come back.
 func TestNoProviderComesBack(t *testing.T) {
+	t.Parallel()
 	if runMode() == short {
 		t.Skip("NOT TESTED in a short run: it waits for half a minute")
 	}

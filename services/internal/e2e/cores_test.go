@@ -13,6 +13,7 @@ import (
 // Promises 1 and 4: two cores, one session, inputs of several publishers at once.
 // All end, each once, in the order of the log.
 func TestTwoCoresOneSession(t *testing.T) {
+	t.Parallel()
 	const publishers, each = 5, 10
 	s := Start(t, Options{Cores: 2})
 	s.AwaitCores(2)
@@ -51,6 +52,7 @@ func TestTwoCoresOneSession(t *testing.T) {
 
 // Many sessions at once over three cores.
 func TestManySessionsThreeCores(t *testing.T) {
+	t.Parallel()
 	sessions := 200
 	if runMode() == short {
 		sessions = 40

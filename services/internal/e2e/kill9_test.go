@@ -10,7 +10,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/e2e/e2etest"
+	. "skandha.dev/services/internal/e2e/e2etest"
 	"skandha.dev/services/internal/store/redistest"
 )
 
@@ -27,35 +27,38 @@ policy:
 // ends exactly once, every call has one result that is true, and the log folds to
 // what it says it does (promises 1, 2, 3, 4 and 7).
 func TestKill9(t *testing.T) {
-	sessions, turns := 8, 26
+	t.Parallel()
+	sessions, turns, rounds := 8, 26, int64(3)
 	switch runMode() {
 	case short:
-		sessions, turns = 5, 8
+		sessions, turns, rounds = 5, 8, 1
 	case long:
-		sessions, turns = 10, 60
+		sessions, turns, rounds = 10, 60, 6
 	}
-	chaos(t, sessions, turns, "")
+	chaos(t, sessions, turns, rounds, "")
 }
 
 // The same with one view for all cores, in Redis.
 func TestKill9Redis(t *testing.T) {
+	t.Parallel()
 	if runMode() == short {
 		t.Skip("NOT TESTED in a short run")
 	}
-	chaos(t, 5, 8, redistest.Start(t))
+	chaos(t, 5, 8, 1, redistest.Start(t))
 }
 
-func chaos(t *testing.T, sessions, turns int, store string) {
+// chaos runs that many turns at least, and until everybody was a victim so often.
+func chaos(t *testing.T, sessions, turns int, rounds int64, store string) {
 	r := seeded(t)
-	s := e2etest.Start(t, e2etest.Options{
+	s := Start(t, Options{
 		Cores: 2, Providers: 2, Runners: 2, Config: chaosConfig, Store: store, Drain: 200 * time.Millisecond,
 	})
 	s.Person()
 
-	k := killer{s: s, r: rand.New(rand.NewPCG(r.Uint64(), 2)), done: map[string]int{}}
+	k := killer{s: s, rounds: rounds, r: rand.New(rand.NewPCG(r.Uint64(), 2)), done: map[string]int{}}
 	var talks, kills sync.WaitGroup
 	for i := range sessions {
-		talk := talker{s: s, ref: e2etest.Ref(fmt.Sprintf("s%d", i)), r: rand.New(rand.NewPCG(r.Uint64(), 1))}
+		talk := talker{s: s, ref: Ref(fmt.Sprintf("s%d", i)), r: rand.New(rand.NewPCG(r.Uint64(), 1))}
 		talks.Go(func() { talk.run(turns, k.thorough) })
 	}
 	kills.Go(k.run)
@@ -78,18 +81,19 @@ func chaos(t *testing.T, sessions, turns int, store string) {
 // killer kills one process after the other, and starts it again; some it only
 // stalls for a while, or stops in good order. In the end all run.
 type killer struct {
-	s     *e2etest.System
-	r     *rand.Rand
-	deck  []*e2etest.Proc // who is next: everybody comes as often as the others
-	dealt atomic.Int64    // how often the deck was shuffled
-	over  atomic.Bool
-	done  map[string]int
+	s      *System
+	r      *rand.Rand
+	rounds int64
+	deck   []*Proc      // who is next: everybody comes as often as the others
+	dealt  atomic.Int64 // how often the deck was shuffled
+	over   atomic.Bool
+	done   map[string]int
 }
 
-// thorough reports whether everybody was a victim, and more than once.
-func (k *killer) thorough() bool { return k.dealt.Load() > 3 }
+// thorough reports whether everybody was a victim as often as it should be.
+func (k *killer) thorough() bool { return k.dealt.Load() > k.rounds }
 
-func (k *killer) next() *e2etest.Proc {
+func (k *killer) next() *Proc {
 	if len(k.deck) == 0 {
 		k.deck = k.s.Procs()
 		k.r.Shuffle(len(k.deck), func(i, j int) { k.deck[i], k.deck[j] = k.deck[j], k.deck[i] })
@@ -107,7 +111,7 @@ func (k *killer) run() {
 			k.stall(k.s.Procs()[k.r.IntN(len(k.s.Procs()))])
 			continue
 		}
-		victims := []*e2etest.Proc{k.next()}
+		victims := []*Proc{k.next()}
 		if k.r.IntN(4) == 0 { // two at once
 			if other := k.next(); other != victims[0] {
 				victims = append(victims, other)
@@ -123,14 +127,14 @@ func (k *killer) run() {
 	}
 }
 
-func (k *killer) stall(p *e2etest.Proc) {
+func (k *killer) stall(p *Proc) {
 	k.done[string(p.Role.Kind)+" (stalled)"]++
 	p.Stall()
 	pause(k.r, 500, 8000)
 	p.Resume()
 }
 
-func (k *killer) end(p *e2etest.Proc) {
+func (k *killer) end(p *Proc) {
 	if k.r.IntN(8) == 0 {
 		k.done[string(p.Role.Kind)+" (stopped)"]++
 		p.Stop()
@@ -147,7 +151,7 @@ func pause(r *rand.Rand, from, to int) {
 
 // talker speaks in one session, a few inputs ahead of the answers.
 type talker struct {
-	s   *e2etest.System
+	s   *System
 	ref subject.Ref
 	r   *rand.Rand
 }
@@ -190,66 +194,66 @@ func (k talker) speak(i int) []uint64 {
 }
 
 // script is what one input asks for.
-func script(r *rand.Rand) e2etest.Script {
+func script(r *rand.Rand) Script {
 	n := r.IntN(1000)
-	args := func(ms int) e2etest.Args {
-		a := e2etest.Args{N: r.IntN(100), AtEnd: r.IntN(2) == 0, Fail: r.IntN(12) == 0}
+	args := func(ms int) Args {
+		a := Args{N: r.IntN(100), AtEnd: r.IntN(2) == 0, Fail: r.IntN(12) == 0}
 		if ms > 0 {
 			a.MS = r.IntN(ms)
 		}
 		return a
 	}
-	s := e2etest.Script{Tag: fmt.Sprint(n), ThinkMS: r.IntN(80)}
-	once := e2etest.Call{ID: "once", Tool: e2etest.ToolOnce, Args: args(400)}
-	again := e2etest.Call{ID: "again", Tool: e2etest.ToolAgain, Args: args(400)}
-	risky := e2etest.Call{ID: "risky", Tool: e2etest.ToolRisky, Args: args(200)}
-	slow := e2etest.Call{ID: "slow", Tool: e2etest.ToolOnce, Args: args(2500)}
+	s := Script{Tag: fmt.Sprint(n), ThinkMS: r.IntN(80)}
+	once := Call{ID: "once", Tool: ToolOnce, Args: args(400)}
+	again := Call{ID: "again", Tool: ToolAgain, Args: args(400)}
+	risky := Call{ID: "risky", Tool: ToolRisky, Args: args(200)}
+	slow := Call{ID: "slow", Tool: ToolOnce, Args: args(2500)}
 	switch r.IntN(20) {
 	case 0, 1, 2:
 		return s
 	case 3, 4, 5:
-		s.Rounds = []e2etest.Round{{once}}
+		s.Rounds = []Round{{once}}
 	case 6, 7:
-		s.Rounds = []e2etest.Round{{again}}
+		s.Rounds = []Round{{again}}
 	case 8, 9, 10:
-		s.Rounds = []e2etest.Round{{once, again}}
+		s.Rounds = []Round{{once, again}}
 	case 11:
 		again.DependsOn = []string{"once"}
-		s.Rounds = []e2etest.Round{{once, again}, {risky}}
+		s.Rounds = []Round{{once, again}, {risky}}
 	case 12, 13:
-		s.Rounds = []e2etest.Round{{plan(r, args)}}
+		s.Rounds = []Round{{plan(r, args)}}
 	case 14:
-		s.Rounds, s.Person = []e2etest.Round{{slow, again}}, []e2etest.Conduct{e2etest.Cancel}
+		s.Rounds, s.Person = []Round{{slow, again}}, []Conduct{Cancel}
 	case 15:
-		s.Rounds = []e2etest.Round{{slow}, {once}}
+		s.Rounds = []Round{{slow}, {once}}
 	default:
-		s.Rounds = []e2etest.Round{{risky}}
+		s.Rounds = []Round{{risky}}
 		if r.IntN(2) == 0 {
 			s.Rounds[0] = append(s.Rounds[0], slow)
 		}
 	}
 	if len(s.Person) == 0 {
-		s.Person = []e2etest.Conduct{[]e2etest.Conduct{
-			e2etest.Approve, e2etest.Approve, e2etest.Approve, e2etest.Twice, e2etest.Deny, e2etest.Ignore, e2etest.Forge,
+		s.Person = []Conduct{[]Conduct{
+			Approve, Approve, Approve, Twice, Deny, Ignore, Forge,
 		}[r.IntN(7)]}
 	}
 	return s
 }
 
 // plan is a plan:execute call of four steps, the last of which depends on all.
-func plan(r *rand.Rand, args func(int) e2etest.Args) e2etest.Call {
-	tools := []string{e2etest.ToolOnce, e2etest.ToolAgain}
+func plan(r *rand.Rand, args func(int) Args) Call {
+	tools := []string{ToolOnce, ToolAgain}
 	step := func(id string, deps ...string) map[string]any {
 		return map[string]any{"id": id, "tool": tools[r.IntN(2)], "params": args(300), "depends_on": deps}
 	}
-	last := map[string]any{"id": "d", "tool": e2etest.ToolOnce, "params": map[string]any{"n": "${a.n}"}, "depends_on": []string{"b", "c"}}
-	return e2etest.Call{ID: "plan", Tool: "plan:execute", Args: map[string]any{
+	last := map[string]any{"id": "d", "tool": ToolOnce, "params": map[string]any{"n": "${a.n}"}, "depends_on": []string{"b", "c"}}
+	return Call{ID: "plan", Tool: "plan:execute", Args: map[string]any{
 		"steps": []any{step("a"), step("b", "a"), step("c", "a"), last}, "stop_on_failure": r.IntN(2) == 0,
 	}}
 }
 
 // report tells what the run has met, so that nobody takes an empty one for a proof.
-func report(t *testing.T, log *e2etest.Log) {
+func report(t *testing.T, log *Log) {
 	t.Helper()
 	ends, results := map[string]int{}, map[string]int{}
 	for seq, list := range log.Terminals {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/e2e/e2etest"
+	. "skandha.dev/services/internal/e2e/e2etest"
 	"skandha.dev/services/internal/natstest"
 )
 
@@ -96,7 +96,8 @@ func (b *binary) get(path string) string {
 // The real mains, as they are shipped: a turn goes through them, each is killed in
 // the middle of one and goes on, and each stops in good order.
 func TestTheMains(t *testing.T) {
-	s := e2etest.New(t, e2etest.Options{Cores: -1, Providers: -1, Runners: -1})
+	t.Parallel()
+	s := New(t, Options{Cores: -1, Providers: -1, Runners: -1})
 	dir := t.TempDir()
 	workspace := filepath.Join(dir, "workspace")
 	if err := os.Mkdir(workspace, 0o700); err != nil {
@@ -113,10 +114,10 @@ func TestTheMains(t *testing.T) {
 		b.start()
 	}
 	for _, b := range all {
-		e2etest.Eventually(t, b.path+" is ready", func() bool { return b.ready() == nil })
+		Eventually(t, b.path+" is ready", func() bool { return b.ready() == nil })
 	}
 	s.AwaitExecutors(2)
-	ref := e2etest.Ref("s")
+	ref := Ref("s")
 	say := func(key, text string) {
 		t.Helper()
 		end := s.Ended(s.Say(ref, text))
@@ -130,7 +131,7 @@ func TestTheMains(t *testing.T) {
 		t.Run("killed: "+filepath.Base(b.path), func(t *testing.T) {
 			key := filepath.Base(b.path)
 			seq := s.Say(ref, fmt.Sprintf(`slow 300 ms call test:count_idempotent {"key":%q,"sleep_ms":700}`, key))
-			s.Tail.Await(t, "it runs", func(l *e2etest.Log) bool { return len(l.Plans[fmt.Sprintf("t%d-p1", seq)]) > 0 })
+			s.Tail.Await(t, "it runs", func(l *Log) bool { return len(l.Plans[fmt.Sprintf("t%d-p1", seq)]) > 0 })
 			if b == runner { // in the middle of the call
 				awaitCall(t, s, seq, "runs", given)
 			}
@@ -151,7 +152,7 @@ func TestTheMains(t *testing.T) {
 	counted(t, filepath.Join(workspace, "effects.log"))
 	s.Verify()
 	for _, b := range all {
-		ctx, cancel := context.WithTimeout(t.Context(), e2etest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), Patience)
 		ended := make(chan error, 1)
 		go func() { ended <- b.end(syscall.SIGTERM) }()
 		select {

@@ -40,6 +40,7 @@ func done(k *CallLog) bool { return len(k.Results) > 0 }
 // Rules 8 and 9: the way between core and runner is cut in the middle of a call,
 // or before it, and healed.
 func TestPartitionOfARunner(t *testing.T) {
+	t.Parallel()
 	t.Run("a call that is not idempotent runs when it is cut for long", func(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{Runners: 2})
@@ -125,6 +126,7 @@ func effectsOf(t *testing.T, s *System, seq uint64) []Effect {
 
 // Rules 3, 6 and 7: the way of the driving core is cut; another one takes over.
 func TestPartitionOfACore(t *testing.T) {
+	t.Parallel()
 	for what, length := range map[string]time.Duration{"for a moment": 3 * time.Second, "for long": 14 * time.Second} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -166,6 +168,7 @@ func TestPartitionOfACore(t *testing.T) {
 
 // Rule 11: a provider is cut off while it thinks; another one is asked.
 func TestPartitionOfAProvider(t *testing.T) {
+	t.Parallel()
 	s, ways := cuttable(t, Options{Providers: 2})
 	seq := s.Do(Ref("s"), Script{ThinkMS: 1500})
 	var plan Assigned
@@ -189,6 +192,7 @@ func TestPartitionOfAProvider(t *testing.T) {
 // Promise 7: the bus itself stalls, with every connection standing, for longer
 // than deliveries and requests last.
 func TestStalledBus(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{Cores: 2, Providers: 2, Runners: 2})
 	s.AwaitCores(2)
 	s.AwaitExecutors(4)

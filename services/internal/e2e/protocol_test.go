@@ -59,6 +59,7 @@ func awaitEffect(t *testing.T, s *System, seq uint64) Effect {
 // Promise 7: the only provider dies and comes back; inputs that come meanwhile
 // wait for it.
 func TestTheOnlyProviderDies(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	ref := Ref("s")
 	s.Ended(s.Say(ref, "warm"))
@@ -78,6 +79,7 @@ func TestTheOnlyProviderDies(t *testing.T) {
 
 // Promise 7 for the only runner: a call that no runner has begun waits for one.
 func TestTheOnlyRunnerDies(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	ref := Ref("s")
 	s.AwaitExecutors(2)
@@ -98,6 +100,7 @@ func TestTheOnlyRunnerDies(t *testing.T) {
 // Rule 7: who takes over a turn by an approval did not dispatch its other calls,
 // and must not take "no responders" for "it never ran".
 func TestAnApprovalElsewhereBesideACallWhoseRunnerDies(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{Cores: 2, Runners: 2, Config: chaosConfig + "\n"})
 	s.AwaitCores(2)
 	s.AwaitExecutors(3)
@@ -178,6 +181,7 @@ func crash(t *testing.T, s *System, seq uint64) {
 // Rules 5 and 13: before an input that is delivered for the third time stands a
 // cause without effect, which was acknowledged long ago and comes never again.
 func TestAThirdDeliveryBehindACauseWithoutEffect(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	ref := Ref("s")
 	s.Ended(s.Say(ref, "warm"))
@@ -213,6 +217,7 @@ func awaitAcked(t *testing.T, s *System, seq uint64) {
 // Rules 2 and 7: a commit is stored and its acknowledgement does not come, while
 // the connection stands. Its core goes on as a stranger.
 func TestACommitWithoutAcknowledgement(t *testing.T) {
+	t.Parallel()
 	for n, what := range []string{"the first, which asks the model", "the one that gives out the call", "the one with the result", "the last"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

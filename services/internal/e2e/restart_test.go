@@ -26,6 +26,7 @@ policy:
 // Everything is stopped, or killed, and started again on the same data; then once
 // more with the views wiped.
 func TestRestartEverything(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		end  func(*Proc)
@@ -152,6 +153,7 @@ func wipe(t *testing.T, s *System) {
 // The log is another one, or empty, and the views are still those of the old one:
 // what they remember must not hide what is new.
 func TestViewsOfAnotherLog(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	for i := range 20 {
 		s.Ended(s.Say(Ref(fmt.Sprintf("s%d", i%3)), "in the old log"))

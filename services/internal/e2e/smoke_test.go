@@ -3,16 +3,16 @@ package e2e_test
 import (
 	"testing"
 
-	"skandha.dev/services/internal/e2e/e2etest"
+	. "skandha.dev/services/internal/e2e/e2etest"
 )
 
 func TestATurnThroughProcesses(t *testing.T) {
-	s := e2etest.Start(t, e2etest.Options{Cores: 2, Providers: 2, Runners: 2})
+	s := Start(t, Options{Cores: 2, Providers: 2, Runners: 2})
 	s.Person()
-	ref := e2etest.Ref("s")
-	seq := s.Do(ref, e2etest.Script{Rounds: []e2etest.Round{
-		{{ID: "a", Tool: e2etest.ToolOnce, Args: e2etest.Args{N: 1}}, {ID: "b", Tool: e2etest.ToolAgain, Args: e2etest.Args{N: 2}}},
-		{{ID: "c", Tool: e2etest.ToolRisky, Args: e2etest.Args{N: 3}}},
+	ref := Ref("s")
+	seq := s.Do(ref, Script{Rounds: []Round{
+		{{ID: "a", Tool: ToolOnce, Args: Args{N: 1}}, {ID: "b", Tool: ToolAgain, Args: Args{N: 2}}},
+		{{ID: "c", Tool: ToolRisky, Args: Args{N: 3}}},
 	}})
 	if end := s.Ended(seq); end.Failed != "" {
 		t.Errorf("it ended as %+v", end)

@@ -13,6 +13,7 @@ import (
 // Rule 3: a core stalls in the middle of a turn, with all its connections
 // standing. The other one finishes its work; when it goes on, it harms nothing.
 func TestStalledCore(t *testing.T) {
+	t.Parallel()
 	stall := 12 * time.Second
 	if runMode() == long {
 		stall = 30 * time.Second
@@ -77,6 +78,7 @@ func awaitEffect2(t *testing.T, s *System, seq uint64, i int) {
 // Rules 7 and 8: a runner stalls before it has read what it was given. When it
 // goes on, the time to start is over, and it must not start any more.
 func TestStalledRunner(t *testing.T) {
+	t.Parallel()
 	s := Start(t, Options{})
 	s.AwaitExecutors(2)
 	s.Runners[0].Stall()

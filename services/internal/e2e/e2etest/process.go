@@ -22,13 +22,14 @@ const Patience = 2 * time.Minute
 type Proc struct {
 	Role Role
 
-	t    testing.TB
-	log  string // file of its standard error
-	mu   sync.Mutex
-	cmd  *exec.Cmd
-	in   io.Closer
-	told bool          // it was told to end
-	gone chan struct{} // closed when it has ended
+	t        testing.TB
+	expected map[string]bool // that it writes, although none should
+	log      string          // file of its standard error
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	in       io.Closer
+	told     bool          // it was told to end
+	gone     chan struct{} // closed when it has ended
 }
 
 func newProc(t testing.TB, dir string, r Role) *Proc {
@@ -141,6 +142,24 @@ func (p *Proc) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd != nil
+}
+
+// inspect fails the test for what no process may ever write, however it ended.
+func (p *Proc) inspect() {
+	all := p.Log()
+	for _, never := range []string{"WARNING: DATA RACE", "core panicked", "ALARM", "fatal error: ", "\npanic: "} {
+		if i := strings.Index(all, never); i >= 0 && !p.expected[never] {
+			p.t.Errorf("%s wrote %q:\n%.3000s", p.Role.Name, never, all[max(0, i-200):])
+		}
+	}
+}
+
+// Expect lets the process write what none may else; see inspect.
+func (p *Proc) Expect(what string) {
+	if p.expected == nil {
+		p.expected = map[string]bool{}
+	}
+	p.expected[what] = true
 }
 
 // Log is everything that the process wrote in all its runs.

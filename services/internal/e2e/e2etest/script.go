@@ -32,12 +32,16 @@ type Misdeed string
 
 // The misdeeds.
 const (
-	Hang    Misdeed = "hang"    // never answers, and does not heed that it is stopped
-	Garbage Misdeed = "garbage" // answers with nothing
-	Loop    Misdeed = "loop"    // asks for a tool for ever
-	Unknown Misdeed = "unknown" // asks for a tool that does not exist, for ever
-	Fault   Misdeed = "fault"   // fails, and says that it may be asked again
-	Panic   Misdeed = "panic"
+	Hang     Misdeed = "hang"    // never answers, and does not heed that it is stopped
+	Garbage  Misdeed = "garbage" // answers with nothing
+	Loop     Misdeed = "loop"    // asks for a tool for ever
+	Unknown  Misdeed = "unknown" // asks for a tool that does not exist, for ever
+	Fault    Misdeed = "fault"   // fails, and says that it may be asked again
+	Panic    Misdeed = "panic"
+	Flood    Misdeed = "flood"    // asks for twenty thousand calls at once
+	Prolix   Misdeed = "prolix"   // answers with 12 MiB of text
+	Baroque  Misdeed = "baroque"  // asks for a tool whose name has 5 MiB, with arguments of 5 MiB
+	Stateful Misdeed = "stateful" // hands back 12 MiB of provider state
 )
 
 // Conduct is what a person does.
@@ -101,6 +105,9 @@ func answer(r provider.Request) (provider.Response, Script, error) {
 	case Unknown:
 		return provider.Response{ToolCalls: round1(Call{ID: "none", Tool: "e2e:none"})}, s, nil
 	}
+	if res, is := excess(s.Then); is && round == len(s.Rounds) {
+		return res, s, nil
+	}
 	return provider.Response{TextContent: fmt.Sprintf("done after %d rounds", round), Usage: provider.Usage{InputTokens: 1, OutputTokens: 1}}, s, nil
 }
 
@@ -117,6 +124,27 @@ func (r Round) calls() []provider.ToolCall {
 		out[i] = provider.ToolCall{ID: c.ID, Tool: c.Tool, Args: args, DependsOn: c.DependsOn}
 	}
 	return out
+}
+
+// excess is an answer that is too much.
+func excess(m Misdeed) (provider.Response, bool) {
+	var r provider.Response
+	switch m {
+	case Flood:
+		for i := range 20_000 {
+			r.ToolCalls = append(r.ToolCalls, provider.ToolCall{ID: fmt.Sprint(i), Tool: ToolOnce, Args: json.RawMessage(`{"n":1}`)})
+		}
+	case Prolix:
+		r.TextContent = strings.Repeat("and ", 3<<20)
+	case Baroque:
+		long := strings.Repeat("x", 5<<20)
+		r.ToolCalls = round1(Call{ID: long[:1<<20], Tool: long, Args: map[string]string{"n": long}})
+	case Stateful:
+		r.TextContent, r.ProviderState = "done", json.RawMessage(`"`+strings.Repeat("s", 12<<20)+`"`)
+	default:
+		return r, false
+	}
+	return r, true
 }
 
 func round1(c Call) []provider.ToolCall { return Round{c}.calls() }

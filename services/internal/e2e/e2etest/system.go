@@ -1,12 +1,16 @@
 package e2etest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,9 +50,10 @@ type System struct {
 // New prepares a system and starts its NATS server; [System.Start] starts the rest.
 func New(t testing.TB, o Options) *System {
 	t.Helper()
+	enter(t)
 	s := &System{T: t, Dir: workDir(t)}
 	s.Effects = filepath.Join(s.Dir, "effects.jsonl")
-	port := natstest.FreePort(t)
+	port := freePort(t)
 	s.URL = "nats://127.0.0.1:" + strconv.Itoa(port)
 	s.NATS = newProc(t, s.Dir, Role{Kind: NATS, Name: "nats", Addr: "127.0.0.1:" + strconv.Itoa(port), Dir: filepath.Join(s.Dir, "nats")})
 	config := filepath.Join(s.Dir, "core.yaml")
@@ -98,6 +103,44 @@ func New(t testing.TB, o Options) *System {
 	return s
 }
 
+// room bounds how many systems there are at once, however many tests run in
+// parallel: each has some seven processes, which take 0.2 GB, and up to 1 GB under
+// the race detector. A test may have two, and only so many tests may wait for a
+// second that somebody is left to go.
+var room = make(chan struct{}, 6)
+
+// enter waits until there is room for another system, which is until the end of the test.
+func enter(t testing.TB) {
+	room <- struct{}{}
+	t.Cleanup(func() { <-room })
+}
+
+// given are the ports that tests of this process have been given: a server that
+// was killed comes back to its own.
+var given sync.Map
+
+// freePort finds a port of the loopback interface below those that the system
+// gives to connections: while a killed server is away, one of its clients might
+// be given its port, or even connect to itself.
+func freePort(t testing.TB) int {
+	t.Helper()
+	var lc net.ListenConfig
+	for range 1000 {
+		port := 20_000 + rand.IntN(12_000)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		return port
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
 // Start is [New] and everything started.
 func Start(t testing.TB, o Options) *System {
 	t.Helper()
@@ -129,6 +172,9 @@ func workDir(t testing.TB) string {
 func (s *System) explain() {
 	if err := os.WriteFile(filepath.Join(s.Dir, "log.txt"), []byte(s.Tail.Story(1<<30)), 0o600); err != nil {
 		s.T.Log(err)
+	}
+	for _, p := range s.Procs() {
+		p.inspect()
 	}
 	if !s.T.Failed() {
 		return
@@ -230,12 +276,22 @@ func (s *System) AwaitCores(n int) {
 	})
 }
 
-// AwaitExecutors waits until a core knows n executors.
+// AwaitExecutors waits until every core that runs knows n executors.
 func (s *System) AwaitExecutors(n int) {
 	s.T.Helper()
-	Eventually(s.T, fmt.Sprintf("a core knows %d executors", n), func() bool {
+	cores := 0
+	for _, c := range s.Cores {
+		if c.Running() {
+			cores++
+		}
+	}
+	know := map[subject.Instance]bool{}
+	Eventually(s.T, fmt.Sprintf("%d cores know %d executors", max(cores, 1), n), func() bool {
 		st, err := s.Status()
-		return err == nil && len(st.Executors) >= n
+		if err == nil && len(st.Executors) >= n {
+			know[st.Instance] = true
+		}
+		return len(know) >= max(cores, 1)
 	})
 }
 

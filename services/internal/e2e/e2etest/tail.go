@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +104,12 @@ func (tl *Tail) See(f func(*Log)) {
 	tl.mu.Lock()
 	defer tl.mu.Unlock()
 	f(tl.log)
+}
+
+// entries is what has been read so far.
+func (tl *Tail) entries() (out []Entry) {
+	tl.See(func(l *Log) { out = slices.Clone(l.Entries) })
+	return out
 }
 
 // Await waits until the log is as the condition says, and fails the test when it

@@ -51,13 +51,14 @@ func (s *System) reached(l *Log) bool {
 func (s *System) Verify() *Log {
 	s.T.Helper()
 	s.Settled()
+	was := s.Tail.entries() // timers of what is over may still fire, and be stored
 	again := s.readAgain()
 	effects, err := ReadEffects(s.Effects)
 	if err != nil {
 		s.T.Fatal(err)
 	}
 	faults := Audit(again, effects, s.Acked())
-	faults = append(faults, s.sameAsTail(again)...)
+	faults = append(faults, sameAs(was, again)...)
 	log := NewLog()
 	for _, e := range again {
 		log.Add(e)
@@ -94,23 +95,21 @@ func (s *System) readAgain() []Entry {
 	}
 }
 
-// sameAsTail checks that nothing has vanished or changed since it was first read.
-func (s *System) sameAsTail(again []Entry) (faults []string) {
+// sameAs checks that nothing has vanished or changed since it was first read.
+func sameAs(before, again []Entry) (faults []string) {
 	at := map[uint64]Entry{}
 	for _, e := range again {
 		at[e.Seq] = e
 	}
-	s.Tail.See(func(l *Log) {
-		for _, was := range l.Entries {
-			is, ok := at[was.Seq]
-			switch {
-			case !ok:
-				faults = append(faults, fmt.Sprintf("message %d was in the log and is gone", was.Seq))
-			case is.Subject != was.Subject || !bytes.Equal(is.Data, was.Data) || !is.Time.Equal(was.Time):
-				faults = append(faults, fmt.Sprintf("message %d has changed: %s, then %s", was.Seq, was.Story(), is.Story()))
-			}
+	for _, was := range before {
+		is, ok := at[was.Seq]
+		switch {
+		case !ok:
+			faults = append(faults, fmt.Sprintf("message %d was in the log and is gone", was.Seq))
+		case is.Subject != was.Subject || !bytes.Equal(is.Data, was.Data) || !is.Time.Equal(was.Time):
+			faults = append(faults, fmt.Sprintf("message %d has changed: %s, then %s", was.Seq, was.Story(), is.Story()))
 		}
-	})
+	}
 	return faults
 }
 

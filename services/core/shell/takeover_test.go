@@ -1,0 +1,134 @@
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core"
+	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/natstest"
+)
+
+// The consumer was in the memory of a server that died. The one that is made anew
+// delivers everything for the first time, and to a session in the order of the
+// log: what was done long ago, and only then the cause whose holder must drive.
+func TestTheDriversDeliveryComesSecond(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		hang string // what is under way when the core goes
+	}{{"while the model is asked", "model"}, {"while a tool runs", "tool"}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := start(t, core.Config{})
+			asked, answer := make(chan struct{}), make(chan struct{})
+			s.model = func(m provider.Message) provider.Response {
+				if m.Role == provider.RoleUser && m.Text == "slow" {
+					if c.hang == "tool" {
+						return calls(provider.ToolCall{ID: "1", Tool: "test:once", Args: json.RawMessage(`{}`)})
+					}
+					close(asked)
+					<-answer
+				}
+				return provider.Response{TextContent: "done"}
+			}
+			s.tool = func(context.Context, contract.ToolCall) tool.Result {
+				close(asked)
+				<-answer
+				return tool.OK("done")
+			}
+			ref := subject.Ref{Agent: "main", Session: "s1"}
+			ch := s.follow(ref)
+			s.say(ref, event.Input{Text: "quick"})
+			s.await(ch, event.TypeRecorded)
+			slow := s.say(ref, event.Input{Text: "slow"})
+			<-asked
+
+			s.stopCore()
+			if err := s.bus.JetStream().DeleteConsumer(t.Context(), bus.StreamSessions, "core"); err != nil {
+				t.Fatal(err)
+			}
+			s.startCore(core.Config{})
+			close(answer)
+
+			var rec event.Recorded
+			if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
+				t.Fatal(err)
+			}
+			if rec.Sequence != slow || rec.Answer != "done" {
+				t.Errorf("%+v, want the answer to %d", rec, slow)
+			}
+		})
+	}
+}
+
+// A cause without effect may be what the turn is driven by: its holder has decided
+// about the one before. That it comes again and again, while cores come and go,
+// makes no poison of it.
+func TestADriverWithoutEffectIsNoPoison(t *testing.T) {
+	s := start(t, core.Config{})
+	s.model = func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleUser {
+			return calls(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{}`)})
+		}
+		return provider.Response{TextContent: "done"}
+	}
+	answer := make(chan struct{})
+	s.tool = func(context.Context, contract.ToolCall) tool.Result {
+		<-answer
+		return tool.OK("done")
+	}
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	var q event.ToolCallRequest
+	if err := s.await(ch, event.TypeToolCallRequest).DataAs(&q); err != nil {
+		t.Fatal(err)
+	}
+	s.stopCore()
+	body, err := json.Marshal(event.Confirmation{ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var second uint64
+	for range 2 { // the same is said twice, in two messages
+		if second, err = s.bus.PublishCause(t.Context(), ref, subject.Confirmation, "ui", "", body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The second alone is delivered, as if another core held the first.
+	if err := s.bus.JetStream().DeleteConsumer(t.Context(), bus.StreamSessions, "core"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.bus.JetStream().CreateConsumer(t.Context(), bus.StreamSessions, jetstream.ConsumerConfig{
+		Durable: "core", FilterSubject: subject.AllCauses, AckPolicy: jetstream.AckExplicitPolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: second, MemoryStorage: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range tooOften {
+		c := s.startCore(core.Config{})
+		natstest.Eventually(t, "it is delivered", func() bool { return c.Counters()["deliveries"] > 0 })
+		natstest.Eventually(t, "it drives", func() bool {
+			state, err := (&shell.Loader{Bus: s.bus, Log: natstest.Logger(t)}).Rebuild(t.Context(), ref)
+			return err == nil && state.Driver == second
+		})
+		s.stopCore()
+	}
+	last := s.startCore(core.Config{})
+	close(answer)
+	s.await(ch, event.TypeRecorded)
+	if n := last.Counters()["poison"]; n != 0 {
+		t.Errorf("%d causes were taken for poison", n)
+	}
+}
+
+// tooOften is more deliveries than a cause gets that nothing was decided about.
+const tooOften = 4
