@@ -89,12 +89,24 @@ func (c *Caller) Waiting() int { return c.calls.len() }
 //
 // Errors: [ErrUnavailable] when there is no connection, [ErrTooLarge].
 func (c *Caller) Send(ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply)) (cancel func(), err error) {
-	if !subject.Valid(responder) {
-		return nil, Errorf(CodeInvalidArgument, "sending to %s: responder %q is no id", subj, responder)
-	}
 	m := &nats.Msg{Subject: subj, Header: hdr, Data: body}
 	if err := c.b.claimLarge(ctx, m); err != nil {
 		return nil, fmt.Errorf("sending to %s: %w", subj, err)
+	}
+	return c.send(ctx, m, responder, on)
+}
+
+// SendWhole is [Caller.Send] with the body in the message, whatever its size: for
+// responders that know nothing of claims, such as plugins. [ErrTooLarge] when the
+// server does not take it.
+func (c *Caller) SendWhole(ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply)) (cancel func(), err error) {
+	return c.send(ctx, &nats.Msg{Subject: subj, Header: hdr, Data: body}, responder, on)
+}
+
+func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on func(Reply)) (cancel func(), err error) {
+	subj := m.Subject
+	if !subject.Valid(responder) {
+		return nil, Errorf(CodeInvalidArgument, "sending to %s: responder %q is no id", subj, responder)
 	}
 	n := c.calls.add(&call{subj: subj, responder: responder, on: on})
 	m.Reply = subject.Reply(responder, c.b.Instance(), n)

@@ -7,7 +7,8 @@
 //	stream SESSIONS   agent.*.*.sense.*.* (causes), agent.*.*.commit (commits)
 //	stream TIMERS     timer.*.*.* (schedules), fired.*.*.* (firings)
 //	stream DEAD       dead.>
-//	buckets           claims (bodies on their way), artifacts (results that commits refer to)
+//	buckets           claims (bodies on their way), artifacts (results that commits refer to),
+//	                  plugins (the registry, by keys)
 //	plain             live events, token deltas, announcements: [Bus.Publish], [Bus.PublishLive]
 //	requests          any subject, answered on reply.<responder>.<caller>.<n>
 //
@@ -29,6 +30,9 @@
 // log ([Bus.Commits], [Bus.Messages], [Bus.NextCause]) sees it in order, whole,
 // and everything that was acknowledged before the call, also when the stream has
 // several copies, some of which lag.
+//
+// A change of a [Bucket] is stored only if its fence holds. A watch gets every
+// change, in order, or everything anew.
 //
 // Requests are sent at most once and answered any number of times, in order.
 // That nobody listens is known at once. A request that was sent and not answered

@@ -23,10 +23,7 @@ type StoredMsg struct {
 	Data    []byte
 }
 
-const (
-	directGet = "$JS.API.DIRECT.GET." + StreamSessions
-	leaderGet = "$JS.API.STREAM.MSG.GET." + StreamSessions
-)
+const directGet = "$JS.API.DIRECT.GET." + StreamSessions
 
 // LastCommit returns the session's last commit, or [ErrNotFound].
 func (b *Bus) LastCommit(ctx context.Context, ref subject.Ref) (StoredMsg, error) {
@@ -231,17 +228,27 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, ackWait)
 }
 
-// getFromLeader reads through the stream's leader. Its answer states sequence,
-// subject and time outside the message, so that nothing in it can be forged or
-// unreadable; it is slower.
+// getFromLeader reads the log through its leader.
 func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, error) {
-	body, err := json.Marshal(req)
+	m, err := b.getStored(ctx, StreamSessions, req)
 	if err != nil {
 		return StoredMsg{}, fmt.Errorf("reading the log: %w", err)
 	}
-	m, err := b.ask(ctx, leaderGet, body)
+	return m, nil
+}
+
+// getStored reads through a stream's leader. Its answer states sequence, subject
+// and time outside the message, so that nothing in it can be forged or
+// unreadable; it is slower.
+func (b *Bus) getStored(ctx context.Context, stream string, req getRequest) (StoredMsg, error) {
+	doing := "asking the leader of " + stream
+	body, err := json.Marshal(req)
 	if err != nil {
-		return StoredMsg{}, transportError("reading the log", err)
+		return StoredMsg{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	m, err := b.ask(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
+	if err != nil {
+		return StoredMsg{}, transportError(doing, err)
 	}
 	var resp struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -254,15 +261,15 @@ func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, err
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(m.Data, &resp); err != nil {
-		return StoredMsg{}, fmt.Errorf("reading the log: the server's answer: %w", err)
+		return StoredMsg{}, fmt.Errorf("%s: the answer: %w", doing, err)
 	}
 	switch {
 	case resp.Error != nil && resp.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return StoredMsg{}, fmt.Errorf("reading the log: %w", ErrNotFound)
+		return StoredMsg{}, ErrNotFound
 	case resp.Error != nil:
-		return StoredMsg{}, transportError("reading the log", resp.Error)
+		return StoredMsg{}, transportError(doing, resp.Error)
 	case resp.Message == nil:
-		return StoredMsg{}, errors.New("reading the log: the server's answer holds no message")
+		return StoredMsg{}, errors.New(doing + ": the answer holds no message")
 	}
 	stored := StoredMsg{
 		Seq: resp.Message.Seq, Time: resp.Message.Time, Subject: resp.Message.Subject, Data: resp.Message.Data,

@@ -20,6 +20,7 @@ const (
 	StreamDead      = "DEAD"      // copies of poisonous causes
 	BucketClaims    = "claims"    // bodies of messages on their way
 	BucketArtifacts = "artifacts" // large results that commits refer to
+	BucketPlugins   = "plugins"   // the registry: manifests and leases
 )
 
 // DuplicateWindow is how long the log remembers message ids. A publisher that is
@@ -85,7 +86,32 @@ func (c StreamsConfig) streams() []jetstream.StreamConfig {
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
 			MaxBytes: c.MaxDeadBytes, MaxAge: c.DeadAge, Replicas: c.Replicas, Duplicates: DuplicateWindow,
 		},
+		c.plugins(),
 	}
+}
+
+// maxPluginBytes holds a thousand plugins, each with the largest manifest.
+const maxPluginBytes = 256 << 20
+
+// plugins is a bucket as the key-value API of any client makes it, so that people
+// can look into it. It forgets nothing by itself: see schemas/adr/0007.
+func (c StreamsConfig) plugins() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: bucketStream(BucketPlugins), Description: "the registry: manifests and leases of plugins",
+		Subjects: []string{subject.BucketKey(BucketPlugins, ">")},
+		Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
+		MaxMsgsPerSubject: 1, MaxBytes: maxPluginBytes, Replicas: c.Replicas, Duplicates: DuplicateWindow,
+		AllowDirect: true, AllowRollup: true, DenyDelete: true,
+	}
+}
+
+// EnsurePlugins makes the bucket of plugins alone, like [Bus.EnsureStreams]: for
+// when it was lost.
+func (b *Bus) EnsurePlugins(ctx context.Context, c StreamsConfig) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return b.ensureStream(ctx, c.withDefaults().plugins())
 }
 
 // EnsureStreams creates what is missing of the streams and buckets and verifies

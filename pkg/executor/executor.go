@@ -98,7 +98,7 @@ const (
 	RefusedFull     RefusedReason = "full"      // no slot and no room to wait
 	RefusedDraining RefusedReason = "draining"  // it is going away
 	RefusedLate     RefusedReason = "late"      // start_by has passed
-	RefusedUnknown  RefusedReason = "unknown"   // it does not offer this tool or provider
+	RefusedUnknown  RefusedReason = "unknown"   // it does not offer this tool or provider, or the plugin that runs it did not get the call
 	RefusedBad      RefusedReason = "malformed" // the request makes no sense
 )
 

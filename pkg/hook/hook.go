@@ -75,7 +75,7 @@ const DefaultDeadline = 2 * time.Second
 
 // Envelope is what a plugin is asked with.
 type Envelope struct {
-	// InvocationID is session/cause/point/step/plugin: a hook may be called more than once with the same one.
+	// InvocationID names the question: a hook may be asked the same more than once, and must answer the same.
 	InvocationID string          `json:"invocation_id"`
 	Point        Point           `json:"point"`
 	Plugin       subject.Plugin  `json:"plugin"`
@@ -139,8 +139,9 @@ type Verdict struct {
 // Decision is the fold of all answers at one point.
 type Decision struct {
 	Verb     Verb            // Continue, Replace, DenyVerb, Confirm or AnswerFor
-	Data     json.RawMessage // with Replace and AnswerFor
+	Data     json.RawMessage // with Replace and AnswerFor; with Confirm if the payload was replaced
 	Reason   string          // with DenyVerb
 	Warning  *Warning        // with Confirm
 	Verdicts []Verdict
+	Notices  []string // for the person: what has changed about the hooks themselves
 }

@@ -7,10 +7,11 @@ type LeaseState string
 
 // The states of a lease.
 const (
-	Active   LeaseState = "active"   // it is asked
-	Waiting  LeaseState = "waiting"  // not yet: Lease.Reason says for what
-	Draining LeaseState = "draining" // no new calls; those under way are answered
-	Gone     LeaseState = "gone"     // it may exit
+	Active    LeaseState = "active"    // it is asked
+	Waiting   LeaseState = "waiting"   // not yet: Lease.Reason says for what
+	Suspended LeaseState = "suspended" // not any more: Lease.Reason says why
+	Draining  LeaseState = "draining"  // no new calls; those under way are answered
+	Gone      LeaseState = "gone"      // it may exit
 )
 
 // Lease is what the registry answers to register, heartbeat and unregister.
@@ -18,7 +19,7 @@ type Lease struct {
 	Plugin   subject.Plugin   `json:"plugin"`
 	Instance subject.Instance `json:"instance"`
 	State    LeaseState       `json:"state"`
-	Reason   string           `json:"reason,omitempty"` // with Waiting, e.g. a missing dependency
+	Reason   string           `json:"reason,omitempty"` // with Waiting and Suspended; perhaps with Draining and Gone
 	TTLMS    int64            `json:"ttl_ms"`           // forgotten after, without a heartbeat; send one every third of it
 	Hash     string           `json:"hash"`             // of the manifest without Instance
 }

@@ -80,16 +80,3 @@ func Storage(p Plugin, verb string) string { return "storage." + string(p) + "."
 
 // Guide is where a plugin serves its guide: guide.<plugin>.
 func Guide(p Plugin) string { return "guide." + string(p) }
-
-// PluginVerb is what a plugin asks of the registry.
-type PluginVerb string
-
-// The registry's verbs.
-const (
-	Register   PluginVerb = "register"
-	Heartbeat  PluginVerb = "heartbeat"
-	Unregister PluginVerb = "unregister"
-)
-
-// Registry is where a plugin speaks to the registry: plugin.<verb>.<plugin>.
-func Registry(v PluginVerb, p Plugin) string { return "plugin." + string(v) + "." + string(p) }

@@ -43,6 +43,7 @@ type Spec struct {
 	ScenarioTags []string        `json:"scenario_tags,omitempty"` // of Scenarios()
 	TimeoutMS    int64           `json:"timeout_ms,omitempty"`    // default 60 000
 	Pool         string          `json:"pool,omitempty"`          // the slots it competes for; default "default"
+	Plugin       string          `json:"plugin,omitempty"`        // the plugin that runs it; its runner says so, a manifest does not
 }
 
 // Timeout is how long a call may run.

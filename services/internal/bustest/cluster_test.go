@@ -99,6 +99,10 @@ func TestThreeCopies(t *testing.T) {
 		}
 	})
 
+	t.Run("of many who change a bucket one wins, and every node follows", func(t *testing.T) {
+		raceForABucket(t, []*bus.Bus{b, c.connect(t, 1), c.connect(t, 2)})
+	})
+
 	t.Run("reading is whole on every node", func(t *testing.T) {
 		want := commits(t, b, ref("long"), 1200, 10)
 		in := cause(t, b, ref("long"), "a", "x")
@@ -139,4 +143,68 @@ func TestThreeCopies(t *testing.T) {
 		natstest.Eventually(t, "the cause after the loss", func() bool { return got.times(seq) > 0 })
 		natstest.Eventually(t, "the timer", func() bool { return f.times("ada/timed/t") > 0 })
 	})
+}
+
+// raceForABucket has three change one key each, fenced against all keys of the
+// kind. What two of them could do at once, two registrars could.
+func raceForABucket(t *testing.T, buses []*bus.Bus) {
+	var mu sync.Mutex
+	seen := make([][]uint64, len(buses))
+	for i, b := range buses {
+		w := b.Bucket(bus.BucketPlugins).Watch(func(c bus.Change) {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.Reset {
+				seen[i] = nil
+			}
+			for _, e := range c.Entries {
+				seen[i] = append(seen[i], e.Revision)
+			}
+		})
+		defer w.Stop()
+	}
+	ctx := natstest.Context(t)
+	var last uint64
+	for round := range 20 {
+		var won []uint64
+		var g sync.WaitGroup
+		for i, b := range buses {
+			g.Go(func() {
+				seq, err := b.Bucket(bus.BucketPlugins).Put(ctx, fmt.Sprintf("manifest.p%d", i), nil, bus.Fence{
+					Filter: subject.AllManifests, Revision: last,
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					won = append(won, seq)
+				} else if !errors.Is(err, bus.ErrFenceLost) {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+		g.Wait()
+		if len(won) != 1 {
+			t.Fatalf("round %d: %d won", round, len(won))
+		}
+		last = won[0]
+		// A fence on another key than the one that is changed holds as well.
+		k := buses[round%3].Bucket(bus.BucketPlugins)
+		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil, bus.Fence{Filter: subject.AllManifests, Revision: last - 1}); !errors.Is(err, bus.ErrFenceLost) {
+			t.Fatalf("round %d: a stale fence: %v", round, err)
+		}
+		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil, bus.Fence{Filter: subject.AllManifests, Revision: last}); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+	end, err := buses[0].Bucket(bus.BucketPlugins).Revision(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range buses {
+		natstest.Eventually(t, fmt.Sprintf("node %d to have followed", i), func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(seen[i]) > 0 && seen[i][len(seen[i])-1] == end && slices.IsSorted(seen[i])
+		})
+	}
 }

@@ -141,6 +141,8 @@ var (
 		"$JS.API.CONSUMER.CREATE.OBJ_claims.>", "$JS.API.CONSUMER.CREATE.OBJ_artifacts.>",
 		"$JS.API.CONSUMER.DELETE.OBJ_claims.>", "$JS.API.CONSUMER.DELETE.OBJ_artifacts.>",
 		"$JS.API.STREAM.PURGE.OBJ_artifacts",
+		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins", "$JS.API.STREAM.PURGE.KV_plugins",
+		"$JS.API.CONSUMER.CREATE.KV_plugins.>", "$JS.API.CONSUMER.MSG.NEXT.KV_plugins.*", "$JS.API.CONSUMER.DELETE.KV_plugins.*",
 	}
 	coreSubscribe = []string{"_INBOX_core.>", "reply.*.*.*"}
 )
@@ -219,6 +221,8 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 
+	followABucket(t, core)
+
 	respond(t, runner, "runner.r1", "r1", echo)
 	if b, err := caller(t, core).Request(ctx, "runner.r1", "r1", []byte("x")); err != nil || string(b) != "x" {
 		t.Errorf("%s, %v", b, err)
@@ -242,5 +246,33 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	}
 	if last, err := core.LastCommitSeq(ctx, ref("one")); err != nil || last != want[2] {
 		t.Errorf("last commit %d, %v, want %d", last, err, want[2])
+	}
+}
+
+// followABucket does all that can be done with a bucket.
+func followABucket(t *testing.T, b *bus.Bus) {
+	t.Helper()
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	seen := make(chan bus.Change, 8)
+	w := k.Watch(func(c bus.Change) { seen <- c })
+	defer w.Stop()
+	if c := <-seen; !c.Reset {
+		t.Errorf("%+v", c)
+	}
+	one := put(t, k, "manifest.a", "1", bus.Fence{Filter: subject.AllManifests})
+	two, err := k.Delete(ctx, "manifest.a", bus.Fence{Revision: one})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []uint64{one, two} {
+		if c := <-seen; c.Entries[0].Revision != want {
+			t.Errorf("%+v, want revision %d", c, want)
+		}
+	}
+	if last, err := k.Revision(ctx); err != nil || last != two {
+		t.Error(last, err)
+	}
+	if err := k.Forget(ctx, "manifest.a", two); err != nil {
+		t.Error(err)
 	}
 }

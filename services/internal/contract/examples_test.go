@@ -17,6 +17,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 )
 
@@ -158,6 +159,11 @@ func roundTrip(t *testing.T, e example) (again []byte, open bool) {
 			t.Error(err)
 		}
 	}
+	if _, ok := v.Interface().(*plugin.Manifest); ok {
+		if _, err := plugin.DecodeManifest(e.body); err != nil {
+			t.Error(err)
+		}
+	}
 	if g, ok := v.Interface().(*guide.Guide); ok {
 		if err := g.Check(); err != nil {
 			t.Error(err)
@@ -254,6 +260,8 @@ func goChecks(e example, v *jsonschema.ValidationError) bool {
 	case "events/commit":
 		return e.name != "two-headers" && !strings.HasPrefix(e.name, "with-a-") && e.name != "event-data-of-another-type" &&
 			e.name != "header-without-digest" && e.name != "unknown-attribute" // left to the fold
+	case "manifest.v1":
+		return true // DecodeManifest
 	case "guide/guide":
 		return e.name == "unknown-memory-policy" || e.name == "temperature-above-two" // Guide.Check
 	case "events/envelope":
@@ -282,6 +290,9 @@ func wrongType(v *jsonschema.ValidationError) bool {
 func goAccepts(t *testing.T, e example) bool {
 	t.Helper()
 	switch e.schema {
+	case "manifest.v1":
+		_, err := plugin.DecodeManifest(e.body)
+		return err == nil
 	case "events/commit":
 		_, err := event.DecodeCommit(subject.Ref{Agent: "demo", Session: "s1"}, e.body)
 		return err == nil

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/registry"
 )
 
 // filler fills Go values at random, within what the schema says of each field:
@@ -308,8 +309,27 @@ func init() { // its functions fill values, which need it
 			}
 		},
 		reflect.TypeFor[plugin.Lease](): func(_ *filler, p any) {
-			if l := p.(*plugin.Lease); l.State == plugin.Waiting {
+			if l := p.(*plugin.Lease); l.State == plugin.Waiting || l.State == plugin.Suspended {
 				l.Reason = "plugin geo is not registered"
+			}
+		},
+		reflect.TypeFor[plugin.Hook](): func(_ *filler, p any) {
+			if h := p.(*plugin.Hook); !h.Point.Deniable() {
+				h.OnError = ""
+			}
+		},
+		reflect.TypeFor[registry.PluginInfo](): func(_ *filler, p any) {
+			i := p.(*registry.PluginInfo)
+			for k := range i.Tools {
+				i.Tools[k].Plugin = ""
+			}
+			if i.State == plugin.Waiting || i.State == plugin.Suspended {
+				i.Reason = "plugin geo is not registered"
+			}
+		},
+		reflect.TypeFor[plugin.Manifest](): func(_ *filler, p any) {
+			for i := range p.(*plugin.Manifest).Tools {
+				p.(*plugin.Manifest).Tools[i].Plugin = ""
 			}
 		},
 		reflect.TypeFor[plugin.StorageRequest](): func(_ *filler, p any) {

@@ -67,10 +67,10 @@ type comparer struct {
 
 func newComparer(t *testing.T) *comparer {
 	k := &comparer{T: t, c: files(t), enums: map[string][]string{}, seen: map[string]bool{}}
-	for _, pkg := range append([]string{"bus", "subject"}, contractPackages...) {
+	for _, pkg := range append([]string{"bus", "subject", "../services/core/registry", "../services/internal/registry"}, contractPackages...) {
 		for typ, values := range parse(t, pkg).consts {
 			if typ != "" {
-				k.enums[pkg+"."+typ] = values
+				k.enums[path.Base(pkg)+"."+typ] = values
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/registry"
 	"skandha.dev/services/core/shell"
 )
 
@@ -34,6 +35,8 @@ func built() map[string]map[string]string {
 		"Service": {
 			subject.Service(shell.ServiceName, shell.VerbTools): "coreToolsQuery", subject.Service(shell.ServiceName, shell.VerbSessions): "coreSessionsQuery",
 			subject.Service(shell.ServiceName, shell.VerbSession): "coreSessionQuery", subject.Service(shell.ServiceName, shell.VerbStatus): "coreStatusQuery",
+			subject.Service(registry.ServiceName, registry.VerbPlugins): "corePluginsQuery", subject.Service(registry.ServiceName, registry.VerbPlugin): "corePluginRequest",
+			subject.Service(shell.ServiceName, shell.VerbHooks): "coreHooksQuery",
 		},
 		"Reply":    {subject.Reply("r1", "core-1", 71): "reply"},
 		"Hook":     {},
@@ -62,6 +65,8 @@ func built() map[string]map[string]string {
 // no subject to send on.
 var noChannel = map[string]string{
 	"Encode": "a token", "Ref.String": "for people", "Ref.Causes": "a filter", "Ref.All": "a filter", "Replies": "a filter",
+	"CronSchedule": "between a cron listener and the server alone", "CronOccurred": "likewise", "CronOccurrences": "a filter",
+	"BucketKey": "a key of a bucket", "ManifestKey": "a key", "LeaseKey": "a key",
 }
 
 // liveChannel is the name of the channel of an event type.

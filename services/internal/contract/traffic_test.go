@@ -54,6 +54,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(shell.VerbSession, `{"agent":"main","session":"good"}`)
 	p.ask(shell.VerbSession, `{"agent":"main","session":"nobody"}`)
 	p.ask(shell.VerbStatus, ``)
+	p.ask(shell.VerbHooks, ``)
 
 	if err := b.Conn().Flush(); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/registry"
 	"skandha.dev/services/core/shell"
 )
 
@@ -94,6 +95,10 @@ var goTypes = map[string]any{
 	"service/core/sessions_query": shell.SessionsQuery{},
 	"service/core/sessions":       shell.SessionsPage{},
 	"service/core/status":         shell.Status{},
+	"service/core/plugins":        []registry.PluginInfo{},
+	"service/core/plugin":         registry.PluginInfo{},
+	"service/core/plugin_request": registry.PluginRequest{},
+	"service/core/hooks":          shell.HooksInfo{},
 }
 
 // noGoType are the schemas without a Go type of their own, and why.

@@ -1,0 +1,216 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Change is news of a bucket.
+type Change struct {
+	Entries []Entry // in the order of their revisions
+	// Reset: the entries are all there is, deletions that are still remembered
+	// included. What was known before is void.
+	Reset bool
+}
+
+// BucketWatch follows a bucket.
+type BucketWatch struct {
+	k      *Bucket
+	handle func(Change)
+	since  atomic.Pointer[time.Time] // nil while it does not follow
+
+	kicked  chan struct{}
+	stopped chan struct{}
+	stopOne sync.Once
+	done    chan struct{}
+}
+
+// Watch follows the bucket until Stop, or until the bus is closed. The handler
+// first gets everything, as one reset, and then each change, one after the other,
+// in order, none missing: whenever that is in doubt (the connection was lost, the
+// server is silent, a message is missing, the bucket was made anew) it gets
+// everything again. While there is no bucket it is not called. It must not block
+// for long.
+func (k *Bucket) Watch(handler func(Change)) *BucketWatch {
+	w := &BucketWatch{
+		k: k, handle: handler, kicked: make(chan struct{}, 1), stopped: make(chan struct{}), done: make(chan struct{}),
+	}
+	k.b.addPart(w)
+	go w.run()
+	return w
+}
+
+// Since is when the watch last began to follow without interruption; ok is false
+// when it does not follow now, so that silence says nothing.
+func (w *BucketWatch) Since() (at time.Time, ok bool) {
+	if t := w.since.Load(); t != nil {
+		return *t, true
+	}
+	return time.Time{}, false
+}
+
+// Stop ends the watch and waits until the handler has returned. A handler must
+// not call it.
+func (w *BucketWatch) Stop() { _ = w.drain(context.Background()) }
+
+func (w *BucketWatch) kick() {
+	w.since.Store(nil)
+	select {
+	case w.kicked <- struct{}{}:
+	default: // it will anyway
+	}
+}
+
+func (w *BucketWatch) drain(ctx context.Context) error {
+	w.stopOne.Do(func() { close(w.stopped) })
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the handler of bucket %s: %w", w.k.name, ctx.Err())
+	}
+}
+
+func (w *BucketWatch) run() {
+	defer close(w.done)
+	defer w.k.b.removePart(w)
+	defer w.since.Store(nil)
+	said := time.Now()
+	for {
+		began := time.Now()
+		err := w.follow()
+		w.since.Store(nil)
+		if errors.Is(err, errPullOver) {
+			return
+		}
+		if time.Since(said) > 10*time.Second && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			w.k.b.log.Warn("a bucket cannot be followed", "bucket", w.k.name, "error", err)
+			said = time.Now()
+		} else {
+			w.k.b.log.Debug("following a bucket anew", "bucket", w.k.name, "reason", err)
+		}
+		if !w.pause(healPause - time.Since(began)) {
+			return
+		}
+	}
+}
+
+// pause reports whether to go on.
+func (w *BucketWatch) pause(d time.Duration) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-w.stopped:
+		return false
+	case <-w.k.b.closed:
+		return false
+	case <-w.kicked:
+	case <-t.C:
+	}
+	return true
+}
+
+// follow makes a consumer of its own, reads all that is there and then what
+// comes, until something is not as it should be.
+func (w *BucketWatch) follow() error {
+	select {
+	case <-w.stopped:
+		return errPullOver
+	default:
+	}
+	b, stream := w.k.b, bucketStream(w.k.name)
+	if !b.nc.IsConnected() {
+		return nats.ErrDisconnected
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	c, err := b.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true,
+		InactiveThreshold: 5 * pullExpires,
+	})
+	if err != nil {
+		return fmt.Errorf("following bucket %s: %w", w.k.name, err)
+	}
+	name := c.CachedInfo().Name
+	defer func() { _ = b.send(&nats.Msg{Subject: "$JS.API.CONSUMER.DELETE." + stream + "." + name}) }()
+	s := &bucketSession{w: w}
+	s.loop = &pullLoop{
+		b: b, stream: stream, config: jetstream.ConsumerConfig{Durable: name}, handle: s.take,
+		kicked: w.kicked, stopped: w.stopped,
+	}
+	if c.CachedInfo().NumPending == 0 {
+		s.loaded()
+	}
+	return s.run()
+}
+
+// bucketSession is one consumer's life.
+type bucketSession struct {
+	w    *BucketWatch
+	loop *pullLoop
+	next uint64  // of the consumer's sequences, less one
+	all  []Entry // until everything has come
+	full bool
+	err  error
+}
+
+func (s *bucketSession) run() error {
+	b := s.w.k.b
+	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), b.nc.NewInbox()
+	sub, err := b.nc.ChanSubscribe(inbox+".*", msgs)
+	if err != nil {
+		return errPullOver // only when the connection is closed for good
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for n := uint64(1); ; n++ {
+		had := s.next
+		err := s.loop.pull(msgs, inbox+"."+strconv.FormatUint(n, 36))
+		switch {
+		case s.err != nil:
+			return s.err
+		case err != nil:
+			return err
+		case !s.full && s.next == had:
+			s.loaded() // what was there has gone before it came
+		}
+	}
+}
+
+// take gets one message of the consumer. What is missing ends the session.
+func (s *bucketSession) take(m *nats.Msg, meta *nats.MsgMetadata) {
+	if s.err != nil {
+		return
+	}
+	if meta.Sequence.Consumer != s.next+1 {
+		s.err = fmt.Errorf("following bucket %s: message %d came after %d", s.w.k.name, meta.Sequence.Consumer, s.next)
+		s.w.kick()
+		return
+	}
+	s.next++
+	e := s.w.k.entry(StoredMsg{Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data})
+	if s.full {
+		s.w.handle(Change{Entries: []Entry{e}})
+		return
+	}
+	s.all = append(s.all, e)
+	if meta.NumPending == 0 {
+		s.loaded()
+	}
+}
+
+// loaded hands over what was there when the session began, and what came since.
+func (s *bucketSession) loaded() {
+	s.full = true
+	s.w.handle(Change{Entries: s.all, Reset: true})
+	s.all = nil
+	now := time.Now()
+	s.w.since.Store(&now)
+}

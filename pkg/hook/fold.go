@@ -1,0 +1,258 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/subject"
+)
+
+// Answer is what came of asking one plugin at one point.
+type Answer struct {
+	Plugin  subject.Plugin
+	Body    []byte      // its reply, as it came; empty means continue
+	Err     error       // why there is no reply: it was late, down, or reported an error
+	OnError OnErrorRule // what Err, or a reply that cannot be understood, counts as
+	Latency time.Duration
+}
+
+// Fold composes the answers at one point into a [Decision]. It is pure: the same
+// answers give the same decision, whenever they came.
+//
+// Make one with [NewFold]; add a chain's answers one by one and answers that were
+// asked for in parallel together, in the order of registration; then take
+// [Fold.Decision].
+type Fold struct {
+	point    Point
+	step     string
+	data     json.RawMessage
+	replaced bool
+
+	denied   bool
+	reason   string
+	answered bool
+	answer   json.RawMessage
+	warning  *Warning
+	stopped  bool
+	verdicts []Verdict
+}
+
+// NewFold begins at a point with the point's payload. The step is the call at
+// before_act and after_act, else empty.
+func NewFold(p Point, step string, data json.RawMessage) *Fold {
+	return &Fold{point: p, step: step, data: data}
+}
+
+// Data is what the next plugin of a chain is asked with.
+func (f *Fold) Data() json.RawMessage { return f.data }
+
+// Over reports whether nobody else is to be asked: something was denied, stopped
+// or answered.
+func (f *Fold) Over() bool { return f.denied || f.stopped || f.answered }
+
+// Failure says that a plugin's answer counted as none, and why.
+type Failure struct {
+	Plugin subject.Plugin
+	Err    error
+}
+
+// Add composes answers that were asked for with the same data, in the order given.
+// It says whose answers failed.
+func (f *Fold) Add(answers ...Answer) []Failure {
+	base := f.data
+	var failures []Failure
+	for _, a := range answers {
+		r, err := f.read(a)
+		if err == nil && r.Verb == Replace {
+			err = f.replace(base, r.Data)
+		}
+		v := Verdict{Point: f.point, Plugin: a.Plugin, Step: f.step, Verb: r.Verb, Reason: clip(r.Reason, maxReason), LatencyUS: a.Latency.Microseconds()}
+		if err != nil {
+			failures = append(failures, Failure{a.Plugin, err})
+			v.Error = clip(err.Error(), maxReason)
+			if v.Verb = Continue; a.OnError == Deny && f.point.Deniable() {
+				v.Verb, v.Reason = DenyVerb, clip(fmt.Sprintf("the hook %s failed: %v", a.Plugin, err), maxReason)
+				r = Reply{Verb: DenyVerb, Reason: v.Reason}
+			} else {
+				r = Reply{Verb: Continue}
+			}
+		}
+		f.take(a.Plugin, r)
+		f.verdicts = append(f.verdicts, v)
+	}
+	return failures
+}
+
+// maxReason bounds what a verdict quotes, in bytes.
+const maxReason = 1000
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+func (f *Fold) take(p subject.Plugin, r Reply) {
+	switch r.Verb {
+	case DenyVerb:
+		if !f.denied {
+			f.denied, f.reason = true, clip(r.Reason, maxReason)
+		}
+	case AnswerFor:
+		if !f.answered {
+			f.answered, f.answer = true, r.Data
+		}
+	case Confirm:
+		f.warning = f.warning.and(p, *r.Warning)
+	case Stop:
+		f.stopped = true
+	}
+}
+
+// and joins what two plugins warn of: the higher level, both texts.
+func (w *Warning) and(p subject.Plugin, other Warning) *Warning {
+	other.Message = clip(other.Message, maxReason)
+	if w == nil {
+		return &other
+	}
+	joined := Warning{Level: w.Level, Message: clip(w.Message+"; "+string(p)+": "+other.Message, 4*maxReason)}
+	if other.Level.rank() > w.Level.rank() {
+		joined.Level = other.Level
+	}
+	return &joined
+}
+
+func (l Level) rank() int {
+	switch l {
+	case LevelCritical:
+		return 2
+	case LevelWarn:
+		return 1
+	}
+	return 0
+}
+
+// Decision is the result: a denial goes before an answer, an answer before a
+// confirmation, a confirmation before a replacement. With Confirm, Data is what
+// the person is to be shown, if a plugin has replaced it.
+func (f *Fold) Decision() Decision {
+	d := Decision{Verb: Continue, Verdicts: f.verdicts}
+	if f.replaced {
+		d.Verb, d.Data = Replace, f.data
+	}
+	switch {
+	case f.denied:
+		d.Verb, d.Reason, d.Data = DenyVerb, f.reason, nil
+	case f.answered:
+		d.Verb, d.Data = AnswerFor, f.answer
+	case f.warning != nil:
+		d.Verb, d.Warning = Confirm, f.warning
+	}
+	return d
+}
+
+// read understands a reply. A plugin that says deny or confirm means it, also
+// when it says it badly.
+func (f *Fold) read(a Answer) (Reply, error) {
+	if a.Err != nil {
+		return Reply{}, a.Err
+	}
+	if len(a.Body) > MaxReply {
+		return Reply{}, fmt.Errorf("its reply has %d bytes, at most %d", len(a.Body), MaxReply)
+	}
+	r, err := ReadReply(a.Body)
+	if err != nil {
+		return Reply{}, err
+	}
+	if !f.point.Allows(r.Verb) {
+		return Reply{}, fmt.Errorf("%s means nothing at %s", r.Verb, f.point)
+	}
+	switch r.Verb {
+	case DenyVerb:
+		if r.Reason == "" {
+			r.Reason = fmt.Sprintf("denied by %s, without a reason", a.Plugin)
+		}
+	case Confirm:
+		if r.Warning == nil {
+			r.Warning = &Warning{Level: LevelWarn, Message: fmt.Sprintf("%s wants a person to decide, and does not say why", a.Plugin)}
+		}
+	}
+	return r, nil
+}
+
+// ReadReply reads a plugin's reply by schemas/hooks/reply.json. An empty body
+// means continue. Of deny the reason and of confirm the warning may be missing:
+// what a policy forbids is not allowed because it says so badly.
+func ReadReply(body []byte) (Reply, error) {
+	if len(bytes.TrimSpace(body)) == 0 || string(body) == `{"verb":"continue"}` {
+		return Reply{Verb: Continue}, nil // nearly every reply
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return Reply{}, fmt.Errorf("its reply is no JSON object: %w", err)
+	}
+	if fields == nil {
+		return Reply{}, errors.New("its reply is null; send an object, or nothing")
+	}
+	var r Reply
+	for name, raw := range fields {
+		var err error
+		switch name {
+		case "verb":
+			err = json.Unmarshal(raw, &r.Verb)
+		case "data":
+			r.Data = raw
+		case "reason":
+			err = json.Unmarshal(raw, &r.Reason)
+		case "warning":
+			r.Warning, err = readWarning(raw)
+		default:
+			err = errors.New("is not a field of a reply; there are verb, data, reason and warning")
+		}
+		if err != nil && r.Verb != DenyVerb && !says(fields["verb"], DenyVerb) {
+			return Reply{}, fmt.Errorf("its reply: %s: %w", clip(name, 80), err)
+		}
+	}
+	switch r.Verb {
+	case Continue, Stop, DenyVerb, Confirm:
+	case AnswerFor:
+		if fields["data"] == nil {
+			return Reply{}, errors.New("its reply: answer without data")
+		}
+	case Replace:
+		if d := bytes.TrimSpace(r.Data); len(d) == 0 || d[0] != '{' {
+			return Reply{}, errors.New("its reply: replace without data, which must be an object")
+		}
+	default:
+		return Reply{}, fmt.Errorf("its reply: verb is %q, want continue, replace, stop, deny, confirm or answer", clip(string(r.Verb), 80))
+	}
+	return r, nil
+}
+
+func says(raw json.RawMessage, v Verb) bool {
+	var got Verb
+	return json.Unmarshal(raw, &got) == nil && got == v
+}
+
+func readWarning(raw json.RawMessage) (*Warning, error) {
+	var w Warning
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&w); err != nil {
+		return nil, err
+	}
+	if w.Message == "" {
+		return nil, nil
+	}
+	switch w.Level {
+	case LevelInfo, LevelWarn, LevelCritical:
+	default:
+		w.Level = LevelWarn
+	}
+	return &w, nil
+}

@@ -1,0 +1,153 @@
+package bustest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natstest"
+)
+
+func put(t *testing.T, k *bus.Bucket, key, value string, f bus.Fence) uint64 {
+	t.Helper()
+	seq, err := k.Put(natstest.Context(t), key, []byte(value), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
+}
+
+func TestABucketsFences(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	one := put(t, k, "manifest.a", "1", bus.Fence{})
+	two := put(t, k, "manifest.b", "1", bus.Fence{})
+	lease := put(t, k, "lease.a.i", "1", bus.Fence{})
+	for about, f := range map[string]bus.Fence{
+		"its own key, before":       {Revision: one - 1},
+		"its own key, none":         {},
+		"its own key, too far":      {Revision: lease + 1},
+		"all keys of a kind, stale": {Filter: subject.AllManifests, Revision: one},
+		"all keys of a kind, none":  {Filter: subject.AllManifests},
+		"another key, stale":        {Filter: "manifest.b", Revision: one},
+		"a key that is not there":   {Filter: "manifest.c", Revision: one},
+	} {
+		if _, err := k.Put(ctx, "manifest.a", []byte("2"), f); !errors.Is(err, bus.ErrFenceLost) {
+			t.Errorf("%s: %v", about, err)
+		}
+		if _, err := k.Delete(ctx, "manifest.a", f); !errors.Is(err, bus.ErrFenceLost) {
+			t.Errorf("%s: deleting: %v", about, err)
+		}
+	}
+	three := put(t, k, "manifest.c", "1", bus.Fence{Filter: subject.AllManifests, Revision: two})
+	put(t, k, "manifest.a", "2", bus.Fence{Revision: one})
+	put(t, k, "lease.a.i", "2", bus.Fence{Filter: "manifest.c", Revision: three})
+	e, err := k.Get(ctx, "lease.a.i")
+	if err != nil || string(e.Value) != "2" || e.Key != "lease.a.i" || e.Revision != lease+3 || e.Deleted {
+		t.Errorf("%+v %v", e, err)
+	}
+	if last, err := k.Revision(ctx); err != nil || last != e.Revision {
+		t.Errorf("revision %d %v", last, err)
+	}
+}
+
+func TestADeletedKeyIsNotThereAndItsMarkerMayBeForgotten(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	one := put(t, k, "lease.a.i", "1", bus.Fence{})
+	gone, err := k.Delete(ctx, "lease.a.i", bus.Fence{Revision: one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Get(ctx, "lease.a.i"); !errors.Is(err, bus.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := k.Put(ctx, "lease.a.i", nil, bus.Fence{}); !errors.Is(err, bus.ErrFenceLost) {
+		t.Errorf("a deletion is a change: %v", err)
+	}
+	again := put(t, k, "lease.a.i", "2", bus.Fence{Revision: gone})
+	if err := k.Forget(ctx, "lease.a.i", gone); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := k.Get(ctx, "lease.a.i"); err != nil || e.Revision != again {
+		t.Errorf("what came later was forgotten: %v", err)
+	}
+	if _, err := k.Get(ctx, "nothing"); !errors.Is(err, bus.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestABucketThatIsNotThere(t *testing.T) {
+	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	if _, err := k.Get(ctx, "a"); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("getting: %v", err)
+	}
+	if _, err := k.Put(ctx, "a", nil, bus.Fence{}); !errors.Is(err, bus.ErrAmbiguous) {
+		t.Errorf("putting: %v", err)
+	}
+	if _, err := k.Revision(ctx); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("revision: %v", err)
+	}
+	if err := k.Forget(ctx, "a", 1); err != nil {
+		t.Errorf("forgetting: %v", err)
+	}
+}
+
+func TestAWatchGetsEverythingAndThenEachChange(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	const before, later = 700, 300 // more than one pull
+	for i := range before {
+		put(t, k, fmt.Sprintf("manifest.p%d", i), "1", bus.Fence{})
+	}
+	if _, err := k.Delete(ctx, "manifest.p0", bus.Fence{Revision: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var changes []bus.Change
+	w := k.Watch(func(c bus.Change) {
+		mu.Lock()
+		defer mu.Unlock()
+		changes = append(changes, c)
+	})
+	count := func() (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range changes {
+			n += len(c.Entries)
+		}
+		return n
+	}
+	natstest.Eventually(t, "what was there", func() bool { return count() == before })
+	if !changes[0].Reset || len(changes) != 1 || !changes[0].Entries[before-1].Deleted {
+		t.Errorf("%d changes, reset %t", len(changes), changes[0].Reset)
+	}
+	for i := range later {
+		put(t, k, fmt.Sprintf("lease.p%d.i", i), "1", bus.Fence{})
+	}
+	natstest.Eventually(t, "what came", func() bool { return count() == before+later })
+	w.Stop()
+	if _, ok := w.Since(); ok {
+		t.Error("it follows after it was stopped")
+	}
+	put(t, k, "lease.late.i", "1", bus.Fence{})
+	last := uint64(0)
+	for i, c := range changes {
+		if c.Reset != (i == 0) {
+			t.Errorf("change %d: reset %t", i, c.Reset)
+		}
+		for _, e := range c.Entries {
+			if e.Revision <= last {
+				t.Fatalf("revision %d after %d", e.Revision, last)
+			}
+			last = e.Revision
+		}
+	}
+	if n := count(); n != before+later {
+		t.Errorf("%d entries in the end", n)
+	}
+}
