@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/security"
+	"skandha.dev/services/core/shell"
 )
 
 // DefaultAgent is the agent that exists when none is configured.
@@ -24,15 +27,35 @@ const DefaultAgent = "main"
 type Config struct {
 	Agents map[string]AgentConfig `yaml:"agents"`
 	Policy []Rule                 `yaml:"policy"`
+	// Hooks says how plugins are asked, by hook point.
+	Hooks   map[hook.Point]HookConfig `yaml:"hooks"`
+	Plugins PluginsConfig             `yaml:"plugins"`
+	// Listeners is the listener service's, which reads and checks it.
+	Listeners yaml.Node `yaml:"listeners"`
+}
+
+// HookConfig goes before what manifests declare.
+type HookConfig struct {
+	Mode     hook.Mode        `yaml:"mode"`     // chain or parallel
+	OnError  hook.OnErrorRule `yaml:"on_error"` // allow or deny
+	Budget   time.Duration    `yaml:"budget"`   // for all plugins together; default 10s
+	Required []string         `yaml:"required"` // plugins without which everything here is denied
+}
+
+// PluginsConfig is how plugins are kept.
+type PluginsConfig struct {
+	Lease        time.Duration `yaml:"lease"`         // how long one may be silent; default 10s
+	SuspendAfter *int          `yaml:"suspend_after"` // failures in a row; default 5; 0: never
 }
 
 // AgentConfig describes one agent.
 type AgentConfig struct {
-	Guide   GuideConfig   `yaml:"guide"`
-	Model   string        `yaml:"model"`   // empty: the provider's default
-	Tools   []string      `yaml:"tools"`   // absent: every public tool
-	Confirm time.Duration `yaml:"confirm"` // how long a person may take; default 15m
-	Limits  LimitsConfig  `yaml:"limits"`
+	Guide    GuideConfig   `yaml:"guide"`
+	Provider string        `yaml:"provider"` // by name, a plugin's too; empty: the first of whichever service is free
+	Model    string        `yaml:"model"`    // empty: the provider's default
+	Tools    []string      `yaml:"tools"`    // absent: every public tool
+	Confirm  time.Duration `yaml:"confirm"`  // how long a person may take; default 15m
+	Limits   LimitsConfig  `yaml:"limits"`
 }
 
 // GuideConfig is the agent's character.
@@ -109,6 +132,54 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 	return agents, policy, errors.Join(append(errs, err)...)
 }
 
+// BuildPlugins checks the configuration of hooks and plugins.
+func (c Config) BuildPlugins() (shell.PluginsConfig, error) {
+	out := shell.PluginsConfig{Lease: c.Plugins.Lease, Points: map[hook.Point]shell.PointConfig{}}
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if l := c.Plugins.Lease; l != 0 && (l < time.Second || l > time.Hour) {
+		bad("plugins.lease is %v, want 1s to 1h", l)
+	}
+	if n := c.Plugins.SuspendAfter; n != nil {
+		if out.SuspendAfter = *n; *n == 0 {
+			out.SuspendAfter = -1
+		}
+		if *n < 0 {
+			bad("plugins.suspend_after is %d, want 0 (never) or more", *n)
+		}
+	}
+	for p, h := range c.Hooks {
+		at := "hooks." + string(p)
+		if !slices.Contains(hook.Points(), p) {
+			bad("%s: there is no such hook point; there are %v", at, hook.Points())
+			continue
+		}
+		if h.Mode != "" && h.Mode != hook.Chain && h.Mode != hook.Parallel {
+			bad("%s.mode is %q, want chain or parallel", at, h.Mode)
+		}
+		if h.OnError != "" && h.OnError != hook.Allow && h.OnError != hook.Deny {
+			bad("%s.on_error is %q, want allow or deny", at, h.OnError)
+		}
+		if (h.OnError == hook.Deny || len(h.Required) > 0) && !p.Deniable() {
+			bad("%s: nothing can be denied there, so on_error: deny and required make no sense", at)
+		}
+		if h.Budget < 0 || h.Budget > 10*time.Minute {
+			bad("%s.budget is %v, want up to 10m", at, h.Budget)
+		}
+		pc := shell.PointConfig{Mode: h.Mode, OnError: h.OnError, Budget: h.Budget}
+		for i, name := range h.Required {
+			id, err := subject.Parse[subject.Plugin](name)
+			if err != nil {
+				bad("%s.required[%d]: %w", at, i, err)
+			}
+			pc.Required = append(pc.Required, id)
+		}
+		out.Points[p] = pc
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return out, errors.Join(errs...)
+}
+
 func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	id, err := subject.Parse[subject.Agent](name)
 	if err != nil {
@@ -131,7 +202,7 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &decide.Agent{Name: id, Guide: g, Model: a.Model, Tools: a.Tools, Limits: limits, Confirm: a.Confirm}, nil
+	return &decide.Agent{Name: id, Guide: g, Provider: a.Provider, Model: a.Model, Tools: a.Tools, Limits: limits, Confirm: a.Confirm}, nil
 }
 
 func (l LimitsConfig) build() (decide.Limits, error) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/services/core/dispatch"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/store"
 )
@@ -31,8 +30,12 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	if err != nil {
 		return nil, err
 	}
+	plugins, err := cfg.BuildPlugins()
+	if err != nil {
+		return nil, err
+	}
 	return shell.New(shell.Config{
-		Agents: agents, Policy: policy, Hooks: &dispatch.Engine{}, Streams: o.Streams, Drain: o.Drain, Version: o.Version,
+		Agents: agents, Policy: policy, Plugins: plugins, Streams: o.Streams, Drain: o.Drain, Version: o.Version,
 	}, d.Bus, d.Store, d.Log)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/provider/openai"
@@ -60,6 +61,13 @@ type Config struct {
 	Retry  retry.Config
 	Limits Limits
 
+	// NoPlugins leaves out the plugins that are providers, which are offered after
+	// the adapters otherwise.
+	NoPlugins bool
+	// PluginGrace is how long the answer of a plugin is waited for whose replicas
+	// have all gone; default 5 s.
+	PluginGrace time.Duration
+
 	Slots        int           // questions at a time; default 16
 	FlushEvery   time.Duration // at most one message of deltas per this long; default 25 ms
 	DrainTimeout time.Duration // how long running questions may take at the end; default the engine's, 30 s
@@ -74,6 +82,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Slots == 0 {
 		c.Slots = DefaultSlots
+	}
+	if c.PluginGrace == 0 {
+		c.PluginGrace = plugincall.DefaultGrace
 	}
 	if c.FlushEvery == 0 {
 		c.FlushEvery = DefaultFlushEvery
@@ -103,7 +114,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"probe_timeout", c.ProbeTimeout}, {"flush_every", c.FlushEvery}, {"drain_timeout", c.DrainTimeout}, {"stall", c.Stall}} {
+	}{{"probe_timeout", c.ProbeTimeout}, {"flush_every", c.FlushEvery}, {"drain_timeout", c.DrainTimeout}, {"stall", c.Stall}, {"plugin_grace", c.PluginGrace}} {
 		if d.v < 0 {
 			errs = append(errs, fmt.Errorf("%s is %s, want a positive duration, or 0 for the default", d.name, d.v))
 		}

@@ -4,11 +4,13 @@
 //
 // # Subjects
 //
-// Consumed: provider.<instance> and discover.provider, by the executor engine.
+// Consumed: provider.<instance> and discover.provider, by the executor engine; the
+// registry of plugins (services/internal/registry).
 // Produced: announce.provider.<instance> and the answers under
 // reply.<instance>.<caller>.<n>, by the engine; and by this package
 // stream.<agent>.<session>: token deltas, CloudEvents of type
-// skandha.stream.delta.v1 that carry {plan, attempt, n, text, reasoning}.
+// skandha.stream.delta.v1 that carry {plan, attempt, n, text, reasoning}; and
+// questions to plugins on llm.<plugin>.generate (services/internal/plugincall).
 //
 // # Guarantee and order
 //
@@ -24,6 +26,11 @@
 // that, core decides. Every answer is bounded and checked here once more, whatever
 // the adapter: one with neither text nor calls is garbage, one that does not end
 // is cut off as too_long. A panic in an adapter is the failure of that attempt.
+//
+// Plugins that are providers are announced after the adapters and asked only by
+// name. They do not stream. Whoever is not there, or goes in the middle, or whose
+// connection is lost is unavailable, so that core asks again; an answer that is no
+// reply is garbage.
 //
 // [Select] chooses the adapters and says why.
 package provider

@@ -14,6 +14,7 @@ import (
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	engine "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -21,6 +22,9 @@ import (
 type Deps struct {
 	Bus    *bus.Bus
 	Logger *slog.Logger // default slog.Default
+	// Plugins is the registry, if the process follows it already; default: the
+	// service follows it itself.
+	Plugins Plugins
 }
 
 // Run selects adapters by configuration and environment, says which, and serves
@@ -38,7 +42,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 }
 
 // Serve answers questions with the adapters, the first of which is the default,
-// until ctx ends; then it drains.
+// and with the plugins that are providers, until ctx ends; then it drains.
 func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("configuring the provider: %w", err)
@@ -54,15 +58,26 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 	for _, a := range adapters {
 		offer.Providers = append(offer.Providers, a.Info())
 	}
-	return engine.Serve(ctx, deps.Bus, engine.Config{
+	ec := engine.Config{
 		Kind: subject.Provider, Service: "provider", Offer: offer, Work: s.work,
 		Pools:        []executor.Pool{{Name: executor.DefaultPool, Slots: s.cfg.Slots}},
 		DrainTimeout: s.cfg.DrainTimeout, Logger: deps.Logger,
-	})
+	}
+	if !cfg.NoPlugins {
+		leave, err := s.follow(deps, offer.Providers)
+		if err != nil {
+			return fmt.Errorf("starting the provider: %w", err)
+		}
+		defer leave()
+		ec.Updates = s.remote.offers.Updates()
+	}
+	return engine.Serve(ctx, deps.Bus, ec)
 }
 
 type service struct {
 	cfg      Config
+	remote   *remotes          // nil without plugins
+	plugins  *plugincall.Asker // likewise
 	adapters []Adapter
 	bus      *bus.Bus
 	log      *slog.Logger
@@ -84,20 +99,34 @@ func (s *service) work(ctx context.Context, req executor.Request, _ func(string)
 	return executor.Answer{Response: &resp}
 }
 
-// generate asks the adapter, streams what it writes, and holds the answer
-// against the contract, whatever the adapter did.
-func (s *service) generate(ctx context.Context, req executor.Request) (contract.Response, *contract.Error) {
+// generate asks the adapter or the plugin, and holds the answer against the
+// contract, whatever was done.
+func (s *service) generate(ctx context.Context, req executor.Request) (resp contract.Response, failure *contract.Error) {
 	a := s.adapter(req.Provider)
-	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
 	switch {
-	case a == nil:
-		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "there is no provider %q here", req.Provider)
 	case req.Model == nil:
-		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "model is missing in the request")
-	case !subject.Valid(ref.Agent) || !subject.Valid(ref.Session):
+		return resp, adapter.Errorf(contract.ErrBadRequest, "model is missing in the request")
+	case !subject.Valid(req.Agent) || !subject.Valid(req.Session):
 		// Deltas go to a subject made of them.
-		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "agent or session is no id")
+		return resp, adapter.Errorf(contract.ErrBadRequest, "agent or session is no id")
+	case a != nil:
+		resp, failure = s.askAdapter(ctx, a, req)
+	default:
+		resp, failure = s.askPlugin(ctx, req)
 	}
+	if failure != nil {
+		return contract.Response{}, failure
+	}
+	if wrong := s.cfg.Limits.Check(resp); wrong != nil {
+		return contract.Response{}, wrong
+	}
+	resp.IsFinal = len(resp.ToolCalls) == 0
+	return resp, nil
+}
+
+// askAdapter asks the adapter and streams what it writes.
+func (s *service) askAdapter(ctx context.Context, a Adapter, req executor.Request) (contract.Response, *contract.Error) {
+	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := newStream(s.cfg.FlushEvery, s.cfg.Limits.TextBytes, s.publisher(ctx, ref, req))
@@ -109,17 +138,10 @@ func (s *service) generate(ctx context.Context, req executor.Request) (contract.
 	out.close()
 
 	var tooLong *contract.Error
-	switch {
-	case errors.As(context.Cause(ctx), &tooLong):
-		return contract.Response{}, tooLong
-	case err != nil:
-		return contract.Response{}, adapter.Failure(err)
+	if errors.As(context.Cause(ctx), &tooLong) {
+		return resp, tooLong
 	}
-	if wrong := s.cfg.Limits.Check(resp); wrong != nil {
-		return contract.Response{}, wrong
-	}
-	resp.IsFinal = len(resp.ToolCalls) == 0
-	return resp, nil
+	return resp, adapter.Failure(err)
 }
 
 // ask contains a panic within its attempt.

@@ -18,6 +18,7 @@ import (
 	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/provider/offline"
@@ -26,6 +27,8 @@ import (
 // core asks a provider service over a real bus and hears what it streams.
 type core struct {
 	t      *testing.T
+	server *natsserver.Server
+	bus    *bus.Bus
 	caller *bus.Caller
 	conn   *nats.Conn
 	exec   subject.Instance
@@ -51,7 +54,7 @@ func start(t *testing.T, cfg provider.Config, adapters ...provider.Adapter) *cor
 	srv := natstest.Start(t)
 	b := natstest.Connect(t, srv)
 	exec := natstest.Dial(t, bus.Config{InProcess: srv, Name: "provider"})
-	c := &core{t: t, conn: b.Conn(), exec: exec.Instance(), ended: make(chan error, 1)}
+	c := &core{t: t, server: srv, bus: b, conn: b.Conn(), exec: exec.Instance(), ended: make(chan error, 1)}
 	var err error
 	if c.caller, err = b.NewCaller(); err != nil {
 		t.Fatal(err)

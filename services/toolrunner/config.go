@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/toolrunner/tools/web"
 )
 
@@ -15,7 +16,7 @@ import (
 const DefaultWorkspace = "workspace"
 
 // Config says what a tool runner offers. The zero value is a runner of all
-// built-in tools that touch no network.
+// built-in tools that touch no network, and of all tools of plugins.
 type Config struct {
 	// WorkspaceDir is the one directory that tools see; it is made if it does not
 	// exist. Default "workspace" in the current directory.
@@ -28,6 +29,12 @@ type Config struct {
 	// Enable and Disable choose tools by patterns such as "file_system:*" or
 	// "notes:add" (see [path.Match]). Default: all are enabled. Disable wins.
 	Enable, Disable []string
+	// NoPlugins leaves out the tools of plugins, which are offered otherwise; Enable
+	// and Disable choose among them, too.
+	NoPlugins bool
+	// PluginGrace is how long the answer of a plugin is waited for whose replicas
+	// have all gone; default 5 s.
+	PluginGrace time.Duration
 	// TestTools offers the group test, which is for tests of the whole system.
 	TestTools bool
 	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
@@ -38,6 +45,7 @@ func (c Config) withDefaults() Config {
 	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, DefaultWorkspace)
 	c.Slots = cmp.Or(c.Slots, executor.DefaultSlots)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, executor.DefaultDrainTimeout)
+	c.PluginGrace = cmp.Or(c.PluginGrace, plugincall.DefaultGrace)
 	return c
 }
 
@@ -49,6 +57,9 @@ func (c Config) Validate() error {
 	}
 	if c.DrainTimeout < 0 {
 		errs = append(errs, fmt.Errorf("drain_timeout is %v, want 0 (default) or more", c.DrainTimeout))
+	}
+	if c.PluginGrace < 0 {
+		errs = append(errs, fmt.Errorf("plugin_grace is %v, want 0 (default) or more", c.PluginGrace))
 	}
 	for field, patterns := range map[string][]string{"enable": c.Enable, "disable": c.Disable} {
 		for _, p := range patterns {

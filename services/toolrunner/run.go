@@ -16,6 +16,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/toolrunner/tools"
 	"skandha.dev/services/toolrunner/tools/calc"
@@ -36,6 +38,9 @@ type Deps struct {
 	Logger *slog.Logger
 	// Extra tools are offered beside the built-in ones, whatever Config.Enable says.
 	Extra []tools.Tool
+	// Plugins is the registry, if the process follows it already; default: the
+	// runner follows it itself.
+	Plugins Plugins
 }
 
 // Run offers the tools until ctx ends, and then drains. It returns nil if it ended
@@ -60,16 +65,50 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err != nil {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
-	return executor.Serve(ctx, deps.Bus, executor.Config{
+	ec := executor.Config{
 		Kind: subject.Runner, Service: Service, Offer: executor.Offer{Tools: r.specs()}, Work: r.work,
 		Pools:        []contract.Pool{{Name: contract.DefaultPool, Slots: cfg.Slots}},
 		DrainTimeout: cfg.DrainTimeout, Logger: deps.Logger,
-	})
+	}
+	if !cfg.NoPlugins {
+		leave, err := r.follow(deps)
+		if err != nil {
+			return fmt.Errorf("toolrunner: %w", err)
+		}
+		defer leave()
+		ec.Updates = r.remote.offers.Updates()
+	}
+	return executor.Serve(ctx, deps.Bus, ec)
+}
+
+// follow offers the plugins' tools from now on.
+func (r *runner) follow(deps Deps) (leave func(), err error) {
+	view, stop := deps.Plugins, func() {}
+	if view == nil {
+		v := registry.Open(deps.Bus, deps.Logger)
+		view, stop = v, v.Close
+	}
+	r.plugins, err = plugincall.New(deps.Bus, view, plugincall.Grace(r.cfg.PluginGrace))
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	r.remote = newRemotes(r.cfg, r.specs(), int(deps.Bus.MaxPayload()/2), deps.Logger)
+	cancel := view.OnChange(r.remote.refresh)
+	return func() {
+		cancel()
+		if err := r.plugins.Close(); err != nil {
+			deps.Logger.Debug("ending the calls of plugins", "error", err)
+		}
+		stop()
+	}, nil
 }
 
 // runner is the tools of one instance.
 type runner struct {
 	cfg     Config
+	remote  *remotes          // nil without plugins
+	plugins *plugincall.Asker // likewise
 	bus     *bus.Bus
 	store   artifacts
 	tools   map[string]offered
@@ -145,21 +184,23 @@ func (r *runner) specs() []tool.Spec {
 func (r *runner) work(ctx context.Context, req contract.Request, progress func(string)) contract.Answer {
 	r.running.Add(1)
 	defer r.running.Add(-1)
-	res := r.run(ctx, tools.Call{
+	c := tools.Call{
 		Agent: req.Agent, Session: req.Session, Turn: req.Tool.Turn, ID: req.Call, Attempt: req.Attempt,
 		Args: req.Tool.Args, Progress: progress,
-	}, req.Tool.Name)
-	return contract.Answer{Result: &res}
+	}
+	if t, own := r.tools[req.Tool.Name]; own {
+		return answer(r.run(ctx, c, t))
+	}
+	if t := r.remote.get(req.Tool.Name); t != nil {
+		return r.callPlugin(ctx, c, t)
+	}
+	return executor.DidNotRun(fmt.Sprintf("the plugin that ran %s has gone", req.Tool.Name)) // it was offered when the call came
 }
 
-func (r *runner) run(ctx context.Context, c tools.Call, name string) tool.Result {
-	t, ok := r.tools[name]
-	if !ok { // the executor offers only what is here
-		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("there is no tool %q here", name))
-	}
+func (r *runner) run(ctx context.Context, c tools.Call, t offered) tool.Result {
 	args, errs := t.args.Validate(c.Args)
 	if errs != nil {
-		return limit(ctx, r.store, c, tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit; the tool did not run", errs...))
+		return limit(ctx, r.store, c, misfit(errs))
 	}
 	c.Args = args
 	return limit(ctx, r.store, c, t.Run(ctx, c))
@@ -179,7 +220,7 @@ type Status struct {
 func (r *runner) status() any {
 	return Status{
 		Instance: r.bus.Instance(), Version: Version(), Started: r.started.UTC(), UptimeMS: time.Since(r.started).Milliseconds(),
-		Slots: r.cfg.Slots, Running: r.running.Load(), Tools: r.names,
+		Slots: r.cfg.Slots, Running: r.running.Load(), Tools: slices.Sorted(slices.Values(append(slices.Clone(r.names), r.remote.names()...))),
 	}
 }
 

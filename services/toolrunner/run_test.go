@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/toolrunner"
@@ -25,23 +26,26 @@ import (
 
 // core asks one tool runner over a real bus.
 type core struct {
-	t         *testing.T
+	t         testing.TB
+	server    *natsserver.Server
 	bus       *bus.Bus
 	caller    *bus.Caller
+	announced <-chan executor.Announcement
 	offer     executor.Announcement
 	workspace string
 	calls     int
 }
 
-func start(t *testing.T, cfg toolrunner.Config, extra ...tools.Tool) *core {
+func start(t testing.TB, cfg toolrunner.Config, extra ...tools.Tool) *core {
 	t.Helper()
 	s := natstest.Start(t)
-	c := &core{t: t, bus: natstest.Connect(t, s), workspace: filepath.Join(t.TempDir(), "w")}
+	c := &core{t: t, server: s, bus: natstest.Connect(t, s), workspace: filepath.Join(t.TempDir(), "w")}
 	var err error
 	if c.caller, err = c.bus.NewCaller(); err != nil {
 		t.Fatal(err)
 	}
-	announced := make(chan executor.Announcement, 100)
+	announced := make(chan executor.Announcement, 1000)
+	c.announced = announced
 	_, err = c.bus.Conn().Subscribe(subject.AllAnnouncements, func(m *nats.Msg) {
 		var a executor.Announcement
 		if err := json.Unmarshal(m.Data, &a); err != nil {

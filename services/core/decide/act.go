@@ -41,7 +41,7 @@ func (b *builder) move(st Step) bool {
 	t := b.s.Turn
 	switch st.Status {
 	case Approved:
-		return b.assign(st, st.Final)
+		return b.assign(st, st.Final) || b.dismiss(st)
 	case Expanded:
 		return b.composePlan(st)
 	case Waiting:
@@ -57,7 +57,7 @@ func (b *builder) move(st Step) bool {
 	}
 	spec, known := b.env.Tools.Lookup(st.Tool)
 	if !known {
-		return false // its runners are gone; deadlines end the wait
+		return b.dismiss(st) // or its runners are gone; deadlines end the wait
 	}
 	args, err := planner.Resolve(st.Args, t.dataOf(st.Parent))
 	if err != nil {
@@ -78,6 +78,15 @@ func (b *builder) move(st Step) bool {
 	return b.act(st, spec, args, runner)
 }
 
+// dismiss ends a step that was not given out, if its tool was a plugin's that has gone.
+func (b *builder) dismiss(st Step) bool {
+	if !b.env.Tools.Left(st.Tool) {
+		return false
+	}
+	b.complete(st.Call, tool.Failure(tool.CodeNotRun, left(st.Tool)))
+	return true
+}
+
 const misfit = "the arguments do not fit the tool's schema"
 
 // act passes one step through before_act and policy, then gives it to the
@@ -94,7 +103,11 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subj
 		}
 		b.complete(st.Call, tool.Result{Success: true, Data: d.Data})
 		return true
-	case hook.Replace:
+	case hook.Replace, hook.Confirm, hook.Continue, hook.Stop, "":
+	default:
+		return b.garbage(st)
+	}
+	if d.Verb == hook.Replace || d.Verb == hook.Confirm && d.Data != nil {
 		var n hook.ActData
 		if err := decodeInto(d.Data, &n); err != nil || len(n.Args) == 0 {
 			return b.garbage(st)
@@ -105,9 +118,6 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subj
 			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a before_act hook left arguments that do not fit", errs...))
 			return true
 		}
-	case hook.Confirm, hook.Continue, hook.Stop, "":
-	default:
-		return b.garbage(st)
 	}
 	args = encode(args) // as the events carry them: what is hashed is what is shown and run
 	r := b.env.Policy.Evaluate(Access{
@@ -192,10 +202,15 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	if args == nil {
 		args = st.Args
 	}
-	if d := ask(b, hook.AfterAct, st.Call, hook.AfterActData{Call: st.Call, Tool: st.Tool, Args: args, Result: r}); d.Verb == hook.Replace {
+	switch d := ask(b, hook.AfterAct, st.Call, hook.AfterActData{Call: st.Call, Tool: st.Tool, Args: args, Result: r}); d.Verb {
+	case hook.Replace:
 		var n hook.AfterActData
 		if decodeInto(d.Data, &n) == nil {
 			r = amended(r, n.Result)
+		}
+	case hook.DenyVerb: // it has happened; what it gave is not shown
+		if r.Success || r.Error == nil || !coresOwn(r.Error.Code) {
+			r = tool.Failure(tool.CodeFailed, "its result is withheld: "+d.Reason)
 		}
 	}
 	r = b.bounded(r)

@@ -74,12 +74,18 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 		return false // the runner that has just refused is the only one: let it breathe
 	case b.assign(st, st.Final):
 		return true
+	case b.env.Tools.Left(st.Tool):
+		b.completeFrom(st, st.notRun(left(st.Tool)), executor.Answer{})
+		return true
 	case b.head.Now.Before(st.NotAfter.Add(runnerWait)):
 		return false
 	}
 	b.completeFrom(st, st.notRun("no runner took it: "+string(a.Reason)+" "+a.Message), executor.Answer{})
 	return true
 }
+
+// left is why a call of a plugin's tool did not run.
+func left(tool string) string { return "the plugin that offered " + tool + " is gone" }
 
 // busy reports whether an executor refused what it would take later.
 func busy(a executor.Answer) bool {
@@ -105,7 +111,7 @@ func OnProgress(s *State, door uint64, env *Env) *Decision {
 	if s.wantsPlan() {
 		b.requestPlan()
 		if len(b.events) == before && !env.Now.Before(s.Turn.Idle.Add(providerWait)) {
-			b.failTurn(event.FailNoProvider, fmt.Sprintf("no provider has been there for %s", providerWait))
+			b.failTurn(event.FailNoProvider, b.noProvider())
 			b.next()
 		}
 	} else {
@@ -117,6 +123,16 @@ func OnProgress(s *State, door uint64, env *Env) *Decision {
 	}
 	b.touched = true
 	return b.done()
+}
+
+// noProvider is why a turn ends that nobody could be asked for.
+func (b *builder) noProvider() string {
+	a := b.agent()
+	if a.Provider == "" {
+		return fmt.Sprintf("no provider has been there for %s", providerWait)
+	}
+	return fmt.Sprintf("no provider %q has been there for %s: agents.%s.provider names it, and /provider lists those that are there",
+		a.Provider, providerWait, a.Name)
 }
 
 const (

@@ -38,6 +38,7 @@ type builder struct {
 	touched bool            // the turn, or whether there is one, has changed: the door drives
 	ready   bool            // a terminal event left the session idle
 	quiet   bool            // no hook is asked (rule 13)
+	notices []string        // of the hook engine, for the person
 }
 
 // start begins a commit that is decided at door: the cause whose delivery the
@@ -114,6 +115,9 @@ func (b *builder) message(text string) {
 
 // done finishes the commit.
 func (b *builder) done() *Decision {
+	for _, n := range b.notices {
+		b.emitIn("", event.UIMessage{Content: n, Format: event.Text})
+	}
 	b.state(b.agentState())
 	if b.ready && b.s.Turn == nil {
 		b.emit(event.UIReady{})
@@ -158,6 +162,7 @@ func ask[T any](b *builder, p hook.Point, step string, data T) hook.Decision {
 	}
 	d := b.env.Hooks.Run(env)
 	b.head.Hooks = append(b.head.Hooks, d.Verdicts...)
+	b.notices = append(b.notices, d.Notices...)
 	return d
 }
 

@@ -178,6 +178,55 @@ func TestACallWaitsForAFreeRunnerAndHooksAreAskedWhenItRuns(t *testing.T) {
 	}
 }
 
+// A plugin that has left takes its calls with it: what was not given out is said
+// at once not to have run, and what may have run is not.
+func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
+	leave := func(w *world) { w.tools["write"].gone, w.left = true, map[string]bool{"write": true} }
+	t.Run("before the call", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		leave(w)
+		w.calls("write", `{"text":"x"}`)
+		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+	})
+	t.Run("while it waits for a runner", func(t *testing.T) {
+		w := newWorld(t)
+		w.runners = nil
+		w.say("x")
+		w.calls("write", `{"text":"x"}`)
+		leave(w)
+		w.progress()
+		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+	})
+	t.Run("when its runner refuses", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("write", `{"text":"x"}`)
+		leave(w)
+		w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown})
+		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+	})
+	t.Run("when nobody knows whether it ran", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("write", `{"text":"x"}`)
+		leave(w)
+		w.told("c0", executor.Answer{State: executor.Unknown})
+		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
+	})
+	t.Run("after a person approved it", func(t *testing.T) {
+		w := newWorld(t)
+		w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision {
+			return hook.Decision{Verb: hook.Confirm, Warning: &hook.Warning{Level: hook.LevelWarn, Message: "?"}}
+		})
+		w.say("x")
+		w.calls("write", `{"text":"x"}`)
+		leave(w)
+		w.confirm("c0", true)
+		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+	})
+}
+
 func TestAToolThatNobodyOffersAnyMore(t *testing.T) {
 	t.Run("comes back in time", func(t *testing.T) {
 		w := newWorld(t)

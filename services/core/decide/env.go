@@ -29,12 +29,13 @@ type Env struct {
 
 // Agent is an agent's configuration.
 type Agent struct {
-	Name    subject.Agent
-	Guide   guide.Guide
-	Model   string   // empty: the provider's default
-	Tools   []string // offered; empty: every public tool
-	Limits  Limits
-	Confirm time.Duration // how long a person may take to answer
+	Name     subject.Agent
+	Guide    guide.Guide
+	Provider string   // by name; empty: the first of an instance's
+	Model    string   // empty: the provider's default
+	Tools    []string // offered; empty: every public tool
+	Limits   Limits
+	Confirm  time.Duration // how long a person may take to answer
 }
 
 // Limits bound one turn. Zero means no limit, except for Queue.
@@ -61,6 +62,9 @@ func DefaultLimits() Limits {
 type Catalog interface {
 	// Lookup returns a tool by its name, public or internal.
 	Lookup(name string) (tool.Spec, bool)
+	// Left reports whether a tool was a plugin's that is not there any more: nobody
+	// need wait for it.
+	Left(name string) bool
 	// Public lists the tools that may be offered to models, in a stable order.
 	Public() []tool.Spec
 	// Validate checks arguments against the tool's schema and returns them with
@@ -72,7 +76,8 @@ type Catalog interface {
 type Directory interface {
 	// PickRunner chooses the least busy runner with a free slot that offers the tool.
 	PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool)
-	// PickProvider chooses the least busy provider instance with a free slot.
+	// PickProvider chooses the least busy provider instance with a free slot that
+	// offers the agent's provider.
 	PickProvider(not []subject.Instance) (subject.Instance, bool)
 	// Providers describes what is there, for /provider.
 	Providers() []provider.Info

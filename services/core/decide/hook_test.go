@@ -72,7 +72,9 @@ func TestAfterActCannotLie(t *testing.T) {
 		{"knows what nobody can", nil, by(tool.OK("fine")), tool.CodeOutcomeUnknown},
 		{"says nothing", &ran, hook.Decision{Verb: hook.Replace, Data: []byte(`{}`)}, tool.CodeFailed},
 		{"talks garbage", &ran, hook.Decision{Verb: hook.Replace, Data: []byte(`{`)}, "ok"},
-		{"denies, which means nothing here", &ran, hook.Decision{Verb: hook.DenyVerb}, "ok"},
+		{"withholds", &ran, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeFailed},
+		{"withholds a failure", &failed, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeFailed},
+		{"withholds what nobody knows", nil, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeOutcomeUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)

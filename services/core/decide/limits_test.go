@@ -241,6 +241,17 @@ func TestProvidersFailOver(t *testing.T) {
 		w.progress()
 		w.ends(in.Sequence, "no_provider")
 	})
+	t.Run("the one that the agent names is not there: the turn's end says so", func(t *testing.T) {
+		w := newWorld(t)
+		w.agent.Provider, w.providers = "oracle", nil
+		in := w.say("x")
+		w.now = w.now.Add(30 * time.Second)
+		w.progress()
+		w.ends(in.Sequence, "no_provider")
+		if f := events[event.TurnFailed](w); !strings.Contains(f[0].Reason, `"oracle"`) || !strings.Contains(f[0].Reason, "agents.a.provider") {
+			t.Errorf("the reason is %q", f[0].Reason)
+		}
+	})
 	t.Run("when one comes, it is asked", func(t *testing.T) {
 		w := newWorld(t)
 		w.providers = nil

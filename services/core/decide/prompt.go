@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner"
 )
 
@@ -33,10 +34,10 @@ func Prompt(s *State, agent *Agent) provider.Request {
 }
 
 // Describe is what the model is told of the tools it is offered.
-func Describe(offered []string, tools Catalog) []provider.ToolSpec {
+func Describe(offered []string, lookup func(name string) (tool.Spec, bool)) []provider.ToolSpec {
 	out := make([]provider.ToolSpec, 0, len(offered))
 	for _, name := range offered {
-		if spec, ok := tools.Lookup(name); ok {
+		if spec, ok := lookup(name); ok {
 			out = append(out, provider.ToolSpec{Name: spec.Name, Description: spec.Description, Args: spec.Args})
 		} else if name == planner.ExecuteName {
 			x := planner.ExecuteSpec()

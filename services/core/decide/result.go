@@ -66,8 +66,7 @@ func amended(was, by tool.Result) tool.Result {
 	if was.Error == nil || was.Success {
 		return reported(by)
 	}
-	switch code := was.Error.Code; {
-	case didNotRun(code), code == tool.CodeOutcomeUnknown, code == tool.CodeUnknownTool, code == tool.CodeInvalidArgs, code == tool.CodeInvalidPlan:
+	if coresOwn(was.Error.Code) {
 		e := *was.Error
 		if by.Error != nil {
 			e.Message, e.Details = by.Error.Message, by.Error.Details
@@ -76,6 +75,15 @@ func amended(was, by tool.Result) tool.Result {
 		return by
 	}
 	return reported(by)
+}
+
+// coresOwn reports whether a result with the code holds core's words, not the tool's.
+func coresOwn(code tool.Code) bool {
+	switch code {
+	case tool.CodeOutcomeUnknown, tool.CodeUnknownTool, tool.CodeInvalidArgs, tool.CodeInvalidPlan:
+		return true
+	}
+	return didNotRun(code)
 }
 
 // maxCommitBytes is how much a commit may hold before results lose their data.

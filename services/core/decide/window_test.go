@@ -72,7 +72,7 @@ func TestPrompt(t *testing.T) {
 	if r.Model != "m" || *r.Temperature != 0.3 || !strings.Contains(r.System, "be kind") || !strings.Contains(r.System, "likes tea") {
 		t.Fatalf("%+v", r)
 	}
-	specs := decide.Describe(w.state.Turn.Plan.Tools, w)
+	specs := decide.Describe(w.state.Turn.Plan.Tools, w.Lookup)
 	if n := len(specs); n != 5 || specs[4].Name != "plan:execute" || len(specs[4].Args) == 0 {
 		t.Fatalf("%+v", specs)
 	}

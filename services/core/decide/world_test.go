@@ -42,6 +42,7 @@ type world struct {
 
 	agent     *decide.Agent
 	tools     map[string]*offered
+	left      map[string]bool    // tools of plugins that have gone
 	runners   []subject.Instance // with a free slot
 	providers []subject.Instance
 	hooks     func(hook.Envelope) hook.Decision
@@ -115,6 +116,9 @@ func (w *world) env() *decide.Env {
 		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
 	}
 }
+
+// Left implements decide.Catalog.
+func (w *world) Left(name string) bool { return w.left[name] }
 
 // Lookup, Public and Validate implement decide.Catalog with the real schemas.
 func (w *world) Lookup(name string) (tool.Spec, bool) {

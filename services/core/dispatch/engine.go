@@ -1,45 +1,193 @@
 // Package dispatch is the hook engine: it asks the plugins registered at a hook
-// point and folds their answers into one decision.
+// point, over the bus, and folds their answers into one decision.
+//
+// A plugin is asked with a request to hook.<point>.<plugin> and answers on
+// reply.<plugin>.<caller>.<n>; nobody else can answer for it. No answer in time, no
+// plugin there and an answer that cannot be understood are failures, and what
+// the hook declares as on_error decides what they count as. A plugin that fails
+// [Config.SuspendAfter] times in a row is suspended, with a notice: it is not asked
+// any more, and a hook that denies on error goes on denying.
 //
 // With no plugin at a point nothing is built, nothing is sent and nothing
 // leaves the process.
 package dispatch
 
 import (
-	"maps"
+	"context"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
 )
 
-// Engine runs hooks. The zero value has no plugins.
+// The defaults.
+const (
+	DefaultBudget       = 10 * time.Second
+	DefaultSuspendAfter = 5
+)
+
+// Hooked is one plugin at one point.
+type Hooked struct {
+	Plugin   subject.Plugin
+	Point    hook.Point
+	Mode     hook.Mode        // default the point's
+	OnError  hook.OnErrorRule // default the point's
+	Deadline time.Duration    // default hook.DefaultDeadline
+	// Unasked says why the plugin is not asked though it stands here: it is
+	// suspended, or required and not there. That counts as a failure each time.
+	Unasked string
+}
+
+// hooked is a Hooked with what is made of it once.
+type hooked struct {
+	Hooked
+	subject string
+}
+
+func (h Hooked) withDefaults() Hooked {
+	if h.Mode == "" {
+		h.Mode = h.Point.DefaultMode()
+	}
+	if h.OnError == "" {
+		h.OnError = h.Point.DefaultOnError()
+	}
+	if h.Deadline <= 0 {
+		h.Deadline = hook.DefaultDeadline
+	}
+	return h
+}
+
+// Ask sends requests to plugins and waits for the answers; see [bus.Caller.RequestAll].
+type Ask func(ctx context.Context, questions []bus.Question) []bus.Answer
+
+// Config of an engine.
+type Config struct {
+	Ask Ask
+	// Reachable reports whether this process is on the bus. While it is not, no
+	// plugin is blamed. Default: always.
+	Reachable func() bool
+	// SuspendAfter is how many failures in a row suspend a plugin; default 5,
+	// negative: never.
+	SuspendAfter int
+	// Suspend carries that out. It is called once for each time, on a goroutine of its own.
+	Suspend func(p subject.Plugin, reason string)
+	Log     *slog.Logger
+}
+
+// Engine asks plugins. Make one with [New].
 type Engine struct {
-	table atomic.Pointer[table]
+	cfg   Config
+	table atomic.Pointer[Table]
+	stats stats
+	blame blame
 }
 
-// table is what is registered; it is replaced as a whole, never changed.
-type table struct {
-	points map[hook.Point]Runner
+// New makes an engine without plugins.
+func New(cfg Config) *Engine {
+	if cfg.SuspendAfter == 0 {
+		cfg.SuspendAfter = DefaultSuspendAfter
+	}
+	if cfg.Reachable == nil {
+		cfg.Reachable = func() bool { return true }
+	}
+	if cfg.Suspend == nil {
+		cfg.Suspend = func(subject.Plugin, string) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	e := &Engine{cfg: cfg}
+	e.table.Store(&Table{engine: e})
+	return e
 }
 
-// Runner asks the plugins of one point, in the point's mode.
-type Runner func(hook.Envelope) hook.Decision
-
-// Set replaces what is registered at every point, at once.
-func (e *Engine) Set(points map[hook.Point]Runner) { e.table.Store(&table{maps.Clone(points)}) }
-
-// Any implements decide.Hooks.
-func (e *Engine) Any(p hook.Point) bool {
-	t := e.table.Load()
-	return t != nil && t.points[p] != nil
+// Table is what is registered at every point. It never changes; a decision that
+// takes one sees the same plugins from its beginning to its end.
+type Table struct {
+	engine *Engine
+	points map[hook.Point]*point
 }
 
-// Run implements decide.Hooks.
-func (e *Engine) Run(env hook.Envelope) hook.Decision {
-	if t := e.table.Load(); t != nil {
-		if run := t.points[env.Point]; run != nil {
-			return run(env)
+// point is the plugins of one point in their order, cut into segments: a chain's
+// plugins alone, parallel ones that stand side by side together.
+type point struct {
+	budget   time.Duration
+	hooks    []Hooked
+	segments [][]hooked
+}
+
+// NewTable builds a table of plugins, which stand in the order in which they are
+// asked. Budgets bound all plugins of a point together; default [DefaultBudget].
+func (e *Engine) NewTable(hooks []Hooked, budgets map[hook.Point]time.Duration) *Table {
+	t := &Table{engine: e, points: map[hook.Point]*point{}}
+	for _, h := range hooks {
+		h = h.withDefaults()
+		p := t.points[h.Point]
+		if p == nil {
+			p = &point{budget: budgets[h.Point]}
+			if p.budget <= 0 {
+				p.budget = DefaultBudget
+			}
+			t.points[h.Point] = p
+		}
+		last := len(p.hooks) - 1
+		one := hooked{h, subject.Hook(string(h.Point), h.Plugin)}
+		if h.Mode == hook.Parallel && last >= 0 && p.hooks[last].Mode == hook.Parallel {
+			n := len(p.segments) - 1
+			p.segments[n] = append(p.segments[n], one)
+		} else {
+			p.segments = append(p.segments, []hooked{one})
+		}
+		p.hooks = append(p.hooks, h)
+	}
+	return t
+}
+
+// Set makes t what [Engine.Table] gives from now on. A plugin that can be asked
+// again begins with a clean slate.
+func (e *Engine) Set(t *Table) {
+	old := e.table.Swap(t)
+	before := old.askable()
+	for k := range t.askable() {
+		if !before[k] {
+			e.blame.clear(k)
 		}
 	}
-	return hook.Decision{Verb: hook.Continue}
+}
+
+func (t *Table) askable() map[key]bool {
+	out := map[key]bool{}
+	for at, p := range t.points {
+		for _, h := range p.hooks {
+			if h.Unasked == "" {
+				out[key{at, h.Plugin}] = true
+			}
+		}
+	}
+	return out
+}
+
+// Table is what is registered now.
+func (e *Engine) Table() *Table { return e.table.Load() }
+
+// Any implements decide.Hooks.
+func (t *Table) Any(p hook.Point) bool { return t.points[p] != nil }
+
+// Hooks lists the plugins of a point in the order in which they are asked.
+func (t *Table) Hooks(p hook.Point) []Hooked {
+	if at := t.points[p]; at != nil {
+		return at.hooks
+	}
+	return nil
+}
+
+// Budget bounds all plugins of a point together.
+func (t *Table) Budget(p hook.Point) time.Duration {
+	if at := t.points[p]; at != nil {
+		return at.budget
+	}
+	return DefaultBudget
 }

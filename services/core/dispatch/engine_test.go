@@ -1,28 +1,91 @@
 package dispatch_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
 )
 
-var _ decide.Hooks = (*dispatch.Engine)(nil)
+var _ decide.Hooks = (*dispatch.Table)(nil)
 
-var envelope = hook.Envelope{Point: hook.BeforeAct, Agent: "a", Session: "s", Step: "t1-p1-c0", Data: json.RawMessage(`{"call":"t1-p1-c0"}`)}
+var envelope = hook.Envelope{
+	Point: hook.BeforeAct, Agent: "a", Session: "s", Turn: "t1", Step: "t1-p1-c0",
+	Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"rm","args":{"path":"/"}}`),
+}
 
-// engines without a plugin at before_act: nothing was ever registered, and
+// plugins answer in the test's own process.
+type plugins map[subject.Plugin]func(ctx context.Context, e hook.Envelope) (string, error)
+
+func (p plugins) ask(ctx context.Context, questions []bus.Question) []bus.Answer {
+	out := make([]bus.Answer, len(questions))
+	var wg sync.WaitGroup
+	for i, q := range questions {
+		wg.Go(func() {
+			own, cancel := context.WithDeadline(ctx, q.Deadline)
+			defer cancel()
+			out[i].Data, out[i].Err = p.one(own, q)
+			out[i].At = time.Now()
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func (p plugins) one(ctx context.Context, q bus.Question) ([]byte, error) {
+	var e hook.Envelope
+	if err := json.Unmarshal(q.Body, &e); err != nil {
+		return nil, err
+	}
+	if want := subject.Hook(string(e.Point), e.Plugin); q.Subject != want || q.Responder != string(e.Plugin) {
+		return nil, fmt.Errorf("asked on %s as %s", q.Subject, q.Responder)
+	}
+	r, err := p[e.Plugin](ctx, e)
+	return []byte(r), err
+}
+
+func says(reply string) func(context.Context, hook.Envelope) (string, error) {
+	return func(context.Context, hook.Envelope) (string, error) { return reply, nil }
+}
+
+func hangs(ctx context.Context, _ hook.Envelope) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func engine(p plugins) *dispatch.Engine { return dispatch.New(dispatch.Config{Ask: p.ask}) }
+
+func at(p hook.Point, mode hook.Mode, names ...subject.Plugin) []dispatch.Hooked {
+	var out []dispatch.Hooked
+	for _, n := range names {
+		out = append(out, dispatch.Hooked{Plugin: n, Point: p, Mode: mode})
+	}
+	return out
+}
+
+// idle are tables without a plugin at before_act: nothing was ever registered, and
 // something was, elsewhere.
-func idle() map[string]*dispatch.Engine {
-	elsewhere := &dispatch.Engine{}
-	elsewhere.Set(map[hook.Point]dispatch.Runner{hook.AfterSense: func(hook.Envelope) hook.Decision { panic("asked") }})
-	cleared := &dispatch.Engine{}
-	cleared.Set(map[hook.Point]dispatch.Runner{hook.BeforeAct: func(hook.Envelope) hook.Decision { panic("asked") }})
-	cleared.Set(nil)
-	return map[string]*dispatch.Engine{"new": {}, "registered elsewhere": elsewhere, "cleared": cleared}
+func idle() map[string]*dispatch.Table {
+	none := dispatch.New(dispatch.Config{})
+	cleared := dispatch.New(dispatch.Config{})
+	cleared.Set(cleared.NewTable(at(hook.BeforeAct, "", "p"), nil))
+	cleared.Set(cleared.NewTable(nil, nil))
+	return map[string]*dispatch.Table{
+		"new": none.Table(), "registered elsewhere": none.NewTable(at(hook.AfterSense, "", "p"), nil), "cleared": cleared.Table(),
+	}
 }
 
 // Budget B3: a hook point without plugins costs nothing that leaves the process,
@@ -44,50 +107,254 @@ func TestAPointWithoutPluginsAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestTheRunnerOfThePointIsAsked(t *testing.T) {
-	var e dispatch.Engine
-	points := map[hook.Point]dispatch.Runner{
-		hook.BeforeAct: func(env hook.Envelope) hook.Decision {
-			return hook.Decision{Verb: hook.DenyVerb, Reason: env.Step}
-		},
-		hook.AfterAct: nil, // no plugin
+func TestAChainAsksInOrderAndHandsOn(t *testing.T) {
+	var asked []string
+	note := func(reply string) func(context.Context, hook.Envelope) (string, error) {
+		return func(_ context.Context, e hook.Envelope) (string, error) {
+			asked = append(asked, string(e.Plugin)+string(e.Data))
+			return reply, nil
+		}
 	}
-	e.Set(points)
-	delete(points, hook.BeforeAct) // the engine keeps its own
-	if d := e.Run(envelope); d.Verb != hook.DenyVerb || d.Reason != envelope.Step {
-		t.Fatalf("%+v", d)
+	e := engine(plugins{
+		"a": note(`{"verb":"replace","data":{"call":"c","tool":"t","args":{"path":"/tmp"}}}`),
+		"b": note(``),
+		"c": note(`{"verb":"stop"}`),
+		"d": note(`{"verb":"deny","reason":"too late"}`),
+	})
+	d := e.NewTable(at(hook.BeforeAct, "", "a", "b", "c", "d"), nil).Run(envelope)
+	if len(asked) != 3 || !strings.HasPrefix(asked[0], "a{") || !strings.HasPrefix(asked[1], "b{") || !strings.Contains(asked[1], `"/tmp"`) {
+		t.Errorf("asked %v", asked)
 	}
-	if !e.Any(hook.BeforeAct) || e.Any(hook.AfterAct) || e.Any(hook.BeforeSense) {
-		t.Fatal("Any is wrong")
+	if d.Verb != hook.Replace || !strings.Contains(string(d.Data), "/tmp") || len(d.Verdicts) != 3 {
+		t.Errorf("%+v", d)
 	}
-	if d := e.Run(hook.Envelope{Point: hook.AfterAct}); d.Verb != hook.Continue {
-		t.Fatalf("%+v", d)
+}
+
+// All are asked before any answers; what comes out has the order of registration,
+// not of arrival.
+func TestParallelAsksAtOnceAndComposesInOrder(t *testing.T) {
+	var all sync.WaitGroup
+	all.Add(3)
+	b, c := make(chan struct{}), make(chan struct{})
+	answer := func(after <-chan struct{}, done chan<- struct{}, note string) func(context.Context, hook.Envelope) (string, error) {
+		return func(_ context.Context, e hook.Envelope) (string, error) {
+			all.Done()
+			all.Wait()
+			if after != nil {
+				<-after
+			}
+			if done != nil {
+				defer close(done)
+			}
+			if !strings.Contains(string(e.Data), `"text":"hi"`) {
+				t.Errorf("%s was asked with %s", e.Plugin, e.Data)
+			}
+			return fmt.Sprintf(`{"verb":"replace","data":{"perceptions":[{"id":"7","text":"hi","annotations":[%q]}]}}`, note), nil
+		}
+	}
+	e := engine(plugins{"a": answer(b, nil, "first"), "b": answer(c, b, "second"), "c": answer(nil, c, "third")})
+	env := hook.Envelope{Point: hook.AfterSense, Agent: "a", Session: "s", Data: json.RawMessage(`{"perceptions":[{"id":"7","text":"hi"}]}`)}
+	d := e.NewTable(at(hook.AfterSense, "", "a", "b", "c"), nil).Run(env)
+	var got hook.PerceptionsData
+	if err := json.Unmarshal(d.Data, &got); err != nil || !slices.Equal(got.Perceptions[0].Annotations, []string{"first", "second", "third"}) {
+		t.Fatalf("%v %s", err, d.Data)
+	}
+}
+
+// A manifest may declare another mode: parallel neighbours are asked together, a
+// chain's plugin alone, all in one order.
+func TestModesMayBeMixed(t *testing.T) {
+	var mu sync.Mutex
+	var log []string
+	note := func(_ context.Context, e hook.Envelope) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		log = append(log, string(e.Plugin))
+		return "", nil
+	}
+	e := engine(plugins{"a": note, "b": note, "c": note, "d": note})
+	hooks := slices.Concat(at(hook.BeforeAct, hook.Parallel, "a", "b"), at(hook.BeforeAct, hook.Chain, "c"), at(hook.BeforeAct, hook.Parallel, "d"))
+	d := e.NewTable(hooks, nil).Run(envelope)
+	slices.Sort(log[:2])
+	if got := strings.Join(log, ""); got != "abcd" || len(d.Verdicts) != 4 {
+		t.Fatalf("%s %+v", got, d)
+	}
+}
+
+func TestDeadlinesAndTheBudgetOfThePoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine(plugins{"slow": hangs, "slower": hangs, "fine": says("")})
+		began := time.Now()
+		hooks := []dispatch.Hooked{
+			{Plugin: "slow", Point: hook.BeforePlan, Deadline: 3 * time.Second},
+			{Plugin: "slower", Point: hook.BeforePlan, Deadline: time.Minute},
+			{Plugin: "fine", Point: hook.BeforePlan},
+		}
+		env := hook.Envelope{Point: hook.BeforePlan, Agent: "a", Session: "s", Data: json.RawMessage(`{"plan":"p","round":1,"tools":[]}`)}
+		d := e.NewTable(hooks, map[hook.Point]time.Duration{hook.BeforePlan: 4 * time.Second}).Run(env)
+		if took := time.Since(began); took != 4*time.Second || d.Verb != hook.Continue || len(d.Verdicts) != 3 {
+			t.Fatalf("%v %+v", took, d)
+		}
+		for i, want := range []string{"no answer within 3s", "the time of the hook point was used up", "the time of the hook point was used up"} {
+			if v := d.Verdicts[i]; v.Error != want || v.Verb != hook.Continue {
+				t.Errorf("%+v, want %s", v, want)
+			}
+		}
+		if d.Verdicts[0].LatencyUS != 3_000_000 {
+			t.Errorf("%+v", d.Verdicts[0])
+		}
+		if u := e.Use(hook.BeforePlan, "slow"); u.Asked != 1 || u.Failed != 1 || u.P99 < 2700*time.Millisecond || u.P99 > 3300*time.Millisecond {
+			t.Errorf("%+v", u)
+		}
+	})
+}
+
+// The plugin is told until when an answer counts, and who it is.
+func TestTheEnvelope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []hook.Envelope
+		e := engine(plugins{"p": func(_ context.Context, e hook.Envelope) (string, error) {
+			got = append(got, e)
+			return "", nil
+		}})
+		table := e.NewTable(at(hook.BeforeAct, "", "p"), nil)
+		table.Run(envelope)
+		table.Run(envelope)
+		other := envelope
+		other.Data = json.RawMessage(`{"call":"t1-p1-c0","tool":"rm","args":{"path":"/home"}}`)
+		table.Run(other)
+		if g := got[0]; g.Plugin != "p" || g.Turn != "t1" || g.Step != envelope.Step || !g.Deadline.Equal(time.Now().Add(hook.DefaultDeadline)) {
+			t.Errorf("%+v", g)
+		}
+		if got[0].InvocationID != got[1].InvocationID || got[0].InvocationID == got[2].InvocationID {
+			t.Errorf("the same question has the same id, another has not: %s %s %s", got[0].InvocationID, got[1].InvocationID, got[2].InvocationID)
+		}
+	})
+}
+
+// The envelope is written by hand; it says what json.Marshal would.
+func TestTheEnvelopeIsWhatTheEncoderWrites(t *testing.T) {
+	for _, env := range []hook.Envelope{
+		envelope,
+		{Point: hook.OnAgentStart, Agent: "a", Data: json.RawMessage(`{"instance":"i"}`)},
+		{Point: hook.BeforeSense, Agent: "a", Session: "s", Cause: 1 << 60, Data: json.RawMessage(`{"text":"\"<é>\u0000","writer":"w"}`)},
+	} {
+		var sent []byte
+		e := dispatch.New(dispatch.Config{Ask: func(_ context.Context, q []bus.Question) []bus.Answer {
+			sent = q[0].Body
+			return []bus.Answer{{At: time.Now()}}
+		}})
+		e.NewTable(at(env.Point, "", "p"), nil).Run(env)
+		var got hook.Envelope
+		if err := json.Unmarshal(sent, &got); err != nil {
+			t.Fatalf("%v: %s", err, sent)
+		}
+		want := env
+		want.Plugin, want.InvocationID, want.Deadline = "p", got.InvocationID, got.Deadline
+		b := &strings.Builder{}
+		enc := json.NewEncoder(b)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(want); err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(b.String()) != string(sent) {
+			t.Errorf("sent\n%s, want\n%s", sent, b)
+		}
+	}
+}
+
+func TestAPluginThatKeepsFailingIsSuspendedWithANotice(t *testing.T) {
+	var reason atomic.Pointer[string]
+	fail := atomic.Bool{}
+	p := plugins{"p": func(context.Context, hook.Envelope) (string, error) {
+		if fail.Load() {
+			return "", errors.New("broken")
+		}
+		return "", nil
+	}, "q": says("")}
+	reachable := true
+	suspended := make(chan struct{})
+	e := dispatch.New(dispatch.Config{Ask: p.ask, SuspendAfter: 3, Reachable: func() bool { return reachable }, Suspend: func(_ subject.Plugin, why string) {
+		reason.Store(&why)
+		close(suspended)
+	}})
+	table := e.NewTable(append(at(hook.BeforeAct, "", "p", "q"), at(hook.AfterAct, "", "p")...), nil)
+	e.Set(table)
+	run := func() hook.Decision { return table.Run(envelope) }
+	fail.Store(true)
+	run()
+	run()
+	fail.Store(false)
+	run() // it answers: the count begins anew
+	fail.Store(true)
+	reachable = false
+	for range 5 {
+		run() // this process is away: the plugin is not to blame
+	}
+	reachable = true
+	run()
+	if d := run(); d.Notices != nil {
+		t.Fatalf("suspended too early: %v", d.Notices)
+	}
+	d := run()
+	<-suspended
+	if len(d.Notices) != 1 || !strings.Contains(d.Notices[0], "skandha plugins resume p") || !strings.Contains(*reason.Load(), "3 times in a row") {
+		t.Fatalf("%v, %s", d.Notices, *reason.Load())
+	}
+	if d := run(); d.Notices != nil || d.Verb != hook.DenyVerb {
+		t.Errorf("a second notice, or no denial: %+v", d)
+	}
+
+	// Suspended, it is not asked, and goes on denying.
+	hooks := at(hook.BeforeAct, "", "p", "q")
+	hooks[0].Unasked = "it is suspended"
+	asked := e.Use(hook.BeforeAct, "p").Asked
+	e.Set(e.NewTable(hooks, nil))
+	if d := e.Table().Run(envelope); d.Verb != hook.DenyVerb || !strings.Contains(d.Reason, "p failed: it is suspended") || e.Use(hook.BeforeAct, "p").Asked != asked {
+		t.Errorf("%+v", d)
+	}
+	// Resumed, it has three failures again.
+	e.Set(table)
+	if d := run(); d.Notices != nil {
+		t.Errorf("%v", d.Notices)
+	}
+}
+
+func TestRunOnly(t *testing.T) {
+	e := engine(plugins{"a": says(""), "b": says(""), "c": says("")})
+	for _, mode := range []hook.Mode{hook.Chain, hook.Parallel} {
+		d := e.NewTable(at(hook.OnAgentStart, mode, "a", "b", "c"), nil).RunOnly(
+			hook.Envelope{Point: hook.OnAgentStart, Agent: "a", Data: json.RawMessage(`{"instance":"i"}`)}, map[subject.Plugin]bool{"b": true})
+		if len(d.Verdicts) != 1 || d.Verdicts[0].Plugin != "b" {
+			t.Errorf("%s: %+v", mode, d)
+		}
 	}
 }
 
 // Registering while hooks run: every run sees one whole table.
 func TestSetWhileRunning(t *testing.T) {
-	var e dispatch.Engine
-	both := func(v hook.Verb) map[hook.Point]dispatch.Runner {
-		run := func(hook.Envelope) hook.Decision { return hook.Decision{Verb: v} }
-		return map[hook.Point]dispatch.Runner{hook.BeforeAct: run, hook.AfterAct: run}
-	}
+	e := engine(plugins{"a": says(`{"verb":"deny","reason":"no"}`), "b": says(`{"verb":"deny","reason":"no"}`)})
+	both := e.NewTable(slices.Concat(at(hook.BeforeAct, hook.Chain, "a"), at(hook.AfterAct, hook.Chain, "a")), nil)
+	other := e.NewTable(slices.Concat(at(hook.BeforeAct, hook.Chain, "b"), at(hook.AfterAct, hook.Chain, "b")), nil)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for range 2000 {
-				switch v := e.Run(envelope).Verb; v {
-				case hook.Continue, hook.DenyVerb, hook.Confirm:
-				default:
-					t.Errorf("verb %q", v)
+			for range 500 {
+				pinned := e.Table()
+				after := envelope
+				after.Point = hook.AfterAct
+				after.Data = json.RawMessage(`{"call":"c","tool":"t","args":{},"result":{"success":true}}`)
+				x, y := pinned.Run(envelope), pinned.Run(after)
+				if len(x.Verdicts) != len(y.Verdicts) || len(x.Verdicts) == 1 && x.Verdicts[0].Plugin != y.Verdicts[0].Plugin {
+					t.Errorf("half a table: %+v %+v", x.Verdicts, y.Verdicts)
 				}
 			}
 		})
 	}
 	for range 500 {
-		e.Set(both(hook.DenyVerb))
-		e.Set(both(hook.Confirm))
-		e.Set(nil)
+		e.Set(both)
+		e.Set(other)
+		e.Set(e.NewTable(nil, nil))
 	}
 	wg.Wait()
 }
@@ -102,5 +369,13 @@ func BenchmarkNoHook(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func BenchmarkOneHook(b *testing.B) {
+	e := engine(plugins{"p": says("")}).NewTable(at(hook.BeforeAct, "", "p"), nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		e.Run(envelope)
 	}
 }

@@ -104,7 +104,7 @@ func (s *session) lock(why error) (*decide.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decide.OnMismatch(w, s.c.env(s.ref, 0))
+	d := decide.OnMismatch(w, s.env(0))
 	body, err := d.Commit.Encode()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,6 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
-	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/store"
@@ -28,7 +27,7 @@ import (
 type Config struct {
 	Agents        map[subject.Agent]*decide.Agent
 	Policy        decide.Policy
-	Hooks         decide.Hooks
+	Plugins       PluginsConfig
 	Streams       bus.StreamsConfig
 	CacheSessions int           // states kept in memory beside the open ones; default 1024
 	Drain         time.Duration // how long open turns may go on at shutdown; default 10 s
@@ -53,6 +52,7 @@ type Core struct {
 	after  *afterwards
 
 	release *releases
+	plugins *plugins
 	stats   Stats
 	ctx     context.Context //nolint:containedctx // the loops outlive every call; ends when the drain is over
 	end     context.CancelFunc
@@ -67,8 +67,8 @@ type Core struct {
 
 // New prepares a core; Run does the work.
 func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error) {
-	if cfg.Policy == nil || cfg.Hooks == nil {
-		return nil, errors.New("core: Policy and Hooks must be set")
+	if cfg.Policy == nil {
+		return nil, errors.New("core: Policy must be set")
 	}
 	if cfg.CacheSessions <= 0 {
 		cfg.CacheSessions = 1024
@@ -83,6 +83,7 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 		ready: make(chan struct{}),
 	}
 	c.behind, c.after, c.release = newBehind(c), newAfterwards(c), newReleases(c)
+	c.plugins = newPlugins(c, cfg.Plugins)
 	c.loader = &Loader{Bus: b, Store: st, Log: log, Folded: c.behind.folded}
 	return c, nil
 }
@@ -112,6 +113,10 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the reply subscription: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.caller.Close()) }()
+	if err := c.plugins.start(ctx); err != nil {
+		return err
+	}
+	defer c.plugins.stop()
 	if err := c.dir.watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
 	}
@@ -134,14 +139,14 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
 	c.behind.follow(causes)
-	c.agentHooks(hook.OnAgentStart, "")
+	c.plugins.begin()
 	close(c.ready)
 	c.log.Info("core is ready", "instance", c.bus.Instance(), "agents", len(c.cfg.Agents))
 	<-ctx.Done()
 	c.log.Info("core is stopping", "open_sessions", c.open())
 	causes.Stop()
 	c.drain()
-	c.agentHooks(hook.OnAgentStop, "shutdown")
+	c.plugins.end()
 	return nil
 }
 
@@ -307,33 +312,10 @@ func (c *Core) deadLetter(ctx context.Context, ref subject.Ref, m bus.StoredMsg,
 
 func (c *Core) agent(a subject.Agent) *decide.Agent { return c.cfg.Agents[a] }
 
-// env is the world as decide sees it.
-func (c *Core) env(ref subject.Ref, delivery uint64) *decide.Env {
-	return &decide.Env{
-		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: c.agent(ref.Agent), Tools: c.dir, Executors: &picks{Directory: c.dir},
-		Hooks: c.cfg.Hooks, Policy: c.cfg.Policy, Stats: c.behind.toolUse,
-		Version: func() string { return c.cfg.Version },
-	}
-}
-
 func nonce() string {
 	var b [12]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		panic(err) // crypto/rand does not fail
 	}
 	return hex.EncodeToString(b[:])
-}
-
-// agentHooks runs on_agent_start or on_agent_stop of every agent.
-func (c *Core) agentHooks(p hook.Point, reason string) {
-	if !c.cfg.Hooks.Any(p) {
-		return
-	}
-	data, err := json.Marshal(hook.AgentData{Instance: string(c.bus.Instance()), Reason: reason})
-	if err != nil {
-		panic(err)
-	}
-	for a := range c.cfg.Agents {
-		c.cfg.Hooks.Run(hook.Envelope{Point: p, Agent: a, Data: data})
-	}
 }

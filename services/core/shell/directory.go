@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sort"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 )
 
@@ -32,6 +34,7 @@ type Directory struct {
 	tools     map[string]*toolEntry
 	public    []tool.Spec
 	waiting   map[*session]struct{}
+	registry  *registry.Snapshot // whose tools are offered
 
 	// What models are told of the tools last offered, encoded: it hardly changes.
 	offered     []string
@@ -47,13 +50,13 @@ type instance struct {
 type toolEntry struct {
 	spec      tool.Spec
 	validator *toolschema.Validator
-	owner     string // the service that offers it; no other may
+	owner     string // the service or plugin that offers it; no other may
 }
 
 func newDirectory(log *slog.Logger) *Directory {
 	return &Directory{
 		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
-		tools: map[string]*toolEntry{}, waiting: map[*session]struct{}{},
+		tools: map[string]*toolEntry{}, waiting: map[*session]struct{}{}, registry: registry.Compute(registry.NewContent()),
 	}
 }
 
@@ -115,7 +118,45 @@ func (d *Directory) announced(m *nats.Msg) {
 	}
 }
 
-func sameTool(a, b tool.Spec) bool { return a.Name == b.Name && string(a.Args) == string(b.Args) }
+func sameTool(a, b tool.Spec) bool { return reflect.DeepEqual(a, b) }
+
+// plugins has the tools of those plugins offered that are active, and of no others.
+func (d *Directory) plugins(s *registry.Snapshot) {
+	d.mu.Lock()
+	d.registry = s
+	d.rebuild()
+	poke := d.takeWaiting()
+	d.mu.Unlock()
+	for _, s := range poke {
+		s.box.put(pokeMail{})
+	}
+}
+
+// offers reports whether the registry lets the tool be offered.
+func offers(s *registry.Snapshot, t tool.Spec) bool {
+	if t.Plugin == "" {
+		return true
+	}
+	p, _, ok := s.Tool(t.Name)
+	return ok && string(p.Name()) == t.Plugin
+}
+
+// is reports whether an executor of the name is there.
+func (d *Directory) is(name subject.Instance) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.instances[name] != nil
+}
+
+// builtin says which service offers a tool that is no plugin's.
+func (d *Directory) builtin(name string) (service string, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tools[name]; t != nil && t.spec.Plugin == "" {
+		return t.owner, true
+	}
+	return "", false
+}
 
 func (d *Directory) takeWaiting() []*session {
 	if len(d.waiting) == 0 {
@@ -211,7 +252,7 @@ func (d *Directory) described(offered []string) json.RawMessage {
 		return d.description
 	}
 	d.mu.Unlock()
-	b, err := json.Marshal(decide.Describe(offered, d))
+	b, err := json.Marshal(decide.Describe(offered, d.Lookup))
 	if err != nil {
 		panic(err) // schemas were compiled, so they are JSON
 	}
@@ -221,15 +262,27 @@ func (d *Directory) described(offered []string) json.RawMessage {
 	return b
 }
 
+// ownerOf is whose tool it is: the plugin's, whichever service runs it.
+func ownerOf(service string, t tool.Spec) string {
+	if t.Plugin != "" {
+		return "plugin " + t.Plugin
+	}
+	return service
+}
+
 func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool.Spec) {
+	if !offers(d.registry, spec) {
+		return
+	}
+	owner := ownerOf(service, spec)
 	if t := tools[spec.Name]; t != nil {
-		if t.owner != service {
-			d.log.Warn("a tool's name is taken", "tool", spec.Name, "owner", t.owner, "refused", service)
+		if t.owner != owner {
+			d.log.Warn("a tool's name is taken", "tool", spec.Name, "owner", t.owner, "refused", owner)
 		}
 		return
 	}
 	if old := d.tools[spec.Name]; old != nil && string(old.spec.Args) == string(spec.Args) {
-		tools[spec.Name] = &toolEntry{spec, old.validator, service}
+		tools[spec.Name] = &toolEntry{spec, old.validator, owner}
 		return
 	}
 	v, err := toolschema.Compile(spec)
@@ -238,7 +291,7 @@ func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool
 		return
 	}
 	spec.Args = v.Schema()
-	tools[spec.Name] = &toolEntry{spec, v, service}
+	tools[spec.Name] = &toolEntry{spec, v, owner}
 }
 
 // reserve counts what this core has given to an instance.
@@ -276,93 +329,6 @@ func (d *Directory) notify(s *session, on bool) {
 	}
 }
 
-// picks is the directory as one decision sees it: what it has given out already
-// counts, so that calls made together spread over the runners.
-type picks struct {
-	*Directory
-	given map[subject.Instance]int
-}
-
-func (p *picks) count(i subject.Instance, ok bool) (subject.Instance, bool) {
-	if ok {
-		if p.given == nil {
-			p.given = map[subject.Instance]int{}
-		}
-		p.given[i]++
-	}
-	return i, ok
-}
-
-// PickRunner implements decide.Directory.
-func (p *picks) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
-	return p.count(p.pickRunner(spec, not, p.given))
-}
-
-// PickProvider implements decide.Directory.
-func (p *picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
-	return p.count(p.pickProvider(not, p.given))
-}
-
-// PickRunner chooses the least busy runner with a free slot that offers the tool.
-func (d *Directory) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
-	return d.pickRunner(spec, not, nil)
-}
-
-// PickProvider chooses the least busy provider with a free slot.
-func (d *Directory) PickProvider(not []subject.Instance) (subject.Instance, bool) {
-	return d.pickProvider(not, nil)
-}
-
-func (d *Directory) pickRunner(spec tool.Spec, not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	pool := spec.Pool
-	if pool == "" {
-		pool = executor.DefaultPool
-	}
-	t := d.tools[spec.Name]
-	if t == nil {
-		return "", false
-	}
-	return d.leastBusy(pool, not, given, func(i *instance) bool {
-		return i.Kind == subject.Runner && i.Service == t.owner &&
-			slices.ContainsFunc(i.Tools, func(o tool.Spec) bool { return o.Name == spec.Name })
-	})
-}
-
-func (d *Directory) pickProvider(not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.leastBusy(executor.DefaultPool, not, given, func(i *instance) bool { return i.Kind == subject.Provider })
-}
-
-func (d *Directory) leastBusy(pool string, not []subject.Instance, given map[subject.Instance]int, fits func(*instance) bool) (subject.Instance, bool) {
-	var best *instance
-	var bestLoad float64
-	for id, i := range d.instances {
-		if i.Draining || !i.gone.IsZero() || slices.Contains(not, id) || !fits(i) {
-			continue
-		}
-		for _, p := range i.Pools {
-			if p.Name != pool || p.Slots <= 0 {
-				continue
-			}
-			busy := max(p.Busy, d.reserved[id][pool]) + given[id]
-			if busy >= p.Slots {
-				continue
-			}
-			load := float64(busy) / float64(p.Slots)
-			if best == nil || load < bestLoad || load == bestLoad && i.Instance < best.Instance {
-				best, bestLoad = i, load
-			}
-		}
-	}
-	if best == nil {
-		return "", false
-	}
-	return best.Instance, true
-}
-
 // Providers implements decide.Directory.
 func (d *Directory) Providers() []provider.Info {
 	d.mu.Lock()
@@ -394,11 +360,17 @@ func (d *Directory) Lookup(name string) (tool.Spec, bool) {
 	return tool.Spec{}, false
 }
 
-// Public implements decide.Catalog.
-func (d *Directory) Public() []tool.Spec {
+// publicAs are the tools that may be offered to models, and the registry that says so.
+func (d *Directory) publicAs() ([]tool.Spec, *registry.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.public
+	return d.public, d.registry
+}
+
+// Public implements decide.Catalog.
+func (d *Directory) Public() []tool.Spec {
+	all, _ := d.publicAs()
+	return all
 }
 
 // All lists every tool, internal ones included.

@@ -141,7 +141,7 @@ func (s *session) poisonedTurn() bool {
 }
 
 func (s *session) driverEnv() *decide.Env {
-	return s.c.env(s.ref, s.held[s.state.Driver].NumDelivered)
+	return s.env(s.held[s.state.Driver].NumDelivered)
 }
 
 // chase looks after one attempt (rule 9).

@@ -23,6 +23,7 @@ const (
 	VerbSessions = "sessions" // SessionsQuery -> SessionsPage
 	VerbSession  = "session"  // subject.Ref -> SessionInfo
 	VerbStatus   = "status"   // -> Status
+	VerbHooks    = "hooks"    // -> HooksInfo
 )
 
 // ToolInfo is a tool with its statistics over all sessions.
@@ -81,6 +82,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		VerbSessions: c.serveSessions,
 		VerbSession:  c.serveSession,
 		VerbStatus:   func(*bus.Request) (any, error) { return c.status(), nil },
+		VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.info(), nil },
 	}
 	var out []*bus.Responder
 	for verb, f := range handlers {

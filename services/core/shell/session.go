@@ -194,8 +194,9 @@ func (s *session) guessable(h *held) bool {
 	if h.NumDelivered != 1 {
 		return false
 	}
+	hooks := s.c.plugins.pin.Load().table
 	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
-		if s.c.cfg.Hooks.Any(p) {
+		if hooks.Any(p) {
 			return false
 		}
 	}
@@ -209,7 +210,7 @@ func (s *session) guess(h *held) *decide.Decision {
 		return nil
 	}
 	s.trace(h.StoredMsg)
-	d, _ := decide.OnCause(s.state, h.Seq, causeOf(at, h.StoredMsg), nil, s.c.env(s.ref, h.NumDelivered))
+	d, _ := decide.OnCause(s.state, h.Seq, causeOf(at, h.StoredMsg), nil, s.env(h.NumDelivered))
 	return d
 }
 
@@ -241,7 +242,7 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 		if !ok {
 			return false
 		}
-		env := s.c.env(s.ref, h.NumDelivered)
+		env := s.env(h.NumDelivered)
 		d, reason := decide.OnCause(s.state, door, c, closings, env)
 		if d == nil {
 			if fresh, ok := s.fresh(m.Seq); !ok {
@@ -337,7 +338,7 @@ func (s *session) endPoison(m bus.StoredMsg, door uint64) bool {
 	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {
 		return ok
 	}
-	d := decide.OnPoison(s.state, door, m.Seq, m.Time, why, s.c.env(s.ref, s.held[door].NumDelivered))
+	d := decide.OnPoison(s.state, door, m.Seq, m.Time, why, s.env(s.held[door].NumDelivered))
 	if s.commit(d) != committed {
 		return false
 	}

@@ -141,8 +141,12 @@ func (s *session) dispatch(w *work) {
 	}
 	var tools json.RawMessage
 	if w.kind == subject.Provider {
-		m := decide.Prompt(s.state, s.c.agent(s.ref.Agent))
+		agent := s.c.agent(s.ref.Agent)
+		m := decide.Prompt(s.state, agent)
 		r.Model = &m
+		if agent != nil {
+			r.Provider = agent.Provider
+		}
 		tools = s.c.dir.described(s.state.Turn.Plan.Tools)
 	} else {
 		st := s.step(w.id)
@@ -306,7 +310,7 @@ func (s *session) decideOn(w *work) {
 		if !s.driving() || s.work[w.id] != w || w.final == nil {
 			return
 		}
-		env := s.c.env(s.ref, s.held[s.state.Driver].NumDelivered)
+		env := s.env(s.held[s.state.Driver].NumDelivered)
 		var d *decide.Decision
 		if w.kind == subject.Provider {
 			d, _ = decide.OnPlanAnswer(s.state, s.state.Driver, *w.final, env)

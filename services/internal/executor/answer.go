@@ -45,8 +45,18 @@ func failed(a executor.Answer) bool {
 	return a.Error != nil || a.Response == nil && (a.Result == nil || !a.Result.Success)
 }
 
+// DidNotRun is the answer of work that certainly had no effect and never will: what
+// would have carried it out did not get it. The attempt counts as refused, so that
+// core may give it to someone else.
+func DidNotRun(message string) executor.Answer {
+	return executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown, Message: message}
+}
+
 // onlyPayload drops what is not for the work to say, and makes an answer of none.
 func (t *Table) onlyPayload(a executor.Answer) executor.Answer {
+	if a.State == executor.Refused {
+		return DidNotRun(a.Message)
+	}
 	a = executor.Answer{Result: a.Result, Response: a.Response, Error: a.Error}
 	if t.kind == subject.Provider {
 		a.Result = nil
@@ -59,8 +69,12 @@ func (t *Table) onlyPayload(a executor.Answer) executor.Answer {
 	return a
 }
 
-// outOfTime marks a failure as one of time, keeping what the work itself said.
+// outOfTime marks a failure as one of time, keeping what the work itself said. Work
+// that does not know whether it had its effect has said more than that.
 func (t *Table) outOfTime(a executor.Answer, ran time.Duration) executor.Answer {
+	if a.Result != nil && a.Result.Error != nil && a.Result.Error.Code == tool.CodeOutcomeUnknown {
+		return a
+	}
 	out := t.timeout(ran)
 	switch {
 	case a.Result != nil && out.Result != nil:

@@ -44,7 +44,8 @@ const (
 // The context carries the caller's trace and ends at the attempt's deadline or
 // when it is stopped; Work should return soon after. It may call progress at any
 // time, from one goroutine or many. Of the answer, Result or Response or Error
-// count; the rest is filled in. A panic is answered as a failure.
+// count, or that it is [DidNotRun]; the rest is filled in. A panic is answered as a
+// failure.
 type Work func(ctx context.Context, req executor.Request, progress func(string)) executor.Answer
 
 // Offer is what an instance can do.
@@ -58,8 +59,10 @@ type Config struct {
 	Kind    subject.ExecutorKind
 	Service string // "toolrunner", "sandbox", "provider", …
 	Offer
-	// Updates, if it is not nil, replaces the offer whenever one is received. An
-	// offer that is not valid is logged and ignored.
+	// Updates, if it is not nil, replaces the offer whenever one is received, for
+	// example from [Offers]. An offer that is not valid is logged and ignored. Work
+	// that has begun goes on; of what waits for a slot, Work sees that it is not
+	// offered any more.
 	Updates <-chan Offer
 	Work    Work
 

@@ -25,7 +25,9 @@
 //
 // # Failure
 //
-// Work that panics is finished with a failure. Work that ignores its context is
+// Work that finds that it cannot have had any effect says [DidNotRun], and the
+// attempt is refused even though it began. Work that panics is finished with a
+// failure. Work that ignores its context is
 // answered for after a grace of [Grace], and holds its slot until it returns.
 // When the process dies, core learns it from silence or from the server ("no
 // responders"), and the ids are gone with the instance's id. An answer that could

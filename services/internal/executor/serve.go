@@ -23,6 +23,9 @@ const (
 	sweepEvery = time.Second
 	// goodbye bounds the sending of what is left at the end.
 	goodbye = 2 * time.Second
+	// settle is how long an offer stands before the next is taken: all that change
+	// meanwhile are one announcement, which may be large.
+	settle = 100 * time.Millisecond
 )
 
 // Serve runs an executor instance under the bus's instance id until ctx ends, and
@@ -86,17 +89,21 @@ func (s *server) serve(ctx context.Context) error {
 	defer stop()
 
 	s.cfg.Logger.Info("executor is ready", "kind", string(s.cfg.Kind), "tools", len(s.cfg.Tools), "providers", len(s.cfg.Providers))
+	updates := s.cfg.Updates
+	var settled <-chan time.Time
 	for {
 		select {
 		case <-s.bus.Closed():
 			s.table.StopAll()
 			return fmt.Errorf("serving as %s: the connection to the bus was closed", s.cfg.Service)
-		case o, ok := <-s.cfg.Updates:
-			if !ok {
-				s.cfg.Updates = nil
-				continue
+		case o, ok := <-updates:
+			updates = nil
+			if ok {
+				s.update(o)
+				settled = time.After(settle)
 			}
-			s.update(o)
+		case <-settled:
+			updates, settled = s.cfg.Updates, nil
 		case <-ctx.Done():
 			s.drain()
 			return nil

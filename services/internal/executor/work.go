@@ -63,16 +63,19 @@ func (t *Table) carryOut(ctx context.Context, a *attempt, req executor.Request) 
 	t.mu.Lock()
 	stopping, took := a.stopping, time.Since(a.began)
 	t.mu.Unlock()
-	answer.State, answer.DurationMS = executor.Finished, took.Milliseconds()
-	// Work that succeeded all the same has a result, and that is the truth about it.
-	if failed(answer) {
+	// Work that succeeded all the same has a result, and work that did not even try
+	// has said so; both are the truth about it.
+	if answer.State != executor.Refused {
 		switch {
-		case stopping:
-			answer = executor.Answer{State: executor.Stopped, DurationMS: took.Milliseconds()}
-		case timedOut:
+		case failed(answer) && stopping:
+			answer = executor.Answer{State: executor.Stopped}
+		case failed(answer) && timedOut:
 			answer = t.outOfTime(answer, took)
-			answer.State, answer.DurationMS = executor.Finished, took.Milliseconds()
+			answer.State = executor.Finished
+		default:
+			answer.State = executor.Finished
 		}
+		answer.DurationMS = took.Milliseconds()
 	}
 	if !t.conclude(a, running, answer) {
 		t.log.Warn("work returned after it was answered for; its result is dropped", "call", a.call, "attempt", a.attempt, "took", took)

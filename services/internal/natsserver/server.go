@@ -128,9 +128,11 @@ func isLoopback(host string) bool {
 
 // Server is a running server.
 type Server struct {
+	cfg Config // Addr with the port that it has got
+
+	mu    sync.RWMutex
 	srv   *server.Server
-	token string
-	stop  sync.Once
+	ended bool
 }
 
 const startWait = 10 * time.Second
@@ -144,19 +146,55 @@ func Start(c Config) (*Server, error) {
 	if err := os.MkdirAll(c.StoreDir, 0o700); err != nil {
 		return nil, fmt.Errorf("nats.store_dir: %w", err)
 	}
+	srv, err := c.start()
+	if err != nil {
+		return nil, err
+	}
+	if c.Addr != "" {
+		host, _, _ := splitAddr(c.Addr) // checked by Validate
+		_, port, err := net.SplitHostPort(srv.Addr().String())
+		if err != nil {
+			srv.Shutdown()
+			return nil, fmt.Errorf("the NATS server's own address: %w", err)
+		}
+		c.Addr = net.JoinHostPort(host, port)
+	}
+	return &Server{cfg: c, srv: srv}, nil
+}
+
+func (c Config) start() (*server.Server, error) {
 	srv, err := server.NewServer(c.options())
 	if err != nil {
 		return nil, fmt.Errorf("configuring the NATS server: %w", err)
 	}
 	log := &logger{log: c.Logger.With("component", "nats-server")}
 	srv.SetLoggerV2(log, false, false, false)
-	s := &Server{srv: srv, token: c.Token}
 	srv.Start()
 	if log.failed() || !srv.ReadyForConnections(startWait) || !srv.JetStreamEnabled() {
-		s.Shutdown()
+		srv.Shutdown()
+		srv.WaitForShutdown()
 		return nil, fmt.Errorf("starting the NATS server in %s: %w", c.StoreDir, log.reason())
 	}
-	return s, nil
+	return srv, nil
+}
+
+// Restart shuts the server down, waits, and starts it again on the same address
+// and store. All clients lose their connections and may make them anew, those of
+// this process, too. When it fails, the server is down.
+func (s *Server) Restart(pause time.Duration) error {
+	s.down()
+	time.Sleep(pause)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errors.New("restarting the NATS server: it was shut down")
+	}
+	srv, err := s.cfg.start()
+	if err != nil {
+		return err
+	}
+	s.srv = srv
+	return nil
 }
 
 func (c Config) options() *server.Options {
@@ -178,25 +216,39 @@ func (c Config) options() *server.Options {
 }
 
 // InProcessConn makes a connection through memory; it implements nats.InProcessConnProvider.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
+func (s *Server) InProcessConn() (net.Conn, error) { return s.current().InProcessConn() }
+
+func (s *Server) current() *server.Server {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.srv
+}
 
 // Token is what clients must show, in the process too; empty: nothing.
-func (s *Server) Token() string { return s.token }
+func (s *Server) Token() string { return s.cfg.Token }
 
 // ClientURL is where clients of other processes connect, "" when it does not listen.
 func (s *Server) ClientURL() string {
-	if s.srv.Addr() == nil {
+	if s.cfg.Addr == "" {
 		return ""
 	}
-	return s.srv.ClientURL()
+	return s.current().ClientURL()
 }
 
 // Running reports whether the server has not been shut down.
-func (s *Server) Running() bool { return s.srv.Running() }
+func (s *Server) Running() bool { return s.current().Running() }
 
 // Shutdown closes all connections, writes what is stored to the disk and returns
 // when that is done.
 func (s *Server) Shutdown() {
-	s.stop.Do(s.srv.Shutdown)
-	s.srv.WaitForShutdown()
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.down()
+}
+
+func (s *Server) down() {
+	srv := s.current()
+	srv.Shutdown() // again does nothing
+	srv.WaitForShutdown()
 }

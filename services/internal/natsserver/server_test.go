@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -175,4 +176,32 @@ func TestManyServersInOneProcess(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestARestartKeepsAddressLogAndClients(t *testing.T) {
+	s := natstest.Start(t, natstest.WithTCP())
+	inside, outside := natstest.Connect(t, s), natstest.ConnectURL(t, s.ClientURL())
+	seq, err := inside.PublishCause(natstest.Context(t), ref, "input", "w", "", []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.ClientURL()
+	for range 2 {
+		if err := s.Restart(10 * time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.ClientURL() != before || !s.Running() {
+		t.Errorf("it runs: %v, at %s; it was at %s", s.Running(), s.ClientURL(), before)
+	}
+	for name, b := range map[string]*bus.Bus{"inside": inside, "outside": outside} {
+		natstest.Eventually(t, name+" is connected again", b.Connected)
+		if m, err := b.Message(natstest.Context(t), seq); err != nil || string(m.Data) != "x" {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+	s.Shutdown()
+	if err := s.Restart(0); err == nil || s.Running() {
+		t.Errorf("it was shut down, and runs again: %v", err)
+	}
 }

@@ -198,6 +198,21 @@ func TestToolThatIsNotOfferedIsNamed(t *testing.T) {
 	}
 }
 
+// A tool of a plugin is used by its name, whatever it is.
+func TestAToolThatNoRuleKnowsIsUsedByItsName(t *testing.T) {
+	a := model(t, nil)
+	offered := tools("words:slug", "disk:free")
+	for _, c := range []struct{ message, want string }{
+		{`use words:slug {"text": "Hello; and World?"}`, `words:slug {"text": "Hello; and World?"}`},
+		{"please use the tool `disk:free`.", `disk:free {}`},
+		{"Use disk:free with {\"path\": \"/tmp\"}", `disk:free {"path": "/tmp"}`},
+	} {
+		if got := say(ask(t, a, offered, user(c.message)).ToolCalls); got != c.want {
+			t.Errorf("%s: calls are %s, want %s", c.message, got, c.want)
+		}
+	}
+}
+
 func TestOneToolStandsInForAnother(t *testing.T) {
 	resp := ask(t, model(t, nil), tools("sandbox_fs:read"), user("read notes.txt"))
 	if got := say(resp.ToolCalls); got != `sandbox_fs:read {"path":"notes.txt"}` {

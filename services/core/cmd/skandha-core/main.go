@@ -27,6 +27,9 @@ func (s *service) Check() error {
 	if err == nil {
 		_, _, err = cfg.Build()
 	}
+	if err == nil {
+		_, err = cfg.BuildPlugins()
+	}
 	return err
 }
 

@@ -18,6 +18,7 @@ type service struct {
 	OfflineRules string        `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" placeholder:"FILE" help:"Rules of the offline provider instead of the built-in ones."`
 	TestRules    bool          `env:"SKANDHA_TEST_RULES" help:"The offline provider obeys the rules for tests."`
 	LocalURL     string        `name:"local-url" env:"SKANDHA_LOCAL_URL" placeholder:"URL" help:"Where a local server is looked for; none: nowhere."`
+	Plugins      bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Offer the providers of plugins, too."`
 	Slots        int           `env:"SKANDHA_SLOTS" default:"16" help:"How many questions run at once."`
 	Drain        time.Duration `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running questions when stopped."`
 }
@@ -25,7 +26,7 @@ type service struct {
 func (s *service) config() provider.Config {
 	return provider.Config{
 		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, OfflineRules: s.OfflineRules, TestRules: s.TestRules,
-		LocalURL: s.LocalURL, Slots: s.Slots, DrainTimeout: s.Drain,
+		LocalURL: s.LocalURL, NoPlugins: !s.Plugins, Slots: s.Slots, DrainTimeout: s.Drain,
 	}
 }
 

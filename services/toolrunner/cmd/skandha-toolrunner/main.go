@@ -17,6 +17,7 @@ type service struct {
 	HTTPAllow []string      `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may ask, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
 	Enable    []string      `env:"SKANDHA_ENABLE" placeholder:"PATTERN" help:"Tools to offer, e.g. file_system:*. Default: all."`
 	Disable   []string      `env:"SKANDHA_DISABLE" placeholder:"PATTERN" help:"Tools not to offer; wins over --enable."`
+	Plugins   bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Offer the tools of plugins, too."`
 	Drain     time.Duration `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
 	TestTools bool          `env:"SKANDHA_TEST_TOOLS" help:"Offer the group test, for tests of the system."`
 }
@@ -24,7 +25,7 @@ type service struct {
 func (s *service) config() toolrunner.Config {
 	return toolrunner.Config{
 		WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
-		TestTools: s.TestTools, DrainTimeout: s.Drain,
+		NoPlugins: !s.Plugins, TestTools: s.TestTools, DrainTimeout: s.Drain,
 	}
 }
 

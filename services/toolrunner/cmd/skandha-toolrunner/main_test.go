@@ -46,7 +46,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"--nats", "--token", "--creds", "--workspace", "--slots", "--http-allow", "--test-tools", "--log", "SKANDHA_NATS", "SIGTERM"} {
+	for _, want := range []string{"--nats", "--token", "--creds", "--workspace", "--slots", "--http-allow", "--test-tools", "--[no-]plugins", "SKANDHA_PLUGINS", "--log", "SKANDHA_NATS", "SIGTERM"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the help does not name %s", want)
 		}

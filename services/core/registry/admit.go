@@ -1,0 +1,154 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/internal/toolschema"
+)
+
+// reserved are the names that no plugin may have, because answers under them are
+// core's.
+var reserved = []subject.Plugin{ServiceName}
+
+// refusal is all that is wrong with a manifest.
+type refusal struct {
+	invalid   plugin.Problems // whatever else is registered
+	conflicts plugin.Problems // with what is registered now
+}
+
+func (f *refusal) conflict(path, format string, args ...any) {
+	f.conflicts = append(f.conflicts, plugin.Problem{Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// err is the answer, or nil.
+func (f *refusal) err() error {
+	all := slices.Concat(f.invalid, f.conflicts)
+	switch {
+	case len(f.invalid) > 0:
+		return bus.Errorf(bus.CodeInvalidArgument, "the manifest is refused: %v", all)
+	case len(f.conflicts) > 0:
+		return bus.Errorf(bus.CodeConflict, "the manifest is refused: %v", all)
+	}
+	return nil
+}
+
+// inspect finds what is wrong with the manifest itself, and which of its names
+// are built-in ones.
+func (r *Registrar) inspect(body []byte, name subject.Plugin) (plugin.Manifest, plugin.Problems) {
+	m, err := plugin.DecodeManifest(body)
+	var found plugin.Problems
+	if err != nil && !errors.As(err, &found) {
+		found = plugin.Problems{{Message: err.Error()}}
+	}
+	add := func(path, format string, args ...any) {
+		if !found.At(path) {
+			found = append(found, plugin.Problem{Path: path, Message: fmt.Sprintf(format, args...)})
+		}
+	}
+	if m.Name != "" && m.Name != name {
+		add("name", "is %q, but the subject is that of plugin %s", m.Name, name)
+	}
+	if slices.Contains(reserved, m.Name) {
+		add("name", "%q is reserved", m.Name)
+	}
+	for i, t := range m.Tools {
+		if _, err := toolschema.Compile(t); err != nil {
+			prefix := fmt.Sprintf("%v of %q: ", toolschema.ErrSchema, t.Name)
+			add(fmt.Sprintf("tools[%d].args", i), "%s", strings.TrimPrefix(err.Error(), prefix))
+		}
+	}
+	for _, n := range names(m) {
+		if owner, taken := r.cfg.Owner(n.kind, n.name); taken && n.name != "" {
+			add(n.path, "%q is a built-in %s, of %s; choose another name", n.name, n.kind, owner)
+		}
+	}
+	return m, found
+}
+
+// name is one name that a manifest claims.
+type name struct {
+	kind Kind
+	name string
+	path string
+}
+
+// names lists all names that a manifest claims.
+func names(m plugin.Manifest) []name {
+	out := []name{{KindPlugin, string(m.Name), "name"}}
+	for i, t := range m.Tools {
+		out = append(out, name{KindTool, t.Name, fmt.Sprintf("tools[%d].name", i)})
+	}
+	for i, p := range m.Providers {
+		out = append(out, name{KindProvider, p.Name, fmt.Sprintf("providers[%d].name", i)})
+	}
+	for i, l := range m.Listeners {
+		out = append(out, name{KindListener, string(l.Name), fmt.Sprintf("listeners[%d].name", i)})
+	}
+	for i, l := range m.Sensors {
+		out = append(out, name{KindListener, string(l.Name), fmt.Sprintf("sensors[%d].name", i)})
+	}
+	for i, g := range m.Guides {
+		out = append(out, name{KindGuide, g, fmt.Sprintf("guides[%d]", i)})
+	}
+	return out
+}
+
+// compare holds a manifest against the plugins that own their names, except some.
+func compare(c *registry.Content, m plugin.Manifest, hash string, except []subject.Plugin) (f refusal) {
+	type owned struct {
+		kind Kind
+		name string
+	}
+	owners := map[owned]subject.Plugin{}
+	order := []plugin.Manifest{m}
+	for p, rec := range c.Records {
+		if p == m.Name || !c.Owns(p) || slices.Contains(except, p) {
+			continue
+		}
+		order = append(order, rec.Manifest)
+		for _, n := range names(rec.Manifest) {
+			owners[owned{n.kind, n.name}] = p
+		}
+	}
+	for _, n := range names(m) {
+		if p, taken := owners[owned{n.kind, n.name}]; taken {
+			f.conflict(n.path, "%q is a %s of plugin %s; choose another name, or unload that plugin", n.name, n.kind, p)
+		}
+	}
+	old := c.Records[m.Name]
+	if old != nil && old.Hash != hash && c.Owns(m.Name) && !slices.Contains(except, m.Name) {
+		f.conflict("version", "plugin %s %s is registered with another manifest (this one is %s) and has %d replicas; "+
+			"unload it first (skandha plugins unload %s), or give this one another name",
+			m.Name, old.Manifest.Version, m.Version, len(c.Live(m.Name)), m.Name)
+	}
+	var cycle *registry.CycleError
+	if _, err := registry.Order(order); errors.As(err, &cycle) {
+		f.conflict(edgePath(m, cycle), "%v", cycle)
+	}
+	return f
+}
+
+// edgePath is where the manifest makes one of the cycle's edges.
+func edgePath(m plugin.Manifest, cycle *registry.CycleError) string {
+	for _, e := range cycle.Edges {
+		if e.Of != m.Name {
+			continue
+		}
+		list, other := m.Dependencies, e.Before
+		switch e.Field {
+		case "run_after":
+			list = m.RunAfter
+		case "run_before":
+			list, other = m.RunBefore, e.After
+		}
+		return fmt.Sprintf("%s[%d]", e.Field, slices.Index(list, other))
+	}
+	return "" // the others have one among them, which admission lets nobody make
+}

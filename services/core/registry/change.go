@@ -1,0 +1,139 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/registry"
+)
+
+// edit is a change of one manifest's record.
+type edit struct {
+	name   subject.Plugin
+	record *registry.Record // nil: delete it
+	more   bool             // decide again when it is stored
+}
+
+// catchUp bounds the wait for the view after a fence was lost. What made it lose
+// is on its way.
+const catchUp = 250 * time.Millisecond
+
+// change has decide look at the registry as it is and stores what it wants, if
+// nobody has written any manifest meanwhile; else it decides again. So whatever
+// was decided was true when it was stored. Nil means that nothing is to be done;
+// that, or an error, is what follows from a registry that holds all that was
+// stored before the call. It returns when the view has seen the change.
+func (r *Registrar) change(ctx context.Context, decide func(*registry.Content) (*edit, error)) error {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for least := uint64(0); ; {
+		c := r.view.Content()
+		e, err := decide(c)
+		if err != nil || e == nil {
+			if least == 0 && ctx.Err() == nil { // no fence says whether the view is behind
+				var ask error
+				if least, ask = r.bucket.Revision(ctx); ask != nil {
+					return errors.Join(err, ask)
+				}
+				if c.Revision < least && r.view.Await(ctx, least) == nil {
+					continue
+				}
+			}
+			return err
+		}
+		least = 0
+		revision, err := r.write(ctx, c.ManifestRevision, e)
+		switch {
+		case err == nil:
+			if err := r.view.Await(ctx, revision); err != nil {
+				return err
+			}
+			if !e.more {
+				return nil
+			}
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, nats.ErrNoResponders): // the bucket is gone
+			if err := r.bus.EnsurePlugins(ctx, r.cfg.Streams); err != nil {
+				return err
+			}
+			r.behind(ctx, c.ManifestRevision)
+		case errors.Is(err, bus.ErrFenceLost):
+			r.behind(ctx, c.ManifestRevision)
+		default:
+			return err
+		}
+	}
+}
+
+func (r *Registrar) write(ctx context.Context, fence uint64, e *edit) (uint64, error) {
+	f := bus.Fence{Filter: subject.AllManifests, Revision: fence}
+	if e.record == nil {
+		return r.bucket.Delete(ctx, subject.ManifestKey(e.name), f)
+	}
+	body, err := json.Marshal(e.record)
+	if err != nil {
+		return 0, fmt.Errorf("encoding the record of %s: %w", e.name, err)
+	}
+	return r.bucket.Put(ctx, subject.ManifestKey(e.name), body, f)
+}
+
+// behind waits until the view has seen another last manifest.
+func (r *Registrar) behind(ctx context.Context, last uint64) {
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	_ = r.view.AwaitChange(ctx, func(c *registry.Content) bool { return c.ManifestRevision != last }) // decided anew either way
+}
+
+// revise is a copy of a record to be changed, without drains that mean nothing
+// any more.
+func (r *Registrar) revise(c *registry.Content, old *registry.StoredRecord) *registry.Record {
+	n := old.Record
+	n.Draining = slices.DeleteFunc(slices.Clone(n.Draining), func(d registry.Drain) bool {
+		return c.Leases[n.Manifest.Name][d.Instance] == nil && (d.By != registry.ByOperator || time.Since(d.At) > r.cfg.Keep)
+	})
+	const most = 256
+	n.Draining = n.Draining[max(0, len(n.Draining)-most):]
+	return &n
+}
+
+// release notes that a plugin has no replica any more, so that its names are free.
+func (r *Registrar) release(ctx context.Context, name subject.Plugin) error {
+	return r.change(ctx, func(c *registry.Content) (*edit, error) {
+		old := c.Records[name]
+		if old == nil || !old.Released.IsZero() || len(c.Live(name)) > 0 {
+			return nil, nil // nothing is to be done
+		}
+		return &edit{name: name, record: r.released(c, old)}, nil
+	})
+}
+
+func (r *Registrar) released(c *registry.Content, old *registry.StoredRecord) *registry.Record {
+	n := r.revise(c, old)
+	n.Released = time.Now().UTC()
+	return n
+}
+
+// alone lists the plugins that own their names and have no lease. Each is about
+// to get one, or a core died before it could release it.
+func alone(c *registry.Content) (out []subject.Plugin) {
+	for name, rec := range c.Records {
+		if rec.Released.IsZero() && len(c.Live(name)) == 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/registry"
+)
+
+// heartbeat renews a lease. It never makes one: whoever has none must be admitted.
+func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin.Heartbeat) (plugin.Lease, error) {
+	for {
+		l, err := r.stored(ctx, name, h.Instance)
+		if errors.Is(err, bus.ErrNotFound) {
+			return r.unloaded(name, h.Instance, h.Hash)
+		}
+		if err != nil {
+			return plugin.Lease{}, err
+		}
+		// A lease of another manifest than the registered one counts for nothing, and
+		// is left to end.
+		if err := r.view.Await(ctx, l.Revision); err != nil {
+			return plugin.Lease{}, err
+		}
+		if p := r.view.Snapshot().Get(name); l.Hash != h.Hash || p == nil || p.Hash != h.Hash {
+			return plugin.Lease{}, registerAgain(name, h.Instance)
+		}
+		body, err := json.Marshal(l.LeaseRecord)
+		if err != nil {
+			return plugin.Lease{}, err
+		}
+		revision, err := r.bucket.Put(ctx, subject.LeaseKey(name, h.Instance), body, bus.Fence{Revision: l.Revision})
+		if errors.Is(err, bus.ErrFenceLost) && ctx.Err() == nil {
+			continue // another heartbeat, or the end of the lease: look again
+		}
+		if err != nil {
+			return plugin.Lease{}, err
+		}
+		if err := r.view.Await(ctx, revision); err != nil {
+			return plugin.Lease{}, err
+		}
+		return r.answer(name, h.Instance, h.Hash)
+	}
+}
+
+// stored reads a lease from the bucket: this core's view may be behind the one
+// that granted it.
+func (r *Registrar) stored(ctx context.Context, name subject.Plugin, instance subject.Instance) (*registry.StoredLease, error) {
+	e, err := r.bucket.Get(ctx, subject.LeaseKey(name, instance))
+	if err != nil {
+		return nil, err
+	}
+	l := &registry.StoredLease{Plugin: name, Revision: e.Revision}
+	if err := json.Unmarshal(e.Value, &l.LeaseRecord); err != nil {
+		return nil, fmt.Errorf("reading the lease of %s of plugin %s: %w", instance, name, err)
+	}
+	return l, nil
+}
+
+// unloaded answers a replica without lease: it may exit if an operator unloaded it.
+func (r *Registrar) unloaded(name subject.Plugin, instance subject.Instance, hash string) (plugin.Lease, error) {
+	if rec := r.view.Content().Records[name]; rec != nil {
+		if d := rec.Drain(instance); d != nil && d.By == registry.ByOperator {
+			return r.lease(name, instance, hash, plugin.Gone, d.Reason), nil
+		}
+	}
+	return plugin.Lease{}, registerAgain(name, instance)
+}
+
+// unregister drains a replica that is not drained yet, and ends its lease if it is.
+func (r *Registrar) unregister(ctx context.Context, name subject.Plugin, u plugin.Unregister) (plugin.Lease, error) {
+	l, err := r.stored(ctx, name, u.Instance)
+	if errors.Is(err, bus.ErrNotFound) {
+		return r.lease(name, u.Instance, r.hash(name), plugin.Gone, ""), nil
+	}
+	if err != nil {
+		return plugin.Lease{}, err
+	}
+	if err := r.view.Await(ctx, l.Revision); err != nil {
+		return plugin.Lease{}, err
+	}
+	began, reason := false, ""
+	err = r.change(ctx, func(c *registry.Content) (*edit, error) {
+		began = false
+		old := c.Records[name]
+		if old == nil || !slices.ContainsFunc(c.Live(name), func(l *registry.StoredLease) bool { return l.Instance == u.Instance }) {
+			return nil, nil // no lease that counts: nothing is to be drained
+		}
+		if d := old.Drain(u.Instance); d != nil {
+			return nil, nil // it drains already
+		}
+		e, err := r.drain(c, name, []subject.Instance{u.Instance}, registry.Drain{Reason: u.Reason}, u.Force)
+		began, reason = err == nil, u.Reason
+		return e, err
+	})
+	if err != nil {
+		return plugin.Lease{}, err
+	}
+	if began {
+		r.log.Info("a plugin's replica drains", "plugin", name, "instance", u.Instance, "reason", u.Reason)
+		return r.lease(name, u.Instance, l.Hash, plugin.Draining, reason), nil
+	}
+	if err := r.endLease(ctx, name, u.Instance); err != nil {
+		return plugin.Lease{}, err
+	}
+	r.log.Info("a plugin's replica is gone", "plugin", name, "instance", u.Instance)
+	return r.lease(name, u.Instance, l.Hash, plugin.Gone, ""), nil
+}
+
+// hash is that of the plugin's manifest. The lease of a plugin that nobody knows
+// has one, too.
+func (r *Registrar) hash(name subject.Plugin) string {
+	if p := r.view.Snapshot().Get(name); p != nil {
+		return p.Hash
+	}
+	return plugin.Manifest{}.Hash()
+}
+
+// drain has replicas get no new calls, unless others need the plugin.
+func (r *Registrar) drain(c *registry.Content, name subject.Plugin, who []subject.Instance, why registry.Drain, force bool) (*edit, error) {
+	n := r.revise(c, c.Records[name])
+	n.Draining = slices.DeleteFunc(n.Draining, func(d registry.Drain) bool { return slices.Contains(who, d.Instance) })
+	for _, i := range who {
+		d := why
+		d.Instance, d.At = i, time.Now().UTC()
+		n.Draining = append(n.Draining, d)
+	}
+	left := 0
+	for _, l := range c.Live(name) {
+		if n.Drain(l.Instance) == nil {
+			left++
+		}
+	}
+	if needed := dependants(c, name); left == 0 && len(needed) > 0 && !force {
+		return nil, bus.Errorf(bus.CodeConflict, "plugin %s has dependants: %s; unload these first, or force it: then they wait",
+			name, strings.Join(needed, ", "))
+	}
+	return &edit{name: name, record: n}, nil
+}
+
+// dependants lists the plugins that would have to wait without this one.
+func dependants(c *registry.Content, name subject.Plugin) (out []string) {
+	for _, p := range registry.Compute(c).Plugins() {
+		if slices.Contains(p.Manifest.Dependencies, name) && (p.State == plugin.Active || p.State == plugin.Suspended) {
+			out = append(out, string(p.Name()))
+		}
+	}
+	return out
+}
+
+// endLease deletes a lease, whichever heartbeat comes in between, and releases the
+// plugin if it was the last.
+func (r *Registrar) endLease(ctx context.Context, name subject.Plugin, instance subject.Instance) error {
+	for {
+		l, err := r.stored(ctx, name, instance)
+		if errors.Is(err, bus.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = r.deleteLease(ctx, l)
+		if !errors.Is(err, bus.ErrFenceLost) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// deleteLease deletes a lease if it was not renewed meanwhile. The error is
+// [bus.ErrFenceLost] when it was.
+func (r *Registrar) deleteLease(ctx context.Context, l *registry.StoredLease) error {
+	revision, err := r.bucket.Delete(ctx, subject.LeaseKey(l.Plugin, l.Instance), bus.Fence{Revision: l.Revision})
+	if err != nil {
+		return err
+	}
+	if err := r.view.Await(ctx, revision); err != nil {
+		return err
+	}
+	return r.release(ctx, l.Plugin)
+}

@@ -1,0 +1,173 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/registry"
+)
+
+// ServiceName is core's name on the bus: the queue group of the registry's
+// subjects, and the responder of its answers.
+const ServiceName = "core"
+
+// The defaults of [Config].
+const (
+	DefaultLease  = 10 * time.Second
+	DefaultDrain  = 10 * time.Minute
+	DefaultKeep   = time.Hour
+	DefaultMarker = 10 * time.Minute
+)
+
+// Kind is what a name is the name of.
+type Kind string
+
+// The kinds of names that are owned.
+const (
+	KindPlugin   Kind = "plugin"   // a plugin's own: the responder of its answers
+	KindTool     Kind = "tool"     // a tool
+	KindProvider Kind = "provider" // a language model
+	KindListener Kind = "listener" // a listener or a sensor: the writer of its causes
+	KindGuide    Kind = "guide"    // a guide
+)
+
+// Config says how plugins are admitted and how long they are kept. The zero value
+// has the defaults.
+type Config struct {
+	// Lease is how long a replica is kept without a heartbeat; default 10 s. Every
+	// core should have the same.
+	Lease time.Duration
+	// Owner says which built-in service has a name, so that no plugin may take it.
+	// What runners and providers announce for plugins does not count. It is called
+	// at any time, by several goroutines; nil: no name is taken.
+	Owner func(kind Kind, name string) (owner string, taken bool)
+	// Drain is how long a replica may take to finish what it has, once it drains;
+	// then its lease is ended. Default 10 min.
+	Drain time.Duration
+	// Keep is how long a plugin without replicas is remembered; default 1 h. One
+	// that an operator has suspended is remembered for ever.
+	Keep time.Duration
+	// Marker is how long the deletion of a lease stays in the bucket; default 10 min.
+	Marker time.Duration
+	// Streams says how the bucket is kept: as the core's other streams are.
+	Streams bus.StreamsConfig
+}
+
+func (c Config) withDefaults() Config {
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Drain = cmp.Or(c.Drain, DefaultDrain)
+	c.Keep = cmp.Or(c.Keep, DefaultKeep)
+	c.Marker = cmp.Or(c.Marker, DefaultMarker)
+	if c.Owner == nil {
+		c.Owner = func(Kind, string) (string, bool) { return "", false }
+	}
+	return c
+}
+
+// Validate reports every field that is wrong; each error names its field.
+func (c Config) Validate() error {
+	var errs []error
+	for name, d := range map[string]time.Duration{"lease": c.Lease, "drain": c.Drain, "keep": c.Keep, "marker": c.Marker} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("registry.%s is %v, it must not be negative", name, d))
+		}
+	}
+	if c.Lease > 0 && c.Lease < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("registry.lease is %v, want at least 100ms", c.Lease))
+	}
+	return errors.Join(errs...)
+}
+
+// Registrar is one core's part in the registry. Its methods may be used at the
+// same time.
+type Registrar struct {
+	cfg    Config
+	bus    *bus.Bus
+	bucket *bus.Bucket
+	view   *registry.View
+	log    *slog.Logger
+	turn   chan struct{} // holds one: who decides on a manifest
+
+	ctx  context.Context //nolint:containedctx // of the sweeper, which outlives Serve
+	end  context.CancelFunc
+	idle sync.WaitGroup
+
+	mu         sync.Mutex
+	responders []*bus.Responder
+}
+
+// New prepares a registrar. The view must be of the same bus; it stays the
+// caller's.
+func New(cfg Config, b *bus.Bus, view *registry.View, log *slog.Logger) (*Registrar, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Registrar{
+		cfg: cfg.withDefaults(), bus: b, bucket: b.Bucket(bus.BucketPlugins), view: view, log: log,
+		turn: make(chan struct{}, 1),
+	}
+	r.ctx, r.end = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// Serve makes the bucket if it is not there and begins to answer plugins and
+// operators and to end leases. The context bounds that beginning; what was begun
+// goes on until Stop.
+func (r *Registrar) Serve(ctx context.Context) error {
+	if err := r.bus.EnsurePlugins(ctx, r.cfg.Streams); err != nil {
+		return fmt.Errorf("serving the registry: %w", err)
+	}
+	for subj, f := range map[string]func(*bus.Request) (any, error){
+		subject.Registry(subject.Register, "*"):   r.serveRegister,
+		subject.Registry(subject.Heartbeat, "*"):  r.serveHeartbeat,
+		subject.Registry(subject.Unregister, "*"): r.serveUnregister,
+		subject.Service(ServiceName, VerbPlugins): r.servePlugins,
+		subject.Service(ServiceName, VerbPlugin):  r.servePlugin,
+	} {
+		one, err := r.bus.Respond(subj, ServiceName, ServiceName, func(q *bus.Request) { answer(q, f) })
+		if err != nil {
+			r.Stop()
+			return fmt.Errorf("serving the registry: %w", err)
+		}
+		r.mu.Lock()
+		r.responders = append(r.responders, one)
+		r.mu.Unlock()
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := r.bus.Conn().FlushWithContext(ctx); err != nil { // from here on requests are heard
+		r.Stop()
+		return fmt.Errorf("serving the registry: %w", err)
+	}
+	r.idle.Go(r.sweepLoop)
+	return nil
+}
+
+// Stop takes nothing new, answers what it has, and ends no more leases. It may be
+// called again.
+func (r *Registrar) Stop() {
+	r.mu.Lock()
+	list := r.responders
+	r.responders = nil
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var g sync.WaitGroup
+	for _, one := range list {
+		g.Go(func() {
+			if err := one.Drain(ctx); err != nil {
+				r.log.Debug("draining the registry", "error", err)
+			}
+		})
+	}
+	g.Wait()
+	r.end()
+	r.idle.Wait()
+}

@@ -1,0 +1,155 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/registry"
+)
+
+// The verbs that any core answers.
+const (
+	VerbPlugins = "plugins" // -> []PluginInfo, in the order of execution
+	VerbPlugin  = "plugin"  // PluginRequest -> PluginInfo
+)
+
+func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
+	v, err := f(q)
+	if err == nil {
+		var b []byte
+		if b, err = json.Marshal(v); err == nil {
+			err = q.Reply(b)
+		}
+	}
+	if err != nil {
+		_ = q.ReplyError(err) // the asker is gone if this fails, too
+	}
+}
+
+// decode reads a body strictly.
+func decode(body []byte, what string, v any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the JSON object")
+		}
+	}
+	if err != nil {
+		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %v", what, err)
+	}
+	return nil
+}
+
+func (r *Registrar) serveRegister(q *bus.Request) (any, error) {
+	_, name, err := subject.ParseRegistry(q.Subject)
+	if err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	m, invalid := r.inspect(q.Data, name)
+	if m.Name == "" {
+		return nil, (&refusal{invalid: invalid}).err() // nothing can be said about what is registered
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	l, err := r.register(ctx, m, invalid)
+	if err != nil {
+		r.log.Info("a plugin is not registered", "plugin", name, "error", err)
+		return nil, fmt.Errorf("registering plugin %s: %w", name, err)
+	}
+	return l, nil
+}
+
+func (r *Registrar) serveHeartbeat(q *bus.Request) (any, error) {
+	_, name, err := subject.ParseRegistry(q.Subject)
+	if err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	var h plugin.Heartbeat
+	if err := decode(q.Data, "the heartbeat", &h); err != nil {
+		return nil, err
+	}
+	if err := checkInstance(h.Instance); err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	l, err := r.heartbeat(ctx, name, h)
+	return l, err
+}
+
+func (r *Registrar) serveUnregister(q *bus.Request) (any, error) {
+	_, name, err := subject.ParseRegistry(q.Subject)
+	if err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	var u plugin.Unregister
+	if err := decode(q.Data, "the request to unregister", &u); err != nil {
+		return nil, err
+	}
+	if err := checkInstance(u.Instance); err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	l, err := r.unregister(ctx, name, u)
+	if err != nil {
+		return nil, fmt.Errorf("unregistering %s of plugin %s: %w", u.Instance, name, err)
+	}
+	return l, nil
+}
+
+// checkInstance keeps what is no id out of the bucket's keys.
+func checkInstance(i subject.Instance) error {
+	if _, err := subject.Parse[subject.Instance](string(i)); err != nil {
+		return bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	return nil
+}
+
+func (r *Registrar) servePlugins(*bus.Request) (any, error) {
+	return Infos(r.view.Snapshot()), nil
+}
+
+func (r *Registrar) servePlugin(q *bus.Request) (any, error) {
+	var ask PluginRequest
+	if err := decode(q.Data, "the request", &ask); err != nil {
+		return nil, err
+	}
+	if _, err := subject.Parse[subject.Plugin](string(ask.Plugin)); err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	if err := r.operate(ctx, ask); err != nil {
+		return nil, fmt.Errorf("%s of plugin %s: %w", ask.Op, ask.Plugin, err)
+	}
+	for _, info := range Infos(r.view.Snapshot()) {
+		if info.Name == ask.Plugin {
+			return info, nil
+		}
+	}
+	return nil, unknown(ask.Plugin)
+}
+
+func (r *Registrar) operate(ctx context.Context, ask PluginRequest) (err error) {
+	switch ask.Op {
+	case OpSuspend:
+		_, err = r.Suspend(ctx, ask.Plugin, ask.Reason, registry.ByOperator)
+	case OpResume:
+		_, err = r.Resume(ctx, ask.Plugin)
+	case OpUnload:
+		err = r.Unload(ctx, ask.Plugin, ask.Force, ask.Reason)
+	default:
+		err = bus.Errorf(bus.CodeInvalidArgument, "op %q is none; want %s, %s or %s", ask.Op, OpSuspend, OpResume, OpUnload)
+	}
+	return err
+}

@@ -1,0 +1,320 @@
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/natstest"
+)
+
+// once has the model call tools in its first answer, and then say what came of them.
+func once(cs ...provider.ToolCall) func(provider.Message) provider.Response {
+	return func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleUser {
+			return calls(cs...)
+		}
+		return provider.Response{TextContent: "it said " + m.Text}
+	}
+}
+
+func do(id, args string) provider.ToolCall {
+	return provider.ToolCall{ID: id, Tool: "test:do", Args: json.RawMessage(args)}
+}
+
+// Each declared hook point is asked exactly where it belongs, in order, and
+// nowhere else: a plugin at every point counts.
+func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
+	const sense, plan, reflect = "before_sense after_sense", "before_plan after_plan", "before_reflect after_reflect"
+	s := start(t, core.Config{Policy: []core.Rule{{Tool: "test:once", Effect: "deny", Reason: "never"}}})
+	spy := s.plug(plugin.Manifest{Name: "spy", Hooks: everyPoint()}, nil)
+	natstest.Eventually(t, "the plugin is told of the start", func() bool { return points(spy.take("")) == "on_agent_start" })
+
+	for _, c := range []struct {
+		name  string
+		model func(provider.Message) provider.Response
+		want  string
+	}{
+		{"an answer", nil, sense + " " + plan + " " + reflect},
+		{"a tool", once(do("1", `{}`)), sense + " " + plan + " before_act:c0 after_act:c0 " + plan + " " + reflect},
+		{"a tool that policy denies", once(provider.ToolCall{ID: "1", Tool: "test:once", Args: json.RawMessage(`{}`)}),
+			sense + " " + plan + " before_act:c0 after_act:c0 " + plan + " " + reflect},
+		{"an unknown tool, which never comes near running", once(provider.ToolCall{ID: "1", Tool: "no:such", Args: json.RawMessage(`{}`)}),
+			sense + " " + plan + " after_act:c0 " + plan + " " + reflect},
+		{"the steps of a plan", once(provider.ToolCall{ID: "1", Tool: "plan:execute", Args: json.RawMessage(
+			`{"steps":[{"id":"a","tool":"test:do","args":{}},{"id":"b","tool":"test:do","args":{},"depends_on":["a"]}]}`)}),
+			sense + " " + plan + " before_act:s0 after_act:s0 before_act:s1 after_act:s1 after_act:c0 " + plan + " " + reflect},
+		{"a model that answers nothing", func(provider.Message) provider.Response { return provider.Response{} },
+			sense + " before_plan after_plan after_plan after_plan after_plan on_error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%d", time.Now().UnixNano()))}
+			model := s.model
+			if c.model != nil {
+				s.model = c.model
+				defer func() { s.model = model }()
+			}
+			ch := s.follow(ref)
+			s.say(ref, event.Input{Text: "go"})
+			ended(t, ch)
+			asked := spy.take(ref.Session)
+			if got := points(asked); got != c.want {
+				t.Errorf("asked at\n%s, want\n%s", got, c.want)
+			}
+			for _, e := range asked {
+				if e.Plugin != "spy" || e.Agent != "main" || e.InvocationID == "" || e.Deadline.IsZero() || len(e.Data) == 0 {
+					t.Errorf("%+v", e)
+				}
+			}
+			if got := strings.Join(verdicts(t, s, ref), " "); got != points(asked) {
+				t.Errorf("the record says\n%s, but asked was\n%s", got, points(asked))
+			}
+		})
+	}
+
+	t.Run("nothing around a slash command", func(t *testing.T) {
+		ref := subject.Ref{Agent: "main", Session: "slash"}
+		ch := s.follow(ref)
+		b, err := json.Marshal(event.Command{Name: "help"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.bus.PublishCause(t.Context(), ref, subject.Command, "test", "", b); err != nil {
+			t.Fatal(err)
+		}
+		s.await(ch, event.TypeUIMessage)
+		if got := points(spy.take("slash")); got != "" {
+			t.Errorf("asked at %s", got)
+		}
+	})
+	t.Run("an error alone where an input cannot be read", func(t *testing.T) {
+		ref := subject.Ref{Agent: "main", Session: "malformed"}
+		ch := s.follow(ref)
+		if _, err := s.bus.PublishCause(t.Context(), ref, subject.Input, "test", "", []byte(`{"text":7}`)); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, ch)
+		if got := points(spy.take("malformed")); got != "on_error" {
+			t.Errorf("asked at %s", got)
+		}
+	})
+	t.Run("a later core tells it of its own start, and of its end", func(t *testing.T) {
+		s.startCore(core.Config{})
+		if got := points(spy.take("")); got != "on_agent_start" {
+			t.Errorf("asked at %q", got)
+		}
+		s.stopCore()
+		if got := points(spy.take("")); got != "on_agent_stop" {
+			t.Errorf("asked at %q", got)
+		}
+	})
+}
+
+func ended(t *testing.T, ch <-chan event.Event) event.Event {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case e := <-ch:
+			if e.Type.Terminal() {
+				return e
+			}
+		case <-timeout:
+			t.Fatal("the turn does not end")
+		}
+	}
+}
+
+// verdicts are the points that the session's commits record.
+func verdicts(t *testing.T, s *system, ref subject.Ref) []string {
+	t.Helper()
+	var asked []hook.Envelope
+	for m, err := range s.bus.Commits(t.Context(), ref, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := event.DecodeCommit(ref, m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range c.Header.Hooks {
+			if v.Plugin != "spy" || v.Error != "" || v.LatencyUS <= 0 {
+				t.Errorf("%+v", v)
+			}
+			asked = append(asked, hook.Envelope{Point: v.Point, Step: v.Step})
+		}
+	}
+	return strings.Fields(points(asked))
+}
+
+// The outcome of the issue: while an agent runs, a policy comes, and from the next
+// call on it is obeyed; it leaves, and nothing is left of it.
+func TestAPolicyComesAndGoes(t *testing.T) {
+	s := start(t, core.Config{})
+	s.model = once(do("1", `{"path":"/etc/passwd"}`))
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	action := func() event.Action {
+		t.Helper()
+		s.say(ref, event.Input{Text: "go"})
+		var rec event.Recorded
+		if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
+			t.Fatal(err)
+		}
+		return rec.Actions[0]
+	}
+	if a := action(); !a.Success {
+		t.Fatalf("before: %+v", a)
+	}
+	p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
+		if strings.Contains(string(e.Data), "/etc") {
+			return `{"verb":"deny","reason":"not there"}`
+		}
+		return ""
+	})
+	if a := action(); a.Code != tool.CodeDenied {
+		t.Fatalf("while the policy is there: %+v", a)
+	}
+	p.leave()
+	natstest.Eventually(t, "the policy is gone", func() bool { return !s.core.Plugins().Active("policy") })
+	if a := action(); !a.Success {
+		t.Fatalf("after: %+v", a)
+	}
+}
+
+// A policy that hangs denies until it is suspended, and goes on denying; the person
+// is told; resumed, it decides again.
+func TestAPolicyThatHangs(t *testing.T) {
+	n := 2
+	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}})
+	s.model = once(do("1", `{}`))
+	p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 50}}}, nil)
+	hang := make(chan struct{})
+	p.says(func(hook.Envelope) string { <-hang; return "" })
+	t.Cleanup(func() { close(hang) })
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	var notices []string
+	for range 3 {
+		s.say(ref, event.Input{Text: "go"})
+		for {
+			e := <-ch
+			var m event.UIMessage
+			if e.Type == event.TypeUIMessage && e.DataAs(&m) == nil && strings.HasPrefix(m.Content, "The plugin policy is suspended") {
+				notices = append(notices, m.Content)
+			}
+			if !e.Type.Terminal() {
+				continue
+			}
+			var rec event.Recorded
+			if err := e.DataAs(&rec); err != nil || len(rec.Actions) != 1 || rec.Actions[0].Code != tool.CodeDenied {
+				t.Fatalf("%s", e.Data)
+			}
+			break
+		}
+		if len(notices) == 1 {
+			natstest.Eventually(t, "it is suspended", func() bool { return s.core.Plugins().Get("policy").State == plugin.Suspended })
+		}
+	}
+	if len(notices) != 1 || !strings.Contains(notices[0], "skandha plugins resume policy") {
+		t.Fatalf("notices: %q", notices)
+	}
+	if asked := len(p.take("s1")); asked > 2 {
+		t.Errorf("suspended, it was asked all the same: %d", asked)
+	}
+}
+
+// A point may require a plugin: without it, nothing goes.
+func TestARequiredPlugin(t *testing.T) {
+	s := start(t, core.Config{Hooks: map[hook.Point]core.HookConfig{hook.BeforeAct: {Required: []string{"policy"}}}})
+	s.model = once(do("1", `{}`))
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	action := func() event.Action {
+		t.Helper()
+		s.say(ref, event.Input{Text: "go"})
+		var rec event.Recorded
+		if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
+			t.Fatal(err)
+		}
+		return rec.Actions[0]
+	}
+	if a := action(); a.Code != tool.CodeDenied {
+		t.Fatalf("without it: %+v", a)
+	}
+	s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, nil)
+	if a := action(); !a.Success {
+		t.Fatalf("with it: %+v", a)
+	}
+}
+
+// What was shown and approved is what a chain of plugins made of the call.
+func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
+	s := start(t, core.Config{})
+	var ran string
+	s.tool = func(_ context.Context, c contract.ToolCall) tool.Result { ran = string(c.Args); return tool.OK("done") }
+	s.model = once(do("1", `{"to":"all@example.com"}`))
+	s.plug(plugin.Manifest{Name: "narrow", Priority: 10, Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
+		return `{"verb":"replace","data":` + strings.Replace(string(e.Data), "all@", "one@", 1) + `}`
+	})
+	s.plug(plugin.Manifest{Name: "ask", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(hook.Envelope) string {
+		return `{"verb":"confirm","warning":{"level":"critical","message":"it leaves the house"}}`
+	})
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	var q event.ToolCallRequest
+	if err := s.await(ch, event.TypeToolCallRequest).DataAs(&q); err != nil {
+		t.Fatal(err)
+	}
+	if string(q.Args) != `{"to":"one@example.com"}` || q.SecurityWarning == nil || q.SecurityWarning.Level != hook.LevelCritical {
+		t.Fatalf("%+v", q)
+	}
+	b, err := json.Marshal(event.Confirmation{ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.bus.PublishCause(t.Context(), ref, subject.Confirmation, "ui", "", b); err != nil {
+		t.Fatal(err)
+	}
+	s.await(ch, event.TypeRecorded)
+	if ran != `{"to":"one@example.com"}` {
+		t.Errorf("it ran with %s", ran)
+	}
+}
+
+// Plugins may take their time, longer than a delivery is waited for: no other core
+// takes the input up meanwhile, nor takes it for poison.
+func TestHooksThatTakeTheirTime(t *testing.T) {
+	s := start(t, core.Config{Hooks: map[hook.Point]core.HookConfig{hook.BeforeSense: {Budget: time.Minute}}})
+	other := s.startCore(core.Config{})
+	release := make(chan struct{})
+	p := s.plug(plugin.Manifest{Name: "slow", Hooks: []plugin.Hook{{Point: hook.BeforeSense, DeadlineMS: 60_000}}}, func(hook.Envelope) string {
+		<-release
+		return ""
+	})
+	time.AfterFunc(7*time.Second, func() { close(release) })
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	if e := ended(t, ch); e.Type != event.TypeRecorded {
+		t.Errorf("it ended as %s %s", e.Type, e.Data)
+	}
+	if n := len(p.take("s1")); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+	if n := s.core.Stats().Deliveries.Load() + other.Stats().Deliveries.Load(); n != 1 {
+		t.Errorf("the input was delivered %d times", n)
+	}
+}

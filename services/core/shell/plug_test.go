@@ -1,0 +1,184 @@
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natstest"
+)
+
+// plugged is a plugin that speaks plain NATS, as one in any language would.
+type plugged struct {
+	t      testing.TB
+	m      plugin.Manifest
+	bus    *bus.Bus
+	caller *bus.Caller
+	stop   func()
+
+	mu     sync.Mutex
+	asked  []hook.Envelope
+	answer func(hook.Envelope) string
+}
+
+// plug registers a plugin and waits until it is active. It answers every hook with
+// what answer says; nil: continue.
+func (s *system) plug(m plugin.Manifest, answer func(hook.Envelope) string) *plugged {
+	s.t.Helper()
+	p := s.connectPlugin(m, answer)
+	s.t.Cleanup(func() { p.leave() })
+	if l := p.register(); l.State != plugin.Active {
+		s.t.Fatalf("%s: %s %s", m.Name, l.State, l.Reason)
+	}
+	natstest.Eventually(s.t, "core knows "+string(m.Name), func() bool { return s.core.Plugins().Active(m.Name) })
+	return p
+}
+
+func (s *system) connectPlugin(m plugin.Manifest, answer func(hook.Envelope) string) *plugged {
+	s.t.Helper()
+	p := &plugged{t: s.t, m: m, bus: natstest.Connect(s.t, s.srv), answer: answer}
+	p.m.Instance = p.bus.Instance()
+	if p.m.Version == "" {
+		p.m.Version = "1.0.0"
+	}
+	var err error
+	if p.caller, err = p.bus.NewCaller(); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := p.bus.Conn().QueueSubscribe("hook.*."+string(m.Name), string(m.Name), p.hook); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := p.bus.Conn().Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+func (p *plugged) hook(m *nats.Msg) {
+	var e hook.Envelope
+	if err := json.Unmarshal(m.Data, &e); err != nil {
+		p.t.Errorf("an envelope: %v", err)
+	}
+	p.mu.Lock()
+	p.asked = append(p.asked, e)
+	answer := p.answer
+	p.mu.Unlock()
+	var body string
+	if answer != nil {
+		body = answer(e)
+	}
+	if err := m.Respond([]byte(body)); err != nil {
+		p.t.Logf("answering: %v", err)
+	}
+}
+
+// says changes what it answers from now on.
+func (p *plugged) says(answer func(hook.Envelope) string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// take returns what it was asked since the last take, in the session; "" for those
+// that belong to none.
+func (p *plugged) take(session subject.Session) []hook.Envelope {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out, rest []hook.Envelope
+	for _, e := range p.asked {
+		if e.Session == session {
+			out = append(out, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	p.asked = rest
+	return out
+}
+
+func (p *plugged) ask(v subject.PluginVerb, body any) (plugin.Lease, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var l plugin.Lease
+	if b, err = p.caller.Request(ctx, subject.Registry(v, p.m.Name), "core", b); err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	return l, err
+}
+
+// register registers it and keeps its lease until leave.
+func (p *plugged) register() plugin.Lease {
+	p.t.Helper()
+	l, err := p.ask(subject.Register, p.m)
+	if err != nil {
+		p.t.Fatalf("registering %s: %v", p.m.Name, err)
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	p.stop = sync.OnceFunc(func() { close(done); <-ended })
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Duration(l.TTLMS) * time.Millisecond / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				if _, err := p.ask(subject.Heartbeat, plugin.Heartbeat{Instance: p.m.Instance, Hash: l.Hash}); err != nil {
+					p.t.Logf("heartbeat of %s: %v", p.m.Name, err)
+				}
+			}
+		}
+	}()
+	return l
+}
+
+// leave gives the lease up, as a plugin that ends does.
+func (p *plugged) leave() {
+	if p.stop == nil {
+		return
+	}
+	p.stop()
+	p.stop = nil
+	for range 2 { // it drains, then it is gone
+		l, err := p.ask(subject.Unregister, plugin.Unregister{Instance: p.m.Instance, Force: true})
+		if err != nil || l.State == plugin.Gone {
+			break
+		}
+	}
+	_ = p.caller.Close()
+}
+
+// points are the points that it was asked at, with the end of the step.
+func points(asked []hook.Envelope) string {
+	var out []string
+	for _, e := range asked {
+		p := string(e.Point)
+		if e.Step != "" {
+			p += ":" + e.Step[strings.LastIndex(e.Step, "-")+1:]
+		}
+		out = append(out, p)
+	}
+	return strings.Join(out, " ")
+}
+
+func everyPoint() []plugin.Hook {
+	var out []plugin.Hook
+	for _, p := range hook.Points() {
+		out = append(out, plugin.Hook{Point: p})
+	}
+	return out
+}

@@ -1,0 +1,349 @@
+package shell
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/dispatch"
+	registrar "skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/registry"
+)
+
+// PointConfig changes how the plugins of one hook point are asked.
+type PointConfig struct {
+	Mode     hook.Mode        // empty: as the manifests say, else the point's
+	OnError  hook.OnErrorRule // empty: as the manifests say, else the point's
+	Budget   time.Duration    // for all plugins together; default dispatch.DefaultBudget
+	Required []subject.Plugin // without one of them everything at the point is denied
+}
+
+// PluginsConfig is how plugins are kept.
+type PluginsConfig struct {
+	Lease        time.Duration // how long a plugin may be silent; default 10 s
+	SuspendAfter int           // failures in a row; default 5, negative: never
+	Points       map[hook.Point]PointConfig
+}
+
+// plugins is what this core has of the plugins: what is registered, who answers
+// them, and the engine that asks them.
+type plugins struct {
+	c      *Core
+	cfg    PluginsConfig
+	engine *dispatch.Engine
+	view   *registry.View
+	reg    *registrar.Registrar
+	pin    atomic.Pointer[pinned]
+
+	mu      sync.Mutex
+	started map[subject.Plugin]bool // was told on_agent_start; nil before the core has begun
+	running sync.WaitGroup
+}
+
+// pinned is one moment of the registry: a decision takes one, and sees the same
+// plugins from its beginning to its end.
+type pinned struct {
+	*registry.Snapshot
+	table *dispatch.Table
+}
+
+func newPlugins(c *Core, cfg PluginsConfig) *plugins {
+	p := &plugins{c: c, cfg: cfg}
+	p.engine = dispatch.New(dispatch.Config{
+		Ask:          p.ask,
+		Reachable:    c.bus.Connected,
+		SuspendAfter: cfg.SuspendAfter,
+		Suspend:      p.suspend,
+		Log:          c.log,
+	})
+	p.pin.Store(&pinned{registry.Compute(registry.NewContent()), p.engine.Table()})
+	return p
+}
+
+// start reads the registry and begins to answer plugins.
+func (p *plugins) start(ctx context.Context) error {
+	var err error
+	if p.view, err = registry.Watch(ctx, p.c.bus, p.c.log); err != nil {
+		return fmt.Errorf("reading the registry of plugins: %w", err)
+	}
+	p.take(p.view.Snapshot())
+	p.view.OnChange(p.take)
+	p.reg, err = registrar.New(registrar.Config{
+		Lease: p.cfg.Lease, Owner: p.owner, Streams: p.c.cfg.Streams,
+	}, p.c.bus, p.view, p.c.log)
+	if err == nil {
+		err = p.reg.Serve(ctx)
+	}
+	if err != nil {
+		p.view.Close()
+		return fmt.Errorf("serving the registry of plugins: %w", err)
+	}
+	return nil
+}
+
+func (p *plugins) stop() {
+	p.reg.Stop()
+	p.view.Close()
+	p.running.Wait()
+}
+
+// take makes a snapshot the one that decisions see. The hooks come before the
+// tools: nobody calls what is not guarded yet.
+func (p *plugins) take(s *registry.Snapshot) {
+	table := p.engine.NewTable(hooked(s, p.cfg.Points), budgets(p.cfg.Points))
+	p.engine.Set(table)
+	p.engine.Forget(func(name subject.Plugin) bool { return s.Get(name) != nil })
+	p.pin.Store(&pinned{s, table})
+	p.c.dir.plugins(s)
+	p.late(s, table)
+}
+
+func budgets(points map[hook.Point]PointConfig) map[hook.Point]time.Duration {
+	out := map[hook.Point]time.Duration{}
+	for point, c := range points {
+		out[point] = c.Budget
+	}
+	return out
+}
+
+// hooked lists who stands at which point, in order.
+func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.Hooked {
+	out := absent(s, points)
+	for _, pl := range s.Plugins() {
+		var unasked string
+		switch pl.State {
+		case plugin.Active:
+		case plugin.Suspended:
+			unasked = "it is " + pl.Reason
+		default:
+			continue
+		}
+		for _, h := range pl.Manifest.Hooks {
+			c := points[h.Point]
+			rule := cmp.Or(c.OnError, h.OnError)
+			if slices.Contains(c.Required, pl.Name()) {
+				rule = hook.Deny
+			}
+			out = append(out, dispatch.Hooked{
+				Plugin: pl.Name(), Point: h.Point, Mode: cmp.Or(c.Mode, h.Mode), OnError: rule,
+				Deadline: time.Duration(h.DeadlineMS) * time.Millisecond, Unasked: unasked,
+			})
+		}
+	}
+	return out
+}
+
+// absent are the plugins that are required at a point and are not there.
+func absent(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.Hooked {
+	var out []dispatch.Hooked
+	for _, point := range hook.Points() {
+		for _, name := range points[point].Required {
+			pl := s.Get(name)
+			why := "it is required and not registered"
+			switch {
+			case pl == nil:
+			case pl.State != plugin.Active && pl.State != plugin.Suspended:
+				why = fmt.Sprintf("it is required and %s", pl.State)
+			case !slices.ContainsFunc(pl.Manifest.Hooks, func(h plugin.Hook) bool { return h.Point == point }):
+				why = "it is required and declares no hook here"
+			default:
+				continue
+			}
+			out = append(out, dispatch.Hooked{Plugin: name, Point: point, Mode: points[point].Mode, OnError: hook.Deny, Unasked: why})
+		}
+	}
+	return out
+}
+
+// ask is the engine's way to plugins.
+func (p *plugins) ask(ctx context.Context, questions []bus.Question) []bus.Answer {
+	answers := p.c.caller.RequestAll(ctx, questions)
+	for i := range answers {
+		if errors.Is(answers[i].Err, nats.ErrNoResponders) {
+			answers[i].Err = errors.New("it is not there: nobody answers on " + questions[i].Subject)
+		}
+	}
+	return answers
+}
+
+func (p *plugins) suspend(name subject.Plugin, reason string) {
+	ctx, cancel := context.WithTimeout(p.c.ctx, 10*time.Second)
+	defer cancel()
+	changed, err := p.reg.Suspend(ctx, name, reason, registry.ByCore)
+	switch {
+	case err != nil:
+		p.c.log.Error("a plugin that keeps failing could not be suspended", "plugin", name, "reason", reason, "error", err)
+	case changed:
+		p.c.log.Warn("a plugin is suspended", "plugin", name, "reason", reason)
+	}
+}
+
+// owner says which built-in executor has a name that a plugin wants.
+func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
+	switch kind {
+	case registrar.KindPlugin: // answers come under the responder's name
+		if name == ServiceName {
+			return "core", true
+		}
+		return "an executor", p.c.dir.is(subject.Instance(name))
+	case registrar.KindTool:
+		return p.c.dir.builtin(name)
+	case registrar.KindProvider:
+		for _, pl := range p.pin.Load().Plugins() {
+			for _, i := range pl.Manifest.Providers {
+				if i.Name == name {
+					return "", false // the registrar knows of plugins
+				}
+			}
+		}
+		for _, i := range p.c.dir.Providers() {
+			if i.Name == name {
+				return "the provider service", true
+			}
+		}
+	}
+	return "", false
+}
+
+// begin runs on_agent_start of every agent; plugins that come later are told when
+// they come.
+func (p *plugins) begin() {
+	p.mu.Lock()
+	p.started = map[subject.Plugin]bool{}
+	at := p.pin.Load()
+	fresh := p.unstarted(at)
+	p.mu.Unlock()
+	p.tell(at, fresh, "start")
+}
+
+// end runs on_agent_stop.
+func (p *plugins) end() {
+	p.mu.Lock()
+	p.started = nil // nobody is told any more
+	p.mu.Unlock()
+	p.runAgents(p.pin.Load().table, hook.OnAgentStop, "shutdown", nil)
+}
+
+// late tells those that have come while the core runs.
+func (p *plugins) late(s *registry.Snapshot, table *dispatch.Table) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.started == nil {
+		return
+	}
+	for name := range p.started {
+		if pl := s.Get(name); pl == nil || pl.State == plugin.Gone || pl.State == plugin.Waiting {
+			delete(p.started, name)
+		}
+	}
+	at := &pinned{s, table}
+	if fresh := p.unstarted(at); len(fresh) > 0 {
+		p.running.Go(func() { p.tell(at, fresh, "plugin_started") })
+	}
+}
+
+// unstarted notes who has not been told of the start yet, and returns them.
+func (p *plugins) unstarted(at *pinned) map[subject.Plugin]bool {
+	fresh := map[subject.Plugin]bool{}
+	for _, h := range at.table.Hooks(hook.OnAgentStart) {
+		if h.Unasked == "" && !p.started[h.Plugin] {
+			p.started[h.Plugin], fresh[h.Plugin] = true, true
+		}
+	}
+	return fresh
+}
+
+func (p *plugins) tell(at *pinned, who map[subject.Plugin]bool, reason string) {
+	if len(who) > 0 {
+		p.runAgents(at.table, hook.OnAgentStart, reason, who)
+	}
+}
+
+// runAgents asks at a point that belongs to no session, once for each agent.
+func (p *plugins) runAgents(t *dispatch.Table, at hook.Point, reason string, who map[subject.Plugin]bool) {
+	if !t.Any(at) {
+		return
+	}
+	data, err := json.Marshal(hook.AgentData{Instance: string(p.c.bus.Instance()), Reason: reason})
+	if err != nil {
+		panic(err)
+	}
+	for a := range p.c.cfg.Agents {
+		env := hook.Envelope{Point: at, Agent: a, Data: data}
+		var d hook.Decision
+		if who == nil {
+			d = t.Run(env)
+		} else {
+			d = t.RunOnly(env, who)
+		}
+		for _, v := range d.Verdicts {
+			p.c.log.Debug("a hook was asked", "point", at, "agent", a, "plugin", v.Plugin, "error", v.Error)
+		}
+	}
+}
+
+// HooksInfo is what one core knows of the hook points.
+type HooksInfo struct {
+	Instance subject.Instance `json:"instance"` // whose figures these are
+	Points   []PointInfo      `json:"points"`   // all of them, in the order of the loop
+}
+
+// PointInfo is one hook point.
+type PointInfo struct {
+	Point    hook.Point `json:"point"`
+	Mode     hook.Mode  `json:"mode"` // unless a plugin declares another
+	BudgetMS int64      `json:"budget_ms"`
+	Plugins  []HookInfo `json:"plugins"` // in the order in which they are asked
+}
+
+// HookInfo is one plugin at a point, and what asking it was like since the core started.
+type HookInfo struct {
+	Plugin     subject.Plugin   `json:"plugin"`
+	Mode       hook.Mode        `json:"mode"`
+	OnError    hook.OnErrorRule `json:"on_error"`
+	DeadlineMS int64            `json:"deadline_ms"`
+	Unasked    string           `json:"unasked,omitempty"` // why it is not asked
+	Asked      int64            `json:"asked"`
+	Failed     int64            `json:"failed"`
+	P50US      int64            `json:"p50_us"`
+	P99US      int64            `json:"p99_us"`
+	LastError  string           `json:"last_error,omitempty"`
+}
+
+func (p *plugins) info() HooksInfo {
+	out := HooksInfo{Instance: p.c.bus.Instance()}
+	t := p.pin.Load().table
+	for _, point := range hook.Points() {
+		i := PointInfo{
+			Point: point, Mode: cmp.Or(p.cfg.Points[point].Mode, point.DefaultMode()),
+			BudgetMS: cmp.Or(p.cfg.Points[point].Budget, dispatch.DefaultBudget).Milliseconds(), Plugins: []HookInfo{},
+		}
+		for _, h := range t.Hooks(point) {
+			u := p.engine.Use(point, h.Plugin)
+			i.Plugins = append(i.Plugins, HookInfo{
+				Plugin: h.Plugin, Mode: h.Mode, OnError: h.OnError, DeadlineMS: h.Deadline.Milliseconds(), Unasked: h.Unasked,
+				Asked: u.Asked, Failed: u.Failed, P50US: u.P50.Microseconds(), P99US: u.P99.Microseconds(), LastError: u.LastError,
+			})
+		}
+		out.Points = append(out.Points, i)
+	}
+	return out
+}
+
+// Plugins is what this core knows of the plugins now.
+func (c *Core) Plugins() *registry.Snapshot { return c.plugins.pin.Load().Snapshot }
+
+// Hooks is who is asked at each hook point now.
+func (c *Core) Hooks() *dispatch.Table { return c.plugins.pin.Load().table }

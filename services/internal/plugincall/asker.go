@@ -1,0 +1,183 @@
+package plugincall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/registry"
+)
+
+// What becomes of a request that is not answered. Beside these, Ask returns the
+// [*bus.Error] that the plugin answered with, and the context's own error.
+var (
+	// ErrNotAsked: the plugin certainly did not get the request, and never will.
+	ErrNotAsked = errors.New("the plugin did not get the request")
+	// ErrLost: the plugin may have got the request, and its answer is not to be had
+	// any more: whoever may have had it is gone, or the connection was.
+	ErrLost = errors.New("the plugin may have got the request, and its answer is lost")
+	// ErrUnreadable: the plugin has answered, and the answer's body could not be
+	// fetched. It comes before a *bus.Error that says why.
+	ErrUnreadable = errors.New("the plugin's answer cannot be fetched")
+)
+
+// DefaultGrace is how long a plugin without replicas is waited for. It is longer
+// than a plugin takes to register again after its lease was lost by mistake: a
+// third of the lease's ten seconds.
+const DefaultGrace = 5 * time.Second
+
+const (
+	defaultEvery = time.Second     // between two looks at the replicas
+	coreWait     = 2 * time.Second // for a core's answer
+)
+
+// View is what is known of the plugins; a *registry.View is one.
+type View interface {
+	Snapshot() *registry.Snapshot
+}
+
+// Option changes how an Asker works.
+type Option func(*Asker)
+
+// Grace sets how long a plugin without replicas is waited for, [DefaultGrace] by
+// default. It is looked at in steps of a fifth.
+func Grace(d time.Duration) Option {
+	return func(a *Asker) { a.grace, a.every = d, max(d/5, time.Millisecond) }
+}
+
+// Asker asks plugins. Its methods may be used at the same time.
+type Asker struct {
+	bus          *bus.Bus
+	caller       *bus.Caller
+	view         View
+	grace, every time.Duration
+	cores        cores
+
+	mu   sync.Mutex
+	open map[string]int // requests under way, by subject
+}
+
+// New makes an Asker, which a process needs one of; Close ends it.
+func New(b *bus.Bus, view View, opts ...Option) (*Asker, error) {
+	caller, err := b.NewCaller()
+	if err != nil {
+		return nil, fmt.Errorf("preparing to ask plugins: %w", err)
+	}
+	a := &Asker{bus: b, caller: caller, view: view, grace: DefaultGrace, every: defaultEvery, open: map[string]int{}}
+	for _, o := range opts {
+		o(a)
+	}
+	a.cores = cores{caller: caller, every: a.every}
+	return a, nil
+}
+
+// Close ends the Asker: what it still waits for is not answered any more.
+func (a *Asker) Close() error { return a.caller.Close() }
+
+// Request is what a plugin is asked.
+type Request struct {
+	Plugin  subject.Plugin
+	Hash    string // of the manifest that the request is made for; another one is not asked
+	Subject string // where the plugin listens
+	Body    []byte
+	// Repeatable says that whoever wants the answer may ask once more: it is given
+	// up as soon as the connection is lost.
+	Repeatable bool
+}
+
+// Ask sends the request to one replica of the plugin and waits for its answer until
+// ctx ends. The context's deadline goes along.
+//
+// Errors: see [ErrNotAsked], [ErrLost] and [ErrUnreadable]; a [*bus.Error] is the
+// plugin's own answer; the context's error means that the plugin may have got the
+// request and has not answered in time.
+func (a *Asker) Ask(ctx context.Context, r Request) ([]byte, error) {
+	replicas, err := a.replicas(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w before it was sent", ErrNotAsked, err)
+	}
+	hdr := make(nats.Header, 3)
+	if at, has := ctx.Deadline(); has {
+		bus.SetDeadline(hdr, at)
+	}
+	w := &wait{Asker: a, Request: r, replicas: replicas, answer: make(chan bus.Reply, 1), reconnects: a.bus.Conn().Stats().Reconnects}
+	defer a.enter(r.Subject)()
+	forget, err := a.caller.SendWhole(ctx, r.Subject, string(r.Plugin), hdr, r.Body, w.take)
+	if err != nil { // what could not be handed to the connection whole is not sent by it
+		return nil, fmt.Errorf("%w: %w", ErrNotAsked, err)
+	}
+	defer forget()
+	return w.await(ctx)
+}
+
+// replicas are those that may get the request: also one that drains, until it has
+// unsubscribed.
+func (a *Asker) replicas(r Request) ([]subject.Instance, error) {
+	p := a.view.Snapshot().Get(r.Plugin)
+	switch {
+	case p == nil:
+		return nil, fmt.Errorf("%w: plugin %s is not registered", ErrNotAsked, r.Plugin)
+	case p.State != plugin.Active && p.Reason != "":
+		return nil, fmt.Errorf("%w: plugin %s is %s: %s", ErrNotAsked, r.Plugin, p.State, p.Reason)
+	case p.State != plugin.Active:
+		return nil, fmt.Errorf("%w: plugin %s is %s", ErrNotAsked, r.Plugin, p.State)
+	case p.Hash != r.Hash:
+		return nil, fmt.Errorf("%w: plugin %s was replaced by version %s", ErrNotAsked, r.Plugin, p.Manifest.Version)
+	}
+	return instances(p), nil
+}
+
+func instances(p *registry.Plugin) []subject.Instance {
+	out := make([]subject.Instance, len(p.Instances))
+	for i, l := range p.Instances {
+		out[i] = l.Instance
+	}
+	return out
+}
+
+// enter counts a request that is under way.
+func (a *Asker) enter(subj string) (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open[subj]++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.open[subj]--; a.open[subj] == 0 {
+			delete(a.open, subj)
+		}
+	}
+}
+
+// alone reports whether no other request to the subject is under way.
+func (a *Asker) alone(subj string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.open[subj] == 1
+}
+
+// left counts which of the replicas still have a lease.
+func (a *Asker) left(name subject.Plugin, replicas []subject.Instance) int {
+	p := a.view.Snapshot().Get(name)
+	if p == nil {
+		return 0
+	}
+	n := 0
+	for _, l := range p.Instances {
+		if slices.Contains(replicas, l.Instance) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,259 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/bus"
+)
+
+// View follows the registry. Its methods may be used at the same time.
+type View struct {
+	log   *slog.Logger
+	watch *bus.BucketWatch
+	snap  atomic.Pointer[Snapshot]
+
+	mu      sync.Mutex
+	news    []bus.Change // not taken in yet
+	content *Content
+	moved   chan struct{} // closed at the next change
+	subs    map[*listener]struct{}
+
+	wake   chan struct{} // holds one: there are news
+	tell   chan struct{} // holds one: there is another snapshot
+	calls  sync.Mutex    // held while listeners are called
+	loaded chan struct{}
+	first  bool // nothing has come yet; of advance alone
+	closed chan struct{}
+	once   sync.Once
+	done   sync.WaitGroup
+}
+
+// Watch follows the registry and returns when its state has been read. Until core
+// has made the bucket it waits. The context bounds that wait alone; the view goes
+// on until Close, or until the bus is closed.
+func Watch(ctx context.Context, b *bus.Bus, log *slog.Logger) (*View, error) {
+	v := Open(b, log)
+	select {
+	case <-v.Loaded():
+		return v, nil
+	case <-b.Closed():
+		v.Close()
+		return nil, errors.New("waiting for the registry: the connection to the bus has ended")
+	case <-ctx.Done():
+		v.Close()
+		return nil, fmt.Errorf("waiting for the registry, which core makes: %w", ctx.Err())
+	}
+}
+
+// Open follows the registry like [Watch] and does not wait: until [View.Loaded] is
+// closed, the snapshot is empty.
+func Open(b *bus.Bus, log *slog.Logger) *View {
+	v := &View{
+		log: log, content: NewContent(), moved: make(chan struct{}), subs: map[*listener]struct{}{},
+		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1),
+		first: true, loaded: make(chan struct{}), closed: make(chan struct{}),
+	}
+	v.snap.Store(Compute(v.content))
+	v.watch = b.Bucket(bus.BucketPlugins).Watch(v.take)
+	// Apart, so that a listener that takes its time does not hold up whoever waits
+	// for a change.
+	v.done.Go(func() { v.each(v.wake, v.advance) })
+	v.done.Go(func() { v.each(v.tell, v.tellAll) })
+	return v
+}
+
+// Loaded is closed when the state has been read for the first time.
+func (v *View) Loaded() <-chan struct{} { return v.loaded }
+
+// Snapshot is the registry now. It is never nil. While the bus is away it is the
+// registry as it was: silence says nothing.
+func (v *View) Snapshot() *Snapshot { return v.snap.Load() }
+
+// Content is the bucket now, for whoever decides on changing it.
+func (v *View) Content() *Content {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.content.Clone()
+}
+
+// Markers lists what is left of keys that were deleted longer ago than age.
+func (v *View) Markers(age time.Duration) []Marker {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []Marker
+	for _, m := range v.content.Markers {
+		// The last change of all manifests is the fence, and must stay.
+		if time.Since(m.Seen) > age && m.Revision != v.content.ManifestRevision {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Forget drops a marker that was removed from the bucket: the view is not told.
+func (v *View) Forget(m Marker) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.content.Markers[m.Key] == m {
+		delete(v.content.Markers, m.Key)
+	}
+}
+
+// Since is when the view last began to follow without interruption; ok is false
+// when it does not follow now.
+func (v *View) Since() (at time.Time, ok bool) { return v.watch.Since() }
+
+// Await waits until the view has taken in the revision.
+func (v *View) Await(ctx context.Context, revision uint64) error {
+	return v.AwaitChange(ctx, func(s *Content) bool { return s.Revision >= revision })
+}
+
+// AwaitChange waits until the content is as wanted. The function must not keep or
+// change it.
+func (v *View) AwaitChange(ctx context.Context, wanted func(*Content) bool) error {
+	for {
+		v.mu.Lock()
+		ok, moved := wanted(v.content), v.moved
+		v.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-v.closed:
+			return errors.New("waiting for the registry: the view was closed")
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the registry: %w", ctx.Err())
+		}
+	}
+}
+
+type listener struct {
+	f    func(*Snapshot)
+	last *derived
+}
+
+// OnChange calls f with the snapshot now, before it returns, and later with each
+// one that differs in more than the renewal of leases: one after the other, never
+// twice at the same time. Snapshots may be skipped, the last one is not. The
+// function f must not block, and must not call OnChange; cancel may be called by
+// f, and does not wait for a call that is under way.
+func (v *View) OnChange(f func(*Snapshot)) (cancel func()) {
+	l := &listener{f: f}
+	v.calls.Lock()
+	defer v.calls.Unlock()
+	v.mu.Lock()
+	v.subs[l] = struct{}{}
+	v.mu.Unlock()
+	l.call(v.Snapshot())
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.subs, l)
+	}
+}
+
+func (l *listener) call(s *Snapshot) {
+	if l.last != s.derived {
+		l.last = s.derived
+		l.f(s)
+	}
+}
+
+// Close ends the view. Its last snapshot stays. A function given to OnChange must
+// not call it.
+func (v *View) Close() {
+	v.once.Do(func() {
+		v.watch.Stop()
+		close(v.closed)
+	})
+	v.done.Wait()
+}
+
+// take gets news of the bucket, on the watch's goroutine.
+func (v *View) take(c bus.Change) {
+	v.mu.Lock()
+	if c.Reset {
+		v.news = nil
+	}
+	v.news = append(v.news, c)
+	v.mu.Unlock()
+	poke(v.wake)
+}
+
+// poke asks for another round; one that is asked for already will do.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// each does something whenever it is asked for, until the view is closed.
+func (v *View) each(asked <-chan struct{}, do func()) {
+	for {
+		select {
+		case <-asked:
+			do()
+		case <-v.closed:
+			return
+		}
+	}
+}
+
+// advance takes in all that is new, at once: a storm costs one computation.
+func (v *View) advance() {
+	v.mu.Lock()
+	news := v.news
+	v.news = nil
+	renewed, now := true, time.Now()
+	for _, c := range news {
+		if c.Reset {
+			v.content, renewed = NewContent(), false
+		}
+		for _, e := range c.Entries {
+			same, err := v.content.Apply(e, now)
+			if err != nil {
+				v.log.Warn("the registry holds what cannot be read", "error", err)
+			}
+			renewed = renewed && same
+		}
+	}
+	v.content.forgetMarkers(now)
+	next := &Snapshot{Revision: v.content.Revision, derived: v.Snapshot().derived}
+	if !renewed {
+		if n := Compute(v.content); !n.same(next.derived) {
+			next = n
+		}
+	}
+	v.snap.Store(next)
+	close(v.moved)
+	v.moved = make(chan struct{})
+	v.mu.Unlock()
+	poke(v.tell)
+	if v.first && len(news) > 0 {
+		v.first = false
+		close(v.loaded)
+	}
+}
+
+func (v *View) tellAll() {
+	v.calls.Lock()
+	defer v.calls.Unlock()
+	s := v.Snapshot()
+	v.mu.Lock()
+	subs := make([]*listener, 0, len(v.subs))
+	for l := range v.subs {
+		subs = append(subs, l)
+	}
+	v.mu.Unlock()
+	for _, l := range subs {
+		l.call(s)
+	}
+}

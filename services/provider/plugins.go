@@ -1,0 +1,243 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/plugin"
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	engine "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/provider/adapter"
+)
+
+const (
+	// maxPlugins bounds the providers of plugins that are announced.
+	maxPlugins = 256
+	// maxInfo bounds what a plugin says of one of its providers, in bytes.
+	maxInfo = 1 << 10
+	// maxReason bounds the message of a plugin's error, in bytes.
+	maxReason = 4 << 10
+)
+
+// Plugins is what the service knows of the plugins; a *registry.View is one.
+type Plugins interface {
+	plugincall.View
+	OnChange(f func(*registry.Snapshot)) (cancel func())
+}
+
+// remote is a provider that a plugin is.
+type remote struct {
+	plugin subject.Plugin
+	hash   string // of the manifest that declares it
+	info   contract.Info
+}
+
+// remotes are the providers of the plugins that are active. Only refresh changes
+// them, and it is called by one goroutine at a time.
+type remotes struct {
+	own    []contract.Info // the adapters, which come first and win
+	offers *engine.Offers
+	log    *slog.Logger
+
+	warned map[string]bool
+	list   atomic.Pointer[[]remote]
+}
+
+// follow offers the plugins' providers from now on.
+func (s *service) follow(deps Deps, own []contract.Info) (leave func(), err error) {
+	view, stop := deps.Plugins, func() {}
+	if view == nil {
+		v := registry.Open(deps.Bus, deps.Logger)
+		view, stop = v, v.Close
+	}
+	if s.plugins, err = plugincall.New(deps.Bus, view, plugincall.Grace(s.cfg.PluginGrace)); err != nil {
+		stop()
+		return nil, err
+	}
+	s.remote = &remotes{own: own, offers: engine.NewOffers(), log: deps.Logger}
+	s.remote.list.Store(&[]remote{})
+	cancel := view.OnChange(s.remote.refresh)
+	return func() {
+		cancel()
+		if err := s.plugins.Close(); err != nil {
+			deps.Logger.Debug("ending the questions to plugins", "error", err)
+		}
+		stop()
+	}, nil
+}
+
+// refresh offers what the plugins of the snapshot are, in their order.
+func (r *remotes) refresh(s *registry.Snapshot) {
+	var list []remote
+	offered, warned := slices.Clone(r.own), map[string]bool{}
+	for _, p := range s.Plugins() {
+		if p.State != plugin.Active {
+			continue
+		}
+		for _, info := range p.Manifest.Providers {
+			why := ""
+			switch {
+			case info.Name == "" || len(info.Name)+len(info.Model)+len(info.Note) > maxInfo:
+				why = fmt.Sprintf("its name is empty, or what it says of itself is longer than %d bytes", maxInfo)
+			case slices.ContainsFunc(offered, func(o contract.Info) bool { return o.Name == info.Name }):
+				why = "the name is taken"
+			case len(list) >= maxPlugins:
+				why = fmt.Sprintf("there are %d already", maxPlugins)
+			}
+			if why == "" {
+				list, offered = append(list, remote{p.Name(), p.Hash, info}), append(offered, info)
+				continue
+			}
+			key := p.Hash + " " + info.Name + " " + why
+			if warned[key] = true; !r.warned[key] {
+				r.log.Warn("not offering a plugin's provider", "plugin", string(p.Name()), "provider", clip(info.Name), "why", why)
+			}
+		}
+	}
+	r.warned = warned
+	if old := r.list.Swap(&list); !slices.Equal(*old, list) {
+		r.offers.Put(engine.Offer{Providers: offered})
+	}
+}
+
+func (r *remotes) get(name string) (remote, bool) {
+	if r != nil {
+		for _, p := range *r.list.Load() {
+			if p.info.Name == name {
+				return p, true
+			}
+		}
+	}
+	return remote{}, false
+}
+
+// askPlugin puts the question to the plugin that is the provider.
+func (s *service) askPlugin(ctx context.Context, req executor.Request) (contract.Response, *contract.Error) {
+	p, ok := s.remote.get(req.Provider)
+	if !ok { // it was offered when the question came
+		return contract.Response{}, adapter.Errorf(contract.ErrUnavailable, "there is no provider %q here", req.Provider)
+	}
+	deadline, _ := ctx.Deadline() // the executor's work always has one
+	body, err := json.Marshal(contract.Call{
+		Plan: req.Call, Attempt: req.Attempt, Agent: req.Agent, Session: req.Session,
+		Provider: p.info.Name, Deadline: deadline.UTC(), Request: *req.Model,
+	})
+	if err != nil {
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "encoding the question: %v", err)
+	}
+	reply, err := s.plugins.Ask(ctx, plugincall.Request{
+		Plugin: p.plugin, Hash: p.hash, Subject: subject.Generate(p.plugin), Body: body, Repeatable: true,
+	})
+	if err != nil {
+		return contract.Response{}, unanswered(p.plugin, err)
+	}
+	return readReply(p.plugin, reply)
+}
+
+// unanswered is the failure of a question that brought no reply.
+func unanswered(p subject.Plugin, err error) *contract.Error {
+	var said *bus.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return adapter.Errorf(contract.ErrTimeout, "plugin %s has not answered in time", p)
+	case errors.Is(err, context.Canceled):
+		return adapter.Failure(err)
+	case errors.Is(err, plugincall.ErrNotAsked) && errors.Is(err, bus.ErrTooLarge):
+		return adapter.Errorf(contract.ErrTooLong, "%v", err)
+	case errors.Is(err, plugincall.ErrUnreadable) && errors.Is(err, bus.ErrTooLarge):
+		return adapter.Errorf(contract.ErrTooLong, "%v", err)
+	case errors.Is(err, plugincall.ErrUnreadable):
+		return adapter.Errorf(contract.ErrGarbage, "%v", err)
+	case errors.Is(err, plugincall.ErrNotAsked), errors.Is(err, plugincall.ErrLost):
+		return adapter.Errorf(contract.ErrUnavailable, "%v", err)
+	case errors.As(err, &said):
+		return adapter.Errorf(codeOf(said.Code), "plugin %s answered with the error %s: %s", p, said.Code, clip(said.Message))
+	}
+	return adapter.Errorf(contract.ErrInternal, "asking plugin %s: %v", p, err)
+}
+
+// codeOf translates the code of an error reply.
+func codeOf(c bus.Code) contract.ErrorCode {
+	switch c {
+	case bus.CodeInvalidArgument, bus.CodeNotFound, bus.CodeDenied:
+		return contract.ErrBadRequest
+	case bus.CodeUnavailable, bus.CodeConflict, bus.CodeCancelled:
+		return contract.ErrUnavailable
+	case bus.CodeTimeout:
+		return contract.ErrTimeout
+	case bus.CodeTooLarge:
+		return contract.ErrTooLong
+	case bus.CodeInternal:
+	}
+	return contract.ErrInternal
+}
+
+// readReply reads what a plugin answered; the response in it is checked like an
+// adapter's.
+func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Error) {
+	var r contract.Reply
+	garbage := func(err error) (contract.Response, *contract.Error) {
+		return contract.Response{}, adapter.Errorf(contract.ErrGarbage,
+			"plugin %s has answered with something that is no provider reply (schemas/provider/reply.json): %v", p, err)
+	}
+	body = bytes.ToValidUTF8(body, []byte("\uFFFD")) // what is no UTF-8 could stand in strings alone
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("it is empty")
+		}
+		return garbage(err)
+	}
+	_, more := d.Token()
+	switch {
+	case !errors.Is(more, io.EOF):
+		return garbage(errors.New("something follows the JSON object"))
+	case (r.Response == nil) == (r.Error == nil):
+		return garbage(errors.New(`want one of "response" and "error"`))
+	case r.Error != nil:
+		return contract.Response{}, readError(p, *r.Error)
+	case r.Response.Usage.InputTokens < 0 || r.Response.Usage.OutputTokens < 0 || r.Response.Usage.CostMicroUSD < 0:
+		return garbage(errors.New(`"response.usage" holds a negative number`))
+	}
+	return *r.Response, nil
+}
+
+// readError is a plugin's own failure, made to fit.
+func readError(p subject.Plugin, e contract.Error) *contract.Error {
+	switch e.Code {
+	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout,
+		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
+	default:
+		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with a code that is none, %q: %s", p, clip(string(e.Code)), clip(e.Message))
+	}
+	e.Message, e.RetryInMS = clip(e.Message), max(e.RetryInMS, 0)
+	if e.Message == "" {
+		e.Message = fmt.Sprintf("plugin %s gave no reason", p)
+	}
+	return &e
+}
+
+func clip(s string) string {
+	if len(s) <= maxReason {
+		return s
+	}
+	n := maxReason
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,157 @@
+package toolrunner
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/internal/toolschema"
+)
+
+// Plugins is what the runner knows of the plugins; a *registry.View is one.
+type Plugins interface {
+	plugincall.View
+	OnChange(f func(*registry.Snapshot)) (cancel func())
+}
+
+// remote is a tool that a plugin runs.
+type remote struct {
+	plugin subject.Plugin
+	hash   string    // of the manifest that declares it
+	spec   tool.Spec // as it is announced
+	args   *toolschema.Validator
+	size   int // of the spec in an announcement, in bytes
+}
+
+// remotes are the tools of the plugins that are active, as far as this runner
+// offers them. Only refresh changes them, and it is called by one goroutine at a time.
+type remotes struct {
+	cfg    Config
+	own    []tool.Spec // the runner's own tools, which win
+	room   int         // bytes for all specs of plugins in an announcement
+	offers *executor.Offers
+	log    *slog.Logger
+
+	warned  map[string]bool
+	offered []tool.Spec
+	tools   atomic.Pointer[map[string]*remote]
+}
+
+func newRemotes(cfg Config, own []tool.Spec, room int, log *slog.Logger) *remotes {
+	r := &remotes{cfg: cfg, own: own, room: room, offers: executor.NewOffers(), log: log, warned: map[string]bool{}}
+	r.tools.Store(&map[string]*remote{})
+	return r
+}
+
+// get is the plugin's tool of the name, or nil.
+func (r *remotes) get(name string) *remote {
+	if r == nil {
+		return nil
+	}
+	return (*r.tools.Load())[name]
+}
+
+func (r *remotes) names() []string {
+	if r == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(*r.tools.Load()))
+}
+
+// refresh offers what the plugins of the snapshot run. What was compiled for the
+// same manifest stays.
+func (r *remotes) refresh(s *registry.Snapshot) {
+	old, tools, warned := *r.tools.Load(), map[string]*remote{}, map[string]bool{}
+	room := r.room
+	for _, p := range s.Plugins() {
+		if p.State != plugin.Active {
+			continue
+		}
+		for _, spec := range p.Manifest.Tools {
+			t := old[spec.Name]
+			if t == nil || t.plugin != p.Name() || t.hash != p.Hash {
+				t = &remote{plugin: p.Name(), hash: p.Hash, spec: spec}
+			}
+			why := r.refusal(t, tools, room)
+			if why == "" {
+				tools[spec.Name], room = t, room-t.size
+				continue
+			}
+			key := p.Hash + " " + spec.Name + " " + why
+			if warned[key] = true; !r.warned[key] && why != unwanted {
+				r.log.Warn("not offering a plugin's tool", "plugin", string(p.Name()), "tool", spec.Name, "why", why)
+			}
+		}
+	}
+	r.warned = warned
+	r.tools.Store(&tools)
+	r.announce(tools)
+}
+
+const unwanted = "enable and disable do not want it" // said by whoever configured it
+
+// refusal is why this runner does not offer the tool, or "". It completes the tool.
+func (r *remotes) refusal(t *remote, taken map[string]*remote, room int) string {
+	name := t.spec.Name
+	switch {
+	case !r.cfg.wants(name):
+		return unwanted
+	case taken[name] != nil || slices.ContainsFunc(r.own, func(s tool.Spec) bool { return s.Name == name }):
+		return "the name is taken"
+	case name == "" || len(subject.Encode(name)) > subject.MaxIDLen:
+		return fmt.Sprintf("the name is empty or too long: at most %d bytes when encoded", subject.MaxIDLen)
+	case t.spec.Pool != "" && t.spec.Pool != contract.DefaultPool:
+		return fmt.Sprintf("it wants the pool %q, and this runner has only %q", t.spec.Pool, contract.DefaultPool)
+	}
+	if t.args == nil {
+		if err := t.compile(); err != nil {
+			return err.Error()
+		}
+	}
+	if t.size > room {
+		return fmt.Sprintf("the announcement has no room for its %d bytes: all plugins' tools together have %d", t.size, r.room)
+	}
+	return ""
+}
+
+func (t *remote) compile() error {
+	v, err := toolschema.Compile(t.spec)
+	if err != nil {
+		return err
+	}
+	t.spec.Args, t.spec.Plugin = v.Schema(), string(t.plugin)
+	b, err := json.Marshal(t.spec)
+	if err != nil {
+		return err
+	}
+	t.args, t.size = v, len(b)
+	return nil
+}
+
+// announce has the runner's own tools and those of the plugins announced, if they
+// are others than before.
+func (r *remotes) announce(tools map[string]*remote) {
+	specs := make([]tool.Spec, 0, len(r.own)+len(tools))
+	for _, t := range tools {
+		specs = append(specs, t.spec)
+	}
+	slices.SortFunc(specs, func(a, b tool.Spec) int { return strings.Compare(a.Name, b.Name) })
+	specs = append(slices.Clone(r.own), specs...)
+	if reflect.DeepEqual(specs, r.offered) {
+		return
+	}
+	r.offered = specs
+	r.offers.Put(executor.Offer{Tools: specs})
+}
