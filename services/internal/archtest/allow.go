@@ -51,6 +51,7 @@ var (
 		"github.com/nats-io/nats-server/v2":           internal + "/natsserver",
 		"github.com/openai/openai-go":                 services + "/provider/openai",
 		"github.com/redis/go-redis":                   internal + "/store/redis",
+		"github.com/robfig/cron":                      services + "/listener/cron",
 		"github.com/synadia-io/orbit.go/jetstreamext": sdk + "/bus",
 		"modernc.org/sqlite":                          internal + "/store/sqlite",
 	}
@@ -61,6 +62,14 @@ var (
 		internal + "/store": {
 			"storetest": "the conformance suite",
 			"redistest": "a Redis for tests",
+		},
+		services + "/listener": {
+			"cmd":          "the main",
+			"contract":     "the interface that they implement",
+			"emitter":      "what they are given",
+			"listenertest": "the conformance suite",
+			"secret":       "reads what a configuration does not say itself",
+			"web":          "the server of those that are reached by HTTP",
 		},
 		services + "/provider": {
 			"adapter":      "the interface that they implement",
@@ -92,6 +101,7 @@ var (
 	// exits are packages that end the process though they are not called main.
 	exits = map[string]string{
 		internal + "/process": "the main of every service",
+		sdk + "/plugin":       "Main is the main of every plugin",
 	}
 
 	// naps are packages whose tests sleep.

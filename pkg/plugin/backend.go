@@ -1,0 +1,106 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+)
+
+// DefaultSearchLimit is how many entries a search gives that states no limit.
+const DefaultSearchLimit = 5
+
+// The limits of a storage request, as in schemas/storage/request.json.
+const (
+	maxKey    = 512 // bytes
+	maxSearch = 1000
+)
+
+// StorageBackend is the handler that makes a plugin a storage backend. The verbs
+// it serves are those whose function is not nil. Requests are checked before; a
+// search has a limit. Errors cross the bus with the code of a [*bus.Error] in
+// them. Put and Delete are idempotent and may be asked twice.
+type StorageBackend struct {
+	Put    func(ctx context.Context, r StorageRequest) error
+	Get    func(ctx context.Context, r StorageRequest) (value json.RawMessage, found bool, err error)
+	Delete func(ctx context.Context, r StorageRequest) error // of what is not there, too
+	Search func(ctx context.Context, r StorageRequest) ([]StorageEntry, error)
+}
+
+func (s StorageBackend) add(p *parts) { p.storage = append(p.storage, s) }
+
+func (s StorageBackend) verbs() (out []StorageVerb) {
+	for _, v := range []struct {
+		verb StorageVerb
+		has  bool
+	}{{Put, s.Put != nil}, {Get, s.Get != nil}, {Delete, s.Delete != nil}, {Search, s.Search != nil}} {
+		if v.has {
+			out = append(out, v.verb)
+		}
+	}
+	return out
+}
+
+func (s StorageBackend) bind(r *room, verb StorageVerb) answerFunc {
+	return func(ctx context.Context, body []byte) ([]byte, error) {
+		var req StorageRequest
+		if err := json.Unmarshal(body, &req); err != nil {
+			return nil, bus.Errorf(bus.CodeInvalidArgument, "the question is no request (schemas/storage/request.json): %v", err)
+		}
+		if err := req.check(verb); err != nil {
+			return nil, err
+		}
+		if verb == Search && req.Limit == 0 {
+			req.Limit = DefaultSearchLimit
+		}
+		reply, err := contain(r, "storage "+string(verb), func() (StorageReply, error) { return s.serve(ctx, verb, req) })
+		if err != nil {
+			return nil, err
+		}
+		return encode(reply)
+	}
+}
+
+func (s StorageBackend) serve(ctx context.Context, verb StorageVerb, req StorageRequest) (reply StorageReply, err error) {
+	switch verb {
+	case Put:
+		err = s.Put(ctx, req)
+	case Get:
+		reply.Value, reply.Found, err = s.Get(ctx, req)
+		if !reply.Found {
+			reply.Value = nil
+		}
+	case Delete:
+		err = s.Delete(ctx, req)
+	case Search:
+		reply.Entries, err = s.Search(ctx, req)
+		reply.Entries = reply.Entries[:min(len(reply.Entries), req.Limit)]
+	}
+	return reply, err
+}
+
+// check holds a request against the schema; the error names the field.
+func (r StorageRequest) check(verb StorageVerb) error {
+	var wrong string
+	switch {
+	case r.Verb != verb:
+		wrong = fmt.Sprintf("verb is %q, the subject says %s", clip(string(r.Verb)), verb)
+	case !subject.Valid(r.Agent):
+		wrong = fmt.Sprintf("agent %q is no id", clip(string(r.Agent)))
+	case !subject.Valid(r.Collection):
+		wrong = fmt.Sprintf("collection %q is no id", clip(r.Collection))
+	case verb != Search && (r.Key == "" || len(r.Key) > maxKey):
+		wrong = fmt.Sprintf("key has %d bytes, want 1 to %d", len(r.Key), maxKey)
+	case verb == Put && len(r.Value) == 0:
+		wrong = "value is missing"
+	case verb == Search && r.Query == "":
+		wrong = "query is missing"
+	case verb == Search && (r.Limit < 0 || r.Limit > maxSearch):
+		wrong = fmt.Sprintf("limit is %d, want 1 to %d, or 0 for %d", r.Limit, maxSearch, DefaultSearchLimit)
+	default:
+		return nil
+	}
+	return bus.Errorf(bus.CodeInvalidArgument, "%s", wrong)
+}

@@ -1,0 +1,149 @@
+package plugin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+)
+
+// A policy in one function: it answers within half a second, or the call is denied.
+func ExampleServe() {
+	ctx, stop := context.WithCancel(context.Background())
+	stop() // at once, for the example; a program waits for a signal, see Main
+
+	err := plugin.Serve(ctx, plugin.Manifest{Name: "policy", Version: "1.0.0"}, plugin.Handlers{
+		plugin.BeforeAct(func(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+			switch {
+			case strings.HasPrefix(c.Data.Tool, "shell:"):
+				return plugin.Deny("no shell in this house"), nil
+			case strings.HasPrefix(c.Data.Tool, "mail:"):
+				return plugin.Confirm(hook.LevelWarn, "The agent wants to send mail."), nil
+			}
+			return plugin.Continue(), nil
+		}),
+	}, plugin.OnState(func(s plugin.LeaseState, reason string) { fmt.Println(s, reason) }))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// The schema of a tool follows from the struct of its arguments.
+func ExampleTool() {
+	type question struct {
+		Place string `json:"place" desc:"A town, such as Oslo"`
+		Days  int    `json:"days" min:"1" max:"7" default:"1"`
+		Unit  string `json:"unit" enum:"celsius,fahrenheit" default:"celsius"`
+	}
+	forecast := func(ctx context.Context, q question) ([]string, error) {
+		call, _ := plugin.CallOf(ctx)
+		if q.Place == "" {
+			return nil, errors.New("say for where; call " + call.Call)
+		}
+		return make([]string, q.Days), nil
+	}
+	m, err := plugin.Handlers{
+		plugin.Tool("weather:forecast", "Says what the weather will be.", forecast, plugin.Idempotent()),
+	}.Complete(plugin.Manifest{Name: "weather", Version: "1.0.0"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := json.MarshalIndent(m.Tools[0].Args, "", "  ")
+	fmt.Println(string(out), err)
+	// Output:
+	// {
+	//   "additionalProperties": false,
+	//   "properties": {
+	//     "days": {
+	//       "default": 1,
+	//       "maximum": 7,
+	//       "minimum": 1,
+	//       "type": "integer"
+	//     },
+	//     "place": {
+	//       "description": "A town, such as Oslo",
+	//       "type": "string"
+	//     },
+	//     "unit": {
+	//       "default": "celsius",
+	//       "enum": [
+	//         "celsius",
+	//         "fahrenheit"
+	//       ],
+	//       "type": "string"
+	//     }
+	//   },
+	//   "required": [
+	//     "place"
+	//   ],
+	//   "type": "object"
+	// } <nil>
+}
+
+// A manifest that comes from a file is held against the handlers, and all that is
+// wrong is said at once.
+func ExampleHandlers_Complete() {
+	m, err := plugin.DecodeManifest([]byte(`{
+		"name": "vault", "version": "1.2.0", "instance": "vault-1",
+		"hooks": [{"point": "before_act"}], "guides": ["keeper"]
+	}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = plugin.Handlers{
+		plugin.AfterAct(func(context.Context, *plugin.HookCall[hook.AfterActData]) (plugin.Reply, error) {
+			return plugin.Continue(), nil
+		}),
+	}.Complete(m)
+	var problems plugin.Problems
+	if errors.As(err, &problems) {
+		for _, p := range problems {
+			fmt.Println(p)
+		}
+	}
+	// Output:
+	// hooks[0].point: "before_act" is declared, but has no handler
+	// hooks: "after_act" has a handler, but the manifest does not declare it; declare it, or leave hooks out of the manifest
+	// guides[0]: "keeper" is declared, but has no handler
+}
+
+// A language model.
+func ExampleProvider() {
+	model := plugin.Provider(provider.Info{Name: "yes", Model: "yes-1"},
+		func(_ context.Context, call provider.Call) (provider.Response, error) {
+			return provider.Response{TextContent: "Yes.", StopReason: provider.StopEnd}, nil
+		})
+	m, err := plugin.Handlers{model}.Complete(plugin.Manifest{Name: "yes", Version: "1.0.0"})
+	fmt.Println(m.Providers[0].Name, err)
+	// Output: yes <nil>
+}
+
+// A listener says what it hears. It runs while the plugin is active, and again
+// when it has failed.
+func ExampleListen() {
+	heard := make(chan string)
+	ears := plugin.Listen("microphone", func(ctx context.Context, e *plugin.Emitter) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case text := <-heard:
+				session := subject.Ref{Agent: "demo", Session: "kitchen"}
+				if _, err := e.EmitInput(ctx, session, event.Input{Text: text}); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	m, err := plugin.Handlers{ears}.Complete(plugin.Manifest{Name: "ears", Version: "1.0.0"})
+	fmt.Println(m.Listeners[0].Name, err)
+	// Output: microphone <nil>
+}

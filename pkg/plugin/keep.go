@@ -1,0 +1,218 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+)
+
+// registry is what the registry is called in reply subjects.
+const registry = "core"
+
+const (
+	// askWait bounds one question to the registry.
+	askWait = 5 * time.Second
+	// minBeat and maxBeat bound the time between two heartbeats.
+	minBeat = 10 * time.Millisecond
+	maxBeat = time.Minute
+	// retryBeat is how soon a heartbeat that was not answered is sent again.
+	retryBeat = time.Second
+
+	firstPause = 100 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// backoff is how long to wait before the next attempt: twice as long each time,
+// with jitter.
+type backoff struct{ last time.Duration }
+
+func (b *backoff) next() time.Duration {
+	b.last = min(max(2*b.last, firstPause), lastPause)
+	return b.last/2 + rand.N(b.last/2)
+}
+
+// keep registers and keeps the lease until ctx ends.
+func (s *server) keep(ctx context.Context) error {
+	for {
+		next, err := s.step(ctx)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		t := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-s.bus.Closed():
+			t.Stop()
+			return fmt.Errorf("the connection to the bus has ended: %w", bus.ErrUnavailable)
+		case <-t.C:
+		}
+	}
+}
+
+// step asks the registry once, and says when it is to be asked again.
+func (s *server) step(ctx context.Context) (next time.Duration, err error) {
+	if s.lease == nil {
+		return s.register(ctx)
+	}
+	return s.heartbeat(ctx)
+}
+
+func (s *server) register(ctx context.Context) (time.Duration, error) {
+	lease, err := s.ask(ctx, subject.Register, s.m)
+	switch code := bus.CodeOf(err); {
+	case err == nil:
+		return s.granted(ctx, lease)
+	case ctx.Err() != nil:
+		return 0, err
+	case code == bus.CodeInvalidArgument, code == bus.CodeDenied, code == bus.CodeTooLarge:
+		return 0, fmt.Errorf("the registry refuses it: %w", err)
+	case code == bus.CodeConflict:
+		// Whoever has the name answers for it, and the queue group is the name.
+		if err := s.withdraw(ctx); err != nil {
+			s.log.Warn("giving up the plugin's subjects", "error", err)
+		}
+		s.report(Waiting, "not registered: "+message(err))
+	case code == bus.CodeUnavailable:
+		s.report(Waiting, "not registered: no core answers")
+	default:
+		s.report(Waiting, fmt.Sprintf("not registered: the registry fails (%s)", code))
+		s.log.Debug("registering", "error", err)
+	}
+	s.ears.close()
+	return s.pause.next(), nil
+}
+
+// message is the registry's own words.
+func message(err error) string {
+	var e *bus.Error
+	if errors.As(err, &e) {
+		return e.Error()
+	}
+	return err.Error()
+}
+
+// granted takes up the lease. After a conflict the subjects are taken up only
+// now: before, they were another's.
+func (s *server) granted(ctx context.Context, lease Lease) (time.Duration, error) {
+	s.lease, s.pause, s.quiet = &lease, backoff{}, false
+	if s.responders == nil && len(s.places) > 0 {
+		if err := s.subscribe(ctx); err != nil {
+			return 0, err
+		}
+	}
+	s.door.open()
+	return s.enter(lease)
+}
+
+// withdraw turns away what waits at the door and gives up the subjects.
+func (s *server) withdraw(ctx context.Context) error {
+	s.door.refuse()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
+	defer cancel()
+	return s.unsubscribe(ctx)
+}
+
+// enter acts on what the registry says of the lease.
+func (s *server) enter(lease Lease) (time.Duration, error) {
+	switch lease.State {
+	case Draining, Gone:
+		if lease.Reason != "" {
+			return 0, fmt.Errorf("%w: %s", ErrUnloaded, lease.Reason)
+		}
+		return 0, ErrUnloaded
+	case Active:
+		s.ears.open()
+	default:
+		s.ears.close()
+	}
+	s.report(lease.State, lease.Reason)
+	return beat(lease), nil
+}
+
+func beat(l Lease) time.Duration {
+	return min(max(time.Duration(l.TTLMS)*time.Millisecond/3, minBeat), maxBeat)
+}
+
+func (s *server) heartbeat(ctx context.Context) (time.Duration, error) {
+	lease, err := s.ask(ctx, subject.Heartbeat, Heartbeat{Instance: s.m.Instance, Hash: s.lease.Hash})
+	switch bus.CodeOf(err) {
+	case "":
+		if s.quiet {
+			s.log.Info("the registry answers again")
+		}
+		s.lease, s.quiet = &lease, false
+		return s.enter(lease)
+	case bus.CodeUnavailable, bus.CodeTimeout, bus.CodeCancelled, bus.CodeInternal:
+		// Nobody who could end the lease is there either, or soon is again.
+		if !s.quiet && ctx.Err() == nil {
+			s.quiet = true
+			s.log.Warn("the registry does not answer; the plugin goes on and keeps trying", "error", err)
+		}
+		return min(beat(*s.lease), retryBeat), nil
+	}
+	s.log.Info("the lease is lost; registering again", "error", err)
+	s.lease = nil
+	return 0, nil
+}
+
+// beatOn keeps the lease while the plugin drains, so that what still runs is not
+// given up for dead. The returned function ends it.
+func (s *server) beatOn(ctx context.Context) (stop func()) {
+	if s.lease == nil {
+		return func() {}
+	}
+	lease := *s.lease
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause(ctx, beat(lease)); ctx.Err() == nil; pause(ctx, beat(lease)) {
+			if _, err := s.ask(ctx, subject.Heartbeat, Heartbeat{Instance: s.m.Instance, Hash: lease.Hash}); err != nil {
+				s.log.Debug("renewing the lease while draining", "error", err)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// unregister tells the registry that this process goes. Others may depend on it:
+// it goes all the same, and they will wait.
+func (s *server) unregister(ctx context.Context) LeaseState {
+	lease, err := s.ask(ctx, subject.Unregister, Unregister{Instance: s.m.Instance, Force: true, Reason: "the plugin's process ends"})
+	if err != nil {
+		if !errors.Is(err, bus.ErrNotFound) {
+			s.log.Warn("could not unregister; the lease ends by itself", "error", err)
+		}
+		return ""
+	}
+	return lease.State
+}
+
+// ask sends one request to the registry.
+func (s *server) ask(ctx context.Context, verb subject.PluginVerb, question any) (lease Lease, err error) {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return lease, bus.Errorf(bus.CodeInvalidArgument, "encoding %s: %v", verb, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	answer, err := s.caller.Request(ctx, subject.Registry(verb, s.m.Name), registry, body)
+	if err != nil {
+		return lease, err
+	}
+	if err := json.Unmarshal(answer, &lease); err != nil {
+		return lease, bus.Errorf(bus.CodeInternal, "the registry's answer is no lease: %v", err)
+	}
+	return lease, nil
+}

@@ -1,0 +1,181 @@
+package plugintest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/skandha/client"
+	"skandha.dev/services/skandha/system"
+)
+
+// model is what the model does with what it is told.
+const model = `
+rules:
+  - name: forecast
+    match: ['^forecast for (?P<place>\w+)$']
+    calls: [{tool: 'weather:forecast', args: {place: '{{.place}}', days: 2}}]
+  - name: write
+    match: ['^write (?P<name>[\w.]+)$']
+    calls: [{tool: 'file_system:write_file', args: {path: '{{.name}}', content: hello}}]
+results:
+  default: {success: 'done', failure: 'failed: {{.error.message}}'}
+missing: 'no {{.tool}}'
+fallback: 'what?'
+`
+
+// talk is a session of a whole system.
+type talk struct {
+	*rig
+	ref    subject.Ref
+	client *client.Client
+	events <-chan follow.Item
+	system *system.System
+}
+
+func newTalk(t *testing.T) *talk {
+	t.Helper()
+	dir := t.TempDir()
+	rules := filepath.Join(dir, "rules.yaml")
+	if err := os.WriteFile(rules, []byte(model), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := natstest.Logger(t)
+	sys, err := system.Start(natstest.Context(t), system.Config{
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", Provider: "offline", OfflineRules: rules, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sys.Stop)
+	b, err := sys.Connect(natstest.Context(t), "person")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	c, err := client.New(b, "person", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	talk := &talk{rig: &rig{T: t, bus: b, ask: caller(t, b)}, ref: subject.Ref{Agent: core.DefaultAgent, Session: "s1"}, client: c, system: sys}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	if talk.events, err = c.FollowFrom(ctx, talk.ref, follow.Position{Index: -1}); err != nil {
+		t.Fatal(err)
+	}
+	return talk
+}
+
+// end waits for the next terminal event.
+func (k *talk) end() event.Recorded {
+	k.Helper()
+	patience := time.After(natstest.Patience)
+	for {
+		select {
+		case i := <-k.events:
+			switch i.Event.Type {
+			case event.TypeRecorded:
+				var r event.Recorded
+				if err := i.Event.DataAs(&r); err != nil {
+					k.Fatal(err)
+				}
+				return r
+			case event.TypeTurnFailed:
+				k.Fatalf("the turn failed: %s", i.Event.Data)
+			}
+		case <-patience:
+			k.Fatal("the turn does not end")
+		}
+	}
+}
+
+func (k *talk) say(text string) event.Recorded {
+	k.Helper()
+	if _, err := k.client.Say(natstest.Context(k), k.ref, event.Input{Text: text}); err != nil {
+		k.Fatal(err)
+	}
+	return k.end()
+}
+
+// answers says it until the answer has what is wanted: services learn of plugins a
+// moment after the registry.
+func (k *talk) answers(text, want string) {
+	k.Helper()
+	var last string
+	natstest.Eventually(k, "the answer to "+text+" has "+want, func() bool {
+		last = k.say(text).Answer
+		return strings.Contains(last, want)
+	})
+}
+
+// A system runs; plugins come, are obeyed and used, and go; nothing is left of them.
+func TestPluginsOfASystemThatRuns(t *testing.T) {
+	k := newTalk(t)
+	k.answers("write one.txt", "done")
+	k.answers("forecast for Oslo", "no weather:forecast")
+
+	serve := func(m plugin.Manifest, h plugin.Handlers) *served {
+		b, err := k.system.Connect(natstest.Context(t), string(m.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		p := k.startOn(b, m, h)
+		p.await("active")
+		return p
+	}
+	asked := make(chan string, 100)
+	policy := serve(manifest("policy"), plugin.Handlers{
+		plugin.BeforeAct(func(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+			asked <- c.Data.Tool
+			if c.Data.Tool == "file_system:write_file" {
+				return plugin.Deny("nothing is written here"), nil
+			}
+			return plugin.Continue(), nil
+		}),
+	})
+	type question struct {
+		Place string `json:"place"`
+		Days  int    `json:"days" default:"1"`
+	}
+	weather := serve(manifest("weather"), plugin.Handlers{
+		plugin.Tool("weather:forecast", "Says what the weather will be.", func(ctx context.Context, q question) (string, error) {
+			if call, ok := plugin.CallOf(ctx); !ok || call.Session != k.ref.Session || q.Days != 2 {
+				t.Errorf("%+v, %+v", call, q)
+			}
+			return "sun in " + q.Place, nil
+		}),
+	})
+	k.answers("write two.txt", "nothing is written here")
+	k.answers("forecast for Oslo", "done")
+	if got := <-asked; got != "file_system:write_file" {
+		t.Errorf("the policy was asked about %s", got)
+	}
+
+	ears := serve(manifest("ears"), plugin.Handlers{
+		plugin.Listen("mic", func(ctx context.Context, e *plugin.Emitter) error {
+			_, err := e.EmitInput(ctx, k.ref, event.Input{Text: "forecast for Rome"})
+			return err
+		}),
+	})
+	if r := k.end(); r.Input != "forecast for Rome" || !strings.Contains(r.Answer, "done") {
+		t.Errorf("%+v", r)
+	}
+	for _, p := range []*served{policy, weather, ears} {
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	k.answers("write three.txt", "done")
+	k.answers("forecast for Oslo", "no weather:forecast")
+}
