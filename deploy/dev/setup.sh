@@ -40,7 +40,9 @@ look() {
 	have redis-server || missing "redis-server, for the tests of the Redis view" redis-server
 	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
 	have gcc || missing "a C compiler, for the race detector" gcc libc6-dev
-	have python3 || missing "Python 3, for the test of a plugin in another language" python3
+	have python3 || missing "Python 3, for the tests of plugins in Python" python3
+	have node || missing "Node, for the tests of plugins for Node" nodejs
+	have npm || missing "npm, for the NATS client of the plugins for Node" npm
 	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates
 	if ! docker info >/dev/null 2>&1; then # else an engine answers, and the tests use it

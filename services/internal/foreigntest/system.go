@@ -1,0 +1,224 @@
+package foreigntest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/skandha/client"
+	"skandha.dev/services/skandha/system"
+)
+
+// config has leases that end soon, so that a test can wait for that.
+const config = "plugins: {lease: 2s}\n"
+
+// System is a whole system in this process, whose bus listens on loopback. Its
+// model answers by the offline provider's rules for tests: see rules_test.yaml.
+type System struct {
+	*system.System
+	Client    *client.Client
+	Workspace string // where the agent's files are
+
+	t   testing.TB
+	cfg system.Config
+}
+
+// Start brings a system up, until the end of the test.
+func Start(t testing.TB) *System {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, b []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	s := &System{t: t, Workspace: filepath.Join(dir, "workspace")}
+	s.cfg = system.Config{
+		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t), Token: "it's the token",
+		NATS:       fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t)),
+		ConfigFile: write("config.yaml", []byte(config)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
+	}
+	s.up()
+	t.Cleanup(s.down)
+	return s
+}
+
+func (s *System) up() {
+	s.t.Helper()
+	var err error
+	if s.System, err = system.Start(natstest.Context(s.t), s.cfg); err != nil {
+		s.t.Fatal(err)
+	}
+	b, err := s.Connect(natstest.Context(s.t), "test")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.Client, err = client.New(b, "test", s.cfg.Log); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *System) down() {
+	s.Client.Bus.Close()
+	s.Stop()
+}
+
+// Restart ends the system, bus and all, and brings it up again where it was.
+func (s *System) Restart() {
+	s.t.Helper()
+	s.down()
+	s.up()
+}
+
+// Run starts a program that joins the system; see [Spawn].
+func (s *System) Run(dir, program string, args ...string) *Process {
+	s.t.Helper()
+	return Spawn(s.t, dir, []string{"SKANDHA_NATS=" + s.Join(), "PYTHONDONTWRITEBYTECODE=1"}, program, args...)
+}
+
+// End is how an input ended.
+type End struct {
+	Answer string                   // if it was recorded
+	Failed event.FailCode           // else
+	Reason string                   // why it failed
+	Calls  []event.Action           // what was done
+	Notes  []string                 // of hooks
+	Asked  []*event.ToolCallRequest // what a person was asked, and denied
+}
+
+// Say says a text in a session and waits for its terminal event. A person who is
+// asked whether a call may run says no.
+func (s *System) Say(session, text string) (end End) {
+	s.t.Helper()
+	ref := subject.Ref{Agent: "main", Session: subject.Session(session)}
+	ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
+	defer cancel()
+	items, err := s.Client.Follow(ctx, ref)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	seq, err := s.Client.Say(ctx, ref, event.Input{Text: text})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range items {
+		if s.ended(ctx, ref, i, seq, &end) {
+			return end
+		}
+	}
+	s.t.Fatalf("%q in session %s did not end within %v", text, session, natstest.Patience)
+	return end
+}
+
+// ended looks at an event, and reports whether it is the terminal one of the input.
+func (s *System) ended(ctx context.Context, ref subject.Ref, i follow.Item, seq uint64, end *End) bool {
+	s.t.Helper()
+	if i.Delta != nil {
+		return false
+	}
+	read := func(v event.Payload) {
+		if err := i.Event.DataAs(v); err != nil {
+			s.t.Fatalf("%s: %v", i.Event.Type, err)
+		}
+	}
+	switch i.Event.Type {
+	case event.TypeToolCallRequest:
+		var q event.ToolCallRequest
+		read(&q)
+		end.Asked = append(end.Asked, &q)
+		if err := s.Client.Confirm(ctx, ref, q, false, "the test says no"); err != nil {
+			s.t.Fatal(err)
+		}
+	case event.TypeRecorded:
+		var r event.Recorded
+		read(&r)
+		end.Answer, end.Calls, end.Notes = r.Answer, r.Actions, r.Notes
+		return r.Sequence == seq
+	case event.TypeTurnFailed:
+		var f event.TurnFailed
+		read(&f)
+		end.Failed, end.Reason, end.Calls = f.Code, f.Reason, f.Actions
+		return f.Sequence == seq
+	}
+	return false
+}
+
+// Plugin is what the registry has of a plugin; its state is "gone" if there is
+// nothing of it.
+func (s *System) Plugin(name subject.Plugin) registry.PluginInfo {
+	s.t.Helper()
+	var all []registry.PluginInfo
+	if err := s.Client.Ask(natstest.Context(s.t), registry.VerbPlugins, nil, &all); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Name == name {
+			return p
+		}
+	}
+	return registry.PluginInfo{Name: name, State: plugin.Gone}
+}
+
+// AwaitPlugin waits until a plugin is in a state.
+func (s *System) AwaitPlugin(name subject.Plugin, want plugin.LeaseState) {
+	s.t.Helper()
+	natstest.Eventually(s.t, "plugin "+string(name)+" is "+string(want), func() bool { return s.Plugin(name).State == want })
+}
+
+// AwaitTool waits until core offers a tool, or does not offer it any more.
+func (s *System) AwaitTool(name string, want bool) {
+	s.t.Helper()
+	natstest.Eventually(s.t, "the tool "+name+" is offered or not", func() bool {
+		var tools []struct {
+			Name string `json:"name"`
+			Live bool   `json:"live"`
+		}
+		if err := s.Client.Ask(natstest.Context(s.t), "tools", nil, &tools); err != nil {
+			s.t.Fatal(err)
+		}
+		for _, i := range tools {
+			if i.Name == name {
+				return i.Live == want
+			}
+		}
+		return !want
+	})
+}
+
+// AwaitListens waits until a plugin listens on a subject, whatever the registry
+// says. It asks with a deadline that has passed, which nobody may answer.
+func (s *System) AwaitListens(subj string) {
+	s.t.Helper()
+	late := make(nats.Header, 1)
+	bus.SetDeadline(late, time.UnixMilli(1))
+	natstest.Eventually(s.t, "a plugin listens on "+subj, func() bool {
+		_, err := s.Client.Bus.Conn().RequestMsg(&nats.Msg{Subject: subj, Header: late}, 50*time.Millisecond)
+		return !errors.Is(err, nats.ErrNoResponders)
+	})
+}
+
+// LeftNothing fails the test if a plugin is anywhere but in the list of those that
+// were there.
+func (s *System) LeftNothing(name subject.Plugin) {
+	s.t.Helper()
+	s.AwaitPlugin(name, plugin.Gone)
+	if p := s.Plugin(name); len(p.Instances) > 0 {
+		s.t.Errorf("plugin %s is gone and has the replicas %v", name, p.Instances)
+	}
+}

@@ -1,0 +1,15 @@
+// Package examples holds plugins and listeners in Python, Node and shell, for
+// people to read, to start and to copy. README.md explains the protocol for any
+// other language.
+//
+// There is no Go in it but what the skeletons of `skandha plugins new` share with
+// the examples, [Files], and tests, which start each program beside a live system
+// and check what the agent does then.
+package examples
+
+import "embed"
+
+// Files are the files that a plugin of its language needs beside its own.
+//
+//go:embed python/skandha.py node/skandha.mjs node/package-lock.json shell/bus.sh
+var Files embed.FS

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""A listener: says each line of standard input to an agent, and prints what comes of it.
+
+    eval "$(bin/skandha env --data .data)" && echo 'what is 2+2?' | python3 listener.py
+"""
+import json, secrets, sys, time
+
+from skandha import Bus
+
+SESSION, WRITER = "agent.main.python", "python"  # agent.<agent>.<session>; the name of whoever speaks
+INBOX = "_INBOX." + secrets.token_hex(8)
+
+
+def emit(text):
+    """Returns when the bus has acknowledged the text, with its sequence: from then on it is safe, and ends in
+    exactly one terminal event. Until then it is sent again, under the same id, so that it counts once."""
+    body = {"text": text, "id": secrets.token_hex(8), "source": "stdin"}
+    while True:
+        try:
+            bus = Bus(INBOX, SESSION + ".*.*")  # where the acknowledgement comes, and the session's events
+            bus.socket.settimeout(5)
+            bus.publish(f"{SESSION}.sense.input.{WRITER}", body, reply=INBOX)
+            for subject, _, _, answer in bus:
+                if subject == INBOX and answer and "seq" in json.loads(answer):
+                    bus.socket.settimeout(None)
+                    return bus, json.loads(answer)["seq"]
+                if subject == INBOX:
+                    raise OSError(f"not stored: {answer.decode() or 'no stream is there'}")
+        except OSError as e:
+            print(f"{e}; saying it again", file=sys.stderr)
+            time.sleep(1)
+
+
+def end(bus, sequence):
+    """Waits for the terminal event of the input."""
+    for _, _, _, message in bus:
+        event = json.loads(message)
+        if event["type"] in ("skandha.reflect.recorded.v1", "skandha.turn.failed.v1") and event["data"]["sequence"] == sequence:
+            return event["data"]
+
+
+if __name__ == "__main__":
+    for line in filter(None, map(str.strip, sys.stdin)):
+        bus, sequence = emit(line)
+        print(f"acknowledged: {sequence}", file=sys.stderr)
+        data = end(bus, sequence)
+        print(data.get("answer") or f"failed: {data.get('code')}: {data.get('reason')}", flush=True)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strings"
+
+	"skandha.dev/services/skandha/system"
+)
+
+// envCmd prints what a plugin or a listener of another process needs to join.
+type envCmd struct{}
+
+// Run implements the command.
+func (envCmd) Run(g *globals) error {
+	at, token := g.NATS, g.Token
+	if at == "" {
+		run, err := system.Running(g.Data)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no system runs on %s; start one (make run, or skandha up --data %s), or name the data directory of yours by --data", g.Data, g.Data)
+		}
+		if err != nil {
+			return err
+		}
+		at, token = run.URL, run.Token
+	}
+	line, err := exportLine(at, token)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Println(line)
+	return err
+}
+
+// exportLine is the line of a shell that sets SKANDHA_NATS; a token goes into the
+// URL if it names nobody itself.
+func exportLine(at, token string) (string, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return "", fmt.Errorf("the address of the bus is no URL: %w", errors.Unwrap(err)) // the whole would show a token
+	}
+	if token != "" && u.User == nil {
+		u.User = url.User(token)
+	}
+	return "export SKANDHA_NATS='" + strings.ReplaceAll(u.String(), "'", `'\''`) + "'", nil
+}
