@@ -32,7 +32,7 @@ run: setup-build ## Build and talk to an agent: everything in one process, data 
 	exec bin/skandha chat --data .data
 
 .PHONY: run-services
-run-services: build ## Run NATS, Redis (if installed), core, provider and RUNNERS=n tool runners as processes; Ctrl-C ends them
+run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners and the listeners of SKANDHA_CONFIG as processes; Ctrl-C ends them
 	@RUNNERS=$(RUNNERS) exec deploy/dev/run-services.sh
 
 .PHONY: build

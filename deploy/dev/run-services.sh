@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Runs Skandha as it is deployed, without containers: NATS, Redis (if installed),
-# core, provider and RUNNERS tool runners, each a process of its own, logging to
-# .data/services/logs. Ctrl-C ends them all; so does the end of any one of them.
+# core, provider, RUNNERS tool runners and, with a configuration, the listeners, each
+# a process of its own, logging to .data/services/logs. Ctrl-C ends them all; so does
+# the end of any one of them.
 #
 #   RUNNERS=1    how many tool runners
+#   SKANDHA_CONFIG=FILE   agents, policy and listeners
 #   PORT=4222    where NATS listens, on loopback
 #
 # The bus is nats-server if it is installed, else the one in bin/skandha.
@@ -134,6 +136,9 @@ start provider bin/skandha-provider
 for ((n = 1; n <= runners; n++)); do
 	SKANDHA_WORKSPACE=$data/workspace start "toolrunner-$n" bin/skandha-toolrunner
 done
+if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then
+	start listener bin/skandha-listener
+fi
 
 say "talk to it from another terminal:"
 say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat .data/services/token) bin/skandha chat"

@@ -27,6 +27,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	defer stop()
 	cfg := g.systemConfig()
 	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, g.Token, u.Slots
+	cfg.Stdin = os.Stdin
 	if g.NATS != "" { // the flag of the other commands means the same here: this bus
 		cfg.NATS = g.NATS
 	}

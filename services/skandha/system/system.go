@@ -1,6 +1,6 @@
 // Package system runs a whole Skandha system in one process: an embedded NATS
-// server, the SQLite view, core, provider and tool runner, each on an in-process
-// connection of its own, exactly as they would run as separate processes.
+// server, the SQLite view, core, provider, tool runner and listeners, each on an
+// in-process connection of its own, exactly as they would run as separate processes.
 //
 // The server also listens on loopback, behind a token, so that other terminals,
 // processes and languages can join; where is written to run.json in the data
@@ -13,7 +13,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,6 +30,7 @@ import (
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
+	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/toolrunner"
 )
@@ -35,7 +38,7 @@ import (
 // Config of a system. Data is needed.
 type Config struct {
 	Data       string // log, view and workspace
-	ConfigFile string // YAML: agents and policy; empty: one agent with the defaults
+	ConfigFile string // YAML: agents, policy and listeners; empty: one agent with the defaults
 	Sync       string // always (default) or relaxed
 	NATS       string // where the bus listens; default a free port on loopback
 	Token      string // of the bus; default a random one
@@ -43,22 +46,26 @@ type Config struct {
 	Store      string // of the view; default a SQLite file in Data
 
 	Provider, Model, BaseURL, OfflineRules string
-	Workspace                              string   // default Data/workspace
-	HTTPAllow                              []string // hosts that http:request may reach
-	Slots                                  int      // of provider and tool runner; default 64
+	Workspace                              string    // default Data/workspace
+	HTTPAllow                              []string  // hosts that http:request may reach
+	Slots                                  int       // of provider and tool runner; default 64
+	Stdin                                  io.Reader // of a listener of standard input; nil: it is somebody else's
 	Log                                    *slog.Logger
 }
 
 // System is a running one.
 type System struct {
-	cfg    Config
-	srv    *natsserver.Server
-	store  store.Store
-	core   *shell.Core
-	lock   *os.File
-	log    *slog.Logger
-	about  string
-	stops  []func() // in the order of stopping
+	cfg   Config
+	srv   *natsserver.Server
+	store store.Store
+	core  *shell.Core
+	lock  *os.File
+	log   *slog.Logger
+	about string
+	stops []func() // in the order of stopping
+
+	listeners *listener.Service // nil: none are configured
+
 	failed chan error
 	once   sync.Once
 }
@@ -111,6 +118,9 @@ func (s *System) start(ctx context.Context) (err error) {
 		return err
 	}
 	if err := s.startCore(ctx, b); err != nil {
+		return err
+	}
+	if err := s.startListeners(ctx); err != nil {
 		return err
 	}
 	if s.cfg.HTTP != "" {
@@ -238,6 +248,10 @@ func (s *System) Join() string {
 	return u.String()
 }
 
+// RestartBus shuts the bus down and starts it again after the pause, on the same
+// address and log; everything that is connected loses its connection.
+func (s *System) RestartBus(pause time.Duration) error { return s.srv.Restart(pause) }
+
 // Core is the system's core.
 func (s *System) Core() *shell.Core { return s.core }
 
@@ -248,13 +262,22 @@ func (s *System) ready() error {
 	if s.core == nil || !s.core.Ready() {
 		return errors.New("core is not ready")
 	}
+	if s.listeners != nil {
+		return s.listeners.Ready()
+	}
 	return nil
 }
 
-func (s *System) metrics() map[string]int64 { return s.core.Counters() }
+func (s *System) metrics() map[string]int64 {
+	all := s.core.Counters()
+	if s.listeners != nil {
+		maps.Copy(all, s.listeners.Counters())
+	}
+	return all
+}
 
-// Stop ends everything in order: core first, so that what runs is finished and
-// recorded; the bus last.
+// Stop ends everything in order: listeners and core first, so that what runs is
+// finished and recorded; the bus last.
 func (s *System) Stop() {
 	s.once.Do(func() {
 		for i := len(s.stops) - 1; i >= 0; i-- {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"skandha.dev/services/listener/webhook"
 )
 
 // How long a whole step may take on a slow machine that does other things too.
@@ -28,6 +32,8 @@ type project struct {
 	name    string
 	token   string
 	nats    string // URL on the host
+	hooks   string // likewise, of the listener's webhooks
+	secret  []byte // of the webhook
 	skandha string // the command
 }
 
@@ -35,7 +41,7 @@ func TestSystemOfContainers(t *testing.T) {
 	p := up(t)
 
 	t.Run("every container is healthy and hardened", func(t *testing.T) {
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1})
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "listener": 1})
 		for _, c := range p.containers(t) {
 			c.hardened(t)
 		}
@@ -51,9 +57,17 @@ func TestSystemOfContainers(t *testing.T) {
 			t.Errorf("a wrong token was let in: %s", out)
 		}
 	})
+	t.Run("a signed call from the host is taken, and a forged one is not", func(t *testing.T) {
+		if answer, err := p.call(t, p.secret); err != nil || !strings.Contains(answer, `"sequence":`) {
+			t.Errorf("answered %q, %v", answer, err)
+		}
+		if answer, err := p.call(t, []byte("somebody else's secret")); err == nil {
+			t.Errorf("a forged call is answered %q", answer)
+		}
+	})
 	t.Run("tool runners scale", func(t *testing.T) {
 		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2})
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "listener": 1})
 		await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
 			t.Errorf("6*7 is %q, want 42 in it", answer)
@@ -103,10 +117,15 @@ func up(t *testing.T) *project {
 	e := findEngine(t)
 	id := strings.ToLower(rand.Text()[:8])
 	prefix := "skandha-e2e-" + id
-	p := &project{engine: e, name: prefix, token: "t" + rand.Text()}
+	p := &project{engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text())}
 	p.skandha = e.images(t, prefix, "test")
 	port := freePort(t)
-	p.nats = "nats://127.0.0.1:" + port
+	hooks := freePort(t)
+	p.nats, p.hooks = "nats://127.0.0.1:"+port, "http://127.0.0.1:"+hooks+"/hooks/"
+	listeners := filepath.Join(t.TempDir(), "listener.yaml")
+	if err := os.WriteFile(listeners, []byte(listenerConfig), 0o644); err != nil { // the container's user reads it
+		t.Fatal(err)
+	}
 	file, err := filepath.Abs(filepath.Join(root, "docker-compose.yml"))
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +135,8 @@ func up(t *testing.T) *project {
 		"SKANDHA_TOKEN="+p.token, "SKANDHA_REDIS_PASSWORD=r"+rand.Text(),
 		"SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION=test", "SKANDHA_NATS_IMAGE="+prefix+"/nats:test", "SKANDHA_REDIS_IMAGE="+prefix+"/redis:test",
 		"SKANDHA_PROVIDER=offline", "SKANDHA_MODEL=", "SKANDHA_BASE_URL=", "SKANDHA_HTTP_ALLOW=", "SKANDHA_CORE_CONFIG=",
+		"SKANDHA_LISTENER_PORT="+hooks, "SKANDHA_LISTENER_CONFIG="+listeners, "SKANDHA_WEBSOCKET_TOKEN=",
+		"SKANDHA_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(p.secret),
 		"OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
 	t.Cleanup(func() {
 		// The test's context is over, and its own `down` may not have been reached.
@@ -155,6 +176,23 @@ func (p *project) ask(t *testing.T, text string, flags ...string) string {
 	cmd := p.host(t.Context(), p.skandha, append(append([]string{"ask", "--timeout", patience.String()}, flags...), text)...)
 	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
 	return output(t, cmd)
+}
+
+const listenerConfig = `
+listeners:
+  http: {listen: "0.0.0.0:8090"}
+  webhook: {calls: {session: calls, secrets: ["env:SKANDHA_WEBHOOK_SECRET"]}}
+`
+
+// call calls the webhook from the host, signed with the key.
+func (p *project) call(t *testing.T, key []byte) (string, error) {
+	t.Helper()
+	id, now, body := rand.Text(), time.Now(), `{"text": "what is 1+1?"}`
+	out, err := p.host(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header", "Content-Type: application/json",
+		"--header", webhook.HeaderID+": "+id, "--header", webhook.HeaderTimestamp+": "+strconv.FormatInt(now.Unix(), 10),
+		"--header", webhook.HeaderSignature+": "+webhook.Sign(key, id, now, []byte(body)),
+		"--post-data", body, p.hooks+"calls").Output()
+	return string(out), err
 }
 
 // executors says whether core knows n executors of the service.
@@ -275,8 +313,8 @@ func (c container) hardened(t *testing.T) {
 	}
 	for port, bindings := range h.PortBindings {
 		for _, b := range bindings {
-			if c.service() != "nats" || b.HostIp != "127.0.0.1" {
-				t.Errorf("%s publishes %s on %q, want NATS on loopback alone", c.Name, port, b.HostIp)
+			if c.service() != "nats" && c.service() != "listener" || b.HostIp != "127.0.0.1" {
+				t.Errorf("%s publishes %s on %q, want NATS and the listeners on loopback alone", c.Name, port, b.HostIp)
 			}
 		}
 	}

@@ -18,12 +18,12 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	dir := t.TempDir()
 	build(t, dir, "skandha.dev/services/skandha", "skandha.dev/services/core/cmd/skandha-core",
 		"skandha.dev/services/provider/cmd/skandha-provider", "skandha.dev/services/toolrunner/cmd/skandha-toolrunner",
-		"github.com/nats-io/nats-server/v2")
+		"skandha.dev/services/listener/cmd/skandha-listener", "github.com/nats-io/nats-server/v2")
 
 	services := filepath.Join(dir, "services")
 	copyFile(t, "/etc/ssl/certs/ca-certificates.crt", filepath.Join(services, "ca-certificates.crt"))
 	mkdir(t, filepath.Join(services, "data"))
-	for _, service := range []string{"core", "provider", "toolrunner"} {
+	for _, service := range []string{"core", "provider", "toolrunner", "listener"} {
 		binary := "skandha-" + service
 		copyFile(t, filepath.Join(dir, binary), filepath.Join(services, binary))
 		e.build(t, prefix+"/"+service+":"+tag, services, root+"/deploy/docker/Dockerfile.prebuilt", "--build-arg", "BINARY="+binary)
@@ -43,7 +43,7 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own is over
 		defer cancel()
-		for _, name := range []string{"core", "provider", "toolrunner", "nats", "redis"} {
+		for _, name := range []string{"core", "provider", "toolrunner", "listener", "nats", "redis"} {
 			output(t, e.command(ctx, "docker", "rmi", "--force", prefix+"/"+name+":"+tag))
 		}
 	})

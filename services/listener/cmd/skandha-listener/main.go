@@ -1,0 +1,53 @@
+// Command skandha-listener is the listeners as a process of their own.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"skandha.dev/services/internal/process"
+	"skandha.dev/services/listener"
+)
+
+type service struct {
+	process.Flags
+
+	Config  string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The listeners (YAML, section listeners): webhooks, WebSockets, cron, standard input."`
+	Stdin   string        `placeholder:"NAME" help:"Also listen to standard input, under this name: a line is an input. It ends with the input."`
+	Agent   string        `default:"main" help:"Agent of --stdin."`
+	Session string        `help:"Session of --stdin. Default: its name."`
+	JSON    bool          `name:"json" help:"Lines of --stdin are JSON objects: text, and if you like session, id and mode."`
+	Acks    bool          `help:"Write what became of each line of --stdin to standard output, as JSON."`
+	Drain   time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"How long what was taken may take when stopped."`
+}
+
+func (s *service) config() (listener.Config, error) {
+	return listener.Flags{File: s.Config, Stdin: s.Stdin, Agent: s.Agent, Session: s.Session, JSON: s.JSON, Acks: s.Acks}.Config()
+}
+
+// Check implements process.Service.
+func (s *service) Check() error {
+	_, err := s.config()
+	return err
+}
+
+// Run implements process.Service.
+func (s *service) Run(ctx context.Context, e *process.Env) error {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	l, err := listener.New(cfg, listener.Options{Drain: s.Drain}, listener.Deps{Bus: e.Bus, Logger: e.Log, Stdin: os.Stdin, Stdout: os.Stdout})
+	if err != nil {
+		return err
+	}
+	e.Ready(l.Ready)
+	e.Metrics(l.Counters)
+	return l.Run(ctx)
+}
+
+func main() {
+	var s service
+	process.Main("skandha-listener", "Hears the world for Skandha's agents: standard input, webhooks, WebSockets, the clock.", &s.Flags, &s)
+}

@@ -1,0 +1,144 @@
+package listener
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/stdio"
+	"skandha.dev/services/listener/web"
+	"skandha.dev/services/listener/webhook"
+	"skandha.dev/services/listener/websocket"
+)
+
+// Config is the section listeners of the configuration file; see the package's
+// documentation. Listeners stand under their names.
+type Config struct {
+	HTTP      web.Config                  `yaml:"http"`
+	Stdin     map[string]stdio.Config     `yaml:"stdin"` // one at most
+	Webhook   map[string]webhook.Config   `yaml:"webhook"`
+	WebSocket map[string]websocket.Config `yaml:"websocket"`
+	Cron      map[string]cron.Config      `yaml:"cron"`
+}
+
+// ErrNoSection says that a configuration file has no section listeners.
+var ErrNoSection = errors.New("there is no section listeners")
+
+// ReadConfig reads the section of a configuration file; the sections of other
+// services are left to them. The error is [ErrNoSection] if there is none, or names
+// the line.
+func ReadConfig(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading configuration: %w", err)
+	}
+	c, err := ParseConfig(b)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig is [ReadConfig] for what was read.
+func ParseConfig(file []byte) (Config, error) {
+	var sections struct {
+		Listeners *Config              `yaml:"listeners"`
+		Others    map[string]yaml.Node `yaml:",inline"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(file))
+	d.KnownFields(true)
+	if err := d.Decode(&sections); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if sections.Listeners == nil {
+		if _, ok := sections.Others["listeners"]; !ok && !mentions(file) {
+			return Config{}, ErrNoSection
+		}
+		return Config{}, nil // it is empty
+	}
+	return *sections.Listeners, nil
+}
+
+// mentions reports whether the file has the section, if only as a name.
+func mentions(file []byte) bool {
+	var keys map[string]yaml.Node
+	if yaml.Unmarshal(file, &keys) != nil {
+		return false
+	}
+	_, ok := keys["listeners"]
+	return ok
+}
+
+// Validate reports everything that is wrong; each error names its field.
+func (c Config) Validate() error {
+	errs := []error{prefixed("http", c.HTTP.Validate())}
+	if len(c.Stdin) > 1 {
+		errs = append(errs, fmt.Errorf("stdin: there are %d listeners of the one standard input; leave one", len(c.Stdin)))
+	}
+	seen := map[string]string{}
+	for _, l := range c.all() {
+		where := l.kind + "." + l.name
+		if _, err := subject.Parse[subject.Writer](l.name); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+		}
+		if other := seen[l.name]; other != "" {
+			errs = append(errs, fmt.Errorf("%s: %s has the same name; listeners write under their names, so choose another", where, other))
+		}
+		if l.name == string(subject.TimerWriter) {
+			errs = append(errs, fmt.Errorf("%s: this name is the core's own; choose another", where))
+		}
+		seen[l.name] = where
+		errs = append(errs, prefixed(where, l.err))
+		if l.insecure && !c.HTTP.Loopback() {
+			errs = append(errs, fmt.Errorf("%s.insecure: http.listen %q is reached from other machines; listen on 127.0.0.1, or remove insecure", where, c.HTTP.Listen))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// described is a listener as far as all kinds have it in common.
+type described struct {
+	kind, name string
+	insecure   bool
+	err        error
+}
+
+// all lists the listeners, in order.
+func (c Config) all() (out []described) {
+	for _, n := range sorted(c.Stdin) {
+		out = append(out, described{kind: "stdin", name: n, err: c.Stdin[n].Validate(subject.Writer(n))})
+	}
+	for _, n := range sorted(c.Webhook) {
+		out = append(out, described{"webhook", n, c.Webhook[n].Insecure, c.Webhook[n].Validate()})
+	}
+	for _, n := range sorted(c.WebSocket) {
+		out = append(out, described{"websocket", n, c.WebSocket[n].Insecure, c.WebSocket[n].Validate()})
+	}
+	for _, n := range sorted(c.Cron) {
+		out = append(out, described{kind: "cron", name: n, err: c.Cron[n].Validate()})
+	}
+	return out
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// prefixed puts the path of the section before each error.
+func prefixed(where string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var out []error
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		out = append(out, errors.New("listeners."+where+"."+line))
+	}
+	return errors.Join(out...)
+}

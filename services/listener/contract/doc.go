@@ -1,0 +1,29 @@
+// Package contract is what a listener is: the interface that every kind
+// implements (stdin, webhook, WebSocket, cron, and yours), what it hands over,
+// and how an input can fail.
+//
+// A listener hears the world and hands what it hears to an [Emitter], which
+// stores it as an input of a session, on
+// agent.<agent>.<session>.sense.input.<listener's name>.
+//
+// # Guarantee
+//
+// [Emitter.EmitInput] returns a [Receipt] only once the log has acknowledged the
+// input; from then on it ends in exactly one terminal event. An input that has an
+// id is taken once, however often it is emitted: within two minutes (the log's
+// duplicate window) the same id and text are the same message with the same
+// sequence; later, or with another text, a repetition is stored and ends as
+// turn.failed {duplicate_of}, as long as the session remembers the id (its last
+// 1,024). So whoever was not told that his input was taken says it again with the
+// same id.
+//
+// # Failure
+//
+// An error of EmitInput is [ErrInvalid] (say something else), [ErrRefused] (it is
+// not stored: someone must mend something first) or [ErrUnavailable] (not known to
+// be stored: say it again with the same id).
+//
+// # Testing
+//
+// Package listenertest is the suite that every listener passes.
+package contract

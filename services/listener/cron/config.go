@@ -1,0 +1,147 @@
+package cron
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/listener/contract"
+)
+
+// CatchUp says what becomes of occurrences that were missed.
+type CatchUp string
+
+// The ways to catch up.
+const (
+	CatchUpNone CatchUp = "none" // nothing: they are left out
+	CatchUpLast CatchUp = "last" // the latest one occurs, unless one in time follows it (default)
+	CatchUpAll  CatchUp = "all"  // all occur, in order, at most the latest CatchUpMax
+)
+
+// The defaults and limits.
+const (
+	DefaultLate       = time.Minute
+	DefaultCatchUpMax = 100
+	MaxCatchUp        = 1000
+)
+
+// Common is what a listener sets for all its entries and an entry for itself.
+type Common struct {
+	Agent      string          `yaml:"agent"`        // default main
+	Session    string          `yaml:"session"`      // needed
+	Zone       string          `yaml:"zone"`         // of the wall clock, e.g. Europe/Berlin; default UTC
+	CatchUp    CatchUp         `yaml:"catch_up"`     // none, last or all; default last
+	CatchUpMax int             `yaml:"catch_up_max"` // how many at most with all; default 100, at most 1000
+	Late       time.Duration   `yaml:"late"`         // how late an occurrence is still in time; default 1m
+	Mode       event.InputMode `yaml:"mode"`         // queue or interrupt; default queue
+}
+
+// Entry is one line of the crontab.
+type Entry struct {
+	Common   `yaml:",inline"`
+	Schedule string `yaml:"schedule"` // see [ParseSchedule]; needed
+	Text     string `yaml:"text"`     // of the input; needed
+}
+
+// Config of a listener. Its entries are known by their names, which are ids.
+type Config struct {
+	Common  `yaml:",inline"`
+	Entries map[string]Entry `yaml:"entries"`
+}
+
+// entry is one that was checked.
+type entry struct {
+	name     string
+	ref      subject.Ref
+	schedule *Schedule
+	Entry
+}
+
+func (c Common) or(d Common) Common {
+	return Common{
+		Agent: cmp.Or(c.Agent, d.Agent), Session: cmp.Or(c.Session, d.Session), Zone: cmp.Or(c.Zone, d.Zone),
+		CatchUp: cmp.Or(c.CatchUp, d.CatchUp), CatchUpMax: cmp.Or(c.CatchUpMax, d.CatchUpMax),
+		Late: cmp.Or(c.Late, d.Late), Mode: cmp.Or(c.Mode, d.Mode),
+	}
+}
+
+// Validate reports everything that is wrong; each error names its field.
+func (c Config) Validate() error {
+	_, err := c.build()
+	return err
+}
+
+func (c Config) build() (map[string]entry, error) {
+	defaults := c.or(Common{Agent: "main", Zone: "UTC", CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate})
+	out := make(map[string]entry, len(c.Entries))
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Entries)) {
+		e := entry{name: name, Entry: c.Entries[name]}
+		e.Common = e.or(defaults)
+		if err := e.check(); err != nil {
+			errs = append(errs, fmt.Errorf("entries.%s.%w", name, err))
+			continue
+		}
+		out[name] = e
+	}
+	return out, errors.Join(errs...)
+}
+
+// check completes the entry; the error begins with the field's name.
+func (e *entry) check() (err error) {
+	if !subject.Valid(e.name) {
+		return fmt.Errorf("name: %q is no id; use 1 to %d characters of A-Z a-z 0-9 _ -", e.name, subject.MaxIDLen)
+	}
+	if e.Session == "" {
+		return errors.New("session: it is empty; name the session that hears it")
+	}
+	if e.ref, err = subject.ParseRef(e.Agent, e.Session); err != nil {
+		return fmt.Errorf("agent or session: %w", err)
+	}
+	if e.schedule, err = ParseSchedule(e.Schedule, e.Zone); err != nil {
+		return err
+	}
+	switch {
+	case e.CatchUp != CatchUpNone && e.CatchUp != CatchUpLast && e.CatchUp != CatchUpAll:
+		return fmt.Errorf("catch_up: it is %q, want none, last or all", e.CatchUp)
+	case e.CatchUpMax < 1 || e.CatchUpMax > MaxCatchUp:
+		return fmt.Errorf("catch_up_max: it is %d, want 1 to %d", e.CatchUpMax, MaxCatchUp)
+	case e.Late < time.Second:
+		return fmt.Errorf("late: it is %s, want 1s or more", e.Late)
+	}
+	if err := e.input(time.Time{}).Check(); err != nil {
+		return fmt.Errorf("text or mode: %w", err)
+	}
+	return nil
+}
+
+// input is the occurrence at a time.
+func (e *entry) input(at time.Time) contract.Input {
+	return contract.Input{
+		Agent: e.ref.Agent, Session: e.ref.Session, Text: e.Text, Mode: e.Mode,
+		ID: e.name + "/" + at.UTC().Format(time.RFC3339), Source: "cron:" + e.name,
+	}
+}
+
+// due chooses what is to be emitted at now: of what has occurred after last. The
+// latest of all that has occurred is newest; zero if nothing has.
+func (e *entry) due(last, now time.Time) (emit []time.Time, newest time.Time) {
+	all := e.schedule.Between(last, now, MaxCatchUp)
+	if len(all) == 0 {
+		return nil, time.Time{}
+	}
+	newest = all[len(all)-1]
+	intime, _ := slices.BinarySearchFunc(all, now.Add(-e.Late), time.Time.Compare)
+	switch {
+	case e.CatchUp == CatchUpAll:
+		return all[max(0, min(intime, len(all)-e.CatchUpMax)):], newest
+	case e.CatchUp == CatchUpLast && intime == len(all):
+		return all[len(all)-1:], newest
+	}
+	return all[intime:], newest
+}

@@ -1,0 +1,221 @@
+package cron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/listener/contract"
+)
+
+const (
+	lookEvery  = time.Minute            // how often the schedules are looked through
+	retryPause = 500 * time.Millisecond // after something failed
+)
+
+// Deps are what a listener runs on.
+type Deps struct {
+	Bus    *bus.Bus
+	Logger *slog.Logger     // default slog.Default
+	Now    func() time.Time // default time.Now; the server's clock alone says when to wake up
+	Stats  *Stats           // may be nil
+}
+
+// Stats counts what occurred.
+type Stats struct {
+	Occurred atomic.Int64 // emitted
+	Missed   atomic.Int64 // left out because it was too late; at most [MaxCatchUp] at a time are counted
+}
+
+// Listener is the listener that goes by the time.
+type Listener struct {
+	name    subject.Writer
+	entries map[string]entry
+	bus     *bus.Bus
+	log     *slog.Logger
+	now     func() time.Time
+	stats   *Stats
+
+	emitter contract.Emitter
+	door    contract.Door
+	ready   atomic.Pointer[error] // points to nil: schedules are laid down
+	end     context.CancelFunc    // of what is under way
+	quit    context.CancelFunc    // of waiting
+	ended   sync.WaitGroup
+}
+
+var _ contract.Listener = (*Listener)(nil)
+
+// New makes a listener; an error of the configuration names its field.
+func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
+	if _, err := subject.Parse[subject.Writer](string(name)); err != nil {
+		return nil, err
+	}
+	entries, err := cfg.build()
+	if err != nil {
+		return nil, err
+	}
+	if deps.Bus == nil {
+		return nil, errors.New("a bus is needed")
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.Default()
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Stats == nil {
+		deps.Stats = &Stats{}
+	}
+	l := &Listener{
+		name: name, entries: entries, bus: deps.Bus, log: deps.Logger.With("listener", string(name)), now: deps.Now, stats: deps.Stats,
+		end: func() {}, quit: func() {},
+	}
+	l.isReady(errors.New("the schedules are not laid down yet"))
+	return l, nil
+}
+
+// Name implements [contract.Listener].
+func (l *Listener) Name() subject.Writer { return l.name }
+
+// Ready says why the schedules are not laid down; nil if they are.
+func (l *Listener) Ready() error { return *l.ready.Load() }
+
+func (l *Listener) isReady(err error) {
+	if err != nil {
+		err = fmt.Errorf("listener %s: %w", l.name, err)
+	}
+	l.ready.Store(&err)
+}
+
+// OnStart implements [contract.Listener].
+func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
+	if !l.door.Open() {
+		return fmt.Errorf("listener %s was started before", l.name)
+	}
+	l.emitter = e
+	var work, wait context.Context
+	work, l.end = context.WithCancel(context.WithoutCancel(ctx))
+	wait, l.quit = context.WithCancel(work)
+	l.ended.Go(func() { l.run(wait, work) })
+	return nil
+}
+
+// OnStop implements [contract.Listener]. What could not be emitted stays due: the
+// server keeps it for another replica or the next start.
+func (l *Listener) OnStop(ctx context.Context) error {
+	l.quit()
+	err := l.door.Shut(ctx)
+	l.end()
+	l.ended.Wait()
+	if err != nil {
+		return fmt.Errorf("listener %s: %w; it stays due and is emitted after the next start", l.name, err)
+	}
+	return nil
+}
+
+// run serves until wait ends; what is under way goes on until work does.
+func (l *Listener) run(wait, work context.Context) {
+	for wait.Err() == nil {
+		s, err := openStore(wait, l.bus, l.name)
+		if err == nil {
+			err = l.serve(wait, work, s)
+		}
+		if wait.Err() != nil {
+			return
+		}
+		l.isReady(err)
+		l.log.Info("the clock stands still; it is tried again", "error", err)
+		pause(wait, retryPause)
+	}
+}
+
+// serve handles what is due until wait ends or something fails.
+func (l *Listener) serve(wait, work context.Context, s *store) error {
+	for wait.Err() == nil {
+		if err := l.lookThrough(wait, s); err != nil {
+			return err
+		}
+		l.isReady(nil)
+		for again := time.Now().Add(lookEvery); time.Now().Before(again) && wait.Err() == nil; {
+			if err := l.next(wait, work, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// lookThrough sees that the schedule of every entry lies there, and no other's.
+func (l *Listener) lookThrough(ctx context.Context, s *store) error {
+	ctx, cancel := context.WithTimeout(ctx, lookEvery)
+	defer cancel()
+	known, err := s.entries(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range known {
+		if _, ok := l.entries[name]; ok {
+			continue
+		}
+		if err := s.remove(ctx, name); err != nil {
+			return err
+		}
+		l.log.Info("the entry is gone, and so is its schedule", "entry", name)
+	}
+	for name := range l.entries {
+		e := l.entries[name]
+		p, err := l.position(ctx, s, &e, l.now().UTC())
+		if err != nil {
+			return err
+		}
+		if err := l.lay(ctx, s, &e, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// position reads how far the entry has come. One that is new, or has a new
+// schedule, begins at the time given.
+func (l *Listener) position(ctx context.Context, s *store, e *entry, begin time.Time) (position, error) {
+	for {
+		p, known, err := s.load(ctx, e.name)
+		if err != nil || known && p.Schedule == e.Schedule && p.Zone == e.Zone {
+			return p, err
+		}
+		p = position{Schedule: e.Schedule, Zone: e.Zone, Last: begin, revision: p.revision}
+		ok, err := s.save(ctx, e.name, &p)
+		if err != nil {
+			return position{}, err
+		}
+		if ok {
+			l.log.Info("the entry has a new schedule", "entry", e.name, "schedule", e.Schedule, "zone", e.Zone)
+			return p, nil
+		}
+	}
+}
+
+func (l *Listener) lay(ctx context.Context, s *store, e *entry, p position) error {
+	next := e.schedule.Next(p.Last)
+	if next.IsZero() {
+		l.log.Warn("the entry does not occur within the next years", "entry", e.name, "schedule", e.Schedule)
+		return nil
+	}
+	return s.lay(ctx, e.name, plan{Schedule: e.Schedule, Zone: e.Zone, At: next})
+}

@@ -1,0 +1,38 @@
+package listener
+
+import (
+	"errors"
+	"fmt"
+
+	"skandha.dev/services/listener/stdio"
+)
+
+// Flags are what a command line says: a configuration file, a listener of standard
+// input, or both.
+type Flags struct {
+	File           string // configuration; empty: none
+	Stdin          string // name of a listener of standard input; empty: none
+	Agent, Session string // of it
+	JSON, Acks     bool   // of it
+}
+
+// Config is the checked configuration that the flags ask for.
+func (f Flags) Config() (c Config, err error) {
+	switch {
+	case f.File == "" && f.Stdin == "":
+		return Config{}, errors.New("there is nothing to listen to: set --config FILE, or --stdin NAME")
+	case f.Stdin == "" && (f.Session != "" || f.JSON || f.Acks):
+		return Config{}, errors.New("--session, --json and --acks are for --stdin NAME")
+	case f.File != "":
+		if c, err = ReadConfig(f.File); err != nil {
+			return Config{}, err
+		}
+	}
+	if f.Stdin != "" {
+		if len(c.Stdin) > 0 {
+			return Config{}, fmt.Errorf("--stdin %s: the configuration has a listener of standard input, too; remove one", f.Stdin)
+		}
+		c.Stdin = map[string]stdio.Config{f.Stdin: {Agent: f.Agent, Session: f.Session, JSON: f.JSON, Acks: f.Acks}}
+	}
+	return c, c.Validate()
+}

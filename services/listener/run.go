@@ -1,0 +1,265 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/listener/contract"
+	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/emitter"
+	"skandha.dev/services/listener/stdio"
+	"skandha.dev/services/listener/web"
+	"skandha.dev/services/listener/webhook"
+	"skandha.dev/services/listener/websocket"
+)
+
+// DefaultDrain is how long what was taken may take at the end.
+const DefaultDrain = 10 * time.Second
+
+// Listener hears one part of the world; see package contract.
+type Listener = contract.Listener
+
+// Options of a process.
+type Options struct {
+	Drain time.Duration // how long what was taken may take at the end; default 10 s
+}
+
+// Deps are what the service runs on.
+type Deps struct {
+	Bus    *bus.Bus
+	Logger *slog.Logger // default slog.Default
+	Stdin  io.Reader    // of a listener of standard input; nil: there is none
+	Stdout io.Writer    // of its acks
+	// Extra listeners are run beside the configured ones.
+	Extra []Listener
+	// Served is told where HTTP is served, once it is; may be nil.
+	Served func(addr string)
+}
+
+// Service is the listeners of a process.
+type Service struct {
+	cfg       Config
+	opts      Options
+	deps      Deps
+	listeners []contract.Listener
+	mux       *http.ServeMux
+	served    bool // something is reached by HTTP
+
+	stats struct {
+		emitter   emitter.Stats
+		webhook   webhook.Stats
+		websocket websocket.Stats
+		cron      cron.Stats
+	}
+}
+
+// Run runs the configured listeners until ctx ends, and then stops them. It returns
+// nil if it ended because ctx did and nothing was lost, or because every listener
+// ended by itself.
+func Run(ctx context.Context, cfg Config, opts Options, deps Deps) error {
+	s, err := New(cfg, opts, deps)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// New makes the listeners and reads their secrets; an error names the field.
+func New(cfg Config, opts Options, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Bus == nil {
+		return nil, errors.New("configuring the listeners: a bus is needed")
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.Default()
+	}
+	if opts.Drain == 0 {
+		opts.Drain = DefaultDrain
+	}
+	s := &Service{cfg: cfg, opts: opts, deps: deps, mux: http.NewServeMux()}
+	if err := s.make(); err != nil {
+		return nil, err
+	}
+	for _, l := range deps.Extra {
+		if slices.ContainsFunc(s.listeners, func(o contract.Listener) bool { return o.Name() == l.Name() }) {
+			return nil, fmt.Errorf("there are two listeners called %s", l.Name())
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	return s, nil
+}
+
+func (s *Service) make() error {
+	log := s.deps.Logger
+	for _, n := range sorted(s.cfg.Stdin) {
+		l, err := stdio.New(subject.Writer(n), s.cfg.Stdin[n], stdio.Deps{In: s.deps.Stdin, Out: s.deps.Stdout, Logger: log})
+		if err := s.add("stdin", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Webhook) {
+		l, err := webhook.New(subject.Writer(n), s.cfg.Webhook[n], webhook.Deps{Logger: log, Stats: &s.stats.webhook})
+		if err := s.add("webhook", n, l, err); err != nil {
+			return err
+		}
+		s.serve(l.Path(), l)
+	}
+	for _, n := range sorted(s.cfg.WebSocket) {
+		l, err := websocket.New(subject.Writer(n), s.cfg.WebSocket[n], websocket.Deps{Logger: log, Stats: &s.stats.websocket})
+		if err := s.add("websocket", n, l, err); err != nil {
+			return err
+		}
+		s.serve(l.Path(), l)
+	}
+	for _, n := range sorted(s.cfg.Cron) {
+		l, err := cron.New(subject.Writer(n), s.cfg.Cron[n], cron.Deps{Bus: s.deps.Bus, Logger: log, Stats: &s.stats.cron})
+		if err := s.add("cron", n, l, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) add(kind, name string, l contract.Listener, err error) error {
+	if err != nil {
+		return prefixed(kind+"."+name, err)
+	}
+	s.listeners = append(s.listeners, l)
+	return nil
+}
+
+func (s *Service) serve(path string, h http.Handler) {
+	s.mux.Handle(path, h)
+	s.served = true
+}
+
+// Run starts the listeners, and stops them when ctx ends, when HTTP cannot be served
+// any more, or when all have ended by themselves.
+func (s *Service) Run(ctx context.Context) error {
+	var server *web.Server
+	failed := make(<-chan error)
+	if s.served {
+		var err error
+		if server, err = web.Start(ctx, s.cfg.HTTP, s.mux, s.deps.Logger); err != nil {
+			return fmt.Errorf("listeners.http.%w", err)
+		}
+		failed = server.Failed()
+		if s.deps.Served != nil {
+			s.deps.Served(server.Addr())
+		}
+	}
+	if len(s.listeners) == 0 {
+		s.deps.Logger.Warn("no listener is configured: nothing is heard")
+	}
+	began, err := s.start(ctx)
+	if err == nil {
+		err = s.wait(ctx, failed)
+	}
+	return errors.Join(err, s.stop(ctx, began, server))
+}
+
+// start starts the listeners, and returns those that it has.
+func (s *Service) start(ctx context.Context) ([]contract.Listener, error) {
+	for i, l := range s.listeners {
+		e := emitter.New(s.deps.Bus, l.Name(), &s.stats.emitter, s.deps.Logger)
+		if err := l.OnStart(ctx, e); err != nil {
+			return s.listeners[:i], fmt.Errorf("starting listener %s: %w", l.Name(), err)
+		}
+		s.deps.Logger.Info("listening", "listener", string(l.Name()), "kind", fmt.Sprintf("%T", l))
+	}
+	return s.listeners, nil
+}
+
+// wait returns when it is time to stop, with the reason if that is a failure.
+func (s *Service) wait(ctx context.Context, failed <-chan error) error {
+	ends := make(chan error, len(s.listeners))
+	finite := 0
+	for _, l := range s.listeners {
+		f, ok := l.(contract.Finite)
+		if !ok {
+			continue
+		}
+		finite++
+		go func() {
+			select {
+			case <-f.Done():
+				ends <- f.Err()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	var errs []error
+	for left := finite; ; {
+		select {
+		case <-ctx.Done():
+			return errors.Join(errs...)
+		case err := <-failed:
+			return errors.Join(append(errs, err)...)
+		case err := <-ends:
+			left--
+			if err != nil {
+				s.deps.Logger.Error("a listener has ended", "error", err)
+				errs = append(errs, err)
+			}
+			if left == 0 && finite == len(s.listeners) {
+				return errors.Join(errs...)
+			}
+		}
+	}
+}
+
+// stop stops the listeners, all at once, and then the server.
+func (s *Service) stop(ctx context.Context, began []contract.Listener, server *web.Server) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
+	defer cancel()
+	errs := make(chan error, len(began))
+	for _, l := range began {
+		go func() { errs <- l.OnStop(ctx) }()
+	}
+	var all []error
+	for range began {
+		all = append(all, <-errs)
+	}
+	if server != nil {
+		all = append(all, server.Stop(ctx))
+	}
+	return errors.Join(all...)
+}
+
+// Ready says why inputs are not taken now; nil if they are.
+func (s *Service) Ready() error {
+	if !s.deps.Bus.Connected() {
+		return errors.New("not connected to the bus")
+	}
+	for _, l := range s.listeners {
+		if r, ok := l.(interface{ Ready() error }); ok {
+			if err := r.Ready(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Counters are the service's figures, by name.
+func (s *Service) Counters() map[string]int64 {
+	out := map[string]int64{
+		"listener_webhook_rejected": s.stats.webhook.Rejected.Load(), "listener_webhook_failed": s.stats.webhook.Failed.Load(),
+		"listener_websocket_open": s.stats.websocket.Open.Load(), "listener_websocket_rejected": s.stats.websocket.Rejected.Load(),
+		"listener_websocket_dropped": s.stats.websocket.Dropped.Load(),
+		"listener_cron_occurred":     s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
+	}
+	maps.Copy(out, s.stats.emitter.Counters())
+	return out
+}

@@ -1,0 +1,86 @@
+package stdio
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"skandha.dev/pkg/event"
+)
+
+// maxLine is the longest line: a text of the greatest length with every byte
+// escaped, and the rest of the object.
+const maxLine = 6*event.MaxTextBytes + 4096
+
+var errLongLine = errors.New("the line is too long")
+
+// chunk is what one read gave.
+type chunk struct {
+	data []byte
+	err  error
+}
+
+// reader reads in a goroutine of its own, one piece whenever it is asked, because
+// a read of a terminal or a pipe cannot always be interrupted.
+type reader struct {
+	want chan struct{}
+	got  chan chunk // room for one: a read that is late ends all the same
+}
+
+func newReader(r io.Reader) *reader {
+	p := &reader{want: make(chan struct{}), got: make(chan chunk, 1)}
+	go func() {
+		buf := make([]byte, 64<<10)
+		for range p.want {
+			n, err := r.Read(buf)
+			p.got <- chunk{bytes.Clone(buf[:n]), err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return p
+}
+
+// splitter cuts what was read into lines.
+type splitter struct {
+	rest []byte // what was read and not given out
+	skip bool   // the rest of a line that is too long
+}
+
+func (s *splitter) add(data []byte) { s.rest = append(s.rest, data...) }
+
+// next gives the next whole line, without its end; false if there is none. At the
+// end of the input what is left is a line, too.
+func (s *splitter) next(atEnd bool) (line []byte, ok bool, err error) {
+	i := bytes.IndexByte(s.rest, '\n')
+	switch {
+	case i >= 0:
+		line, s.rest = s.rest[:i], s.rest[i+1:]
+	case atEnd && len(s.rest) > 0:
+		line, s.rest = s.rest, nil
+	case len(s.rest) > maxLine:
+		first := !s.skip
+		s.rest, s.skip = nil, true
+		if first {
+			return nil, true, errLongLine
+		}
+		return nil, false, nil
+	default:
+		return nil, false, nil
+	}
+	if s.skip {
+		s.skip = false // that was the end of a line that was reported
+		return s.next(atEnd)
+	}
+	if len(line) > maxLine {
+		return nil, true, errLongLine
+	}
+	return bytes.TrimSuffix(line, []byte("\r")), true, nil
+}
+
+// half is what begins a line that has not ended.
+func (s *splitter) half() int { return len(s.rest) - bytes.LastIndexByte(s.rest, '\n') - 1 }
+
+// whole is how many whole lines wait.
+func (s *splitter) whole() int { return bytes.Count(s.rest, []byte("\n")) }

@@ -1,0 +1,160 @@
+// Package web is the HTTP server of the listeners that are reached by HTTP. It has
+// bounds for everything a client may be slow or large at, and it answers requests
+// for the host names it knows alone: a page in a browser that had its name resolved
+// to this machine (DNS rebinding) is refused with 421.
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultListen is where the server listens unless Config says otherwise.
+const DefaultListen = "127.0.0.1:8090"
+
+// Config of the server.
+type Config struct {
+	Listen  string   `yaml:"listen"`   // host:port; default 127.0.0.1:8090
+	Hosts   []string `yaml:"hosts"`    // names by which it is reached, without port, beside localhost, 127.0.0.1 and ::1
+	TLSCert string   `yaml:"tls_cert"` // PEM file; with tls_key it serves HTTPS
+	TLSKey  string   `yaml:"tls_key"`  // PEM file
+}
+
+func (c Config) withDefaults() Config {
+	if c.Listen == "" {
+		c.Listen = DefaultListen
+	}
+	return c
+}
+
+// Validate reports everything that is wrong; each error names its field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("listen: %q: want host:port: %w", c.Listen, err))
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		errs = append(errs, errors.New("tls_cert and tls_key belong together; set both or none"))
+	}
+	for _, h := range c.Hosts {
+		if h == "" || strings.ContainsAny(h, "/*, ") || hostOf(h) != strings.ToLower(h) {
+			errs = append(errs, fmt.Errorf("hosts: %q: want a name without scheme, port and *, such as agent.example.org", h))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Loopback reports whether the server is reached from this machine alone.
+func (c Config) Loopback() bool {
+	host, _, err := net.SplitHostPort(c.withDefaults().Listen)
+	return err == nil && isLoopback(host)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// hostOf is the name in a Host header, without port, in lower case.
+func hostOf(h string) string {
+	if host, _, err := net.SplitHostPort(h); err == nil {
+		h = host
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]"))
+}
+
+// Guard lets through what is meant for one of the host names.
+func (c Config) Guard(next http.Handler) http.Handler {
+	known := make([]string, len(c.Hosts))
+	for i, h := range c.Hosts {
+		known[i] = strings.ToLower(h)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host := hostOf(r.Host); !isLoopback(host) && !slices.Contains(known, host) {
+			Error(w, http.StatusMisdirectedRequest, "Host", "this is not "+host+"; name it in listeners.http.hosts if it is")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Error answers with an error as JSON: what is wrong, and with which field.
+func Error(w http.ResponseWriter, status int, field, message string) {
+	JSON(w, status, struct {
+		Field string `json:"field,omitempty"`
+		Error string `json:"error"`
+	}{field, message})
+}
+
+// JSON answers with an object.
+func JSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the asker may be gone
+}
+
+// Server is one that runs.
+type Server struct {
+	srv    *http.Server
+	addr   net.Addr
+	failed chan error
+}
+
+// Start listens and serves until Stop.
+func Start(ctx context.Context, c Config, h http.Handler, log *slog.Logger) (*Server, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	s := &Server{addr: l.Addr(), failed: make(chan error, 1), srv: &http.Server{
+		Handler: c.Guard(h), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+	if !c.Loopback() && c.TLSCert == "" {
+		log.Warn("HTTP without TLS is reached from other machines; put a proxy with TLS before it, or set tls_cert and tls_key", "addr", l.Addr().String())
+	}
+	go func() {
+		var err error
+		if c.TLSCert != "" {
+			err = s.srv.ServeTLS(l, c.TLSCert, c.TLSKey)
+		} else {
+			err = s.srv.Serve(l)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- fmt.Errorf("serving HTTP: %w", err)
+		}
+	}()
+	log.Info("listeners are reached by HTTP", "addr", l.Addr().String())
+	return s, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.addr.String() }
+
+// Failed sends why the server has ended by itself.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Stop takes no new connections and waits for the answers that are due, as long as
+// ctx allows.
+func (s *Server) Stop(ctx context.Context) error {
+	if err := s.srv.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("ending the HTTP server: %w", err), s.srv.Close())
+	}
+	return nil
+}

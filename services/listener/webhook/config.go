@@ -1,0 +1,139 @@
+package webhook
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/listener/contract"
+	"skandha.dev/services/listener/secret"
+)
+
+// The defaults and limits.
+const (
+	DefaultMaxBody = 256 << 10
+	LargestBody    = 4 << 20
+	DefaultTimeout = 10 * time.Second
+	// Tolerance is by how much a timestamp may be off.
+	Tolerance = 5 * time.Minute
+
+	secretPrefix = "whsec_"
+	minSecret    = 16 // bytes; the scheme says 24 to 64
+)
+
+// Config of a listener.
+type Config struct {
+	Agent         string          `yaml:"agent"`          // default main
+	Session       string          `yaml:"session"`        // the session that hears it; or
+	SessionField  string          `yaml:"session_field"`  // JSON pointer to its name in the body, e.g. /repository/name,
+	SessionPrefix string          `yaml:"session_prefix"` // which this begins
+	TextField     string          `yaml:"text_field"`     // JSON pointer to the text; default /text, or
+	TextTemplate  string          `yaml:"text_template"`  // Go template over the body, e.g. "{{.action}}: {{.issue.title}}"
+	Secrets       []string        `yaml:"secrets"`        // env:NAME, file:PATH or whsec_…; any fits
+	Insecure      bool            `yaml:"insecure"`       // take requests without a signature; on loopback alone
+	MaxBody       int64           `yaml:"max_body"`       // bytes; default 256 KiB, at most 4 MiB
+	Timeout       time.Duration   `yaml:"timeout"`        // how long the bus may take; default 10s
+	Mode          event.InputMode `yaml:"mode"`           // queue or interrupt; default queue
+}
+
+func (c Config) withDefaults() Config {
+	c.Agent = cmp.Or(c.Agent, "main")
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	if c.TextField == "" && c.TextTemplate == "" {
+		c.TextField = "/text"
+	}
+	return c
+}
+
+// Validate reports everything that is wrong; each error names its field. The
+// secrets themselves are read by [New].
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	errs := []error{c.checkSession(), c.checkText()}
+	switch {
+	case c.Insecure && len(c.Secrets) > 0:
+		errs = append(errs, errors.New("insecure is set and so are secrets; remove one of them"))
+	case !c.Insecure && len(c.Secrets) == 0:
+		errs = append(errs, errors.New("secrets is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
+	}
+	if c.MaxBody < 1 || c.MaxBody > LargestBody {
+		errs = append(errs, fmt.Errorf("max_body is %d, want 1 to %d bytes", c.MaxBody, LargestBody))
+	}
+	if c.Timeout < time.Second || c.Timeout > 50*time.Second {
+		errs = append(errs, fmt.Errorf("timeout is %s, want 1s to 50s", c.Timeout))
+	}
+	if err := (contract.Input{Agent: subject.Agent(c.Agent), Session: "s", Text: "x", Mode: c.Mode}).Check(); err != nil {
+		errs = append(errs, fmt.Errorf("agent or mode: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) checkSession() error {
+	switch {
+	case (c.Session == "") == (c.SessionField == ""):
+		return errors.New("session and session_field: set one of them: the session, or where the body names it")
+	case c.Session != "":
+		if _, err := subject.Parse[subject.Session](c.Session); err != nil {
+			return fmt.Errorf("session: %w", err)
+		}
+		if c.SessionPrefix != "" {
+			return errors.New("session_prefix is for session_field; remove it")
+		}
+	case c.SessionPrefix != "" && !subject.Valid(c.SessionPrefix):
+		return fmt.Errorf("session_prefix: %q is no id", c.SessionPrefix)
+	}
+	return checkPointer("session_field", c.SessionField)
+}
+
+func (c Config) checkText() error {
+	if c.TextField != "" && c.TextTemplate != "" {
+		return errors.New("text_field and text_template are both set; remove one of them")
+	}
+	if _, err := c.template(); err != nil {
+		return err
+	}
+	return checkPointer("text_field", c.TextField)
+}
+
+func checkPointer(field, p string) error {
+	if p != "" && !strings.HasPrefix(p, "/") {
+		return fmt.Errorf("%s: %q is no JSON pointer; want for example /message/text", field, p)
+	}
+	return nil
+}
+
+func (c Config) template() (*template.Template, error) {
+	if c.TextTemplate == "" {
+		return nil, nil //nolint:nilnil // there is none, and that is no error
+	}
+	t, err := template.New("text_template").Option("missingkey=error").Funcs(template.FuncMap{"json": compact}).Parse(c.TextTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("text_template: %w", err)
+	}
+	return t, nil
+}
+
+// keys reads the secrets.
+func (c Config) keys() ([][]byte, error) {
+	var out [][]byte
+	for i, name := range c.Secrets {
+		s, err := secret.Read(name)
+		if err != nil {
+			return nil, fmt.Errorf("secrets[%d]: %w", i, err)
+		}
+		text, ok := strings.CutPrefix(s, secretPrefix)
+		key, err := base64.StdEncoding.DecodeString(text)
+		if !ok || err != nil || len(key) < minSecret {
+			return nil, fmt.Errorf("secrets[%d]: it is not %s and the base64 of %d bytes or more", i, secretPrefix, minSecret)
+		}
+		out = append(out, key)
+	}
+	return out, nil
+}

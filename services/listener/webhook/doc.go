@@ -1,0 +1,28 @@
+// Package webhook is the listener that other systems call: POST /hooks/<name> is
+// one input.
+//
+// # Who may call
+//
+// Requests are signed by the Standard Webhooks scheme (www.standardwebhooks.com):
+// the headers webhook-id, webhook-timestamp (Unix seconds) and webhook-signature, one
+// or several of v1,<base64 of HMAC-SHA256 over "id.timestamp.body"> separated by
+// spaces, with a secret whsec_<base64>. Any one of [Config].Secrets fits, so that
+// secrets can be changed while senders go on; a timestamp is at most five minutes
+// off. Without secrets the listener does not start, unless it is insecure by name
+// and the server is reached from this machine alone.
+//
+// # Guarantee
+//
+// 202 {"id", "sequence"} is answered once the log has acknowledged the input, never
+// before. The webhook-id is the input's id, so a request that is sent again is the
+// same input (see package contract). What was accepted for verification is emitted
+// even when the sender hangs up.
+//
+// # Failure
+//
+// 4xx are the sender's, and {"field", "error"} names the field and the fix: 400 a
+// header or the JSON, 401 signature or time, 405, 413, 415, 421 a host name that is
+// not ours, 422 the text or the session. 503 with Retry-After is ours: the bus did not
+// acknowledge in time, too many requests are under way, or the listener stops. The
+// sender sends it again with the same webhook-id.
+package webhook

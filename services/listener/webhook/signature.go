@@ -1,0 +1,144 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"skandha.dev/services/listener/contract"
+)
+
+// The headers of the scheme.
+const (
+	HeaderID        = "webhook-id"
+	HeaderTimestamp = "webhook-timestamp"
+	HeaderSignature = "webhook-signature"
+)
+
+const (
+	version       = "v1"
+	maxSignatures = 32
+)
+
+// fault is what is wrong with a request.
+type fault struct {
+	status int
+	field  string
+	msg    string
+}
+
+func (f *fault) Error() string { return f.field + ": " + f.msg }
+
+func wrong(status int, field, format string, args ...any) *fault {
+	return &fault{status, field, fmt.Sprintf(format, args...)}
+}
+
+// Sign makes the signature of a request, for senders and tests.
+func Sign(key []byte, id string, at time.Time, body []byte) string {
+	return version + "," + base64.StdEncoding.EncodeToString(sum(key, id, strconv.FormatInt(at.Unix(), 10), body))
+}
+
+func sum(key []byte, id, timestamp string, body []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	for _, part := range []string{id, ".", timestamp, "."} {
+		mac.Write([]byte(part)) // never fails
+	}
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+// verify holds the request against the keys; nil if one of them has signed it.
+func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
+	id, f := inputID(h)
+	if f != nil {
+		return f
+	}
+	if id == "" {
+		return wrong(http.StatusBadRequest, HeaderID, "the header is missing; sign by the Standard Webhooks scheme")
+	}
+	timestamp, f := checkTimestamp(h, now)
+	if f != nil {
+		return f
+	}
+	signatures, err := parseSignatures(h.Values(HeaderSignature))
+	if err != nil {
+		return wrong(http.StatusBadRequest, HeaderSignature, "%v", err)
+	}
+	fits := false
+	for _, key := range keys {
+		want := sum(key, id, timestamp, body)
+		for _, s := range signatures {
+			fits = hmac.Equal(want, s) || fits // all are compared, so that the time tells nothing
+		}
+	}
+	if !fits {
+		return wrong(http.StatusUnauthorized, HeaderSignature, "no signature fits the id, the timestamp and the body as they came; check the secret, and sign the very bytes that are sent")
+	}
+	return nil
+}
+
+// inputID is the webhook-id; empty if there is none.
+func inputID(h http.Header) (string, *fault) {
+	ids := h.Values(HeaderID)
+	if len(ids) > 1 {
+		return "", wrong(http.StatusBadRequest, HeaderID, "the header comes %d times; send it once", len(ids))
+	}
+	if len(ids) == 0 {
+		return "", nil
+	}
+	if err := contract.CheckID(ids[0]); err != nil {
+		return "", wrong(http.StatusBadRequest, HeaderID, "%v", err)
+	}
+	return ids[0], nil
+}
+
+func checkTimestamp(h http.Header, now time.Time) (string, *fault) {
+	all := h.Values(HeaderTimestamp)
+	if len(all) != 1 {
+		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "the header comes %d times; send it once, with the Unix time in seconds", len(all))
+	}
+	n, err := strconv.ParseInt(all[0], 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != all[0] {
+		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "want the Unix time in seconds, decimal")
+	}
+	if limit := int64(Tolerance / time.Second); n < now.Unix()-limit || n > now.Unix()+limit {
+		return "", wrong(http.StatusUnauthorized, HeaderTimestamp, "it is more than %s off our clock; sign anew, and check your clock", Tolerance)
+	}
+	return all[0], nil
+}
+
+// parseSignatures reads the signatures of version v1; those of other versions are
+// not ours to look at.
+func parseSignatures(values []string) ([][]byte, error) {
+	var out [][]byte
+	n := 0
+	for _, value := range values {
+		for s := range strings.FieldsSeq(value) {
+			if n++; n > maxSignatures {
+				return nil, fmt.Errorf("there are more than %d signatures", maxSignatures)
+			}
+			v, text, ok := strings.Cut(s, ",")
+			if !ok {
+				return nil, errors.New("want signatures such as v1,K5oZ…=, separated by spaces")
+			}
+			if v != version {
+				continue
+			}
+			b, err := base64.StdEncoding.DecodeString(text)
+			if err != nil || len(b) != sha256.Size {
+				return nil, fmt.Errorf("a %s signature is not the base64 of %d bytes", version, sha256.Size)
+			}
+			out = append(out, b)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("there is no signature of version v1; send v1,<base64 of HMAC-SHA256 over id.timestamp.body>")
+	}
+	return out, nil
+}

@@ -1,0 +1,222 @@
+package websocket
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/listener/contract"
+	"skandha.dev/services/listener/web"
+)
+
+// The subprotocols.
+const (
+	Protocol     = "skandha.v1"
+	BearerPrefix = "skandha.bearer."
+)
+
+// Stats counts connections.
+type Stats struct {
+	Open     atomic.Int64 // now
+	Rejected atomic.Int64 // that were not let in
+	Dropped  atomic.Int64 // that were too slow, or away
+}
+
+// Deps are what a listener runs on.
+type Deps struct {
+	Logger    *slog.Logger  // default slog.Default
+	PingEvery time.Duration // default 20s; an answer may take half of it
+	Stats     *Stats        // may be nil
+}
+
+// Listener is the listener and the handler of its path.
+type Listener struct {
+	name   subject.Writer
+	cfg    Config
+	tokens [][sha256.Size]byte
+	log    *slog.Logger
+	ping   time.Duration
+	stats  *Stats
+
+	started atomic.Bool
+	emitter contract.Emitter
+	door    contract.Door   // of messages
+	room    chan struct{}   // of connections
+	life    context.Context //nolint:containedctx // of the listener: connections end with it, not with their requests
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	going   bool
+	conns   map[*conn]struct{}
+	handled sync.WaitGroup
+}
+
+var (
+	_ contract.Listener = (*Listener)(nil)
+	_ http.Handler      = (*Listener)(nil)
+)
+
+// New makes a listener and reads its tokens; an error names the field.
+func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
+	if _, err := subject.Parse[subject.Writer](string(name)); err != nil {
+		return nil, err
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	tokens, err := cfg.readTokens()
+	if err != nil {
+		return nil, err
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.Default()
+	}
+	if deps.PingEvery == 0 {
+		deps.PingEvery = 20 * time.Second
+	}
+	if deps.Stats == nil {
+		deps.Stats = &Stats{}
+	}
+	cfg = cfg.withDefaults()
+	l := &Listener{
+		name: name, cfg: cfg, tokens: tokens, log: deps.Logger.With("listener", string(name)), ping: deps.PingEvery, stats: deps.Stats,
+		room: make(chan struct{}, cfg.MaxConnections), conns: map[*conn]struct{}{},
+	}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// Name implements [contract.Listener].
+func (l *Listener) Name() subject.Writer { return l.name }
+
+// Path is where the listener is to be served.
+func (l *Listener) Path() string { return "/ws/" + string(l.name) }
+
+// OnStart implements [contract.Listener]. Before it and after OnStop nobody is let in.
+func (l *Listener) OnStart(_ context.Context, e contract.Emitter) error {
+	if !l.started.CompareAndSwap(false, true) {
+		return fmt.Errorf("listener %s was started before", l.name)
+	}
+	l.emitter = e
+	l.door.Open()
+	return nil
+}
+
+// OnStop implements [contract.Listener].
+func (l *Listener) OnStop(ctx context.Context) error {
+	l.mu.Lock()
+	l.going = true
+	l.mu.Unlock()
+	err := l.door.Shut(ctx)
+	l.mu.Lock()
+	for c := range l.conns {
+		go c.goAway()
+	}
+	l.mu.Unlock()
+	stop := context.AfterFunc(ctx, l.end)
+	defer stop()
+	l.handled.Wait()
+	l.end()
+	if err != nil {
+		return fmt.Errorf("listener %s: %w; their senders were not told that they were", l.name, err)
+	}
+	return nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status, field, why := l.admit(r)
+	if status != 0 {
+		l.stats.Rejected.Add(1)
+		l.log.Info("a connection was rejected", "from", r.RemoteAddr, "status", status, "field", field, "error", why)
+		if status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		web.Error(w, status, field, why)
+		return
+	}
+	select {
+	case l.room <- struct{}{}:
+		defer func() { <-l.room }()
+	default:
+		w.Header().Set("Retry-After", "10")
+		web.Error(w, http.StatusServiceUnavailable, "", "there are as many connections as there may be (max_connections)")
+		return
+	}
+	if !l.enter() {
+		w.Header().Set("Retry-After", "10")
+		web.Error(w, http.StatusServiceUnavailable, "", "the listener does not run")
+		return
+	}
+	defer l.handled.Done()
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols: []string{Protocol}, InsecureSkipVerify: true, // admit has looked at Origin, more strictly
+	})
+	if err != nil {
+		l.log.Info("a connection was rejected", "from", r.RemoteAddr, "error", err)
+		return
+	}
+	l.serve(ws, r.RemoteAddr)
+}
+
+// enter counts a connection, unless the listener does not run.
+func (l *Listener) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.started.Load() || l.going {
+		return false
+	}
+	l.handled.Add(1)
+	return true
+}
+
+// admit decides who may connect; status 0 lets in.
+func (l *Listener) admit(r *http.Request) (status int, field, why string) {
+	if r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return http.StatusUpgradeRequired, "Upgrade", "this is a WebSocket; connect with one"
+	}
+	if r.URL.RawQuery != "" {
+		return http.StatusBadRequest, "query", "a URL is written into logs: show the token in Authorization or as a subprotocol, and send no query"
+	}
+	if origins := r.Header.Values("Origin"); len(origins) > 0 && (len(origins) > 1 || !slices.Contains(l.cfg.Origins, origins[0])) {
+		return http.StatusForbidden, "Origin", "pages of this origin are not let in; name it in origins if they are to be"
+	}
+	if !l.cfg.Insecure && !l.known(shown(r)) {
+		return http.StatusUnauthorized, "Authorization", "show a token: Authorization: Bearer …, or the subprotocols " + Protocol + " and " + BearerPrefix + "…"
+	}
+	return 0, "", ""
+}
+
+// shown is the token that the request shows.
+func shown(r *http.Request) string {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return token
+	}
+	for _, v := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for p := range strings.SplitSeq(v, ",") {
+			if token, ok := strings.CutPrefix(strings.TrimSpace(p), BearerPrefix); ok {
+				return token
+			}
+		}
+	}
+	return ""
+}
+
+func (l *Listener) known(token string) bool {
+	sum, fits := sha256.Sum256([]byte(token)), 0
+	for i := range l.tokens {
+		fits |= subtle.ConstantTimeCompare(sum[:], l.tokens[i][:])
+	}
+	return fits == 1
+}

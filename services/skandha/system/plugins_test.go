@@ -1,0 +1,158 @@
+package system_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/skandha/system"
+)
+
+// guest is a plugin that joins a running system from outside.
+type guest struct {
+	t      *testing.T
+	bus    *bus.Bus
+	caller *bus.Caller
+	m      plugin.Manifest
+}
+
+func join(t *testing.T, s *system.System, m plugin.Manifest, subj string, answer string) *guest {
+	t.Helper()
+	b := natstest.Dial(t, bus.Config{URL: s.Join(), Name: string(m.Name)})
+	caller, err := b.NewCaller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Instance = b.Instance()
+	g := &guest{t, b, caller, m}
+	if _, err := b.Conn().QueueSubscribe(subj, string(m.Name), func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
+		t.Fatal(err)
+	}
+	if l := g.tell(subject.Register, m); l.State != plugin.Active {
+		t.Fatalf("got %+v", l)
+	}
+	return g
+}
+
+func (g *guest) tell(v subject.PluginVerb, what any) plugin.Lease {
+	g.t.Helper()
+	body, err := json.Marshal(what)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	answer, err := g.caller.Request(natstest.Context(g.t), subject.Registry(v, g.m.Name), "core", body)
+	if err != nil {
+		g.t.Fatalf("%s: %v", v, err)
+	}
+	var l plugin.Lease
+	if err := json.Unmarshal(answer, &l); err != nil {
+		g.t.Fatal(err)
+	}
+	return l
+}
+
+// says sends an input to an agent and gives what the agent says in its turn.
+func (g *guest) says(ref subject.Ref, text string) string {
+	g.t.Helper()
+	heard := make(chan event.Event, 100)
+	sub, err := g.bus.Conn().Subscribe(ref.All(), func(m *nats.Msg) {
+		if e, err := event.Decode(m.Data); err == nil && (e.Type == event.TypeUIMessage || e.Type.Terminal()) {
+			heard <- e
+		}
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	body, err := json.Marshal(event.Input{Text: text})
+	if err == nil {
+		_, err = g.bus.PublishCause(natstest.Context(g.t), ref, subject.Input, "test", "", body)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var said strings.Builder
+	ctx := natstest.Context(g.t)
+	for {
+		select {
+		case e := <-heard:
+			if said.Write(e.Data); e.Type.Terminal() {
+				return said.String()
+			}
+		case <-ctx.Done():
+			g.t.Fatalf("the turn does not end; so far: %s", said.String())
+		}
+	}
+}
+
+const agents = `
+agents:
+  main: {}
+  seer: {provider: oracle}
+`
+
+// A plugin joins a running system: the model uses its tool, an agent is answered
+// by it, and when it has left nothing of it is there.
+func TestAPluginJoinsARunningSystem(t *testing.T) {
+	dir := t.TempDir()
+	config, rules := filepath.Join(dir, "skandha.yaml"), filepath.Join(dir, "rules.yaml")
+	for name, text := range map[string][]byte{config: []byte(agents), rules: offline.TestRules} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := system.Start(natstest.Context(t), system.Config{
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: config, Provider: "offline", OfflineRules: rules, Log: natstest.Logger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	weather := join(t, s, plugin.Manifest{Name: "weather", Version: "1.0.0", Tools: []tool.Spec{
+		{Name: "weather:now", Description: "Says what the weather is like.", Args: json.RawMessage(`{"type":"object"}`)},
+	}}, "tool.weather.weather--now", `{"success":true,"data":"rather grey"}`)
+	offered := func(tool string, want bool) {
+		t.Helper()
+		natstest.Eventually(t, "what core knows of "+tool, func() bool {
+			_, is := s.Core().Directory().Lookup(tool)
+			return is == want
+		})
+	}
+	offered("weather:now", true)
+	if got := weather.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got, "rather grey") {
+		t.Fatalf("got %s", got)
+	}
+	// One that does not listen: the call certainly did not run.
+	ghost := join(t, s, plugin.Manifest{Name: "ghost", Version: "1.0.0", Tools: []tool.Spec{
+		{Name: "ghost:x", Description: "Is not there.", Args: json.RawMessage(`{"type":"object"}`)},
+	}}, "elsewhere", "")
+	offered("ghost:x", true)
+	if got := ghost.says(subject.Ref{Agent: "main", Session: "s"}, "call ghost:x {}"); !strings.Contains(got, "not_run") {
+		t.Fatalf("got %s", got)
+	}
+	oracle := join(t, s, plugin.Manifest{Name: "oracle", Version: "1.0.0", Providers: []provider.Info{{Name: "oracle", Model: "m"}}},
+		"llm.oracle.generate", `{"response":{"is_final":true,"text_content":"beware the ides","usage":{"input_tokens":1,"output_tokens":3}}}`)
+	if got := oracle.says(subject.Ref{Agent: "seer", Session: "s"}, "what will be?"); !strings.Contains(got, "beware the ides") {
+		t.Fatalf("got %s", got)
+	}
+	natstest.Eventually(t, "the leaving", func() bool {
+		return weather.tell(subject.Unregister, plugin.Unregister{Instance: weather.m.Instance}).State == plugin.Gone
+	})
+	weather.bus.Close()
+	offered("weather:now", false)
+	if got := oracle.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got, "unknown_tool") {
+		t.Fatalf("got %s", got)
+	}
+}
