@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -105,6 +106,7 @@ type measurement struct {
 func Run(ctx context.Context, o Options) ([]Row, error) {
 	var rows []Row
 	for _, m := range []measurement{
+		{"B1, B2", "hooks of five plugins", pluginHooks},
 		{"B3", "a hook point without hooks", hooks},
 		{"B4", "a turn, embedded", turnEmbedded},
 		{"B5", "a turn over four processes", turnProcesses},
@@ -113,7 +115,7 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 		{"B12", "idle memory, start and size", idle},
 		{"B13", "the cost of a long session", growth},
 	} {
-		if len(o.Only) > 0 && !slices.Contains(o.Only, m.id) {
+		if len(o.Only) > 0 && !slices.ContainsFunc(o.Only, func(id string) bool { return slices.Contains(strings.Split(m.id, ", "), id) }) {
 			continue
 		}
 		if o.Progress != nil {

@@ -14,7 +14,7 @@ import (
 
 // hooks is B3.
 func hooks(context.Context, Options) ([]Row, error) {
-	var e dispatch.Engine
+	e := dispatch.New(dispatch.Config{}).Table()
 	points := hook.Points()
 	res := testing.Benchmark(func(b *testing.B) {
 		for i := range b.N {

@@ -163,6 +163,9 @@ func Role(ctx context.Context, role string) error {
 		<-ctx.Done()
 		return nil
 	}
+	if role == "plugin" {
+		return servePlugin(ctx, b, os.Getenv("SKANDHA_BENCH_PLUGIN"))
+	}
 	if err := ServeBare(b.Conn(), role); err != nil {
 		return err
 	}
