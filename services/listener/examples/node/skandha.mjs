@@ -7,7 +7,10 @@ import { connect, headers } from "@nats-io/transport-node";
 
 /** Connects to the bus and never gives it up. */
 export function dial(name) {
-  if (!process.env.SKANDHA_NATS) throw new Error("SKANDHA_NATS is not set");
+  if (!process.env.SKANDHA_NATS) {
+    console.error('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"');
+    process.exit(1);
+  }
   const url = new URL(process.env.SKANDHA_NATS);
   const [user, pass] = [url.username, url.password].map(decodeURIComponent);
   const who = pass ? { user, pass } : user ? { token: user } : {};

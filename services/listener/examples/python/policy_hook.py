@@ -31,7 +31,7 @@ def keep(number, _):  # the alarm renews the lease; Ctrl-C and SIGTERM drain it,
         ask("unregister")
 
 
-url = urllib.parse.urlsplit(os.environ["SKANDHA_NATS"])
+url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"'))
 bus = socket.create_connection((url.hostname, url.port))
 hello = json.dumps({"verbose": False, "auth_token": urllib.parse.unquote(url.username or "")})
 bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.*.{ME}.* 2\r\n".encode())

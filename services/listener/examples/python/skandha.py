@@ -10,7 +10,7 @@ class Bus:
     """A connection. Iterate over it for (subject, reply subject, headers, body); OSError when it breaks."""
 
     def __init__(self, *subscriptions):  # each "SUBJECT" or "SUBJECT QUEUE-GROUP"
-        url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit("SKANDHA_NATS is not set"))
+        url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"'))
         self.lock = threading.Lock()
         self.socket = socket.create_connection((url.hostname, url.port or 4222), timeout=5)
         self.socket.settimeout(None)

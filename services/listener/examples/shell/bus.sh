@@ -6,7 +6,7 @@ LC_ALL=C # lengths are bytes
 
 # dial SUBSCRIPTION…: connects on descriptor 3; each subscription is "SUBJECT" or "SUBJECT QUEUE-GROUP".
 dial() {
-	[[ ${SKANDHA_NATS:?is not set} =~ ^nats://(([^@]*)@)?([^:/]+)(:([0-9]+))?/?$ ]] || {
+	[[ ${SKANDHA_NATS:?is not set; type: eval \"\$(bin/skandha env --data .data)\"} =~ ^nats://(([^@]*)@)?([^:/]+)(:([0-9]+))?/?$ ]] || {
 		echo "SKANDHA_NATS is no nats://TOKEN@HOST:PORT" >&2
 		return 1
 	}
