@@ -160,23 +160,35 @@ func TestParallelReplacementsAreComposed(t *testing.T) {
 		base, a, b string
 		want       string
 	}{
-		{hook.BeforePlan, `{"plan":"p","round":1,"tools":["a","b","c"],"advice":["old"]}`,
+		{
+			hook.BeforePlan, `{"plan":"p","round":1,"tools":["a","b","c"],"advice":["old"]}`,
 			`{"plan":"p","round":1,"tools":["a","b"],"advice":["old","one"]}`, `{"plan":"p","round":1,"system":"s","tools":["b","c"],"advice":["two"]}`,
-			`{"plan":"p","round":1,"system":"s","tools":["b"],"advice":["one","two"]}`},
-		{hook.BeforeAct, `{"call":"c","tool":"t","args":{"x":1,"y":1,"z":1}}`,
+			`{"plan":"p","round":1,"system":"s","tools":["b"],"advice":["one","two"]}`,
+		},
+		{
+			hook.BeforeAct, `{"call":"c","tool":"t","args":{"x":1,"y":1,"z":1}}`,
 			`{"call":"c","tool":"t","args":{"x":2,"y":1,"z":1}}`, `{"call":"c","tool":"t","args":{"x":1,"y":3,"new":1}}`,
-			`{"call":"c","tool":"t","args":{"new":1,"x":2,"y":3}}`},
-		{hook.BeforeAct, `{"call":"c","tool":"t","args":{"x":1}}`,
+			`{"call":"c","tool":"t","args":{"new":1,"x":2,"y":3}}`,
+		},
+		{
+			hook.BeforeAct, `{"call":"c","tool":"t","args":{"x":1}}`,
 			`{"call":"c","tool":"t","args":{"x":2}}`, `{"call":"c","tool":"t","args":{"x":3}}`,
-			`{"call":"c","tool":"t","args":{"x":3}}`}, // the later of the order wins
-		{hook.AfterSense, `{"perceptions":[{"id":"1","text":"x"},{"id":"2","text":"y"}]}`,
+			`{"call":"c","tool":"t","args":{"x":3}}`,
+		}, // the later of the order wins
+		{
+			hook.AfterSense, `{"perceptions":[{"id":"1","text":"x"},{"id":"2","text":"y"}]}`,
 			`{"perceptions":[{"id":"1","text":"x","drop":true},{"id":"2","text":"y","annotations":["a"]}]}`, `{"perceptions":[{"id":"2","text":"y","annotations":["b"]},{"id":"1","text":"x"}]}`,
-			`{"perceptions":[{"id":"1","text":"x","drop":true},{"id":"2","text":"y","annotations":["a","b"]}]}`},
-		{hook.AfterAct, `{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`,
+			`{"perceptions":[{"id":"1","text":"x","drop":true},{"id":"2","text":"y","annotations":["a","b"]}]}`,
+		},
+		{
+			hook.AfterAct, `{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`,
 			`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`, `{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`,
-			`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`},
-		{hook.BeforeReflect, `{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`, `{"input":"i","rounds":1,"notes":["x","y"]}`,
-			`{"input":"i","rounds":1,"notes":["x","y"]}`},
+			`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`,
+		},
+		{
+			hook.BeforeReflect, `{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`, `{"input":"i","rounds":1,"notes":["x","y"]}`,
+			`{"input":"i","rounds":1,"notes":["x","y"]}`,
+		},
 	} {
 		f := hook.NewFold(c.point, "", json.RawMessage(c.base))
 		if failed := f.Add(by("a", c.a), by("b", c.b)); failed != nil {

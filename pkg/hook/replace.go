@@ -183,8 +183,9 @@ func changeArgs(base, now, r *ActData) error {
 	if err := json.Unmarshal(r.Args, &by); err != nil {
 		return err
 	}
-	if json.Unmarshal(base.Args, &b) != nil || json.Unmarshal(now.Args, &n) != nil || b == nil || n == nil {
-		now.Args = r.Args
+	before, current := json.Unmarshal(base.Args, &b), json.Unmarshal(now.Args, &n)
+	if objects := before == nil && current == nil && b != nil && n != nil; !objects {
+		now.Args = r.Args // there is nothing to change argument by argument
 		return nil
 	}
 	for name, v := range by {

@@ -74,7 +74,7 @@ func big(n int) func(*testing.T, string, *nats.Msg) {
 			t.Error(err)
 			return
 		}
-		c, err := net.Dial("tcp", u.Host) //nolint:noctx // it ends with the server
+		c, err := net.Dial("tcp", u.Host)
 		if err != nil {
 			t.Error(err)
 			return

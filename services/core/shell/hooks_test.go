@@ -29,8 +29,8 @@ func once(cs ...provider.ToolCall) func(provider.Message) provider.Response {
 	}
 }
 
-func do(id, args string) provider.ToolCall {
-	return provider.ToolCall{ID: id, Tool: "test:do", Args: json.RawMessage(args)}
+func do(args string) provider.ToolCall {
+	return provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(args)}
 }
 
 // Each declared hook point is asked exactly where it belongs, in order, and
@@ -47,16 +47,24 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 		want  string
 	}{
 		{"an answer", nil, sense + " " + plan + " " + reflect},
-		{"a tool", once(do("1", `{}`)), sense + " " + plan + " before_act:c0 after_act:c0 " + plan + " " + reflect},
-		{"a tool that policy denies", once(provider.ToolCall{ID: "1", Tool: "test:once", Args: json.RawMessage(`{}`)}),
-			sense + " " + plan + " before_act:c0 after_act:c0 " + plan + " " + reflect},
-		{"an unknown tool, which never comes near running", once(provider.ToolCall{ID: "1", Tool: "no:such", Args: json.RawMessage(`{}`)}),
-			sense + " " + plan + " after_act:c0 " + plan + " " + reflect},
-		{"the steps of a plan", once(provider.ToolCall{ID: "1", Tool: "plan:execute", Args: json.RawMessage(
-			`{"steps":[{"id":"a","tool":"test:do","args":{}},{"id":"b","tool":"test:do","args":{},"depends_on":["a"]}]}`)}),
-			sense + " " + plan + " before_act:s0 after_act:s0 before_act:s1 after_act:s1 after_act:c0 " + plan + " " + reflect},
-		{"a model that answers nothing", func(provider.Message) provider.Response { return provider.Response{} },
-			sense + " before_plan after_plan after_plan after_plan after_plan on_error"},
+		{"a tool", once(do(`{}`)), sense + " " + plan + " before_act:c0 after_act:c0 " + plan + " " + reflect},
+		{
+			"a tool that policy denies", once(provider.ToolCall{ID: "1", Tool: "test:once", Args: json.RawMessage(`{}`)}),
+			sense + " " + plan + " before_act:c0 after_act:c0 " + plan + " " + reflect,
+		},
+		{
+			"an unknown tool, which never comes near running", once(provider.ToolCall{ID: "1", Tool: "no:such", Args: json.RawMessage(`{}`)}),
+			sense + " " + plan + " after_act:c0 " + plan + " " + reflect,
+		},
+		{
+			"the steps of a plan", once(provider.ToolCall{ID: "1", Tool: "plan:execute", Args: json.RawMessage(
+				`{"steps":[{"id":"a","tool":"test:do","args":{}},{"id":"b","tool":"test:do","args":{},"depends_on":["a"]}]}`)}),
+			sense + " " + plan + " before_act:s0 after_act:s0 before_act:s1 after_act:s1 after_act:c0 " + plan + " " + reflect,
+		},
+		{
+			"a model that answers nothing", func(provider.Message) provider.Response { return provider.Response{} },
+			sense + " before_plan after_plan after_plan after_plan after_plan on_error",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%d", time.Now().UnixNano()))}
@@ -162,7 +170,7 @@ func verdicts(t *testing.T, s *system, ref subject.Ref) []string {
 // call on it is obeyed; it leaves, and nothing is left of it.
 func TestAPolicyComesAndGoes(t *testing.T) {
 	s := start(t, core.Config{})
-	s.model = once(do("1", `{"path":"/etc/passwd"}`))
+	s.model = once(do(`{"path":"/etc/passwd"}`))
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
 	action := func() event.Action {
@@ -198,7 +206,7 @@ func TestAPolicyComesAndGoes(t *testing.T) {
 func TestAPolicyThatHangs(t *testing.T) {
 	n := 2
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}})
-	s.model = once(do("1", `{}`))
+	s.model = once(do(`{}`))
 	p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 50}}}, nil)
 	hang := make(chan struct{})
 	p.says(func(hook.Envelope) string { <-hang; return "" })
@@ -238,7 +246,7 @@ func TestAPolicyThatHangs(t *testing.T) {
 // A point may require a plugin: without it, nothing goes.
 func TestARequiredPlugin(t *testing.T) {
 	s := start(t, core.Config{Hooks: map[hook.Point]core.HookConfig{hook.BeforeAct: {Required: []string{"policy"}}}})
-	s.model = once(do("1", `{}`))
+	s.model = once(do(`{}`))
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
 	action := func() event.Action {
@@ -264,7 +272,7 @@ func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
 	s := start(t, core.Config{})
 	var ran string
 	s.tool = func(_ context.Context, c contract.ToolCall) tool.Result { ran = string(c.Args); return tool.OK("done") }
-	s.model = once(do("1", `{"to":"all@example.com"}`))
+	s.model = once(do(`{"to":"all@example.com"}`))
 	s.plug(plugin.Manifest{Name: "narrow", Priority: 10, Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
 		return `{"verb":"replace","data":` + strings.Replace(string(e.Data), "all@", "one@", 1) + `}`
 	})

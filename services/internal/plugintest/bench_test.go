@@ -43,7 +43,9 @@ func BenchmarkHook(b *testing.B) {
 	done := make(chan error, 1)
 	go func() {
 		done <- plugin.Serve(ctx, plugin.Manifest{Name: "p", Version: "1.0.0"}, plugin.Handlers{
-			plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) { return plugin.Continue(), nil }),
+			plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+				return plugin.Continue(), nil
+			}),
 		}, plugin.WithBus(other), plugin.OnState(func(s plugin.LeaseState, _ string) {
 			if s == plugin.Active {
 				close(active)
@@ -51,7 +53,12 @@ func BenchmarkHook(b *testing.B) {
 		}))
 	}()
 	<-active
-	b.Cleanup(func() { stop(); <-done })
+	b.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	})
 	e := dispatch.New(dispatch.Config{Ask: caller.RequestAll})
 	table := e.NewTable([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct}}, nil)
 	env := hook.Envelope{Point: hook.BeforeAct, Agent: "main", Session: "s1", Turn: "t1", Step: "t1-p1-c0", Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"file_system:write_file","args":{"path":"notes.txt","content":"hello"}}`)}
