@@ -17,15 +17,19 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
+	"skandha.dev/services/core/registry"
 	"skandha.dev/services/core/shell"
 	engine "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store/sqlite"
+	"skandha.dev/services/toolrunner"
 )
 
 // What a real core, runner and provider put on a real bus, in turns that go well
@@ -36,8 +40,16 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	b := natstest.Connect(t, srv)
 	tap := listen(t, b)
 	startSystem(t, srv)
+	leave := startPlugin(t, srv)
+
+	natstest.Eventually(t, "the plugin's tool is announced", func() bool {
+		return slices.ContainsFunc(tap.all(), func(m *nats.Msg) bool {
+			return strings.HasPrefix(m.Subject, "announce.runner.") && bytes.Contains(m.Data, []byte("plugin:do"))
+		})
+	})
 
 	p := person{t: t, b: b}
+	p.turn("plugin", "plugin", event.TypeRecorded)
 	p.turn("good", "call", event.TypeRecorded)
 	p.turn("plan", "plan", event.TypeRecorded)
 	p.turn("refused", "nonsense", event.TypeRecorded)
@@ -55,6 +67,14 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(shell.VerbSession, `{"agent":"main","session":"nobody"}`)
 	p.ask(shell.VerbStatus, ``)
 	p.ask(shell.VerbHooks, ``)
+	p.ask(registry.VerbPlugins, ``)
+	p.ask(registry.VerbPlugin, `{"op":"suspend","plugin":"everything","reason":"to see"}`)
+	p.ask(registry.VerbPlugin, `{"op":"resume","plugin":"everything"}`)
+	p.ask(registry.VerbPlugin, `{"op":"unload","plugin":"nobody"}`)
+	natstest.Eventually(t, "a heartbeat", func() bool {
+		return slices.ContainsFunc(tap.all(), func(m *nats.Msg) bool { return strings.HasPrefix(m.Subject, "plugin.heartbeat.") })
+	})
+	leave()
 
 	if err := b.Conn().Flush(); err != nil {
 		t.Fatal(err)
@@ -70,6 +90,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 		"input", "confirmation", "command", "commit", "perceived", "planRequested", "planCompleted", "actRequested", "actConfirmed", "actCompleted",
 		"recorded", "turnFailed", "sessionReset", "uiMessage", "toolCallRequest", "uiReady", "uiState", "timerSchedule",
 		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "discovery", "coreToolsQuery", "coreTools", "coreSessions", "coreSession", "coreStatus", "error",
+		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreHooks", "corePlugins", "corePlugin",
 	} {
 		if seen[id] == 0 {
 			t.Errorf("no message %s was seen: what it looks like was not checked", id)
@@ -194,7 +215,7 @@ func startSystem(t *testing.T, srv *natsserver.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	c, err := core.New(core.Config{}, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: natstest.Connect(t, srv), Store: st, Log: natstest.Logger(t)})
+	c, err := core.New(core.Config{Plugins: core.PluginsConfig{Lease: time.Second}}, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: natstest.Connect(t, srv), Store: st, Log: natstest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +238,77 @@ func startSystem(t *testing.T, srv *natsserver.Server) {
 		Kind: subject.Provider, Service: "provider", Work: answer,
 		Offer: engine.Offer{Providers: []provider.Info{{Name: "scripted", Model: "m"}}},
 	})
+}
+
+// startPlugin serves a plugin with hooks at every point and a tool, and runs a tool
+// runner that calls it.
+func startPlugin(t *testing.T, srv *natsserver.Server) (leave func()) {
+	t.Helper()
+	b := natstest.Connect(t, srv)
+	background(t, "plugins' runner", func(ctx context.Context) error {
+		return toolrunner.Run(ctx, toolrunner.Config{
+			WorkspaceDir: filepath.Join(t.TempDir(), "w"), Enable: []string{"plugin:*"}, DrainTimeout: 100 * time.Millisecond,
+		}, toolrunner.Deps{Bus: b, Logger: natstest.Logger(t)})
+	})
+	active, done := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	own := natstest.Connect(t, srv)
+	go func() {
+		done <- plugin.Serve(ctx, plugin.Manifest{Name: "everything", Version: "1.0.0"}, handlers(), plugin.WithBus(own), plugin.WithLogger(natstest.Logger(t)),
+			plugin.OnState(func(s plugin.LeaseState, _ string) {
+				if s == plugin.Active {
+					closeOnce(active)
+				}
+			}))
+	}()
+	<-active
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the plugin: %v", err)
+		}
+	})
+}
+
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+func handlers() plugin.Handlers {
+	return plugin.Handlers{
+		plugin.OnAgentStart(func(context.Context, *plugin.HookCall[hook.AgentData]) error { return nil }),
+		plugin.BeforeSense(func(_ context.Context, c *plugin.HookCall[hook.SenseData]) (plugin.Reply, error) {
+			return plugin.Replace(c.Data), nil
+		}),
+		plugin.AfterSense(func(_ context.Context, c *plugin.HookCall[hook.PerceptionsData]) (plugin.Reply, error) {
+			return plugin.Replace(c.Data), nil
+		}),
+		plugin.BeforePlan(func(_ context.Context, c *plugin.HookCall[hook.PlanData]) (plugin.Reply, error) {
+			c.Data.System = "be brief"
+			return plugin.Replace(c.Data), nil
+		}),
+		plugin.AfterPlan(func(_ context.Context, c *plugin.HookCall[hook.AfterPlanData]) (plugin.Reply, error) {
+			return plugin.Replace(c.Data), nil
+		}),
+		plugin.BeforeAct(func(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+			return plugin.Replace(c.Data), nil
+		}),
+		plugin.AfterAct(func(context.Context, *plugin.HookCall[hook.AfterActData]) (plugin.Reply, error) {
+			return plugin.Stop(), nil
+		}),
+		plugin.BeforeReflect(func(_ context.Context, c *plugin.HookCall[hook.ReflectData]) (plugin.Reply, error) {
+			c.Data.Notes = []string{"done"}
+			return plugin.Replace(c.Data), nil
+		}),
+		plugin.AfterReflect(func(context.Context, *plugin.HookCall[hook.ReflectData]) error { return nil }),
+		plugin.OnError(func(context.Context, *plugin.HookCall[hook.ErrorData]) error { return nil }),
+		plugin.OnAgentStop(func(context.Context, *plugin.HookCall[hook.AgentData]) error { return nil }),
+		plugin.Tool("plugin:do", "Does.", func(context.Context, struct{}) (string, error) { return "done", nil }),
+	}
 }
 
 func background(t *testing.T, what string, run func(context.Context) error) {
@@ -254,6 +346,8 @@ func answer(_ context.Context, r executor.Request, _ func(string)) executor.Answ
 	}
 	if last.Role == provider.RoleUser {
 		switch word, _, _ := strings.Cut(last.Text, ","); word {
+		case "plugin":
+			call("1", "plugin:do", `{}`)
 		case "call":
 			out.ProviderState = json.RawMessage(`{"signature":"c2ln"}`)
 			call("1", "test:do", `{"n":1}`)
