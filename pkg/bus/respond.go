@@ -134,12 +134,8 @@ func (r *Responder) take(m *nats.Msg) {
 }
 
 func (r *Responder) serve(m *nats.Msg) {
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := r.bounded(m)
 	defer cancel()
-	if at, ok := Deadline(m.Header); ok {
-		ctx, cancel = context.WithDeadline(ctx, at)
-		defer cancel()
-	}
 	req := &Request{
 		Subject: m.Subject, Header: m.Header, r: r, reply: m.Reply,
 		ctx: telemetry.Extract(ctx, m.Header),
@@ -155,6 +151,14 @@ func (r *Responder) serve(m *nats.Msg) {
 	}
 	req.Data = m.Data
 	r.handler(req)
+}
+
+// bounded is the responder's context, until the caller gives up.
+func (r *Responder) bounded(m *nats.Msg) (context.Context, context.CancelFunc) {
+	if at, ok := Deadline(m.Header); ok {
+		return context.WithDeadline(r.ctx, at)
+	}
+	return context.WithCancel(r.ctx)
 }
 
 // Request is a request to this process.

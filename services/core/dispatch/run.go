@@ -16,14 +16,19 @@ import (
 
 // Run implements decide.Hooks: it asks the plugins of the envelope's point. It
 // returns when all have answered or failed, at the latest after the point's budget.
-func (t *Table) Run(env hook.Envelope) hook.Decision { return t.run(env, nil) }
+func (t *Table) Run(env hook.Envelope) hook.Decision { return t.run(context.Background(), env, nil) }
+
+// RunIn is [Table.Run] in the trace of ctx, and until it ends.
+func (t *Table) RunIn(ctx context.Context, env hook.Envelope) hook.Decision {
+	return t.run(ctx, env, nil)
+}
 
 // RunOnly asks some of the plugins of the point.
 func (t *Table) RunOnly(env hook.Envelope, only map[subject.Plugin]bool) hook.Decision {
-	return t.run(env, only)
+	return t.run(context.Background(), env, only)
 }
 
-func (t *Table) run(env hook.Envelope, only map[subject.Plugin]bool) hook.Decision {
+func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plugin]bool) hook.Decision {
 	p := t.points[env.Point]
 	if p == nil {
 		return hook.Decision{Verb: hook.Continue}
@@ -33,7 +38,7 @@ func (t *Table) run(env hook.Envelope, only map[subject.Plugin]bool) hook.Decisi
 	var notices []string
 	for _, segment := range p.segments {
 		env.Data = fold.Data()
-		answers := t.engine.ask(context.Background(), env, until, segment, only)
+		answers := t.engine.ask(ctx, env, until, segment, only)
 		failed := fold.Add(answers...)
 		notices = append(notices, t.engine.judge(segment, answers, failed)...)
 		if fold.Over() {

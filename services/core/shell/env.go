@@ -49,7 +49,7 @@ func (p patient) Run(env hook.Envelope) hook.Decision {
 			}
 		}
 	})
-	d := p.Table.Run(env)
+	d := p.Table.RunIn(p.s.ctx, env)
 	if close(done); !timer.Stop() {
 		<-ended
 	}

@@ -201,6 +201,22 @@ func TestAPolicyComesAndGoes(t *testing.T) {
 	}
 }
 
+// What plugins are asked in a turn is in the turn's trace.
+func TestHooksAreInTheTrace(t *testing.T) {
+	s := start(t, core.Config{})
+	s.model = once(do(`{}`))
+	p := s.plug(plugin.Manifest{Name: "spy", Hooks: everyPoint()}, nil)
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	s.await(ch, event.TypeRecorded)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.traces) != 1 || p.traces[""] {
+		t.Errorf("traces: %v", p.traces)
+	}
+}
+
 // A policy that hangs denies until it is suspended, and goes on denying; the person
 // is told; resumed, it decides again.
 func TestAPolicyThatHangs(t *testing.T) {

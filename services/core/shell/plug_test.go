@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/natstest"
 )
 
@@ -27,6 +28,7 @@ type plugged struct {
 
 	mu     sync.Mutex
 	asked  []hook.Envelope
+	traces map[string]bool // of what it was asked about turns
 	answer func(hook.Envelope) string
 }
 
@@ -45,7 +47,7 @@ func (s *system) plug(m plugin.Manifest, answer func(hook.Envelope) string) *plu
 
 func (s *system) connectPlugin(m plugin.Manifest, answer func(hook.Envelope) string) *plugged {
 	s.t.Helper()
-	p := &plugged{t: s.t, m: m, bus: natstest.Connect(s.t, s.srv), answer: answer}
+	p := &plugged{t: s.t, m: m, bus: natstest.Connect(s.t, s.srv), answer: answer, traces: map[string]bool{}}
 	p.m.Instance = p.bus.Instance()
 	if p.m.Version == "" {
 		p.m.Version = "1.0.0"
@@ -70,6 +72,9 @@ func (p *plugged) hook(m *nats.Msg) {
 	}
 	p.mu.Lock()
 	p.asked = append(p.asked, e)
+	if e.Turn != "" {
+		p.traces[telemetry.TraceID(telemetry.Extract(context.Background(), m.Header))] = true
+	}
 	answer := p.answer
 	p.mu.Unlock()
 	var body string
