@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -291,15 +290,16 @@ func (c cell) serve(t *testing.T, at string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pending sync.WaitGroup
+	late := make(chan chan struct{}, 16)
 	sub, err := nc.QueueSubscribe(subject.Hook(string(c.point), "p"), "p", func(m *nats.Msg) {
 		switch {
 		case c.drops:
 			nc.Close()
 		case c.late:
-			pending.Add(1)
+			done := make(chan struct{})
+			late <- done
 			time.AfterFunc(40*time.Millisecond, func() {
-				defer pending.Done()
+				defer close(done)
 				_ = m.Respond([]byte(`{"verb":"answer","data":"late"}`))
 			})
 		default:
@@ -313,7 +313,9 @@ func (c cell) serve(t *testing.T, at string) (stop func()) {
 		t.Fatal(err)
 	}
 	return func() {
-		pending.Wait()
+		for len(late) > 0 {
+			<-<-late
+		}
 		// The server must know before the next plugin of the name comes, or it may
 		// still give this one its question.
 		_ = sub.Unsubscribe()

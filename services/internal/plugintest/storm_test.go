@@ -29,6 +29,9 @@ import (
 const (
 	stormPlugins  = 200
 	stormSessions = 6
+	// What a turn may take: the hooks' budget twice, the tool's time, and the slack of
+	// a machine that does other things too. The wall time of a turn is ten minutes.
+	stormPatience = time.Minute
 )
 
 // stormTime is how long it blows.
@@ -130,7 +133,8 @@ func (s *storm) comeAndGo(ctx context.Context, i int) {
 			plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 				return plugin.Continue(), nil
 			}, plugin.WhenFailing(hook.Allow), plugin.Deadline(200*time.Millisecond)),
-			plugin.Tool(name+":do", "Does nothing.", func(context.Context, struct{}) (string, error) { return "done", nil }),
+			plugin.Tool(name+":do", "Does nothing.", func(context.Context, struct{}) (string, error) { return "done", nil },
+				plugin.Timeout(5*time.Second)),
 		}, plugin.WithBus(b), plugin.WithLogger(slog.New(slog.DiscardHandler)), plugin.DrainTimeout(time.Second))
 		end()
 		b.Close()
@@ -186,7 +190,7 @@ func (s *storm) talk(ctx context.Context, session subject.Session) {
 }
 
 func (s *storm) end(events <-chan follow.Item) bool {
-	patience := time.After(natstest.Patience)
+	patience := time.After(stormPatience)
 	for {
 		select {
 		case i := <-events:
