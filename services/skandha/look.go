@@ -35,12 +35,12 @@ func (t *toolsCmd) Run(ctx context.Context, g *globals) error {
 		return printJSON(os.Stdout, tools, true)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "TOOL\tUSED\tSUCCESS\tMEAN\tRISK\tRETRY\tDESCRIPTION")
+	_, _ = fmt.Fprintln(w, "TOOL\tPLUGIN\tUSED\tSUCCESS\tMEAN\tRISK\tRETRY\tDESCRIPTION")
 	for _, i := range tools {
 		if i.Internal && !t.All {
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%.0f %%\t%d ms\t%s\t%s\t%s\n", clean(i.Name), i.Used, 100*i.SuccessRate, i.MeanLatencyMS,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%.0f %%\t%d ms\t%s\t%s\t%s\n", clean(i.Name), orElse(i.Plugin, "–"), i.Used, 100*i.SuccessRate, i.MeanLatencyMS,
 			orElse(string(i.Risk), "low"), map[bool]string{true: "safe", false: "never"}[i.Idempotent], describe(i))
 	}
 	return w.Flush()
@@ -130,7 +130,7 @@ func (t *tailCmd) Run(ctx context.Context, g *globals) error {
 		}
 	}
 	ref := subject.Ref{Agent: subject.Agent(agent), Session: subject.Session(session)}
-	subjects := []string{ref.Live("*", "*")}
+	subjects := []string{ref.Live("*", "*"), ref.Commit()}
 	if t.Deltas {
 		subjects = append(subjects, ref.Stream())
 	}
@@ -147,18 +147,35 @@ func (t *tailCmd) Run(ctx context.Context, g *globals) error {
 		case <-ctx.Done():
 			return nil
 		case m := <-msgs:
-			e, err := event.Decode(m.Data)
-			switch {
-			case err != nil:
-			case t.JSON:
-				if err := printJSON(os.Stdout, e, false); err != nil {
-					return err
-				}
-			default:
-				printEvent(os.Stdout, st, e, true)
+			if err := t.show(st, m); err != nil {
+				return err
 			}
 		}
 	}
+}
+
+// show prints a live event, or what hooks did in a commit that comes by.
+func (t *tailCmd) show(st styles, m *nats.Msg) error {
+	if owner, err := subject.ParseCommit(m.Subject); err == nil {
+		c, err := event.DecodeCommit(owner, m.Data)
+		if err != nil || len(c.Header.Hooks) == 0 {
+			return nil //nolint:nilerr // what is in the log is shown by sessions tail
+		}
+		if t.JSON {
+			return printJSON(os.Stdout, verdictsOf{owner, c.Header.Hooks}, false)
+		}
+		printVerdicts(os.Stdout, st, "", c.Header.Now, owner.String(), c.Header.Hooks)
+		return nil
+	}
+	e, err := event.Decode(m.Data)
+	if err != nil {
+		return nil //nolint:nilerr // a token delta, or nothing of ours
+	}
+	if t.JSON {
+		return printJSON(os.Stdout, e, false)
+	}
+	printEvent(os.Stdout, st, e, true)
+	return nil
 }
 
 func printMessage(w io.Writer, st styles, seq uint64, subj string, at time.Time, data []byte) {

@@ -45,6 +45,28 @@ func line(s string, n int) string {
 	return s
 }
 
+// wrap breaks a line at spaces, after at most n runes where it can, and goes on
+// after each break.
+func wrap(s string, n int, on string) string {
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Fields(s) {
+		w := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case used+1+w > n:
+			b.WriteString(on)
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += w
+	}
+	return b.String()
+}
+
 // summary says what an event is about, in a few words.
 func summary(e event.Event) string {
 	switch e.Type {

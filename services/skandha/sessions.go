@@ -170,6 +170,10 @@ func (t *sessionsTailCmd) Run(ctx context.Context, g *globals) error {
 		if t.JSON {
 			err = printJSON(os.Stdout, i.Event, false)
 		} else {
+			if i.Commit != last {
+				last = i.Commit
+				t.printHooks(ctx, c, st, ref, last)
+			}
 			printEvent(os.Stdout, st, i.Event, false)
 		}
 		if err != nil {
@@ -195,14 +199,26 @@ func (t *sessionsTailCmd) print(st styles, ref subject.Ref, seq uint64, subj str
 	if err != nil {
 		return fmt.Errorf("commit %d: %w", seq, err)
 	}
-	h := c.Header
-	fmt.Printf("%s%8d %s%s commit after %d, by %s%s, driver %d, digest %s\n", st.dim, seq, h.Now.Local().Format("15:04:05.000"), st.off,
-		h.Prev, h.Trigger.Kind, triggerOf(h.Trigger), h.Driver, h.Digest)
+	fmt.Println(commitLine(st, seq, c.Header))
+	const indent = "         "
+	printVerdicts(os.Stdout, st, indent, c.Header.Now, "", c.Header.Hooks)
 	for _, e := range c.Events {
-		fmt.Printf("         ")
+		fmt.Print(indent)
 		printEvent(os.Stdout, st, e, false)
 	}
 	return nil
+}
+
+// printHooks shows what hooks did in a commit that is followed; JSON has it in the
+// log alone.
+func (t *sessionsTailCmd) printHooks(ctx context.Context, c *connection, st styles, ref subject.Ref, seq uint64) {
+	m, err := c.Bus.Message(ctx, seq)
+	if err != nil {
+		return // the events are what is followed
+	}
+	if commit, err := event.DecodeCommit(ref, m.Data); err == nil {
+		printVerdicts(os.Stdout, st, "", commit.Header.Now, "", commit.Header.Hooks)
+	}
 }
 
 func triggerOf(t event.Trigger) string {

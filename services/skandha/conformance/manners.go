@@ -1,0 +1,133 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/subject"
+)
+
+// subjects looks at what all processes have subscribed to and published on.
+func (s *suite) subjects(_ context.Context, c *check) {
+	seen := map[string]bool{}
+	for _, p := range s.ran {
+		for _, e := range p.tap.all() {
+			what := e.verb + " " + e.subject
+			if !e.sent || seen[what] {
+				continue
+			}
+			seen[what] = true
+			switch {
+			case e.verb == "SUB":
+				if why := s.overhears(e.subject); why != "" {
+					c.fail("subscriptions to its own subjects alone", "SUB "+e.subject, why)
+				}
+			case e.carries():
+				if why := s.intrudes(e.subject); why != "" {
+					c.fail("messages on its own subjects alone", "PUB "+e.subject, why)
+				}
+			}
+		}
+	}
+}
+
+// overhears says why a subscription is not the plugin's to make; empty: it is. Who
+// follows sessions takes agent.> and stream.>, and JetStream and inboxes are open.
+func (s *suite) overhears(subj string) (why string) {
+	t := append(strings.Split(subj, "."), "", "", "")
+	me := string(s.name())
+	switch t[0] {
+	case ">", "*":
+		return "name the first token: this takes what is meant for all others"
+	case "hook":
+		if t[2] == me {
+			return ""
+		}
+	case "tool", "llm", "storage", "guide":
+		if t[1] == me {
+			return ""
+		}
+	case "reply":
+		if subject.Valid(t[2]) {
+			return ""
+		}
+		return "subscribe to reply.*.<instance>.*, with the own instance: answers to others are not for this plugin"
+	case "plugin", "service", "runner", "provider", "discover":
+	default:
+		return ""
+	}
+	return fmt.Sprintf("subscribe to hook.<point>.%[1]s, tool.%[1]s.<tool>, llm.%[1]s.generate, storage.%[1]s.<verb> and guide.%[1]s alone", me)
+}
+
+// intrudes says why a subject is not the plugin's to publish on; empty: it is.
+func (s *suite) intrudes(subj string) (why string) {
+	t := append(strings.Split(subj, "."), "", "", "")
+	switch t[0] {
+	case "plugin":
+		if t[2] != string(s.name()) {
+			return "speak to the registry under the own name, " + string(s.name())
+		}
+	case "agent":
+		cause, err := subject.ParseCause(subj)
+		if err != nil {
+			return "core alone writes commits and live events; a listener writes agent.<agent>.<session>.sense.input.<listener>"
+		}
+		if !s.declares(cause.Writer) {
+			return fmt.Sprintf("declare %s among the manifest's listeners or sensors: a writer's name is owned", cause.Writer)
+		}
+	case "stream", "announce", "runner", "provider", "discover":
+		return "core and executors alone speak there"
+	case "$KV":
+		return "cores alone write the registry; ask them by plugin.register, plugin.heartbeat and plugin.unregister"
+	}
+	return ""
+}
+
+func (s *suite) declares(w subject.Writer) bool {
+	for _, l := range slices.Concat(s.manifest.Listeners, s.manifest.Sensors) {
+		if l.Name == w {
+			return true
+		}
+	}
+	return false
+}
+
+// replies holds each answer against the questions that the process was asked.
+func (s *suite) replies(_ context.Context, c *check) {
+	for _, p := range s.ran {
+		given, sent := map[string]bool{}, map[string]int{}
+		for _, e := range p.tap.all() {
+			if !e.carries() {
+				continue
+			}
+			if !e.sent {
+				given[e.reply] = true
+				continue
+			}
+			if !strings.HasPrefix(e.subject, "reply.") {
+				continue
+			}
+			switch sent[e.subject]++; {
+			case !given[e.subject]:
+				c.fail("answers on the reply subject of a question alone", fmt.Sprintf("a message on %s, which no question gave: %s", e.subject, quote(e.body)),
+					"publish the answer on the reply subject as it stands in the question")
+			case sent[e.subject] == 2:
+				c.fail("one answer to a question", "two on "+e.subject+", the second: "+quote(e.body), "answer once: the first one counts")
+			}
+		}
+	}
+}
+
+// protocol reports what the bus has complained of.
+func (s *suite) protocol(_ context.Context, c *check) {
+	for _, p := range s.ran {
+		for _, e := range p.tap.all() {
+			if !e.sent && e.verb == "-ERR" && !strings.Contains(strings.ToLower(e.text), "shutdown") {
+				c.fail("no error from the bus", "-ERR "+e.text,
+					"see NATS' client protocol; the length in PUB counts bytes, and PING wants a PONG")
+			}
+		}
+	}
+}

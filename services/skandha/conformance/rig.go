@@ -1,0 +1,144 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/skandha/system"
+)
+
+// rig is the system that a plugin is tried against, and the suite's own place in it.
+type rig struct {
+	dir    string
+	sys    *system.System
+	bus    *bus.Bus
+	caller *bus.Caller
+	view   *registry.View
+	at     *url.URL
+	ends   []func() // of stand-ins
+}
+
+func startRig(ctx context.Context, o Options) (_ *rig, err error) {
+	r := &rig{}
+	defer func() {
+		if err != nil {
+			r.stop()
+		}
+	}()
+	if r.dir, err = os.MkdirTemp("", "skandha-conformance-"); err != nil {
+		return nil, err
+	}
+	// Nobody is suspended: a plugin that fails one check is to be tried by the next.
+	cfg := filepath.Join(r.dir, "skandha.yaml")
+	text := fmt.Sprintf("plugins: {lease: %v, suspend_after: 0}\n", o.Lease)
+	if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	r.sys, err = system.Start(ctx, system.Config{
+		Data: filepath.Join(r.dir, "data"), ConfigFile: cfg, Sync: string(natsserver.Relaxed), Provider: "offline", Slots: 16, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.at, err = url.Parse(r.sys.Join()); err != nil {
+		return nil, err
+	}
+	if r.bus, err = r.sys.Connect(ctx, "conformance"); err != nil {
+		return nil, err
+	}
+	if r.caller, err = r.bus.NewCaller(); err != nil {
+		return nil, err
+	}
+	if r.view, err = registry.Watch(ctx, r.bus, o.Log); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *rig) stop() {
+	for _, end := range r.ends {
+		end()
+	}
+	if r.view != nil {
+		r.view.Close()
+	}
+	if r.bus != nil {
+		r.bus.Close()
+	}
+	if r.sys != nil {
+		r.sys.Stop()
+	}
+	_ = os.RemoveAll(r.dir) // scratch
+}
+
+func (r *rig) busAddr() string { return r.at.Host }
+
+// join is what SKANDHA_NATS is set to for a process behind a tap.
+func (r *rig) join(tap string) string {
+	u := *r.at
+	u.Host = tap
+	return u.String()
+}
+
+// standIn registers a plugin that does nothing, because the one that is tried
+// depends on it.
+func (r *rig) standIn(o Options, name subject.Plugin) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m := plugin.Manifest{Name: name, Version: "0.0.0", Description: "stands in for a dependency"}
+		if err := plugin.Serve(ctx, m, nil, plugin.WithBus(r.bus), plugin.WithLogger(o.Log)); err != nil {
+			o.Log.Warn("a stand-in has ended", "plugin", name, "error", err)
+		}
+	}()
+	r.ends = append(r.ends, func() {
+		cancel()
+		<-done
+	})
+}
+
+// lease finds the lease of a replica that counts.
+func (r *rig) lease(name subject.Plugin, i subject.Instance) (state plugin.LeaseState, there bool) {
+	p := r.view.Snapshot().Get(name)
+	if p == nil {
+		return "", false
+	}
+	for _, l := range p.Instances {
+		if l.Instance == i {
+			return p.State, true
+		}
+	}
+	return p.State, false
+}
+
+// awaitSnapshot waits until the registry is as wanted.
+func (r *rig) awaitSnapshot(ctx context.Context, within time.Duration, wanted func(*registry.Snapshot) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ok := make(chan struct{}, 1)
+	forget := r.view.OnChange(func(s *registry.Snapshot) {
+		if wanted(s) {
+			select {
+			case ok <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer forget()
+	select {
+	case <-ok:
+		return true
+	case <-ctx.Done():
+		return wanted(r.view.Snapshot())
+	}
+}

@@ -1,0 +1,204 @@
+package conformance_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/services/skandha/conformance"
+)
+
+// together bounds how many runs there are at a time, most of which wait for a clock:
+// more than there are processors.
+var together = make(chan struct{}, 6)
+
+// outcome is what came of a run.
+type outcome struct {
+	*conformance.Report
+	err error
+}
+
+// try runs the suite against this binary in a role, in the background.
+func try(t *testing.T, role string, change func(*conformance.Options)) <-chan outcome {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := conformance.Options{
+		Command: []string{"/usr/bin/env", roleVariable + "=" + role, "CONFORMANCE_TEST_ONCE=" + filepath.Join(t.TempDir(), "once"), self},
+		Within:  8 * time.Second, Leave: 5 * time.Second,
+	}
+	if change != nil {
+		change(&o)
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		together <- struct{}{}
+		defer func() { <-together }()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		r, err := conformance.Run(ctx, o)
+		done <- outcome{r, err}
+	}()
+	return done
+}
+
+func report(t *testing.T, done <-chan outcome) *conformance.Report {
+	t.Helper()
+	o := <-done
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	return o.Report
+}
+
+// failures are the names of the checks that failed, and a dump for the log.
+func failures(r *conformance.Report) (names []string, dump string) {
+	var b strings.Builder
+	for _, c := range r.Checks {
+		if c.Status == conformance.Failed {
+			names = append(names, c.Check)
+		}
+		b.WriteString(string(c.Status) + " " + c.Check + " " + c.Why + "\n")
+		for _, f := range c.Findings {
+			b.WriteString("    expected: " + f.Expected + "\n    seen:     " + f.Seen + "\n    advice:   " + f.Advice + "\n")
+		}
+		for _, n := range c.Notes {
+			b.WriteString("    note: " + n + "\n")
+		}
+	}
+	return names, b.String() + r.Output
+}
+
+func TestGoodPluginsPass(t *testing.T) {
+	least := map[string]int{"good": 28, "sdk": 53}
+	runs := map[string]<-chan outcome{}
+	for role := range least {
+		runs[role] = try(t, role, nil)
+	}
+	for role, done := range runs {
+		r := report(t, done)
+		if bad, dump := failures(r); !r.OK() || r.Skipped > 0 || r.Passed < least[role] {
+			t.Errorf("%s: %d passed, want %d or more; skipped %d; failed: %v\n%s", role, r.Passed, least[role], r.Skipped, bad, dump)
+		}
+	}
+}
+
+// Each of these plugins has one fault, and one check is to see it.
+func TestEachFaultIsSeenByItsCheck(t *testing.T) {
+	faults := map[string]struct{ check, says string }{
+		"never connects":         {"registers", "it never connected"},
+		"answers to an inbox":    {"registers", "reply.core.<instance>.<n>"},
+		"bad manifest":           {"manifest", `hooks[0].deadline_ms: is 90000`},
+		"bad schema":             {"manifest", "tools[0].args"},
+		"unknown field":          {"manifest", "colour"},
+		"name of another":        {"manifest", "math:evaluate"},
+		"no heartbeats":          {"heartbeat", "0 in 6"},
+		"slow heartbeats":        {"heartbeat", "every third"},
+		"heartbeat of another":   {"heartbeat", "instance"},
+		"hook not answered":      {"hook/before_act/answers", "nobody listens"},
+		"late":                   {"hook/before_act/answers", "an answer after 1.5"},
+		"silent":                 {"hook/before_act/answers", "no answer in 2"},
+		"no JSON":                {"hook/before_act/answers", "it is no JSON"},
+		"unknown verb":           {"hook/before_act/answers", "/verb: "},
+		"deny without reason":    {"hook/before_act/answers", "missing property 'reason'"},
+		"confirm elsewhere":      {"hook/before_sense/answers", "confirm means nothing at before_sense"},
+		"bad replacement":        {"hook/before_sense/answers", "colour"},
+		"observer denies":        {"hook/after_reflect/answers", "deny means nothing at after_reflect"},
+		"forgets hooks":          {"hook/before_act/repeats", "then"},
+		"garbage kills hooks":    {"hook/before_sense/garbage", "what is that?"},
+		"garbage stuns hooks":    {"hook/before_sense/garbage", "none on hook.before_sense.plain"},
+		"tool not answered":      {"tool/plain:add/answers", "an answer to tool.plain.plain--add within 2s"},
+		"slow tool":              {"tool/plain:add/answers", "timeout_ms"},
+		"bad result":             {"tool/plain:add/answers", "missing property 'success'"},
+		"core's code":            {"tool/plain:add/answers", "denied"},
+		"runs twice":             {"tool/plain:add/repeats", `"run":`},
+		"garbage kills tools":    {"tool/plain:add/garbage", "the process ended: exit status 2"},
+		"model says both":        {"provider/parrot", "oneOf"},
+		"model says nothing":     {"provider/parrot", "garbage"},
+		"one agent's storage":    {"storage", "belongs to the agent main"},
+		"storage is a string":    {"storage", "keep the value as it was put"},
+		"keeps what was deleted": {"storage", "it was deleted"},
+		"another guide":          {"guide/teacher", "pupil"},
+		"any guide":              {"guide/teacher", "not_found"},
+		"says nonsense":          {"listener/plain-ear", "sense.input"},
+		"does not reconnect":     {"restart", "neither a heartbeat nor a registration"},
+		"ends with the bus":      {"restart", "exit status 3"},
+		"constant instance":      {"replicas", "always-the-same"},
+		"no queue group":         {"replicas", "both got"},
+		"deaf to SIGTERM":        {"leaves", "it still runs"},
+		"leaves silently":        {"leaves", "it ended without"},
+		"unregisters another":    {"leaves", "somebody"},
+		"bad status":             {"leaves", "exit status 4"},
+		"ends by itself":         {"stays", "I have had enough"},
+		"overhears":              {"subjects", "SUB hook.before_plan.*"},
+		"speaks as core":         {"subjects", "core alone writes"},
+		"speaks undeclared":      {"subjects", "declare somebody"},
+		"answers twice":          {"replies", "two on reply.plain."},
+		"answers others":         {"replies", "no question gave"},
+	}
+	runs := map[string]<-chan outcome{}
+	for fault := range faults {
+		runs[fault] = try(t, fault, nil)
+	}
+	for fault, want := range faults {
+		t.Run(fault, func(t *testing.T) {
+			r := report(t, runs[fault])
+			bad, dump := failures(r)
+			if !slices.Equal(bad, []string{want.check}) {
+				t.Fatalf("failed: %v, want %s\n%s", bad, want.check, dump)
+			}
+			if !strings.Contains(dump, want.says) {
+				t.Errorf("the report does not say %q\n%s", want.says, dump)
+			}
+			if r.OK() || r.Failed != 1 || r.Output == "" && strings.Contains(want.says, "enough") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestChecksCanBeLeftOut(t *testing.T) {
+	r := report(t, try(t, "bad result", func(o *conformance.Options) {
+		o.NoTools, o.Skip = true, []string{"restart", "hook/*/garbage", "hook/after_sense", "registers"}
+	}))
+	_, dump := failures(r)
+	if !r.OK() {
+		t.Errorf("with the bad tool left out it fails\n%s", dump)
+	}
+	var left []string
+	for _, c := range r.Checks {
+		if c.Status == conformance.Skipped {
+			left = append(left, c.Check+": "+c.Why)
+		}
+	}
+	want := []string{
+		"hook/before_act/garbage: as asked", "hook/before_sense/garbage: as asked",
+		"hook/after_sense/answers: as asked", "hook/after_sense/repeats: as asked", "hook/after_sense/garbage: as asked",
+		"hook/after_reflect/garbage: as asked",
+		"tool/plain:add/answers: tools are not called, as asked", "tool/plain:add/repeats: tools are not called, as asked",
+		"tool/plain:add/garbage: tools are not called, as asked", "restart: as asked",
+	}
+	if !slices.Equal(left, want) {
+		t.Errorf("left out:\n%s\nwant:\n%s", strings.Join(left, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestWhatCannotBeTriedIsAnError(t *testing.T) {
+	for want, o := range map[string]conformance.Options{
+		"no command":         {},
+		"no such file":       {Command: []string{"./no-such-plugin"}},
+		"lease is 10ms":      {Command: []string{"x"}, Lease: 10 * time.Millisecond},
+		`skip: "["`:          {Command: []string{"x"}, Skip: []string{"["}},
+		"starting ./no-such": {Command: []string{"./no-such-plugin"}},
+	} {
+		if r, err := conformance.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, %v", want, r, err)
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/registry"
+)
+
+// pluginsCmd looks after plugins.
+type pluginsCmd struct {
+	List    pluginsListCmd    `cmd:"" default:"withargs" help:"List the plugins, in the order in which they are asked."`
+	Show    pluginsShowCmd    `cmd:"" help:"Show what a plugin declares, its replicas and why it stands where it does."`
+	Order   pluginsOrderCmd   `cmd:"" help:"Show the order of all plugins, or of those at a hook point, and why it is so."`
+	Suspend pluginsSuspendCmd `cmd:"" help:"Have a plugin not asked any more: its hooks, tools and providers."`
+	Resume  pluginsResumeCmd  `cmd:"" help:"Have a suspended plugin asked again."`
+	Unload  pluginsUnloadCmd  `cmd:"" help:"Let a plugin finish what it has, and go."`
+	New     pluginsNewCmd     `cmd:"" help:"Write a plugin that works, with its test, to begin with."`
+	Test    pluginsTestCmd    `cmd:"" help:"Try a plugin against a system of its own, and say what to change. Its tools ARE called."`
+}
+
+type pluginsListCmd struct {
+	JSON bool `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
+	list, err := plugins(ctx, g)
+	if err != nil {
+		return err
+	}
+	if l.JSON {
+		return printJSON(os.Stdout, list, true)
+	}
+	return printPlugins(os.Stdout, list)
+}
+
+func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err error) {
+	return list, ask(ctx, g, registry.VerbPlugins, nil, &list)
+}
+
+func printPlugins(out io.Writer, list []registry.PluginInfo) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "No plugins. Begin with:  skandha plugins new --lang go|python|node|shell NAME")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "PLUGIN\tVERSION\tSTATE\tREPLICAS\tDECLARES")
+	longest := len("PLUGIN")
+	for _, p := range list {
+		longest = max(longest, len(p.Name))
+	}
+	width := 80 - longest - len("  0.3.1-beta.2  suspended  REPLICAS  ") // left for what it declares
+	for _, p := range list {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", p.Name, line(p.Version, 12), p.State, len(p.Instances), line(declares(p), max(width, 16)))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, p := range list {
+		if p.Reason != "" {
+			_, _ = fmt.Fprintf(out, "%s is %s\n", p.Name, stateOf(styles{}, p))
+		}
+	}
+	return nil
+}
+
+// declares sums up a manifest in a few words.
+func declares(p registry.PluginInfo) string {
+	var out []string
+	for _, of := range []struct {
+		n    int
+		what string
+	}{
+		{len(p.Hooks), "hook"},
+		{len(p.Tools), "tool"},
+		{len(p.Providers), "provider"},
+		{len(p.Listeners), "listener"},
+		{len(p.Sensors), "sensor"},
+		{len(p.Guides), "guide"},
+	} {
+		if of.n > 0 {
+			out = append(out, count(of.n, of.what))
+		}
+	}
+	if p.Storage != nil {
+		out = append(out, "storage")
+	}
+	return cmp.Or(strings.Join(out, ", "), "nothing")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// onePlugin names one.
+type onePlugin struct {
+	Name string `arg:"" help:"Plugin."`
+}
+
+type pluginsShowCmd struct {
+	onePlugin
+	JSON bool `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (s *pluginsShowCmd) Run(ctx context.Context, g *globals) error {
+	list, err := plugins(ctx, g)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(p registry.PluginInfo) bool { return string(p.Name) == s.Name })
+	if i < 0 {
+		return fmt.Errorf("no plugin %s is registered, nor was lately; skandha plugins lists them", line(s.Name, 80))
+	}
+	if s.JSON {
+		return printJSON(os.Stdout, list[i], true)
+	}
+	printPlugin(os.Stdout, stylesFor(os.Stdout), list[i])
+	return nil
+}
+
+func printPlugin(out io.Writer, st styles, p registry.PluginInfo) {
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
+	say("%s%s %s%s  %s", st.bold, p.Name, clean(p.Version), st.off, stateOf(st, p))
+	if p.Description != "" {
+		say("%s", clean(p.Description))
+	}
+	say("registered %s, priority %d, manifest %s", ago(p.Registered), p.Priority, p.Hash[:min(12, len(p.Hash))])
+	for _, of := range []struct {
+		what string
+		list []subject.Plugin
+	}{{"depends on", p.Dependencies}, {"runs after", p.RunAfter}, {"runs before", p.RunBefore}} {
+		if len(of.list) > 0 {
+			say("%s %s", of.what, join(of.list))
+		}
+	}
+	for _, i := range p.Instances {
+		say("  replica   %s, since %s%s", i.Instance, ago(i.Since), map[bool]string{true: ", draining"}[i.Draining])
+	}
+	for _, h := range p.Hooks {
+		say("  hook      %-14s  %s, %d ms, on error %s", h.Point, cmp.Or(h.Mode, h.Point.DefaultMode()),
+			cmp.Or(h.DeadlineMS, hook.DefaultDeadline.Milliseconds()), cmp.Or(h.OnError, h.Point.DefaultOnError()))
+	}
+	for _, t := range p.Tools {
+		say("  tool      %s  %s", line(t.Name, 40), line(t.Description, 50))
+	}
+	for _, i := range p.Providers {
+		say("  provider  %s %s", line(i.Name, 30), line(i.Model, 30))
+	}
+	if p.Storage != nil {
+		say("  storage   %s", join(p.Storage.Verbs))
+	}
+	for _, l := range p.Listeners {
+		say("  listener  %s  %s", l.Name, line(l.Description, 50))
+	}
+	for _, l := range p.Sensors {
+		say("  sensor    %s  %s", l.Name, line(l.Description, 50))
+	}
+	for _, name := range p.Guides {
+		say("  guide     %s", line(name, 60))
+	}
+	if len(p.Why) > 0 {
+		say("in the order it stands")
+	}
+	for _, why := range p.Why {
+		say("  %s", line(why, 200))
+	}
+}
+
+func stateOf(st styles, p registry.PluginInfo) string {
+	colour := st.yellow
+	switch p.State {
+	case plugin.Active:
+		colour = st.green
+	case plugin.Suspended:
+		colour = st.red
+	case plugin.Waiting, plugin.Draining:
+	case plugin.Gone:
+		colour = st.dim
+	}
+	text := colour + string(p.State) + st.off
+	if p.Reason == "" {
+		return text
+	}
+	if more, says := strings.CutPrefix(p.Reason, string(p.State)+" "); says { // "suspended by …"
+		return text + " " + line(more, 300)
+	}
+	return text + ": " + line(p.Reason, 300)
+}
+
+func join[T ~string](list []T) string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = clean(string(s))
+	}
+	return strings.Join(out, ", ")
+}
+
+type pluginsSuspendCmd struct {
+	onePlugin
+	Reason string `help:"Why, for people." placeholder:"TEXT"`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (s *pluginsSuspendCmd) Run(ctx context.Context, g *globals) error {
+	return operate(ctx, g, s.JSON, registry.PluginRequest{Op: registry.OpSuspend, Plugin: subject.Plugin(s.Name), Reason: s.Reason})
+}
+
+type pluginsResumeCmd struct {
+	onePlugin
+	JSON bool `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (r *pluginsResumeCmd) Run(ctx context.Context, g *globals) error {
+	return operate(ctx, g, r.JSON, registry.PluginRequest{Op: registry.OpResume, Plugin: subject.Plugin(r.Name)})
+}
+
+type pluginsUnloadCmd struct {
+	onePlugin
+	Force  bool   `help:"Also when others depend on it: they will wait."`
+	Reason string `help:"Why, for people." placeholder:"TEXT"`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (u *pluginsUnloadCmd) Run(ctx context.Context, g *globals) error {
+	return operate(ctx, g, u.JSON, registry.PluginRequest{Op: registry.OpUnload, Plugin: subject.Plugin(u.Name), Force: u.Force, Reason: u.Reason})
+}
+
+// operate asks core to do something with a plugin and shows how it is then.
+func operate(ctx context.Context, g *globals, asJSON bool, q registry.PluginRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var p registry.PluginInfo
+	if err := ask(ctx, g, registry.VerbPlugin, q, &p); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(os.Stdout, p, true)
+	}
+	fmt.Printf("%s is %s\n", p.Name, stateOf(stylesFor(os.Stdout), p))
+	return nil
+}
