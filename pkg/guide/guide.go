@@ -4,6 +4,7 @@ package guide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +32,22 @@ func (g Guide) Check() error {
 		return fmt.Errorf("guide %q: temperature %g is outside 0 to 2", g.Name, *g.Temperature)
 	}
 	return nil
+}
+
+// And is g with other behind it: its prompt and its memories come later, and its
+// temperature, if it sets one, wins.
+func (g Guide) And(other Guide) Guide {
+	switch {
+	case g.SystemPrompt == "":
+		g.SystemPrompt = other.SystemPrompt
+	case other.SystemPrompt != "":
+		g.SystemPrompt += "\n\n" + other.SystemPrompt
+	}
+	if other.Temperature != nil {
+		g.Temperature = other.Temperature
+	}
+	g.InitialMemories = slices.Concat(g.InitialMemories, other.InitialMemories)
+	return g
 }
 
 // System is the text a model gets: the prompt, then the pinned memories.

@@ -37,3 +37,19 @@ func TestMemoriesFollowThePrompt(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestGuidesAreComposedInOrder(t *testing.T) {
+	cold, warm := 0.1, 0.9
+	a := guide.Guide{Name: "a", SystemPrompt: "be brief", Temperature: &cold, InitialMemories: []string{"one"}}
+	b := guide.Guide{Name: "b", SystemPrompt: "be kind", Temperature: &warm, InitialMemories: []string{"two"}}
+	got := a.And(guide.Guide{Name: "silent"}).And(b)
+	if got.Name != "a" || got.SystemPrompt != "be brief\n\nbe kind" || *got.Temperature != warm || strings.Join(got.InitialMemories, " ") != "one two" {
+		t.Errorf("%+v", got)
+	}
+	if got := (guide.Guide{}).And(b); got.SystemPrompt != "be kind" {
+		t.Errorf("%+v", got)
+	}
+	if a.SystemPrompt != "be brief" || len(a.InitialMemories) != 1 {
+		t.Errorf("it changed: %+v", a)
+	}
+}

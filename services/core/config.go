@@ -51,6 +51,7 @@ type PluginsConfig struct {
 // AgentConfig describes one agent.
 type AgentConfig struct {
 	Guide    GuideConfig   `yaml:"guide"`
+	Guides   []string      `yaml:"guides"`   // of plugins, by name; they come behind guide, in this order
 	Provider string        `yaml:"provider"` // by name, a plugin's too; empty: the first of whichever service is free
 	Model    string        `yaml:"model"`    // empty: the provider's default
 	Tools    []string      `yaml:"tools"`    // absent: every public tool
@@ -202,7 +203,12 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &decide.Agent{Name: id, Guide: g, Provider: a.Provider, Model: a.Model, Tools: a.Tools, Limits: limits, Confirm: a.Confirm}, nil
+	for i, name := range a.Guides {
+		if name == "" || slices.Contains(a.Guides[:i], name) {
+			return nil, fmt.Errorf("guides[%d] is %q, want the name of a plugin's guide, each once", i, name)
+		}
+	}
+	return &decide.Agent{Name: id, Guide: g, Guides: a.Guides, Provider: a.Provider, Model: a.Model, Tools: a.Tools, Limits: limits, Confirm: a.Confirm}, nil
 }
 
 func (l LimitsConfig) build() (decide.Limits, error) {

@@ -31,6 +31,7 @@ type Env struct {
 type Agent struct {
 	Name     subject.Agent
 	Guide    guide.Guide
+	Guides   []string // of plugins, by name: the shell puts them behind Guide
 	Provider string   // by name; empty: the first of an instance's
 	Model    string   // empty: the provider's default
 	Tools    []string // offered; empty: every public tool

@@ -310,7 +310,7 @@ func (c *Core) deadLetter(ctx context.Context, ref subject.Ref, m bus.StoredMsg,
 	}
 }
 
-func (c *Core) agent(a subject.Agent) *decide.Agent { return c.cfg.Agents[a] }
+func (c *Core) agent(a subject.Agent) *decide.Agent { return c.plugins.guides.agent(a) }
 
 func nonce() string {
 	var b [12]byte

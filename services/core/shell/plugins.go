@@ -46,6 +46,7 @@ type plugins struct {
 	view   *registry.View
 	reg    *registrar.Registrar
 	pin    atomic.Pointer[pinned]
+	guides *guides
 
 	mu      sync.Mutex
 	started map[subject.Plugin]bool // was told on_agent_start; nil before the core has begun
@@ -60,7 +61,7 @@ type pinned struct {
 }
 
 func newPlugins(c *Core, cfg PluginsConfig) *plugins {
-	p := &plugins{c: c, cfg: cfg}
+	p := &plugins{c: c, cfg: cfg, guides: newGuides(c)}
 	p.engine = dispatch.New(dispatch.Config{
 		Ask:          p.ask,
 		Reachable:    c.bus.Connected,
@@ -90,10 +91,12 @@ func (p *plugins) start(ctx context.Context) error {
 		p.view.Close()
 		return fmt.Errorf("serving the registry of plugins: %w", err)
 	}
+	p.guides.start(ctx)
 	return nil
 }
 
 func (p *plugins) stop() {
+	p.guides.stop()
 	p.reg.Stop()
 	p.view.Close()
 	p.running.Wait()
@@ -108,6 +111,7 @@ func (p *plugins) take(s *registry.Snapshot) {
 	p.pin.Store(&pinned{s, table})
 	p.c.dir.plugins(s)
 	p.late(s, table)
+	p.guides.changed()
 }
 
 func budgets(points map[hook.Point]PointConfig) map[hook.Point]time.Duration {

@@ -33,6 +33,7 @@ type system struct {
 	bus   *bus.Bus
 	core  *shell.Core
 	model func(last provider.Message) provider.Response
+	asked func(provider.Request) // is told what the model is asked with; may be nil
 	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
 	// stopCore ends the core that was started last.
 	stopCore func()
@@ -108,6 +109,9 @@ func (s *system) provider(b *bus.Bus) {
 				var last provider.Message
 				if err := json.Unmarshal(r.Model.Messages[len(r.Model.Messages)-1], &last); err != nil {
 					return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrInternal, Message: err.Error()}}
+				}
+				if s.asked != nil {
+					s.asked(*r.Model)
 				}
 				res := s.model(last)
 				return contract.Answer{State: contract.Finished, Response: &res}

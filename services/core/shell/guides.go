@@ -1,0 +1,177 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/registry"
+)
+
+const (
+	guideWait  = 2 * time.Second // for one answer
+	guideAgain = 2 * time.Second // after one that failed
+	maxGuide   = 256 << 10       // bytes
+)
+
+// guides puts the guides of plugins behind the agents' own. They are fetched when
+// the plugin comes or changes, and are gone with it; no turn waits for them.
+type guides struct {
+	c      *Core
+	agents atomic.Pointer[map[subject.Agent]*decide.Agent]
+	poke   chan struct{}
+	end    context.CancelFunc
+	done   sync.WaitGroup
+
+	known map[wanted]fetched // of the one goroutine that refreshes
+}
+
+type wanted struct {
+	agent subject.Agent
+	name  string
+}
+
+type fetched struct {
+	from  string // the plugin, its manifest and its replicas
+	guide guide.Guide
+}
+
+func newGuides(c *Core) *guides {
+	g := &guides{c: c, poke: make(chan struct{}, 1), known: map[wanted]fetched{}, end: func() {}}
+	g.agents.Store(&c.cfg.Agents)
+	return g
+}
+
+// agent is the agent as it is now, or nil.
+func (g *guides) agent(a subject.Agent) *decide.Agent { return (*g.agents.Load())[a] }
+
+// start fetches what there is, and then follows what changes.
+func (g *guides) start(ctx context.Context) {
+	if !slices.ContainsFunc(g.names(), func(n []string) bool { return len(n) > 0 }) {
+		return
+	}
+	g.refresh(ctx)
+	ctx, g.end = context.WithCancel(g.c.ctx)
+	g.done.Go(func() { g.follow(ctx) })
+}
+
+func (g *guides) names() [][]string {
+	var out [][]string
+	for _, a := range g.c.cfg.Agents {
+		out = append(out, a.Guides)
+	}
+	return out
+}
+
+func (g *guides) stop() {
+	g.end()
+	g.done.Wait()
+}
+
+// changed is called when the registry has changed.
+func (g *guides) changed() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (g *guides) follow(ctx context.Context) {
+	again := time.NewTimer(guideAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.poke:
+		case <-again.C:
+		}
+		if !g.refresh(ctx) {
+			again.Reset(guideAgain)
+		}
+	}
+}
+
+// refresh composes every agent anew; false when a guide that is there could not be had.
+func (g *guides) refresh(ctx context.Context) (all bool) {
+	at := g.c.plugins.pin.Load().Snapshot
+	agents := make(map[subject.Agent]*decide.Agent, len(g.c.cfg.Agents))
+	all = true
+	for name, a := range g.c.cfg.Agents {
+		whole := *a
+		for _, n := range a.Guides {
+			got, ok, err := g.get(ctx, at, wanted{name, n})
+			if err != nil {
+				g.c.log.Warn("a guide cannot be had", "agent", name, "guide", n, "error", err)
+				all = false
+			}
+			if ok {
+				whole.Guide = whole.Guide.And(got)
+			}
+		}
+		agents[name] = &whole
+	}
+	g.agents.Store(&agents)
+	return all
+}
+
+// get is the guide of a plugin that is there. What it was before is better than
+// nothing, while the plugin does not answer.
+func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got guide.Guide, ok bool, err error) {
+	for _, p := range at.Plugins() {
+		if !at.Active(p.Name()) || !slices.Contains(p.Manifest.Guides, w.name) {
+			continue
+		}
+		from := []string{string(p.Name()), p.Hash}
+		for _, i := range p.Instances {
+			from = append(from, string(i.Instance))
+		}
+		key := strings.Join(from, " ")
+		old, had := g.known[w]
+		if had && old.from == key {
+			return old.guide, true, nil
+		}
+		if got, err = g.fetch(ctx, p.Name(), w); err != nil {
+			return old.guide, had, err
+		}
+		g.known[w] = fetched{key, got}
+		g.c.log.Info("a guide was taken over", "agent", w.agent, "guide", w.name, "plugin", p.Name())
+		return got, true, nil
+	}
+	if _, had := g.known[w]; had {
+		g.c.log.Info("a guide is gone with its plugin", "agent", w.agent, "guide", w.name)
+		delete(g.known, w)
+	}
+	return guide.Guide{}, false, nil
+}
+
+func (g *guides) fetch(ctx context.Context, p subject.Plugin, w wanted) (guide.Guide, error) {
+	body, err := json.Marshal(guide.Request{Name: w.name, Agent: w.agent})
+	if err != nil {
+		return guide.Guide{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, guideWait)
+	defer cancel()
+	answer, err := g.c.caller.Request(ctx, subject.Guide(p), string(p), body)
+	if err != nil {
+		return guide.Guide{}, err
+	}
+	var got guide.Guide
+	switch err := json.Unmarshal(answer, &got); {
+	case err != nil:
+		return guide.Guide{}, fmt.Errorf("the answer of plugin %s is no guide: %w", p, err)
+	case len(answer) > maxGuide:
+		return guide.Guide{}, fmt.Errorf("the guide of plugin %s has %d bytes, at most %d", p, len(answer), maxGuide)
+	case got.Name != w.name:
+		return guide.Guide{}, fmt.Errorf("plugin %s answered with the guide %q", p, got.Name)
+	}
+	return got, got.Check()
+}
