@@ -32,6 +32,7 @@ type globals struct {
 	BaseURL      string   `env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
 	OfflineRules string   `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules of the offline provider instead of the built-in ones." placeholder:"FILE"`
 	Workspace    string   `env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
+	NotesPlugin  string   `env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
 	HTTPAllow    []string `env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
 	Sync         string   `env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 }
@@ -56,7 +57,7 @@ func (g *globals) systemConfig() system.Config {
 	return system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
 		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, OfflineRules: g.OfflineRules,
-		Workspace: g.Workspace, HTTPAllow: g.HTTPAllow,
+		Workspace: g.Workspace, HTTPAllow: g.HTTPAllow, NotesPlugin: g.NotesPlugin,
 	}
 }
 

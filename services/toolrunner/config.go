@@ -7,6 +7,7 @@ import (
 	"path"
 	"time"
 
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/toolrunner/tools/web"
@@ -35,6 +36,9 @@ type Config struct {
 	// PluginGrace is how long the answer of a plugin is waited for whose replicas
 	// have all gone; default 5 s.
 	PluginGrace time.Duration
+	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
+	// are files in the workspace.
+	NotesPlugin string
 	// TestTools offers the group test, which is for tests of the whole system.
 	TestTools bool
 	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
@@ -60,6 +64,14 @@ func (c Config) Validate() error {
 	}
 	if c.PluginGrace < 0 {
 		errs = append(errs, fmt.Errorf("plugin_grace is %v, want 0 (default) or more", c.PluginGrace))
+	}
+	if c.NotesPlugin != "" {
+		if !subject.Valid(c.NotesPlugin) {
+			errs = append(errs, fmt.Errorf("notes_plugin: %q is no plugin's name", c.NotesPlugin))
+		}
+		if c.NoPlugins {
+			errs = append(errs, fmt.Errorf("notes_plugin is %s, but plugins are left out", c.NotesPlugin))
+		}
 	}
 	for field, patterns := range map[string][]string{"enable": c.Enable, "disable": c.Disable} {
 		for _, p := range patterns {

@@ -88,6 +88,7 @@ func (r *runner) follow(deps Deps) (leave func(), err error) {
 		v := registry.Open(deps.Bus, deps.Logger)
 		view, stop = v, v.Close
 	}
+	r.view = view
 	r.plugins, err = plugincall.New(deps.Bus, view, plugincall.Grace(r.cfg.PluginGrace))
 	if err != nil {
 		stop()
@@ -109,6 +110,7 @@ type runner struct {
 	cfg     Config
 	remote  *remotes          // nil without plugins
 	plugins *plugincall.Asker // likewise
+	view    plugincall.View   // likewise
 	bus     *bus.Bus
 	store   artifacts
 	tools   map[string]offered
@@ -138,7 +140,7 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 
 // builtin are the tools that Config wants.
 func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
-	list := slices.Concat(filesystem.Tools(root), notes.Tools(root), []tools.Tool{
+	list := slices.Concat(filesystem.Tools(root), notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
 	allow, err := web.ParseAllow(r.cfg.HTTPAllow)

@@ -2,9 +2,11 @@ package plugintest
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +30,12 @@ rules:
   - name: write
     match: ['^write (?P<name>[\w.]+)$']
     calls: [{tool: 'file_system:write_file', args: {path: '{{.name}}', content: hello}}]
+  - name: remember
+    match: ['^remember (?P<what>.+)$']
+    calls: [{tool: 'notes:add', args: {text: '{{.what}}'}}]
+  - name: recall
+    match: ['^recall (?P<what>.+)$']
+    calls: [{tool: 'notes:search', args: {query: '{{.what}}'}}]
 results:
   default: {success: 'done', failure: 'failed: {{.error.message}}'}
 missing: 'no {{.tool}}'
@@ -43,7 +51,7 @@ type talk struct {
 	system *system.System
 }
 
-func newTalk(t *testing.T) *talk {
+func newTalk(t *testing.T, change ...func(*system.Config)) *talk {
 	t.Helper()
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yaml")
@@ -51,9 +59,11 @@ func newTalk(t *testing.T) *talk {
 		t.Fatal(err)
 	}
 	log := natstest.Logger(t)
-	sys, err := system.Start(natstest.Context(t), system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", Provider: "offline", OfflineRules: rules, Log: log,
-	})
+	cfg := system.Config{Data: filepath.Join(dir, "data"), Sync: "relaxed", Provider: "offline", OfflineRules: rules, Log: log}
+	for _, f := range change {
+		f(&cfg)
+	}
+	sys, err := system.Start(natstest.Context(t), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +126,56 @@ func (k *talk) answers(text, want string) {
 		last = k.say(text).Answer
 		return strings.Contains(last, want)
 	})
+}
+
+// A storage plugin keeps the agent's notes; without it, nobody says that they were kept.
+func TestAStoragePluginKeepsTheNotes(t *testing.T) {
+	k := newTalk(t, func(c *system.Config) { c.NotesPlugin = "attic" })
+	k.answers("remember the blue bicycle", "failed: adding the note: the storage plugin attic is not there")
+
+	var mu sync.Mutex
+	kept := map[string]plugin.StorageRequest{}
+	b, err := k.system.Connect(natstest.Context(t), "attic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	attic := k.startOn(b, manifest("attic"), plugin.Handlers{plugin.StorageBackend{
+		Put: func(_ context.Context, r plugin.StorageRequest) error {
+			mu.Lock()
+			defer mu.Unlock()
+			kept[r.Key] = r
+			return nil
+		},
+		Search: func(_ context.Context, r plugin.StorageRequest) ([]plugin.StorageEntry, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			var found []plugin.StorageEntry
+			for key, e := range kept {
+				if e.Agent == r.Agent && e.Collection == r.Collection && strings.Contains(e.Text, r.Query) {
+					found = append(found, plugin.StorageEntry{Key: key, Value: e.Value})
+				}
+			}
+			return found, nil
+		},
+	}})
+	attic.await("active")
+	k.answers("remember the blue bicycle", "done")
+	r := k.say("recall bicycle")
+	if len(r.Actions) != 1 || !r.Actions[0].Success {
+		t.Fatalf("%+v", r)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(kept) != 1 {
+		t.Fatalf("kept is %v", kept)
+	}
+	for key, e := range kept {
+		var n struct{ ID, Text string }
+		if json.Unmarshal(e.Value, &n) != nil || n.ID != key || n.Text != "the blue bicycle" || e.Agent != core.DefaultAgent || e.Collection != "notes" {
+			t.Errorf("%s: %+v", key, e)
+		}
+	}
 }
 
 // A system runs; plugins come, are obeyed and used, and go; nothing is left of them.

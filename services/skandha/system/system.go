@@ -48,6 +48,7 @@ type Config struct {
 	Provider, Model, BaseURL, OfflineRules string
 	Workspace                              string    // default Data/workspace
 	HTTPAllow                              []string  // hosts that http:request may reach
+	NotesPlugin                            string    // the storage plugin that keeps notes; default files in Workspace
 	Slots                                  int       // of provider and tool runner; default 64
 	Stdin                                  io.Reader // of a listener of standard input; nil: it is somebody else's
 	Log                                    *slog.Logger
@@ -203,7 +204,7 @@ func (s *System) startRunner(ctx context.Context) error {
 		return err
 	}
 	cfg := toolrunner.Config{
-		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, DrainTimeout: time.Second,
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin, DrainTimeout: time.Second,
 	}
 	if err := cfg.Validate(); err != nil {
 		return err

@@ -18,6 +18,7 @@ type service struct {
 	Enable    []string      `env:"SKANDHA_ENABLE" placeholder:"PATTERN" help:"Tools to offer, e.g. file_system:*. Default: all."`
 	Disable   []string      `env:"SKANDHA_DISABLE" placeholder:"PATTERN" help:"Tools not to offer; wins over --enable."`
 	Plugins   bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Offer the tools of plugins, too."`
+	Notes     string        `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
 	Drain     time.Duration `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
 	TestTools bool          `env:"SKANDHA_TEST_TOOLS" help:"Offer the group test, for tests of the system."`
 }
@@ -25,7 +26,7 @@ type service struct {
 func (s *service) config() toolrunner.Config {
 	return toolrunner.Config{
 		WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
-		NoPlugins: !s.Plugins, TestTools: s.TestTools, DrainTimeout: s.Drain,
+		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, TestTools: s.TestTools, DrainTimeout: s.Drain,
 	}
 }
 

@@ -1,6 +1,7 @@
-// Package notes has the tools notes:add and notes:search. An agent's notes are
-// lines of JSON in the workspace, notes/<agent>.jsonl; other agents' notes are
-// not seen. Several runners on one workspace may add at once: each note is one
+// Package notes has the tools notes:add and notes:search. Where notes are kept is a
+// [Book]: the workspace, or a storage plugin. Other agents' notes are not seen.
+//
+// In the workspace an agent's notes are lines of JSON, notes/<agent>.jsonl. Several runners on one workspace may add at once: each note is one
 // write to the end of the file, and a line that a crash has torn is passed over.
 package notes
 
@@ -33,20 +34,31 @@ const (
 	maxRead = 16 << 20
 )
 
-// note is one line of the file.
-type note struct {
+// Note is one note.
+type Note struct {
 	ID   string    `json:"id"` // the call that added it
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
 }
 
-// Tools are the tools of this package on one workspace.
-func Tools(root *os.Root) []tools.Tool {
-	b := &book{root: root}
-	return []tools.Tool{add(b), search(b)}
+// Book keeps the notes of agents.
+type Book interface {
+	// Add keeps the note. The same id again is the same note.
+	Add(ctx context.Context, agent subject.Agent, n Note) error
+	// Search gives the notes that fit best, limit at most, and how many fit.
+	Search(ctx context.Context, agent subject.Agent, query string, limit int) (found []Note, total int, err error)
 }
 
-func add(b *book) tools.Tool {
+// ErrUnknown is of an addition that nobody can know the outcome of.
+var ErrUnknown = errors.New("the note may have been kept")
+
+// InWorkspace keeps notes in the workspace.
+func InWorkspace(root *os.Root) Book { return &book{root: root} }
+
+// Tools are the tools of this package on one book.
+func Tools(b Book) []tools.Tool { return []tools.Tool{add(b), search(b)} }
+
+func add(b Book) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "notes:add",
 		Description: "Writes a note for later: a fact, a decision or a thing to do that should outlive this conversation. " +
@@ -56,19 +68,22 @@ func add(b *book) tools.Tool {
 			"required":["text"],"additionalProperties":false}`, maxText)),
 		Idempotent: false, Risk: tool.RiskLow, Permissions: []string{"fs.write"},
 		ScenarioTags: []string{"task_execution", "creative_work"}, TimeoutMS: 10_000,
-	}, func(_ context.Context, c tools.Call, args struct {
+	}, func(ctx context.Context, c tools.Call, args struct {
 		Text string `json:"text"`
 	},
 	) tool.Result {
-		n := note{ID: c.ID, Time: time.Now().UTC().Truncate(time.Second), Text: args.Text}
-		if err := b.add(c.Agent, n); err != nil {
+		n := Note{ID: c.ID, Time: time.Now().UTC().Truncate(time.Second), Text: args.Text}
+		switch err := b.Add(ctx, c.Agent, n); {
+		case errors.Is(err, ErrUnknown):
+			return tool.Failure(tool.CodeOutcomeUnknown, err.Error())
+		case err != nil:
 			return tools.Fail(fmt.Errorf("adding the note: %w", err))
 		}
 		return tool.OK(n)
 	})
 }
 
-func search(b *book) tools.Tool {
+func search(b Book) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "notes:search",
 		Description: "Finds notes that were written with notes:add, newest first. Without a query it gives the newest; " +
@@ -87,7 +102,7 @@ func search(b *book) tools.Tool {
 		if args.Limit <= 0 {
 			args.Limit = 20
 		}
-		found, total, err := b.search(ctx, c.Agent, args.Query, args.Limit)
+		found, total, err := b.Search(ctx, c.Agent, args.Query, args.Limit)
 		if err != nil {
 			return tools.Fail(fmt.Errorf("searching the notes: %w", err))
 		}
@@ -95,7 +110,7 @@ func search(b *book) tools.Tool {
 	})
 }
 
-// book keeps the notes of all agents of a workspace.
+// book is the notes of all agents of a workspace.
 type book struct {
 	root *os.Root
 	mu   sync.Mutex // one note at a time from this process
@@ -108,7 +123,8 @@ func file(agent subject.Agent) (string, error) {
 	return filepath.Join(dir, string(agent)+".jsonl"), nil
 }
 
-func (b *book) add(agent subject.Agent, n note) error {
+// Add writes the note to the end of the file.
+func (b *book) Add(_ context.Context, agent subject.Agent, n Note) error {
 	name, err := file(agent)
 	if err != nil {
 		return err
@@ -139,22 +155,22 @@ func (b *book) torn(name string) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// search gives the newest notes that fit and counts all that do.
-func (b *book) search(ctx context.Context, agent subject.Agent, query string, limit int) ([]note, int, error) {
+// Search gives the newest notes that fit and counts all that do.
+func (b *book) Search(ctx context.Context, agent subject.Agent, query string, limit int) ([]Note, int, error) {
 	name, err := file(agent)
 	if err != nil {
 		return nil, 0, err
 	}
 	f, info, err := filesystem.OpenRegular(b.root, name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		return []note{}, 0, nil
+		return []Note{}, 0, nil
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = f.Close() }()
 	words := strings.Fields(strings.ToLower(query))
-	fits := []note{}
+	fits := []Note{}
 	total := 0
 	lines := bufio.NewScanner(io.NewSectionReader(f, max(0, info.Size()-maxRead), maxRead))
 	lines.Buffer(nil, 8*maxText)
@@ -162,7 +178,7 @@ func (b *book) search(ctx context.Context, agent subject.Agent, query string, li
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
 		}
-		var n note
+		var n Note
 		if json.Unmarshal(bytes.TrimSpace(lines.Bytes()), &n) != nil || !holds(n.Text, words) {
 			continue
 		}

@@ -26,7 +26,7 @@ func newBench(t *testing.T, dir string) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	two := Tools(root)
+	two := Tools(InWorkspace(root))
 	return &bench{t, dir, two[0], two[1]}
 }
 
@@ -43,7 +43,7 @@ func (b *bench) find(agent subject.Agent, query string, limit int) (string, int)
 	args, _ := json.Marshal(map[string]any{"query": query, "limit": limit})
 	r := b.search.Run(b.t.Context(), tools.Call{Agent: agent, Args: args})
 	var out struct {
-		Notes []note `json:"notes"`
+		Notes []Note `json:"notes"`
 		Found int    `json:"found"`
 	}
 	if err := json.Unmarshal(r.Data, &out); err != nil {

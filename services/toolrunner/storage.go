@@ -1,0 +1,92 @@
+package toolrunner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/toolrunner/tools/notes"
+)
+
+// notesCollection is where a storage plugin keeps notes.
+const notesCollection = "notes"
+
+// book is where the configuration wants notes to be kept.
+func (r *runner) book(root *os.Root) notes.Book {
+	if r.cfg.NotesPlugin == "" {
+		return notes.InWorkspace(root)
+	}
+	return &stored{r: r, plugin: subject.Plugin(r.cfg.NotesPlugin)}
+}
+
+// stored keeps notes in a storage plugin: collection "notes", the note's id as key.
+type stored struct {
+	r      *runner
+	plugin subject.Plugin
+}
+
+// Add implements notes.Book.
+func (s *stored) Add(ctx context.Context, agent subject.Agent, n notes.Note) error {
+	value, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	_, err = s.ask(ctx, plugin.StorageRequest{
+		Verb: plugin.Put, Agent: agent, Collection: notesCollection, Key: n.ID, Value: value, Text: n.Text,
+	})
+	if errors.Is(err, plugincall.ErrLost) || errors.Is(err, plugincall.ErrUnreadable) || ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", notes.ErrUnknown, err)
+	}
+	return err
+}
+
+// Search implements notes.Book. How many fit beyond the limit the plugin does not say.
+func (s *stored) Search(ctx context.Context, agent subject.Agent, query string, limit int) ([]notes.Note, int, error) {
+	reply, err := s.ask(ctx, plugin.StorageRequest{
+		Verb: plugin.Search, Agent: agent, Collection: notesCollection, Query: query, Limit: limit,
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	found := []notes.Note{}
+	for _, e := range reply.Entries[:min(len(reply.Entries), limit)] {
+		var n notes.Note
+		if err := json.Unmarshal(e.Value, &n); err != nil {
+			return nil, 0, fmt.Errorf("plugin %s: the entry %q is no note: %w", s.plugin, e.Key, err)
+		}
+		found = append(found, n)
+	}
+	return found, len(found), nil
+}
+
+func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.StorageReply, error) {
+	p := s.r.view.Snapshot().Get(s.plugin)
+	switch {
+	case p == nil || p.State == plugin.Gone:
+		return plugin.StorageReply{}, fmt.Errorf("the storage plugin %s is not there; start it, or configure another notes_plugin", s.plugin)
+	case p.Manifest.Storage == nil:
+		return plugin.StorageReply{}, fmt.Errorf("plugin %s declares no storage", s.plugin)
+	}
+	body, err := json.Marshal(q)
+	if err != nil {
+		return plugin.StorageReply{}, err
+	}
+	answer, err := s.r.plugins.Ask(ctx, plugincall.Request{
+		Plugin: s.plugin, Hash: p.Hash, Subject: subject.Storage(s.plugin, string(q.Verb)), Body: body,
+	})
+	if err != nil {
+		return plugin.StorageReply{}, err
+	}
+	var reply plugin.StorageReply
+	if len(answer) > 0 {
+		if err := json.Unmarshal(answer, &reply); err != nil {
+			return plugin.StorageReply{}, fmt.Errorf("the answer of plugin %s cannot be read: %w", s.plugin, err)
+		}
+	}
+	return reply, nil
+}
