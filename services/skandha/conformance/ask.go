@@ -28,7 +28,7 @@ func (s *suite) ask(ctx context.Context, subj string, body []byte, limit time.Du
 	hdr := make(nats.Header, 3)
 	began := time.Now()
 	bus.SetDeadline(hdr, began.Add(limit))
-	forget, err := s.caller.Send(ctx, subj, string(s.name()), hdr, body, func(r bus.Reply) {
+	forget, err := s.caller.SendWhole(ctx, subj, string(s.name()), hdr, body, func(r bus.Reply) {
 		select {
 		case ch <- r:
 		default:

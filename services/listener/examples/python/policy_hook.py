@@ -3,7 +3,7 @@
 
     eval "$(bin/skandha env --data .data)" && python3 policy_hook.py
 """
-import json, os, secrets, signal, socket, sys, urllib.parse
+import json, os, secrets, signal, socket, sys, time, urllib.parse
 
 NAME, ME, lease = "no-secrets", "py-" + secrets.token_hex(8), {}  # the plugin, this run of it, what the registry says
 MANIFEST = {"name": NAME, "version": "1.0.0", "hooks": [{"point": "before_act"}]}
@@ -31,32 +31,47 @@ def keep(number, _):  # the alarm renews the lease; Ctrl-C and SIGTERM drain it,
         ask("unregister")
 
 
-url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"'))
-bus = socket.create_connection((url.hostname, url.port))
-hello = json.dumps({"verbose": False, "auth_token": urllib.parse.unquote(url.username or "")})
-bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.*.{ME}.* 2\r\n".encode())
-for number in signal.SIGALRM, signal.SIGINT, signal.SIGTERM:
-    signal.signal(number, keep)
-ask("register", **MANIFEST)
-stream = bus.makefile("rb")
-while lease.get("state") != "gone":
-    verb, *args = stream.readline().decode().split() or sys.exit("the bus is gone")
-    if verb == "PING":
-        bus.sendall(b"PONG\r\n")
-    if verb == "MSG":  # subject, number of the subscription, reply subject if there is one, bytes
-        body = stream.read(int(args[-1]) + 2)
-        if args[0].startswith("hook."):
-            try:
-                verdict = decide(json.loads(body)["data"])
-            except Exception as e:  # whatever it is, it was not allowed
-                verdict = {"verb": "deny", "reason": f"{NAME} failed: {e!r}"}
-            publish(args[2], verdict)
-        elif b'"not_found"' in body:  # it was silent for too long
-            ask("register", **MANIFEST)
-        else:
-            before, lease = lease.get("state"), json.loads(body)
-            state = lease.get("state") or sys.exit(lease["message"])  # an error: no core is up, the manifest is wrong
-            if state != before:
-                print(NAME, "is", state, flush=True)
-            seconds = 0.3 if state == "draining" else lease["ttl_ms"] / 3000
-            signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+def serve():
+    global bus, lease
+    url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"'))
+    bus = socket.create_connection((url.hostname, url.port))
+    hello = json.dumps({"verbose": False, "auth_token": urllib.parse.unquote(url.username or "")})
+    bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.*.{ME}.* 2\r\n".encode())
+    for number in signal.SIGALRM, signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, keep)
+    ask("register", **MANIFEST)
+    stream = bus.makefile("rb")
+    while lease.get("state") != "gone":
+        verb, *args = stream.readline().decode().split() or [None]
+        if verb is None:
+            raise ConnectionError("the bus is gone")
+        if verb == "PING":
+            bus.sendall(b"PONG\r\n")
+        if verb == "MSG":  # subject, number of the subscription, reply subject if there is one, bytes
+            body = stream.read(int(args[-1]) + 2)
+            if args[0].startswith("hook."):
+                try:
+                    verdict = decide(json.loads(body)["data"])
+                except Exception as e:  # whatever it is, it was not allowed
+                    verdict = {"verb": "deny", "reason": f"{NAME} failed: {e!r}"}
+                publish(args[2], verdict)
+            elif b'"not_found"' in body:  # it was silent for too long
+                ask("register", **MANIFEST)
+            else:
+                before, lease = lease.get("state"), json.loads(body)
+                state = lease.get("state") or sys.exit(lease["message"])  # an error: no core is up, the manifest is wrong
+                if state != before:
+                    print(NAME, "is", state, flush=True)
+                seconds = 0.3 if state == "draining" else lease["ttl_ms"] / 3000
+                signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+
+
+try:
+    serve()
+except OSError as e:  # the bus is away: begin anew, unless somebody ends it meanwhile
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+    print(NAME, "tries again:", e, flush=True)
+    time.sleep(1)
+    os.execv(sys.executable, [sys.executable, *sys.argv])
