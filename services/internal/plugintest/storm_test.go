@@ -2,6 +2,7 @@ package plugintest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
@@ -63,7 +65,7 @@ func TestStorm(t *testing.T) {
 		t.Error("that was no storm")
 	}
 
-	natstest.Eventually(t, "nothing is left in the registry", func() bool {
+	eventually(t, "nothing is left in the registry", func() bool {
 		for _, p := range s.sys.Core().Plugins().Plugins() {
 			if p.State != plugin.Gone {
 				return false
@@ -71,7 +73,7 @@ func TestStorm(t *testing.T) {
 		}
 		return true
 	})
-	natstest.Eventually(t, "nothing is left in the catalogue", func() bool {
+	eventually(t, "nothing is left in the catalogue", func() bool {
 		for _, tool := range s.sys.Core().Directory().Public() {
 			if tool.Plugin != "" {
 				return false
@@ -79,7 +81,19 @@ func TestStorm(t *testing.T) {
 		}
 		return true
 	})
-	natstest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+20 })
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+20 })
+}
+
+// eventually has the patience of the storm.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(stormPatience); !ok(); {
+		if time.Now().After(end) {
+			t.Errorf("waited %v in vain: %s", stormPatience, what)
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
 }
 
 type storm struct {
@@ -125,7 +139,7 @@ func (s *storm) comeAndGo(ctx context.Context, i int) {
 			}
 			return
 		}
-		life, end := context.WithTimeout(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
+		life, end := context.WithTimeout(ctx, upTo(8*time.Second))
 		if rand.IntN(3) == 0 {
 			context.AfterFunc(life, b.Close)
 		}
@@ -139,11 +153,17 @@ func (s *storm) comeAndGo(ctx context.Context, i int) {
 		end()
 		b.Close()
 		s.came.Add(1)
+		select { // it is away for a while
+		case <-ctx.Done():
+		case <-time.After(upTo(4 * time.Second)):
+		}
 		if err != nil && !strings.Contains(err.Error(), "closed") {
 			s.Logf("%s: %v", name, err)
 		}
 	}
 }
+
+func upTo(d time.Duration) time.Duration { return rand.N(d) }
 
 // talk uses tools of plugins that may be there, and looks at what became of it.
 func (s *storm) talk(ctx context.Context, session subject.Session) {
@@ -169,8 +189,8 @@ func (s *storm) talk(ctx context.Context, session subject.Session) {
 			s.Errorf("%s: %v", session, err)
 			return
 		}
-		if !s.end(events) {
-			s.Errorf("%s: wedged", session)
+		if !s.end(c, ref, events) {
+			s.explain(b, ref)
 			return
 		}
 		s.turns.Add(1)
@@ -189,13 +209,49 @@ func (s *storm) talk(ctx context.Context, session subject.Session) {
 	}
 }
 
-func (s *storm) end(events <-chan follow.Item) bool {
+// explain says where a turn that does not end stands.
+func (s *storm) explain(b *bus.Bus, ref subject.Ref) {
+	s.Errorf("%s: wedged at %s", ref.Session, time.Now().UTC().Format(time.RFC3339Nano))
+	var last []string
+	for m, err := range b.Commits(s.Context(), ref, 0) {
+		c, bad := event.DecodeCommit(ref, m.Data)
+		if err = errors.Join(err, bad); err != nil {
+			s.Error(err)
+			return
+		}
+		var asked int64
+		for _, v := range c.Header.Hooks {
+			asked += v.LatencyUS
+		}
+		line := fmt.Sprintf("%s %s, %d hooks in %d ms:", c.Header.Now.Format(time.RFC3339Nano), c.Header.Trigger.Kind, len(c.Header.Hooks), asked/1000)
+		for _, e := range c.Events {
+			line += fmt.Sprintf(" %s %.300s", e.Type, e.Data)
+		}
+		if last = append(last, line); len(last) > 4 {
+			last = last[1:]
+		}
+	}
+	s.Logf("its last commits:\n%s", strings.Join(last, "\n"))
+}
+
+// end waits for the end of the turn. When so many calls have failed that a person
+// is asked, the person says: go on.
+func (s *storm) end(c *client.Client, ref subject.Ref, events <-chan follow.Item) bool {
 	patience := time.After(stormPatience)
 	for {
 		select {
 		case i := <-events:
 			if i.Event.Type.Terminal() {
 				return true
+			}
+			var q event.ToolCallRequest
+			if i.Event.Type != event.TypeToolCallRequest {
+				continue
+			}
+			if err := i.Event.DataAs(&q); err != nil {
+				s.Error(err)
+			} else if err := c.Confirm(s.Context(), ref, q, true, ""); err != nil {
+				s.Error(err)
 			}
 		case <-patience:
 			return false
