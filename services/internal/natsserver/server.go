@@ -13,7 +13,9 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -190,12 +192,24 @@ func (s *Server) Restart(pause time.Duration) error {
 		return errors.New("restarting the NATS server: it was shut down")
 	}
 	srv, err := s.cfg.start()
+	for end := time.Now().Add(portWait); taken(err) && time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond) // a connection may have been given the port meanwhile
+		srv, err = s.cfg.start()
+	}
 	if err != nil {
 		return err
 	}
 	s.srv = srv
 	return nil
 }
+
+// taken reports whether somebody else has the port. The server says so in words alone.
+func taken(err error) bool {
+	return err != nil && strings.Contains(err.Error(), syscall.EADDRINUSE.Error())
+}
+
+// portWait is how long a restart waits for its port to be free again.
+const portWait = 5 * time.Second
 
 func (c Config) options() *server.Options {
 	o := &server.Options{

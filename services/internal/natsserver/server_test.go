@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,5 +204,26 @@ func TestARestartKeepsAddressLogAndClients(t *testing.T) {
 	s.Shutdown()
 	if err := s.Restart(0); err == nil || s.Running() {
 		t.Errorf("it was shut down, and runs again: %v", err)
+	}
+}
+
+// While the server is away somebody may be given its port, for a moment.
+func TestARestartWaitsForItsPort(t *testing.T) {
+	s := natstest.Start(t, natstest.WithTCP())
+	u, err := url.Parse(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Restart(100 * time.Millisecond) }()
+	var l net.Listener
+	for l == nil {
+		if l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", u.Host); err != nil {
+			l = nil
+		}
+	}
+	time.AfterFunc(300*time.Millisecond, func() { _ = l.Close() })
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }

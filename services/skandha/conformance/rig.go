@@ -3,9 +3,12 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -27,6 +30,20 @@ type rig struct {
 	ends   []func() // of stand-ins
 }
 
+// freeAddress is a port of the loopback interface below those that the system gives
+// to connections: while the bus is away, one of those might be given its port.
+func freeAddress(ctx context.Context) string {
+	var lc net.ListenConfig
+	for range 1000 {
+		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(20_000+rand.IntN(12_000)))
+		if l, err := lc.Listen(ctx, "tcp", at); err == nil {
+			_ = l.Close()
+			return at
+		}
+	}
+	return "127.0.0.1:-1" // whichever the system gives
+}
+
 func startRig(ctx context.Context, o Options) (_ *rig, err error) {
 	r := &rig{}
 	defer func() {
@@ -45,6 +62,7 @@ func startRig(ctx context.Context, o Options) (_ *rig, err error) {
 	}
 	r.sys, err = system.Start(ctx, system.Config{
 		Data: filepath.Join(r.dir, "data"), ConfigFile: cfg, Sync: string(natsserver.Relaxed), Provider: "offline", Slots: 16, Log: o.Log,
+		NATS: freeAddress(ctx),
 	})
 	if err != nil {
 		return nil, err
