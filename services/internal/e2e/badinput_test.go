@@ -235,6 +235,7 @@ func TestUnreadableHeader(t *testing.T) {
 func TestHugeResults(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
+	s.AwaitExecutors(2)
 	for _, size := range []int{1 << 20, 9 << 20} {
 		calls := Round{}
 		for i := range 3 {

@@ -8,6 +8,7 @@ import (
 
 func TestATurnThroughProcesses(t *testing.T) {
 	s := Start(t, Options{Cores: 2, Providers: 2, Runners: 2})
+	s.AwaitExecutors(4)
 	s.Person()
 	ref := Ref("s")
 	seq := s.Do(ref, Script{Rounds: []Round{

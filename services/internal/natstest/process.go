@@ -2,15 +2,18 @@ package natstest
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,13 +148,28 @@ func (p *Process) Restart() {
 	}
 }
 
-// FreePort finds a port of the loopback interface that is free now.
+// given are the ports that this process has handed out, each once: a server that
+// was killed comes back to its own.
+var given sync.Map
+
+// FreePort finds a port of the loopback interface below those that the system
+// gives to connections: while a server is away, one of its clients might be given
+// its port, or even connect to itself.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		t.Fatalf("finding a free port: %v", err)
+	var lc net.ListenConfig
+	for range 1000 {
+		port := 20_000 + rand.IntN(12_000)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		return port
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }

@@ -1,16 +1,12 @@
 package e2etest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +49,7 @@ func New(t testing.TB, o Options) *System {
 	enter(t)
 	s := &System{T: t, Dir: workDir(t)}
 	s.Effects = filepath.Join(s.Dir, "effects.jsonl")
-	port := freePort(t)
+	port := natstest.FreePort(t)
 	s.URL = "nats://127.0.0.1:" + strconv.Itoa(port)
 	s.NATS = newProc(t, s.Dir, Role{Kind: NATS, Name: "nats", Addr: "127.0.0.1:" + strconv.Itoa(port), Dir: filepath.Join(s.Dir, "nats")})
 	config := filepath.Join(s.Dir, "core.yaml")
@@ -113,32 +109,6 @@ var room = make(chan struct{}, 6)
 func enter(t testing.TB) {
 	room <- struct{}{}
 	t.Cleanup(func() { <-room })
-}
-
-// given are the ports that tests of this process have been given: a server that
-// was killed comes back to its own.
-var given sync.Map
-
-// freePort finds a port of the loopback interface below those that the system
-// gives to connections: while a killed server is away, one of its clients might
-// be given its port, or even connect to itself.
-func freePort(t testing.TB) int {
-	t.Helper()
-	var lc net.ListenConfig
-	for range 1000 {
-		port := 20_000 + rand.IntN(12_000)
-		if _, taken := given.LoadOrStore(port, true); taken {
-			continue
-		}
-		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		return port
-	}
-	t.Fatal("no port is free")
-	return 0
 }
 
 // Start is [New] and everything started.
