@@ -181,6 +181,12 @@ func (c *Core) AwaitReady(ctx context.Context) error {
 	}
 }
 
+// AwaitExecutors waits until each of the instances has announced itself: from then
+// on what they offer is offered to models.
+func (c *Core) AwaitExecutors(ctx context.Context, all ...subject.Instance) error {
+	return c.dir.await(ctx, all...)
+}
+
 // Ready reports whether the core consumes causes and its bus is there.
 func (c *Core) Ready() bool {
 	select {

@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -35,6 +36,7 @@ type Directory struct {
 	public    []tool.Spec
 	waiting   map[*session]struct{}
 	registry  *registry.Snapshot // whose tools are offered
+	news      chan struct{}      // closed and made anew with each announcement
 
 	// What models are told of the tools last offered, encoded: it hardly changes.
 	offered     []string
@@ -57,6 +59,7 @@ func newDirectory(log *slog.Logger) *Directory {
 	return &Directory{
 		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
 		tools: map[string]*toolEntry{}, waiting: map[*session]struct{}{}, registry: registry.Compute(registry.NewContent()),
+		news: make(chan struct{}),
 	}
 }
 
@@ -81,7 +84,57 @@ func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
 			}
 		}
 	}()
-	return d.discover(ctx, b)
+	if err := d.discover(ctx, b); err != nil {
+		return err
+	}
+	d.settle(ctx)
+	return nil
+}
+
+// What a core gives executors to answer its first question. Without it the first
+// turn after a start would be planned with the tools of those that were quickest.
+const (
+	settleQuiet = 10 * time.Millisecond
+	settleMost  = 200 * time.Millisecond
+)
+
+// settle waits until nobody has announced itself for a moment.
+func (d *Directory) settle(ctx context.Context) {
+	end := time.After(settleMost)
+	for {
+		select {
+		case <-d.next():
+		case <-time.After(settleQuiet):
+			return
+		case <-end:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// next is closed with the next announcement.
+func (d *Directory) next() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.news
+}
+
+// await waits until all of the instances have announced themselves.
+func (d *Directory) await(ctx context.Context, all ...subject.Instance) error {
+	for {
+		next := d.next()
+		i := slices.IndexFunc(all, func(id subject.Instance) bool { return !d.is(id) })
+		if i < 0 {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return fmt.Errorf("the executor %s has not announced itself: %w", all[i], ctx.Err())
+		}
+	}
 }
 
 func (d *Directory) discover(ctx context.Context, b *bus.Bus) error {
@@ -112,6 +165,8 @@ func (d *Directory) announced(m *nats.Msg) {
 		d.rebuild()
 	}
 	poke := d.takeWaiting()
+	close(d.news)
+	d.news = make(chan struct{})
 	d.mu.Unlock()
 	for _, s := range poke {
 		s.box.put(pokeMail{})

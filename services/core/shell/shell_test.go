@@ -44,9 +44,13 @@ func start(t testing.TB, cfg core.Config) *system {
 	s.bus = natstest.Connect(t, s.srv)
 	s.model = func(m provider.Message) provider.Response { return provider.Response{TextContent: "echo: " + m.Text} }
 	s.tool = func(context.Context, contract.ToolCall) tool.Result { return tool.OK("done") }
-	s.runner(natstest.Connect(t, s.srv))
-	s.provider(natstest.Connect(t, s.srv))
+	runner, model := natstest.Connect(t, s.srv), natstest.Connect(t, s.srv)
+	s.runner(runner)
+	s.provider(model)
 	s.core = s.startCore(cfg)
+	if err := s.core.AwaitExecutors(natstest.Context(t), runner.Instance(), model.Instance()); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 

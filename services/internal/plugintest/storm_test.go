@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -195,6 +196,7 @@ func (s *storm) talk(ctx context.Context, session subject.Session) {
 		}
 		s.turns.Add(1)
 	}
+	asked := map[question]bool{}
 	for m, err := range b.Commits(s.Context(), ref, 0) {
 		if err != nil {
 			s.Error(err)
@@ -205,8 +207,14 @@ func (s *storm) talk(ctx context.Context, session subject.Session) {
 			s.Error(err)
 			return
 		}
-		s.guarded(commit)
+		s.guarded(commit, asked)
 	}
+}
+
+// question is that a plugin was asked before the call was acted on.
+type question struct {
+	plugin subject.Plugin
+	call   string
 }
 
 // explain says where a turn that does not end stands.
@@ -259,20 +267,25 @@ func (s *storm) end(c *client.Client, ref subject.Ref, events <-chan follow.Item
 	}
 }
 
-// guarded: whoever's tool is called was asked before, in the same decision.
-func (s *storm) guarded(c event.Commit) {
+// guarded: whoever's tool is called was asked before, in the same decision. Where
+// a person had to approve the call, that was in the one that asked the person.
+func (s *storm) guarded(c event.Commit, approved map[question]bool) {
+	now := map[question]bool{}
+	for _, v := range c.Header.Hooks {
+		if v.Point == hook.BeforeAct {
+			now[question{v.Plugin, v.Step}] = true
+		}
+	}
 	for _, e := range c.Events {
 		var a event.ActRequested
 		if e.Type != event.TypeActRequested || e.DataAs(&a) != nil || !strings.HasSuffix(a.Tool, ":do") {
 			continue
 		}
 		s.calls.Add(1)
-		owner, asked := subject.Plugin(strings.TrimSuffix(a.Tool, ":do")), false
-		for _, v := range c.Header.Hooks {
-			asked = asked || v.Plugin == owner && v.Point == hook.BeforeAct && v.Step == a.Call
-		}
-		if !asked && a.Attempts == 1 {
-			s.Errorf("%s: %s was given out, but %s was not asked: %+v", c.Ref, a.Call, owner, c.Header.Hooks)
+		asked := question{subject.Plugin(strings.TrimSuffix(a.Tool, ":do")), a.Call}
+		if !now[asked] && a.Attempts == 1 && (a.ApprovedBy == "" || !approved[asked]) {
+			s.Errorf("%s: %s was given out, but %s was not asked: %+v, approved by %q", c.Ref, a.Call, asked.plugin, c.Header.Hooks, a.ApprovedBy)
 		}
 	}
+	maps.Copy(approved, now)
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
@@ -65,13 +66,19 @@ type System struct {
 	about string
 	stops []func() // in the order of stopping
 
+	executors []subject.Instance // of this process
+
 	listeners *listener.Service // nil: none are configured
 
 	failed chan error
 	once   sync.Once
 }
 
-// Start brings a system up. When it returns, the system takes inputs.
+// patience is how long the system's own executors may take to announce themselves.
+const patience = 10 * time.Second
+
+// Start brings a system up. When it returns, the system takes inputs, and its own
+// provider and tools are known.
 func Start(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 64
@@ -195,7 +202,12 @@ func (s *System) startCore(ctx context.Context, b *bus.Bus) error {
 	}
 	s.core = c
 	s.background("core", b, c.Run)
-	return c.AwaitReady(ctx)
+	if err := c.AwaitReady(ctx); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.AwaitExecutors(wait, s.executors...)
 }
 
 func (s *System) startRunner(ctx context.Context) error {
@@ -209,6 +221,7 @@ func (s *System) startRunner(ctx context.Context) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	s.executors = append(s.executors, b.Instance())
 	s.background("toolrunner", b, func(ctx context.Context) error {
 		return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: s.log.With("service", "toolrunner")})
 	})
@@ -230,6 +243,7 @@ func (s *System) startProvider(ctx context.Context) error {
 		return err
 	}
 	s.about = why
+	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
 		return provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: b, Logger: log})
 	})
