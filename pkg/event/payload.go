@@ -88,6 +88,9 @@ type ActRequested struct {
 	Idempotent bool             `json:"idempotent,omitempty"`
 	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run; only ever of idempotent tools
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
+	// Sticky is the pool of a sticky tool: from now on the session's sticky calls of
+	// the pool go to this runner.
+	Sticky string `json:"sticky,omitempty"`
 }
 
 // ConfirmOutcome is how a confirmation request ended.

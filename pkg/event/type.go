@@ -37,6 +37,9 @@ const (
 // TypeDelta is the type of a token delta on stream.<agent>.<session>; it is never in the log.
 const TypeDelta Type = "skandha.stream.delta.v1"
 
+// TypeOutput is the type of what a tool prints while it runs, on stream.<agent>.<session>; it is never in the log.
+const TypeOutput Type = "skandha.stream.output.v1"
+
 // CauseTypes lists the types of causes.
 func CauseTypes() []Type {
 	return []Type{TypeInput, TypeConfirmation, TypeCancel, TypeCommand, TypeTimer}

@@ -72,6 +72,12 @@ type ToolCall struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
 	Turn string          `json:"turn"`
+	// Lease names, for a sticky tool, what its instance keeps for the session: it is
+	// the same until the session is reset.
+	Lease string `json:"lease,omitempty"`
+	// Before is the instance that ran the last call of the lease that has ended;
+	// empty: none has.
+	Before subject.Instance `json:"before,omitempty"`
 }
 
 // State is what became of an attempt.

@@ -43,6 +43,7 @@ type Spec struct {
 	ScenarioTags []string        `json:"scenario_tags,omitempty"` // of Scenarios()
 	TimeoutMS    int64           `json:"timeout_ms,omitempty"`    // default 60 000
 	Pool         string          `json:"pool,omitempty"`          // the slots it competes for; default "default"
+	Sticky       bool            `json:"sticky,omitempty"`        // keeps something for the session: its calls go to the instance that had the last one of the pool, while that lives
 	Plugin       string          `json:"plugin,omitempty"`        // the plugin that runs it; its runner says so, a manifest does not
 }
 
@@ -70,6 +71,16 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Output is a piece of what a tool prints while it runs: lossy by design. The
+// call's result replaces it.
+type Output struct {
+	Call    string `json:"call"`
+	Attempt string `json:"attempt"`
+	N       int    `json:"n"`      // counts from 0 within an attempt
+	Stream  string `json:"stream"` // "stdout" or "stderr"
+	Text    string `json:"text"`
+}
 
 // Code is the closed set of reasons for a call without success.
 type Code string

@@ -128,8 +128,12 @@ func (w *waiter) wait(ctx context.Context, items <-chan follow.Item) error {
 }
 
 func (w *waiter) show(ctx context.Context, i follow.Item) (done bool, err error) {
-	if i.Delta != nil {
+	switch {
+	case i.Delta != nil:
 		w.delta(i)
+		return false, nil
+	case i.Output != nil:
+		w.output(i.Output)
 		return false, nil
 	}
 	e := i.Event
@@ -223,6 +227,17 @@ func (w *waiter) delta(i follow.Item) {
 	}
 	w.streamed.WriteString(i.Delta.Text)
 	_, _ = io.WriteString(w.out, clean(i.Delta.Text))
+}
+
+// output prints what a tool of our turn prints while it runs, on a terminal.
+func (w *waiter) output(o *tool.Output) {
+	if w.json || !w.interactive || w.turn == "" || !strings.HasPrefix(o.Call, w.turn+"-") {
+		return
+	}
+	s := stylesFor(w.err)
+	for line := range strings.Lines(clean(o.Text)) {
+		_, _ = fmt.Fprintf(w.err, "%s  │ %s%s\n", s.dim, strings.TrimSuffix(line, "\n"), s.off)
+	}
 }
 
 func (w *waiter) message(e event.Event) {

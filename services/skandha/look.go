@@ -111,7 +111,7 @@ type tailCmd struct {
 	Agent   string `short:"a" placeholder:"NAME" help:"Only this agent."`
 	Session string `short:"s" placeholder:"NAME" help:"Only this session."`
 	JSON    bool   `help:"Print every event as one line of JSON."`
-	Deltas  bool   `help:"Token deltas, too."`
+	Deltas  bool   `help:"Token deltas and what tools print while they run, too."`
 }
 
 // Run implements the command.

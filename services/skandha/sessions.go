@@ -164,7 +164,7 @@ func (t *sessionsTailCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	for i := range items {
-		if i.Delta != nil {
+		if i.Delta != nil || i.Output != nil {
 			continue
 		}
 		if t.JSON {

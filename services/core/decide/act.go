@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -71,7 +72,7 @@ func (b *builder) move(st Step) bool {
 			return true
 		}
 	}
-	runner, free := b.env.Executors.PickRunner(spec, nil)
+	runner, free := b.pick(spec, nil)
 	if !free {
 		return false // hooks are asked when it can run
 	}
@@ -165,11 +166,29 @@ func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance)
 	if !known {
 		return false
 	}
-	inst, free := b.env.Executors.PickRunner(spec, not)
+	inst, free := b.pick(spec, not)
 	if free {
 		b.give(st, spec, args, inst)
 	}
 	return free
+}
+
+// pick chooses a runner. What a sticky tool keeps for the session is where its last
+// call was given.
+func (b *builder) pick(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
+	var be subject.Instance
+	if pool := sticky(spec); pool != "" {
+		be = b.s.Leases[pool].Runner
+	}
+	return b.env.Executors.PickRunner(spec, be, not)
+}
+
+// sticky is the pool of a sticky tool.
+func sticky(spec tool.Spec) string {
+	if !spec.Sticky {
+		return ""
+	}
+	return cmp.Or(spec.Pool, executor.DefaultPool)
 }
 
 func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject.Instance) {
@@ -182,7 +201,7 @@ func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject
 		Call: st.Call, Tool: st.Tool, Args: args, Hash: Hash(st.Tool, args),
 		Attempt: b.env.Nonce(), Attempts: st.Attempts + 1, Runner: to,
 		StartBy: b.head.Now.Add(executor.StartWithin), NotAfter: notAfter,
-		Idempotent: spec.Idempotent, Uncertain: st.Uncertain, ApprovedBy: st.ApprovedBy,
+		Idempotent: spec.Idempotent, Uncertain: st.Uncertain, ApprovedBy: st.ApprovedBy, Sticky: sticky(spec),
 	})
 }
 

@@ -126,7 +126,7 @@ func (s *simulation) toolCall(n int) provider.ToolCall {
 
 // toolAndArgs is what a call, or a step of a plan, does. With n > 0 others came before.
 func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage) {
-	name := oneOf(s.r, "read", "write", "mail:send")
+	name := oneOf(s.r, "read", "write", "mail:send", "keep")
 	if chance(s.r, s.strange) {
 		name = oneOf(s.r, "forbidden", "internal", "nonsense:tool")
 	}

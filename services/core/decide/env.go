@@ -75,8 +75,10 @@ type Catalog interface {
 
 // Directory knows the live executors.
 type Directory interface {
-	// PickRunner chooses the least busy runner with a free slot that offers the tool.
-	PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool)
+	// PickRunner chooses the least busy runner with a free slot that offers the tool,
+	// but those. While the instance that it has to be is there, it is that or none;
+	// empty: it may be any.
+	PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool)
 	// PickProvider chooses the least busy provider instance with a free slot that
 	// offers the agent's provider.
 	PickProvider(not []subject.Instance) (subject.Instance, bool)

@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/tool"
 )
 
 // ErrMismatch says that the fold of a commit does not give the digest that it
@@ -255,8 +256,41 @@ func (s *State) onActRequested(p event.ActRequested) error {
 	st.Status, st.Final, st.Hash = Assigned, p.Args, p.Hash
 	st.Attempt, st.Attempts, st.Runner = p.Attempt, p.Attempts, p.Runner
 	st.StartBy, st.NotAfter = p.StartBy, p.NotAfter
-	st.Idempotent, st.Uncertain = p.Idempotent, p.Uncertain
+	st.Idempotent, st.Uncertain, st.Sticky = p.Idempotent, p.Uncertain, p.Sticky
+	s.lease(p)
 	return nil
+}
+
+// lease notes who was given a sticky call.
+func (s *State) lease(p event.ActRequested) {
+	l, had := s.Leases[p.Sticky]
+	switch {
+	case p.Sticky == "", !had && len(s.Leases) >= maxLeases:
+		return
+	case !had:
+		l.ID = p.Call
+	}
+	l.Runner = p.Runner
+	if s.Leases == nil {
+		s.Leases = map[string]Lease{}
+	}
+	s.Leases[p.Sticky] = l
+}
+
+// ran notes who ran a sticky call, if anybody may have.
+func (s *State) ran(st *Step, p event.ActCompleted) {
+	l, had := s.Leases[st.Sticky]
+	if !had || p.Runner == "" || p.Result.Error != nil && slices.Contains(ranNot, p.Result.Error.Code) {
+		return
+	}
+	l.Ran = p.Runner
+	s.Leases[st.Sticky] = l
+}
+
+// ranNot are the codes of calls that certainly did not run.
+var ranNot = []tool.Code{
+	tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeNotRun,
+	tool.CodeSkipped, tool.CodeInvalidPlan,
 }
 
 func (s *State) onToolCallRequest(p event.ToolCallRequest) error {
@@ -302,6 +336,7 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 		return err
 	}
 	st.Status, st.Result, st.Note = Done, &p.Result, p.Note
+	s.ran(st, p)
 	a := event.Action{Call: p.Call, Tool: p.Tool, Success: p.Result.Success}
 	if p.Result.Error != nil {
 		a.Code = p.Result.Error.Code
@@ -347,7 +382,7 @@ func (s *State) onReset(event.SessionReset) error {
 	if s.Turn != nil {
 		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
 	}
-	s.Window, s.Locked, s.Breaker = nil, "", Breaker{}
+	s.Window, s.Locked, s.Breaker, s.Leases = nil, "", Breaker{}, nil
 	s.Chain = chain(s.Chain, []byte("reset"))
 	s.WindowBase = s.Chain
 	return nil

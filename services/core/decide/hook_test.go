@@ -99,8 +99,8 @@ func TestBeforePlan(t *testing.T) {
 		{"takes tools away", `{"tools":["read"]}`, "read", ""},
 		{"takes all away", `{"tools":[]}`, "", ""},
 		{"cannot add any", `{"tools":["internal","evil","write"]}`, "write", ""},
-		{"changes the system prompt alone", `{"system":"be brief"}`, "forbidden mail:send read write plan:execute", "be brief"},
-		{"garbage changes nothing", `{"tools":7}`, "forbidden mail:send read write plan:execute", ""},
+		{"changes the system prompt alone", `{"system":"be brief"}`, "forbidden keep mail:send read write plan:execute", "be brief"},
+		{"garbage changes nothing", `{"tools":7}`, "forbidden keep mail:send read write plan:execute", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)

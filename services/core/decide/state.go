@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state.
 // Snapshots of another version are refolded.
-const FoldVersion = 1
+const FoldVersion = 2
 
 // Bounds of what a state keeps.
 const (
@@ -26,6 +27,7 @@ const (
 	windowEntries  = 256       // messages
 	windowBytes    = 256 << 10 // of messages
 	breakerHistory = 10        // outcomes of calls
+	maxLeases      = 16        // pools of sticky tools; further ones are not sticky
 )
 
 // State is one session, folded from its commits. It is bounded: the
@@ -66,8 +68,17 @@ type core struct {
 	Turns     int              `json:"turns"`
 	Failed    int              `json:"failed"`
 	Usage     provider.Usage   `json:"usage"`
+	Leases    map[string]Lease `json:"leases,omitempty"` // of sticky tools, by pool
 	Chain     string           `json:"chain"`
 	SeenChain string           `json:"seen_chain"`
+}
+
+// Lease is what an instance keeps for the session: the calls of a pool's sticky
+// tools go to it.
+type Lease struct {
+	ID     string           `json:"id"`            // the call that began it
+	Runner subject.Instance `json:"runner"`        // was given the last call
+	Ran    subject.Instance `json:"ran,omitempty"` // ran the last call that has ended
 }
 
 // Entry is a message of the window, encoded as a provider.Message.
@@ -138,6 +149,7 @@ type Step struct {
 	Attempt    string           `json:"attempt,omitempty"`
 	Attempts   int              `json:"attempts,omitempty"`
 	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run
+	Sticky     string           `json:"sticky,omitempty"`    // the pool, if the tool is sticky
 	Runner     subject.Instance `json:"runner,omitempty"`
 	StartBy    time.Time        `json:"start_by,omitzero"`
 	NotAfter   time.Time        `json:"not_after,omitzero"`
@@ -170,6 +182,7 @@ func (s *State) clone() *State {
 	c := *s
 	c.Queue = slices.Clone(s.Queue)
 	c.Breaker.Recent = slices.Clone(s.Breaker.Recent)
+	c.Leases = maps.Clone(s.Leases)
 	if s.Turn != nil {
 		t := *s.Turn
 		t.Steps = slices.Clone(t.Steps)

@@ -73,7 +73,7 @@ func TestPrompt(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	specs := decide.Describe(w.state.Turn.Plan.Tools, w.Lookup)
-	if n := len(specs); n != 5 || specs[4].Name != "plan:execute" || len(specs[4].Args) == 0 {
+	if n := len(specs); n != 6 || specs[5].Name != "plan:execute" || len(specs[5].Args) == 0 {
 		t.Fatalf("%+v", specs)
 	}
 	if r := decide.Prompt(w.state, nil); r.System != "" || len(r.Messages) != 11 {

@@ -3,6 +3,7 @@ package decide_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,7 @@ var catalog = func() map[string]offered {
 			`{"type":"object","properties":{"text":{"type":"string"},"n":{}},"required":["text"],"additionalProperties":false}`)},
 		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, TimeoutMS: 5000, Args: json.RawMessage(
 			`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"],"additionalProperties":false}`)},
+		{Name: "keep", Description: "keeps something", Sticky: true, Pool: "kept", Args: json.RawMessage(`{"type":"object"}`)},
 		{Name: "forbidden", Description: "policy denies it", Args: json.RawMessage(`{"type":"object"}`)},
 		{Name: "internal", Description: "of the agent's own services", Internal: true, Args: json.RawMessage(`{"type":"object"}`)},
 	} {
@@ -130,7 +132,7 @@ func (w *world) Lookup(name string) (tool.Spec, bool) {
 
 func (w *world) Public() []tool.Spec {
 	var out []tool.Spec
-	for _, name := range []string{"forbidden", "mail:send", "read", "write"} {
+	for _, name := range []string{"forbidden", "keep", "mail:send", "read", "write"} {
 		if spec, ok := w.Lookup(name); ok {
 			out = append(out, spec)
 		}
@@ -146,7 +148,10 @@ func (w *world) Validate(name string, args json.RawMessage) (json.RawMessage, []
 }
 
 // PickRunner, PickProvider and Providers implement decide.Directory.
-func (w *world) PickRunner(_ tool.Spec, not []subject.Instance) (subject.Instance, bool) {
+func (w *world) PickRunner(_ tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
+	if slices.Contains(w.runners, be) {
+		return be, !slices.Contains(not, be)
+	}
 	return pick(w.runners, not)
 }
 

@@ -67,8 +67,8 @@ func (p *picks) count(i subject.Instance, ok bool) (subject.Instance, bool) {
 }
 
 // PickRunner implements decide.Directory.
-func (p *picks) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
-	return p.count(p.pickRunner(spec, not, p.given))
+func (p *picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
+	return p.count(p.pickRunner(spec, be, not, p.given))
 }
 
 // PickProvider implements decide.Directory.
@@ -78,7 +78,7 @@ func (p *picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
 
 // PickRunner chooses the least busy runner with a free slot that offers the tool.
 func (d *Directory) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
-	return d.pickRunner(spec, not, nil)
+	return d.pickRunner(spec, "", not, nil)
 }
 
 // PickProvider chooses the least busy provider with a free slot.
@@ -86,7 +86,7 @@ func (d *Directory) PickProvider(not []subject.Instance) (subject.Instance, bool
 	return d.pickProvider("", not, nil)
 }
 
-func (d *Directory) pickRunner(spec tool.Spec, not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
+func (d *Directory) pickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pool := spec.Pool
@@ -97,11 +97,15 @@ func (d *Directory) pickRunner(spec tool.Spec, not []subject.Instance, given map
 	if t == nil {
 		return "", false
 	}
-	return d.leastBusy(pool, not, given, func(i *instance) bool {
+	offers := func(i *instance) bool {
 		return i.Kind == subject.Runner && slices.ContainsFunc(i.Tools, func(o tool.Spec) bool {
 			return o.Name == spec.Name && ownerOf(i.Service, o) == t.owner
 		})
-	})
+	}
+	if i := d.instances[be]; i != nil && !i.Draining && i.gone.IsZero() && offers(i) {
+		return d.leastBusy(pool, not, given, func(o *instance) bool { return o == i })
+	}
+	return d.leastBusy(pool, not, given, offers)
 }
 
 func (d *Directory) pickProvider(name string, not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {

@@ -150,7 +150,8 @@ func (s *session) dispatch(w *work) {
 		tools = s.c.dir.described(s.state.Turn.Plan.Tools)
 	} else {
 		st := s.step(w.id)
-		r.Tool = &executor.ToolCall{Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID}
+		l := s.state.Leases[st.Sticky]
+		r.Tool = &executor.ToolCall{Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Lease: l.ID, Before: l.Ran}
 	}
 	s.send(w, r, tools)
 }

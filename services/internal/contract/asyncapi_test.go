@@ -337,7 +337,7 @@ func TestEveryEventTypeHasItsChannelAndMessage(t *testing.T) {
 			bySchema[m.Payload.Schema.Ref] = id
 		}
 	}
-	for _, typ := range append(event.CauseTypes(), append(event.CommitTypes(), event.TypeDelta)...) {
+	for _, typ := range append(event.CauseTypes(), append(event.CommitTypes(), event.TypeDelta, event.TypeOutput)...) {
 		id := bySchema["./"+schemaOf(typ)+".json#/$defs/message"]
 		if id == "" {
 			t.Errorf("%s has no message", typ)

@@ -14,7 +14,7 @@ func schemaOf(t event.Type) string {
 }
 
 func allTypes() []event.Type {
-	return append(append(event.CauseTypes(), event.CommitTypes()...), event.TypeCommit, event.TypeDelta)
+	return append(append(event.CauseTypes(), event.CommitTypes()...), event.TypeCommit, event.TypeDelta, event.TypeOutput)
 }
 
 func TestEveryEventTypeHasASchemaOfItsType(t *testing.T) {
@@ -38,7 +38,7 @@ func TestEveryEventTypeHasASchemaOfItsType(t *testing.T) {
 		}
 		if v, ok := goTypes[name].(event.Payload); ok && v.EventType() != typ {
 			t.Errorf("%s: Go's %T is of type %s", name, v, v.EventType())
-		} else if !ok && typ != event.TypeDelta {
+		} else if !ok && typ != event.TypeDelta && typ != event.TypeOutput {
 			t.Errorf("%s: Go's %T is no payload", n.doc, goTypes[name])
 		}
 	}

@@ -80,7 +80,7 @@ func TestEverySchemaHasExamples(t *testing.T) {
 		}
 	}
 	c := files(t)
-	for _, name := range append(c.names(), "events/stream.delta.v1.message", "events/sense.input.v1.message",
+	for _, name := range append(c.names(), "events/stream.delta.v1.message", "events/stream.output.v1.message", "events/sense.input.v1.message",
 		"events/sense.confirmation.v1.message", "events/sense.cancel.v1.message", "events/sense.command.v1.message", "events/sense.timer.v1.message") {
 		n := count[name]
 		delete(count, name)

@@ -42,6 +42,7 @@ var goTypes = map[string]any{
 	"events/ui.state.v1":             event.UIState{},
 	"events/commit.v1":               event.Header{},
 	"events/stream.delta.v1":         provider.Delta{},
+	"events/stream.output.v1":        tool.Output{},
 	"events/envelope":                event.Event{},
 
 	"executor/request":      executor.Request{},
@@ -68,6 +69,7 @@ var goTypes = map[string]any{
 	"tool/call":   tool.Call{},
 	"tool/result": tool.Result{},
 	"tool/error":  tool.Error{},
+	"tool/output": tool.Output{},
 
 	"provider/message":   provider.Message{},
 	"provider/tool_call": provider.ToolCall{},

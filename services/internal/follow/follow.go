@@ -19,14 +19,17 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 )
 
-// Item is an event and its place in the log, or a token delta, which has none.
+// Item is an event and its place in the log, or a token delta or a piece of what
+// a tool prints, which have none.
 type Item struct {
 	Commit uint64 // stream sequence
 	Index  int    // in the commit, from 0
 	Event  event.Event
 	Delta  *provider.Delta // instead of Event
+	Output *tool.Output    // likewise
 }
 
 // Position is a place between two events: after Index of Commit.
@@ -119,10 +122,17 @@ func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
 	if err != nil || e.Ref() != f.ref {
 		return // not one of core's
 	}
-	if e.Type == event.TypeDelta {
+	switch e.Type {
+	case event.TypeDelta:
 		var d provider.Delta
 		if e.DataAs((*delta)(&d)) == nil {
 			f.send(ctx, Item{Delta: &d})
+		}
+		return
+	case event.TypeOutput:
+		var o tool.Output
+		if e.DataAs((*output)(&o)) == nil {
+			f.send(ctx, Item{Output: &o})
 		}
 		return
 	}
@@ -139,6 +149,10 @@ func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
 type delta provider.Delta
 
 func (delta) EventType() event.Type { return event.TypeDelta }
+
+type output tool.Output
+
+func (output) EventType() event.Type { return event.TypeOutput }
 
 func (f *follower) emit(ctx context.Context, i Item, count int) {
 	f.at, f.complete = Position{i.Commit, i.Index}, i.Index == count-1

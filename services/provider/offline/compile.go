@@ -104,8 +104,9 @@ func (c *compiler) rule(where string, f fileRule) *rule {
 		for i, calls := range f.Then {
 			r.rounds = append(r.rounds, c.calls(fmt.Sprintf("%s.then[%d]", where, i), calls))
 		}
-	} else if len(f.Then) > 0 {
-		c.fail(where+".then", "needs calls before it")
+		r.otherwise = c.calls(where+".else", f.Else)
+	} else if len(f.Then)+len(f.Else) > 0 {
+		c.fail(where, "then and else need calls before them")
 	}
 	ways := 0
 	for _, has := range []bool{r.text != nil && len(f.Calls) == 0, len(f.Calls) > 0, f.Hang, f.Endless, f.Empty, f.Words != "", f.Error != nil} {

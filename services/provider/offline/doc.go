@@ -36,7 +36,9 @@
 // the first offered one is taken), args (each string in it a template) or
 // args_json (a template of the whole), an optional id and depends_on. Further
 // rounds stand under then: lists of calls that are made when all results of the
-// round before were successes; their templates also see .results. A rule's
+// round before were successes; their templates also see .results. Calls under else
+// are made instead when the first round had a failure and their tools are offered;
+// only their results are told then. A rule's
 // answer, if it has one, replaces the phrases of the results; it sees .results,
 // each with .tool, .ok, .data, .text, .args, .error and .note.
 //

@@ -204,12 +204,27 @@ func (m *matched) next(s *ruleSet, t *tail) (string, []contract.ToolCall, error)
 			calls, err := m.parts[0].calls(s, t, r.rounds[round], "c"+strconv.Itoa(t.rounds)+"_")
 			return text, calls, err
 		}
+		if t.rounds == 1 && !t.succeeded() && m.parts[0].offersElse() {
+			calls, err := m.parts[0].calls(s, t, r.otherwise, "c1_")
+			return "", calls, err
+		}
 	} else if t.rounds == 0 {
 		calls, err := m.allCalls(s, t)
 		return "", calls, err
 	}
 	text, err := s.tell(m, t)
 	return text, nil, err
+}
+
+// offersElse reports whether there is another way, and its tools are offered.
+func (p *part) offersElse() bool {
+	tools, ok := p.vars["tools"].([]string)
+	for _, c := range p.rule.otherwise {
+		if ok && !slices.ContainsFunc(c.tools, func(name string) bool { return slices.Contains(tools, name) }) {
+			return false
+		}
+	}
+	return len(p.rule.otherwise) > 0
 }
 
 func (m *matched) allCalls(s *ruleSet, t *tail) ([]contract.ToolCall, error) {

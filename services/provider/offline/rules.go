@@ -52,6 +52,7 @@ type fileRule struct {
 	Text   string       `yaml:"text"`
 	Calls  []fileCall   `yaml:"calls"`
 	Then   [][]fileCall `yaml:"then"`
+	Else   []fileCall   `yaml:"else"`
 	Answer string       `yaml:"answer"`
 	Yields bool         `yaml:"yields"`
 
@@ -144,13 +145,14 @@ type splitter struct {
 }
 
 type rule struct {
-	name   string
-	match  []*regexp.Regexp
-	text   *tmpl
-	rounds [][]call // the first is calls, the others then
-	answer *tmpl
-	alone  bool // cannot be one part of a message
-	yields bool // to a reading of the message as several requests
+	name      string
+	match     []*regexp.Regexp
+	text      *tmpl
+	rounds    [][]call // the first is calls, the others then
+	otherwise []call   // instead of then, when the first round had a failure
+	answer    *tmpl
+	alone     bool // cannot be one part of a message
+	yields    bool // to a reading of the message as several requests
 
 	behaviour
 }

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -13,6 +14,16 @@ func (t *tail) succeeded() bool {
 		}
 	}
 	return true
+}
+
+// last are the results of the last round.
+func (t *tail) last() []result {
+	for i := len(t.results) - 1; i > 0; i-- {
+		if !bytes.Equal(t.results[i-1].calls, t.results[i].calls) {
+			return t.results[i:]
+		}
+	}
+	return t.results
 }
 
 func (t *tail) vars() []map[string]any {
@@ -35,8 +46,12 @@ func (s *ruleSet) tell(m *matched, t *tail) (string, error) {
 		}
 		return strings.TrimSpace(text), nil
 	}
-	lines := make([]string, 0, len(t.results))
-	for _, r := range t.results {
+	results := t.results
+	if r := m.only(); r != nil && len(r.otherwise) > 0 {
+		results = t.last()
+	}
+	lines := make([]string, 0, len(results))
+	for _, r := range results {
 		line, err := s.phraseOf(r)
 		if err != nil {
 			return "", fmt.Errorf("results.%s: %w", r.tool, err)
