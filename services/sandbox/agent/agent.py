@@ -1,0 +1,500 @@
+# The agent: the first process of a box. One thread, one loop: it reads requests
+# from standard input, forks a child for each, relays what the child says, ends
+# it in time and sweeps away what a run has left. It comes after
+# the other parts in the same namespace.
+#
+# A frame is its length (4 bytes, big-endian), a kind (1 byte), an id (4 bytes),
+# and a payload. To the agent: h hello, q request, d data, e end of data,
+# c credit, x stop. From it: r ready, o live output, k kept output, s what a
+# run's child says of its result, d data, c credit, a answer, the last of an id.
+
+import select
+
+VERSION = 1
+MAX_FRAME = 1 << 20      # payload
+MAX_OPS = 16             # at once; runs that wait included
+WINDOW = 512 << 10       # bytes of data that may be under way without credit
+MAX_SAID = 512 << 10     # bytes of what a run's child says
+OUT_FULL = 1 << 20       # bytes queued for the pipe from where on children wait
+LIVE_FULL = 256 << 10    # and from where on live output is left out
+LIVE_PIECE, LIVE_EVERY = 16 << 10, 0.05
+KILL_WITHIN = 5.0        # seconds that a kill may take, or the box is given up
+MAX_FD = 1024
+
+ME = posix.getpid()
+PID1 = ME == 1
+POLLIN, POLLOUT = select.POLLIN, select.POLLOUT
+now = time.monotonic
+
+
+class Keep:
+    """The head and the tail of a stream, live pieces of its head."""
+
+    def __init__(self, limit, live):
+        self.head, self.tail, self.total = bytearray(), bytearray(), 0
+        self.head_max = (limit + 1) // 2
+        self.tail_max = limit - self.head_max
+        self.live, self.sent, self.since = live, 0, 0.0
+
+    def add(self, data):
+        self.total += len(data)
+        room = self.head_max - len(self.head)
+        if room > 0:
+            self.head += data[:room]
+            data = data[room:]
+        if data:
+            self.tail += data
+            if len(self.tail) > self.tail_max * 2 + 65536:
+                self.trim()
+
+    def trim(self):
+        if len(self.tail) > self.tail_max:
+            del self.tail[:len(self.tail) - self.tail_max]
+
+
+class Op:
+    """A request and what is known of its child."""
+
+    def __init__(self, id, payload):
+        self.id, self.payload = id, payload
+        self.request = request = parse(payload)[0]
+        self.is_run = request["op"] == "run"
+        self.proc, self.status, self.answered, self.ended = None, None, False, False
+        self.queue, self.queued, self.input_ended = [], 0, not request.get("stream")
+        self.credit, self.paused, self.said, self.before, self.buffer = WINDOW, False, None, None, b""
+        self.timeout = request["timeout_ms"] / 1000
+        self.grace = request.get("grace_ms", 500) / 1000
+        self.started = self.deadline = self.kill_at = self.gone_by = None
+        self.timed_out = self.stopped = False
+        self.strays, self.sweeps, self.killed, self.duration = 0, 0, set(), 0
+        self.run_status, self.scanning = None, False  # of a run whose files are looked for
+        self.early = False  # it has been answered, and its child is about to be gone
+        if self.is_run:
+            self.keeps = [Keep(request["max_output"], request.get("live")) for _ in (1, 2)]
+
+
+poll = select.poll()
+watched = {}        # fd -> (function, argument)
+ops = {}            # id -> Op
+waiting = []        # runs that wait
+running = None      # the run that has its turn, until it is answered
+sweeping = None     # (op, when) while strays are being ended
+held = []           # operations that wait for the end of a sweep
+prepared = False    # whether a child can be forked
+used = False        # whether there was a request
+leaving = {}        # pid -> Proc of children that have answered and are ending
+spare = None        # a child that was forked ahead and waits for its request
+out, out_size = [], 0
+out_watched = False
+null = -1
+prctl = None
+
+
+# Frames out.
+
+def send(kind, id, payload=b""):
+    global out_size
+    out.append(b"".join(((len(payload) + 5).to_bytes(4, "big"), kind, id.to_bytes(4, "big"), payload)))
+    out_size += len(payload) + 9
+
+
+def flush():
+    """Writes what the pipe takes."""
+    global out_size, out_watched
+    while out:
+        data = out[0] if len(out) == 1 else b"".join(out[:64])
+        try:
+            n = posix.write(1, data)
+        except BlockingIOError:
+            n = -1
+        except OSError:
+            leave()
+        if n > 0:
+            out_size -= n
+        if n == len(data):
+            del out[:64]
+            continue
+        if n >= 0:
+            out[:64] = [data[n:]]
+        if not out_watched:
+            watch(1, POLLOUT, lambda _, ev: flush(), None)
+            out_watched = True
+        return
+    if out_watched:
+        unwatch(1)
+        out_watched = False
+        resume()
+
+
+def resume():
+    """Lets children whose data waited for the pipe go on."""
+    for op in list(ops.values()):
+        if op.paused and op.credit > 0:
+            op.paused = False
+            watch(op.proc.res, POLLIN, on_result, op)
+            on_result(op, 0)
+
+
+def watch(fd, events, function, argument):
+    watched[fd] = (function, argument)
+    poll.register(fd, events)
+
+
+def unwatch(fd):
+    if watched.pop(fd, None) is not None:
+        poll.unregister(fd)
+
+
+def close(p, name):
+    fd = getattr(p, name)
+    if fd >= 0:
+        unwatch(fd)
+        posix.close(fd)
+        setattr(p, name, -1)
+
+
+# Requests.
+
+def on_control(_, events):
+    """Reads what the service says."""
+    global inbox
+    try:
+        data = posix.read(0, 65536)
+    except BlockingIOError:
+        return
+    except OSError:
+        data = b""
+    if not data:
+        leave()
+    inbox = inbox + data if inbox else data
+    at, size = 0, len(inbox)
+    while size - at >= 9:
+        n = int.from_bytes(inbox[at:at + 4], "big")
+        if n < 5 or n > MAX_FRAME + 5:
+            leave()
+        if size - at < n + 4:
+            break
+        handle(inbox[at + 4:at + 5], int.from_bytes(inbox[at + 5:at + 9], "big"), inbox[at + 9:at + 4 + n])
+        at += n + 4
+    if at:
+        inbox = inbox[at:]
+
+
+inbox = b""
+
+
+def handle(kind, id, payload):
+    op = ops.get(id)
+    if kind == b"q":
+        op = ops[id] = Op(id, payload)
+        if len(ops) > MAX_OPS:
+            fail(op, "failed", "the sandbox has too much to do at once")
+        elif op.is_run:
+            waiting.append(op)
+            next_run()
+        elif sweeping or 0 in ops:
+            held.append(op)
+        else:
+            start(op)
+    elif op is None:
+        return  # it has been answered meanwhile
+    elif kind == b"d":
+        op.queue.append(payload)
+        op.queued += len(payload)
+        if op.queued > WINDOW + MAX_FRAME:
+            leave()  # not as agreed
+        feed(op, 0)
+    elif kind == b"e":
+        op.input_ended = True
+        feed(op, 0)
+    elif kind == b"c":
+        op.credit += int.from_bytes(payload, "big")
+        if op.paused and out_size < OUT_FULL:
+            op.paused = False
+            watch(op.proc.res, POLLIN, on_result, op)
+            on_result(op, 0)
+    elif kind == b"x":
+        stop(op)
+
+
+def next_run():
+    global running
+    while running is None and waiting and not sweeping:
+        op = running = waiting.pop(0)
+        start(op)
+
+
+def start(op):
+    """Gives the operation a child: the spare one if it fits, else a new one."""
+    global spare, used
+    used = True
+    op.started = now()
+    op.deadline = op.started + op.timeout
+    stream = bool(op.request.get("stream"))
+    try:
+        if spare is not None and not stream and len(op.payload) < 60 << 10:  # it fits into the pipe
+            p, spare = spare, None
+            if handed(p, op.payload):
+                op.proc = p
+        if op.proc is None:
+            payload = op.payload
+            op.proc = fork(lambda: do(*parse(payload)), inp=stream)
+    except OSError as e:
+        return fail(op, "failed", "the sandbox cannot start a process: " + posix.strerror(e.errno))
+    except MemoryError:
+        return fail(op, "failed", "the sandbox has no memory left")
+    op.payload = b""
+    p = op.proc
+    watch(p.res, POLLIN, on_result, op)
+    if op.is_run:
+        watch(p.out, POLLIN, on_stdout, op)
+        watch(p.err, POLLIN, on_stderr, op)
+    if p.pidfd >= 0:
+        watch(p.pidfd, POLLIN, on_exit, op)
+    feed(op, 0)
+
+
+def handed(p, payload):
+    """Whether the spare child has got its request; it may have been killed."""
+    data = len(payload).to_bytes(4, "big") + payload
+    try:
+        whole = posix.write(p.go, data) == len(data)
+    except OSError:
+        whole = False
+    if whole:
+        close(p, "go")
+    else:
+        drop(p)
+        kill(p.pid, 9)
+    return whole
+
+
+def feed(op, events):
+    """Gives the child what came for it, and the service credit for that."""
+    p = op.proc
+    if p is None:
+        return
+    taken = 0
+    while op.queue:
+        data = op.queue[0]
+        if p.inp >= 0:
+            try:
+                n = posix.write(p.inp, data)
+            except BlockingIOError:
+                watch(p.inp, POLLOUT, feed, op)
+                break
+            except OSError:
+                close(p, "inp")  # it does not read any more
+                continue
+        else:
+            n = len(data)
+        taken += n
+        if n < len(data):
+            op.queue[0] = data[n:]
+        else:
+            del op.queue[0]
+    op.queued -= taken
+    if taken and not op.input_ended:
+        send(b"c", op.id, taken.to_bytes(4, "big"))
+    if not op.queue and p.inp >= 0:
+        unwatch(p.inp)
+        if op.input_ended:
+            close(p, "inp")
+
+
+def stop(op):
+    """The service wants it to end."""
+    if op.ended or op.scanning or op.early:
+        return
+    op.stopped = True
+    if op in waiting:
+        waiting.remove(op)
+        op.started = now()
+        return finish(op)
+    if op in held:
+        held.remove(op)
+        return fail(op, "failed", "it was stopped")
+    end(op)
+
+
+def end(op):
+    """SIGTERM now, SIGKILL after the grace time."""
+    if op.kill_at is None:
+        op.kill_at = now() + op.grace
+        kill_group(op, 15)
+
+
+# The loop.
+
+def tick():
+    """Does what is due; returns the milliseconds until something is, or None."""
+    at, t = None, now()
+
+    def by(when):
+        nonlocal at
+        if at is None or when < at:
+            at = when
+
+    for op in list(ops.values()):
+        if op.proc is None:
+            continue
+        if op.status is not None and not op.ended:
+            ended(op)
+            continue
+        if op.ended:
+            if op.is_run:
+                continue  # it is being swept
+            if not op.paused:
+                complete(op)
+            elif t > op.deadline:  # nobody takes its data
+                op.timed_out = True
+                finish(op)
+            else:
+                by(op.deadline)
+            continue
+        if op.kill_at is None:
+            if t >= op.deadline:
+                op.timed_out = op.timed_out or not op.scanning
+                end(op)
+            by(op.deadline if op.kill_at is None else op.kill_at)
+        elif op.gone_by is None:
+            if t >= op.kill_at:
+                kill_group(op, 9)
+                op.gone_by = t + KILL_WITHIN
+                by(op.gone_by)
+            else:
+                by(op.kill_at)
+        elif t >= op.gone_by:
+            leave()
+        else:
+            by(op.gone_by)
+        if op.is_run and not op.scanning and not op.early:
+            for n in (0, 1):
+                keep = op.keeps[n]
+                if keep.since and keep.live:
+                    if t - keep.since >= LIVE_EVERY:
+                        send_live(op, n)
+                    else:
+                        by(keep.since + LIVE_EVERY)
+        if op.proc.pidfd < 0:
+            reap()  # there is nothing that would wake the loop
+            by(t + min(0.005, max(0.0002, (t - op.started) / 8)))
+        elif op.is_run:
+            by(t + 0.2)  # orphans that have ended meanwhile
+            if t >= reap_at[0]:
+                reap_at[0] = t + 0.2
+                reap()
+    if any(p.pidfd < 0 for p in leaving.values()):
+        reap()
+        by(t + 0.002)
+    if sweeping is not None:
+        sweep()
+        by(t + 0.001)
+    if any(o.status is not None and not o.ended for o in ops.values()):
+        return 0
+    return None if at is None else max(0, at - t) * 1000
+
+
+reap_at = [0.0]
+
+
+WARM_AFTER = 10  # ms without a request, before the first
+
+
+def warm_up():
+    """With nothing to do: loads, piece by piece, what code will likely need."""
+    for name in ("traceback", "linecache", "json", "re", "random", "datetime", "threading", "collections", "functools", "itertools", "math", "atexit"):
+        try:
+            __import__(name)
+        except Exception:
+            pass  # a distribution that lacks it
+        yield
+    exec(compile_code("x = [str(1.5)]\nx"), {"__builtins__": __builtins__})
+    import gc
+
+    gc.collect()
+    gc.freeze()  # so that collections in children touch, and copy, none of it
+    gc.disable()
+
+
+warming = warm_up()
+
+
+def leave():
+    """The end of the box: as the first process it takes all others along."""
+    if not PID1:
+        for o in ops.values():
+            if o.proc is not None and o.status is None:
+                kill_group(o, 9)
+        if spare is not None:
+            kill(spare.pid, 9)
+        for _ in range(100):
+            reap()
+            left = strays(())
+            if not left:
+                break
+            for pid in left:
+                kill(pid, 9)
+            time.sleep(0.001)
+    posix._exit(0)
+
+
+def begin():
+    global null
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # ignored as the first process, like all that is not handled
+    if not PID1:
+        for name in IGNORED:
+            _signal.signal(getattr(_signal, name), _signal.SIG_IGN)
+    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    while null < 3:  # one of the three was closed
+        posix.dup2(null, null, True)
+        null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    posix.closerange(null + 1, MAX_FD)
+    posix.set_blocking(0, False)
+    posix.set_blocking(1, False)
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)
+    sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
+    watch(0, POLLIN, on_control, None)
+    send(b"r", 0, dumps({"version": VERSION, "python": sys.version.split()[0], "pid": ME}))
+
+
+def loop():
+    global warming
+    while True:
+        wait = tick()
+        if out and not out_watched:
+            flush()
+        if not ops and warming is not None:
+            wait = 0 if not prepared else 1 if used else WARM_AFTER
+        elif not ops and spare is None:
+            wait = 1  # what follows at once is faster without one
+        ready = poll.poll(wait)
+        if not ready and not prepared:
+            prepare()
+        elif not ready and not ops and warming is not None:
+            while not poll.poll(0):
+                try:
+                    next(warming)
+                except StopIteration:
+                    warming = None
+                    break
+        elif not ready and not ops and spare is None:
+            fork_spare()
+        for fd, events in ready:
+            w = watched.get(fd)
+            if w is not None:
+                w[0](w[1], events)
+
+
+def main():
+    PLACE.update(loads(HELLO.decode()))  # noqa: F821, given by the bootstrap
+    try:
+        begin()
+        loop()
+    except Child as c:
+        job = c.job
+    job()
+
+
+main()

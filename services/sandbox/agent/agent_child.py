@@ -1,0 +1,210 @@
+# What a forked child does: the run of Python code or of a command.
+#
+# Of the modules only those that the interpreter has built in are imported at
+# the top: what is imported here is waited for at every start of a box.
+
+import errno
+import posix
+import sys
+import time
+
+import _signal
+
+try:
+    import _json
+
+    class _Context:  # what _json's scanner wants to know of a decoder
+        strict, object_hook, object_pairs_hook = True, None, None
+        parse_float, parse_int, parse_constant, memo = float, int, float, {}
+
+    _scan = _json.make_scanner(_Context)
+
+    def loads(text):
+        return _scan(text, 0)[0]
+
+    def _unknown(value):
+        raise TypeError(type(value).__name__ + " is not JSON")
+
+    def dumps(value):
+        """Compact JSON; ValueError, TypeError or RecursionError if it is none."""
+        encode = _json.make_encoder({}, _unknown, _json.encode_basestring, None, ":", ",", False, False, False)
+        text = "".join(encode(value, 0))
+        try:
+            return text.encode()
+        except UnicodeEncodeError:  # lone surrogates, e.g. of file names
+            encode = _json.make_encoder({}, _unknown, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
+            return "".join(encode(value, 0)).encode()
+
+except ImportError:  # an interpreter without the accelerator
+    from json import loads
+    from json import dumps as _dumps
+
+    def dumps(value):
+        return _dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+MAX_RESULT = 64 << 10  # bytes of a result or of a repr
+MAX_FILES = 64         # listed after a run
+MAX_WALK = 4096        # entries looked at to find them
+RESULT_FD = 60         # in a child: where its answer goes; below the least limit of open files
+GO_FD = 61             # in a spare child: where its request comes from
+
+PLACE = {"workspace": "/workspace", "tmp": "/tmp", "packages": "/packages", "limits": {}}
+
+
+class Refused(Exception):
+    """An operation that is not done, in words for the model."""
+
+    def __init__(self, code, message):
+        self.code, self.message = code, message
+
+
+def say(kind, payload):
+    send_frames((kind, payload))
+
+
+def send_frames(*frames):
+    """Sends frames to the parent at once: each its kind, its length, itself."""
+    left = memoryview(b"".join(k + len(p).to_bytes(4, "big") + p for k, p in frames))
+    while left:
+        left = left[posix.write(RESULT_FD, left):]
+
+
+def refuse(code, message):
+    say(b"a", dumps({"error": {"code": code, "message": message}}))
+
+
+# Files below out.
+
+def file_of(path, st, target=None):
+    mode = st.st_mode & 0o170000
+    kind = {0o100000: "file", 0o040000: "dir", 0o120000: "link"}.get(mode, "other")
+    f = {"path": path, "type": kind, "size": st.st_size, "mode": st.st_mode & 0o7777, "mtime_ns": st.st_mtime_ns}
+    if target is not None:
+        f["target"] = target
+    return f
+
+
+def out_files():
+    """path -> stat of the regular files below out, as far as MAX_WALK goes."""
+    found, left, dirs = {}, MAX_WALK, [("out", PLACE["workspace"] + "/out")]
+    while dirs and left > 0:
+        shown, path = dirs.pop()
+        try:
+            fd = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            with posix.scandir(fd) as entries:
+                for e in entries:
+                    left -= 1
+                    if left < 0:
+                        break
+                    if e.is_dir(follow_symlinks=False):
+                        if shown.count("/") < 16:
+                            dirs.append((shown + "/" + e.name, path + "/" + e.name))
+                    elif e.is_file(follow_symlinks=False):
+                        found[shown + "/" + e.name] = posix.stat(e.name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            pass  # it is changed while it is read
+        finally:
+            posix.close(fd)
+    return found
+
+
+def print_of(st):
+    """What changes when a file does; the ctime cannot be set back."""
+    return [st.st_ino, st.st_size, st.st_ctime_ns]
+
+
+def before_run():
+    """Remembers, here and in the parent, what is below out."""
+    before = {p: print_of(st) for p, st in out_files().items()}
+    if before:
+        say(b"b", dumps(before))
+    return before
+
+
+def changed_files(before):
+    now = out_files()
+    new = [p for p in now if before.get(p) != print_of(now[p])]
+    new.sort()
+    return [file_of(p, now[p]) for p in new[:MAX_FILES]]
+
+
+# Runs.
+
+def restore_workspace():
+    """Makes the workspace usable again, whatever an earlier run has done to it."""
+    place = PLACE["workspace"]
+    try:
+        mode = posix.stat(place).st_mode
+    except FileNotFoundError:
+        posix.mkdir(place, 0o755)
+        return
+    if mode & 0o700 != 0o700:
+        posix.chmod(place, mode & 0o777 | 0o700)
+
+
+def enter(path):
+    """Makes the run's directory the current one."""
+    if not path or path == ".":
+        restore_workspace()
+        posix.chdir(PLACE["workspace"])
+        return
+    fd = Root().open_dir(path)
+    posix.fchdir(fd)
+    posix.close(fd)
+
+
+def feed_stdin(data):
+    """Makes data, at most what fits into a pipe, standard input."""
+    try:
+        r = posix.memfd_create("stdin", 0)
+        posix.write(r, data)
+        posix.lseek(r, 0, 0)
+    except (OSError, AttributeError):
+        r, w = posix.pipe()
+        posix.write(w, data)
+        posix.close(w)
+    posix.dup2(r, 0)
+    posix.close(r)
+
+
+def do_run(request, tail):
+    try:
+        enter(request.get("dir", ""))
+        if tail:
+            feed_stdin(tail)
+        before = before_run()
+    except Refused as e:
+        return refuse(e.code, e.message)
+    except OSError as e:
+        return refuse(*told(e, request.get("dir") or "the workspace"))
+    if request["kind"] == "python":
+        run_python(request, before)
+    else:
+        run_command(request)
+
+
+def run_command(request):
+    env = {k.decode(errors="surrogateescape"): v.decode(errors="surrogateescape") for k, v in posix.environ.items()}
+    env.update(request.get("env") or {})
+    argv = ["/bin/sh", "-c", request["code"]] if request["kind"] == "shell" else request["argv"]
+    name = argv[0]
+    places = [name]
+    if "/" not in name:
+        places = [d + "/" + name for d in env.get("PATH", "/usr/bin:/bin").split(":") if d]
+    for s in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):
+        _signal.signal(s, _signal.SIG_DFL)
+    status, why = 127, "not found"
+    for place in places:
+        try:
+            posix.execve(place, argv, env)
+        except OSError as e:
+            if e.errno not in (errno.ENOENT, errno.ENOTDIR):
+                status, why = 126, posix.strerror(e.errno)
+        except ValueError as e:
+            status, why = 126, str(e)
+    posix.write(2, (name[:200] + ": " + why + "\n").encode(errors="replace"))
+    posix._exit(status)

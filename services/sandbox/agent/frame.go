@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// The bounds of the protocol; agent.py has the same.
+const (
+	maxPayload = 1 << 20   // of a frame
+	window     = 512 << 10 // bytes of data that may be under way without credit
+	chunk      = 64 << 10  // of data
+	maxSaid    = 512 << 10 // of what a run's child says of its result
+	maxCode    = 1 << 20   // of the agent, compiled
+	maxDepth   = 64        // of nested JSON
+	maxTail    = 48 << 10  // of data that goes along with its request
+)
+
+// What a frame is.
+const (
+	toRequest = 'q'
+	toData    = 'd'
+	toEnd     = 'e' // of the data
+	toCredit  = 'c' // for data, 4 bytes big-endian
+	toStop    = 'x'
+
+	fromVersion  = 'v' // of the interpreter: it wants the source
+	fromCompiled = 'z'
+	fromReady    = 'r'
+	fromLive     = 'o' // 1 byte: which stream; the piece
+	fromKept     = 'k' // the same, of what is kept
+	fromSaid     = 's' // by a run's child, of its result
+	fromData     = 'd'
+	fromCredit   = 'c'
+	fromAnswer   = 'a' // the last of its id
+)
+
+type frame struct {
+	kind    byte
+	id      uint32
+	payload []byte
+}
+
+func encodeFrame(kind byte, id uint32, payload ...[]byte) []byte {
+	n := 5
+	for _, p := range payload {
+		n += len(p)
+	}
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, n+4), uint32(n))
+	b = binary.BigEndian.AppendUint32(append(b, kind), id)
+	for _, p := range payload {
+		b = append(b, p...)
+	}
+	return b
+}
+
+// block is a length and that many bytes: what the bootstrap reads.
+func block(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, len(b)+4), uint32(len(b))), b...)
+}
+
+// readFrame reads one frame and fails on what cannot be one.
+func readFrame(r io.Reader) (frame, error) {
+	var head [9]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frame{}, err
+	}
+	n := binary.BigEndian.Uint32(head[:4])
+	if n < 5 || n > maxPayload+5 {
+		return frame{}, fmt.Errorf("a frame of %d bytes", n)
+	}
+	f := frame{kind: head[4], id: binary.BigEndian.Uint32(head[5:]), payload: make([]byte, n-5)}
+	if _, err := io.ReadFull(r, f.payload); err != nil {
+		return frame{}, fmt.Errorf("inside a frame: %w", err)
+	}
+	return f, nil
+}
+
+// depth is how deep text nests, as far as brackets outside of strings tell; text
+// need not be valid.
+func depth(text []byte) int {
+	deepest, now := 0, 0
+	quoted, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted:
+			escaped, quoted = c == '\\', c != '"'
+		case c == '"':
+			quoted = true
+		case c == '[' || c == '{':
+			now++
+			deepest = max(deepest, now)
+		case c == ']' || c == '}':
+			now--
+		}
+	}
+	return deepest
+}
+
+// decode reads JSON of the agent into v.
+func decode(text []byte, v any) error {
+	if d := depth(text); d > maxDepth {
+		return fmt.Errorf("JSON that is nested %d deep", d)
+	}
+	return json.Unmarshal(text, v)
+}
