@@ -1,0 +1,306 @@
+//go:build linux
+
+package bwrap
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// hierarchy is where the cgroups of boxes are made.
+type hierarchy struct {
+	v2    bool
+	bases map[string]string // by controller: "memory", "pids", "cpu"; with v2 all the same
+	home  map[string]string // v1: by base, where the service's own threads belong
+}
+
+// group is the cgroup of one box: a directory, or with v1 one per controller. The
+// nil group is none.
+type group struct {
+	v2   bool
+	dirs []string
+	home map[string]string
+	// memory has the count of processes that were killed for want of it.
+	memory string
+}
+
+var controllers = []string{"memory", "pids", "cpu"}
+
+// cgroupPrefix begins the names of our cgroups; instance and box follow.
+const cgroupPrefix = "skandha-"
+
+// ownLeaf is where a service with a v2 subtree of its own moves itself, since only
+// leaves may have processes.
+const ownLeaf = "skandha-service"
+
+// findHierarchy finds out whether cgroups can be had, by making one. Without, it
+// says why.
+func findHierarchy(instance string) (*hierarchy, error) {
+	mounts, err := cgroupMounts()
+	if err != nil {
+		return nil, err
+	}
+	own, err := ownCgroups()
+	if err != nil {
+		return nil, err
+	}
+	h := &hierarchy{bases: map[string]string{}, home: map[string]string{}}
+	for _, c := range controllers {
+		if m, ok := mounts[c]; ok {
+			h.bases[c] = m.dir(own[c])
+			h.home[h.bases[c]] = h.bases[c]
+		}
+	}
+	if len(h.bases) == 0 {
+		if h, err = unified(mounts[""], own[""]); err != nil {
+			return nil, err
+		}
+	}
+	g, err := h.create(instance+"-probe", driver.DefaultLimits())
+	if err != nil {
+		return nil, err
+	}
+	return h, g.remove()
+}
+
+// holds reports whether a controller bounds boxes.
+func (h *hierarchy) holds(controller string) bool { return h != nil && h.bases[controller] != "" }
+
+// dirs are all places where cgroups are made.
+func (h *hierarchy) dirs() []string {
+	if h == nil {
+		return nil
+	}
+	var out []string
+	for _, base := range h.bases {
+		if !slices.Contains(out, base) {
+			out = append(out, base)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// create makes a box's cgroup with its limits.
+func (h *hierarchy) create(name string, l driver.Limits) (*group, error) {
+	if h == nil {
+		return nil, nil //nolint:nilnil // the nil group is none
+	}
+	g := &group{v2: h.v2, home: map[string]string{}}
+	for _, base := range h.dirs() {
+		dir := filepath.Join(base, cgroupPrefix+name)
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as cgroups are
+			return nil, errors.Join(fmt.Errorf("making a cgroup: %w", err), g.remove())
+		}
+		g.dirs = append(g.dirs, dir)
+		g.home[dir] = h.home[base]
+	}
+	for c, base := range h.bases {
+		dir := filepath.Join(base, cgroupPrefix+name)
+		if c == "memory" {
+			g.memory = dir
+		}
+		for _, s := range settings(h.v2, c, l) {
+			err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.value), 0)
+			if err != nil && (!s.optional || !errors.Is(err, os.ErrNotExist)) {
+				return nil, errors.Join(fmt.Errorf("setting %s of a cgroup: %w", s.file, err), g.remove())
+			}
+		}
+	}
+	return g, nil
+}
+
+type setting struct {
+	file, value string
+	optional    bool // not there where the kernel counts no swap
+}
+
+// settings are a controller's files and what is written to them.
+func settings(v2 bool, controller string, l driver.Limits) []setting {
+	const period = 100_000 // microseconds
+	memory, quota := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(max(1000, int64(l.CPUs*period)), 10)
+	pids := strconv.FormatInt(l.PIDs+1, 10) // and bubblewrap itself
+	switch {
+	case controller == "pids":
+		return []setting{{"pids.max", pids, false}}
+	case controller == "memory" && v2:
+		return []setting{{"memory.max", memory, false}, {"memory.swap.max", "0", true}}
+	case controller == "memory":
+		return []setting{{"memory.limit_in_bytes", memory, false}, {"memory.memsw.limit_in_bytes", memory, true}, {"memory.swappiness", "0", true}}
+	case v2:
+		return []setting{{"cpu.max", quota + " " + strconv.Itoa(period), false}}
+	}
+	return []setting{{"cpu.cfs_period_us", strconv.Itoa(period), false}, {"cpu.cfs_quota_us", quota, false}}
+}
+
+// enter makes the next fork of this thread begin in the cgroup: with v2 the fork
+// does it, with v1 the thread itself goes in and, with leave, out again. A thread
+// may move itself without the lock that stops all forks of the host.
+func (g *group) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
+	if g == nil {
+		return func() {}, nil
+	}
+	if g.v2 {
+		fd, err := unix.Open(g.dirs[0], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("opening the cgroup: %w", err)
+		}
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+		return func() { _ = unix.Close(fd) }, nil
+	}
+	leave = func() {
+		for _, dir := range g.dirs {
+			// Where it fails, the cgroup cannot be removed, and its removal says so.
+			_ = moveThread(g.home[dir])
+		}
+	}
+	for _, dir := range g.dirs {
+		if err := moveThread(dir); err != nil {
+			leave()
+			return nil, fmt.Errorf("entering the cgroup: %w", err)
+		}
+	}
+	return leave, nil
+}
+
+// moveThread moves the calling thread.
+func moveThread(dir string) error { return os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0) }
+
+// outOfMemory reports whether a process of the box was killed for want of memory.
+func (g *group) outOfMemory() bool {
+	if g == nil || g.memory == "" {
+		return false
+	}
+	file := "memory.oom_control"
+	if g.v2 {
+		file = "memory.events"
+	}
+	text, err := os.ReadFile(filepath.Join(g.memory, file))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			return n != "0"
+		}
+	}
+	return false
+}
+
+// removeWithin bounds the wait for what was killed in a cgroup.
+const removeWithin = 5 * time.Second
+
+// remove kills all that is in the cgroup, and removes it.
+func (g *group) remove() error {
+	if g == nil {
+		return nil
+	}
+	var errs []error
+	for _, dir := range g.dirs {
+		if err := removeCgroup(dir); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeCgroup(dir string) error {
+	for end := time.Now().Add(removeWithin); ; {
+		err := unix.Rmdir(dir)
+		switch {
+		case err == nil, errors.Is(err, unix.ENOENT):
+			return nil
+		case !errors.Is(err, unix.EBUSY) || time.Now().After(end):
+			return fmt.Errorf("removing cgroup %s: %w", dir, err)
+		}
+		kill(dir)
+		// The kernel tells of an empty cgroup in other ways with v1 and v2, and it is
+		// a matter of milliseconds.
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func kill(dir string) {
+	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return
+	}
+	for _, field := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// mount is where a hierarchy is to be seen.
+type mount struct{ root, point string }
+
+// dir is where a cgroup is, by its path in /proc/self/cgroup.
+func (m mount) dir(path string) string {
+	if rel, err := filepath.Rel(m.root, path); err == nil && !strings.HasPrefix(rel, "..") {
+		return filepath.Join(m.point, rel)
+	}
+	return m.point
+}
+
+// cgroupMounts finds the mounts of controllers, v2's under "".
+func cgroupMounts() (map[string]mount, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("finding cgroups: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	out := map[string]mount{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 5 || len(right) < 3 {
+			continue
+		}
+		m := mount{root: left[3], point: left[4]}
+		switch right[0] {
+		case "cgroup2":
+			out[""] = m
+		case "cgroup":
+			for option := range strings.SplitSeq(right[2], ",") {
+				if slices.Contains(controllers, option) {
+					out[option] = m
+				}
+			}
+		}
+	}
+	return out, lines.Err()
+}
+
+// ownCgroups are the service's own, by controller, v2's under "".
+func ownCgroups() (map[string]string, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("finding cgroups: %w", err)
+	}
+	out := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 {
+			for c := range strings.SplitSeq(parts[1], ",") {
+				out[c] = parts[2]
+			}
+		}
+	}
+	return out, nil
+}

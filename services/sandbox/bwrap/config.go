@@ -1,0 +1,87 @@
+package bwrap
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// Config says where and with what boxes are made.
+type Config struct {
+	// Dir holds package sets and the leases of services; services with the same Dir
+	// share sets and reap for each other. It is made if it is not there. Required.
+	Dir string
+	// Bwrap is the program; default: bwrap on PATH.
+	Bwrap string
+	// Python is the interpreter of the boxes; default: /usr/bin/python3, else the
+	// first python3 on PATH that is new enough.
+	Python string
+	// ForUntrusted says that boxes are for tenants who do not trust each other. New
+	// refuses it unless AcceptWeaker is true.
+	ForUntrusted bool
+	// AcceptWeaker accepts that bubblewrap isolates less than containers do.
+	AcceptWeaker bool
+	// FirstUID and UIDs are the range of user ids that boxes get when the service is
+	// root. Nobody else may use them. Default: 4096 from 2000000000 on.
+	FirstUID, UIDs uint32
+	// NoCgroups leaves the host's cgroups alone; boxes are then bounded per process.
+	NoCgroups bool
+	// Kernel is where kernel settings are read. Default: /proc/sys.
+	Kernel string
+	// Log is told what goes wrong on the side; nil: the default logger.
+	Log *slog.Logger
+}
+
+// Default range of user ids: above what systemd and container engines hand out,
+// below where 32-bit ids turn negative.
+const (
+	defaultFirstUID = 2_000_000_000
+	defaultUIDs     = 4096
+)
+
+var errWeaker = errors.New("bwrap is not for tenants who do not trust each other: boxes share the host's kernel and see its /usr, " +
+	"there is no image of their own, kernel namespaces and seccomp are all that separates them, and limits may be missing; " +
+	"use Docker with gVisor, or set accept_weaker to take the risk")
+
+// complete fills in the defaults and names what is wrong.
+func (c Config) complete() (Config, error) {
+	var errs []error
+	if c.ForUntrusted && !c.AcceptWeaker {
+		errs = append(errs, errWeaker)
+	}
+	if c.Dir == "" {
+		errs = append(errs, errors.New("dir is empty, want a directory for package sets"))
+	}
+	if c.FirstUID == 0 {
+		c.FirstUID = defaultFirstUID
+	}
+	if c.UIDs == 0 {
+		c.UIDs = defaultUIDs
+	}
+	if c.FirstUID < 65536 || uint64(c.FirstUID)+uint64(c.UIDs) > 1<<31 {
+		errs = append(errs, fmt.Errorf("first_uid %d and uids %d: want a range from 65536 to 2147483647", c.FirstUID, c.UIDs))
+	}
+	if c.Kernel == "" {
+		c.Kernel = "/proc/sys"
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	c.Log = c.Log.With("driver", "bwrap")
+	if len(errs) > 0 {
+		return c, fmt.Errorf("bwrap: %w", errors.Join(errs...))
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return c, fmt.Errorf("bwrap: dir %q: %w", c.Dir, err)
+	}
+	c.Dir = dir
+	return c, nil
+}
+
+func unavailable(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, fmt.Errorf(format, args...))
+}

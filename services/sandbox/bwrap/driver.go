@@ -1,0 +1,202 @@
+//go:build linux
+
+package bwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/seccomp"
+)
+
+// Driver makes boxes with bubblewrap. It implements driver.Driver.
+type Driver struct {
+	cfg     Config
+	log     *slog.Logger
+	root    bool // boxes get user ids of their own
+	filter  []byte
+	null    *os.File // where standard errors go
+	lease   *lease
+	starter *starter
+	uids    *uids
+	sets    *sets
+
+	looking sync.Mutex // held while the host is looked at
+
+	mu     sync.Mutex
+	host   *host // nil: not known, or not able
+	boxes  map[*box]struct{}
+	stale  []*group // cgroups that could not be removed
+	closed bool
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+var (
+	goodName = regexp.MustCompile(`^[a-z0-9-]{1,48}$`)
+	goodSet  = regexp.MustCompile(`^[a-f0-9]{64}$`)
+
+	errClosed = errors.New("the driver is closed")
+)
+
+// closeWithin bounds the end of all boxes.
+const closeWithin = 10 * time.Second
+
+// New makes a driver and takes its lease in cfg.Dir. Whether boxes can be made
+// here is what Report says.
+func New(cfg Config) (*Driver, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	filter, err := seccomp.BPF()
+	if err != nil {
+		return nil, unavailable("bwrap: %w", err)
+	}
+	root := os.Geteuid() == 0
+	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, "sets")} {
+		// Boxes of other users read the sets; what is secret does not belong here.
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // read by the boxes' users
+			return nil, fmt.Errorf("bwrap: making dir: %w", err)
+		}
+	}
+	// What the service was started with open is not for boxes; what Go opens never is.
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		closeOnExec()
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("bwrap: %w", err)
+	}
+	l, err := takeLease(filepath.Join(cfg.Dir, "leases"))
+	if err != nil {
+		return nil, fmt.Errorf("bwrap: %w", errors.Join(err, null.Close()))
+	}
+	return &Driver{
+		cfg: cfg, log: cfg.Log, root: root, filter: filter, null: null, lease: l, starter: newStarter(),
+		uids: newUIDs(cfg.FirstUID, cfg.UIDs), sets: newSets(filepath.Join(cfg.Dir, "sets"), l.instance),
+		boxes: map[*box]struct{}{},
+	}, nil
+}
+
+// closeOnExec is for kernels before 5.11.
+func closeOnExec() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return // without /proc nothing works, and Report says so
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+// Start implements driver.Driver.
+func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+	if spec.Limits == (driver.Limits{}) {
+		spec.Limits = driver.DefaultLimits()
+	}
+	if err := check(spec); err != nil {
+		return nil, fmt.Errorf("starting a sandbox: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("starting sandbox %s: %w", spec.Name, err)
+	}
+	h, err := d.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := launch{name: spec.Name, args: spec.Args, limits: spec.Limits}
+	if spec.Set != "" {
+		if h.noSets != nil {
+			return nil, fmt.Errorf("starting sandbox %s: package set %s: %w", spec.Name, spec.Set, h.noSets)
+		}
+		if o.release, err = d.sets.use(spec.Set); err != nil {
+			return nil, fmt.Errorf("starting sandbox %s: package set %s: %w", spec.Name, spec.Set, err)
+		}
+		o.mounts = []string{"--ro-bind", d.sets.path(spec.Set), driver.Packages}
+	} else {
+		o.mounts = []string{"--dir", driver.Packages}
+	}
+	b, err := d.launch(h, o)
+	if err != nil {
+		return nil, fmt.Errorf("starting sandbox %s: %w", spec.Name, err)
+	}
+	return b, nil
+}
+
+func check(spec driver.Spec) error {
+	switch {
+	case !goodName.MatchString(spec.Name):
+		return fmt.Errorf("name %q: want %s", spec.Name, goodName)
+	case len(spec.Args) == 0:
+		return errors.New("args are empty: the interpreter would read a program from the pipe")
+	case spec.Set != "" && !goodSet.MatchString(spec.Set):
+		return fmt.Errorf("set %q: want %s", spec.Set, goodSet)
+	}
+	return spec.Limits.Validate()
+}
+
+// add keeps a box until it has ended.
+func (d *Driver) add(b *box) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errClosed
+	}
+	d.boxes[b] = struct{}{}
+	return nil
+}
+
+// forget is told when all of a box is gone, or its cgroup could not be removed.
+func (d *Driver) forget(b *box, left *group) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.boxes, b)
+	if left != nil {
+		d.stale = append(d.stale, left)
+	}
+}
+
+// Close implements driver.Driver.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	all := make([]*box, 0, len(d.boxes))
+	for b := range d.boxes {
+		all = append(all, b)
+	}
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, b := range all {
+		wg.Go(func() { errs[i] = b.Destroy(ctx) })
+	}
+	wg.Wait()
+	// The thread is last: the kernel kills what it has started and is still there.
+	d.starter.close()
+	errs = append(errs, d.null.Close(), d.lease.release())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("closing the bwrap driver: %w", err)
+	}
+	return nil
+}
