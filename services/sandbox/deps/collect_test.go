@@ -1,0 +1,185 @@
+package deps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// kept are the names of the packages whose sets are there.
+func (b *bench) kept(ids map[string]string) (out []string) {
+	sets, err := b.boxes.Sets(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, s := range sets {
+		out = append(out, ids[s.ID])
+	}
+	slices.Sort(out)
+	return out
+}
+
+// shelves keep sets, and make them empty: for what is kept and removed, pip does not
+// matter.
+type shelves struct{ *boxes }
+
+func (s shelves) Install(_ context.Context, in driver.Install) error {
+	err := os.Mkdir(filepath.Join(s.dir, in.ID), 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+func keeping(t testing.TB, cfg Config) *bench {
+	t.Helper()
+	b := &bench{t: t, boxes: emptyBoxes(t)}
+	m, err := New(cfg, shelves{b.boxes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Manager = m
+	return b
+}
+
+// hours gives the manager a clock that a test turns.
+func (b *bench) hours() (later func()) {
+	var mu sync.Mutex
+	now := time.Now()
+	b.now = func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		now = now.Add(time.Hour)
+	}
+}
+
+func TestWhatHasNotBeenUsedForLongestIsRemoved(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"by number": {MaxSets: 2},
+		"by bytes":  {MaxBytes: 1 << 20, MaxTotalBytes: 2 << 20}, // a set counts as 1 MiB here
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := keeping(t, cfg)
+			later := b.hours()
+			ids := map[string]string{}
+			for _, ask := range []string{"a", "b", "a", "c", "a"} { // b is the oldest when c comes
+				id, err := b.ensure(ask)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids[id] = ask
+				later()
+			}
+			if got := fmt.Sprint(b.kept(ids)); got != "[a c]" {
+				t.Fatalf("%s are kept, want a and c", got)
+			}
+			for id, name := range ids { // what a box uses stays; then the next one goes
+				b.boxes.inUse[id] = name == "c"
+			}
+			id, err := b.ensure("d")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids[id] = "d"
+			if got := fmt.Sprint(b.kept(ids)); got != "[c d]" {
+				t.Errorf("%s are kept, want c, which is in use, and d", got)
+			}
+		})
+	}
+}
+
+func TestTheDriverKnowsOfUseToo(t *testing.T) {
+	b := keeping(t, Config{MaxSets: 2})
+	later := b.hours()
+	ids := map[string]string{}
+	for _, ask := range []string{"a", "b"} {
+		id, err := b.ensure(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[id] = ask
+		later()
+	}
+	for id, name := range ids {
+		if name == "a" {
+			b.boxes.used[id] = b.now()
+		}
+	}
+	later()
+	id, err := b.ensure("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids[id] = "c"
+	if got := fmt.Sprint(b.kept(ids)); got != "[a c]" {
+		t.Errorf("%s are kept, want a, which a box has used since, and c", got)
+	}
+}
+
+// What has just been given out stays: its box may be about to start.
+func TestWhatHasJustBeenGivenOutStays(t *testing.T) {
+	b := keeping(t, Config{MaxSets: 1})
+	later := b.hours()
+	ids := map[string]string{}
+	for _, ask := range []string{"a", "b"} {
+		id, err := b.ensure(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[id] = ask
+	}
+	if got := fmt.Sprint(b.kept(ids)); got != "[a b]" {
+		t.Errorf("%s are kept, want both", got)
+	}
+	later()
+	if n, err := b.Collect(t.Context()); n != 1 || err != nil {
+		t.Errorf("collecting removes %d, %v; want one", n, err)
+	}
+}
+
+// Whoever asks and whoever collects at the same time: what Ensure has given out is
+// there, though it was due to be removed.
+func TestASetThatIsGivenOutIsThere(t *testing.T) {
+	b := keeping(t, Config{MaxSets: 1})
+	later := b.hours()
+	removed := 0
+	for range 200 {
+		later()
+		var both sync.WaitGroup
+		both.Go(func() {
+			n, err := b.Collect(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			removed += n
+		})
+		for _, ask := range []string{"a", "b"} {
+			both.Go(func() {
+				id, err := b.ensure(ask)
+				if err != nil {
+					t.Error(err)
+				} else if _, err := os.Stat(filepath.Join(b.boxes.dir, id)); err != nil {
+					t.Errorf("the set of %s is not there: %v", ask, err)
+				}
+			})
+		}
+		both.Wait()
+	}
+	if removed == 0 {
+		t.Log("Ensure was always first")
+	}
+}

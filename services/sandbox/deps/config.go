@@ -1,0 +1,104 @@
+package deps
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+)
+
+// MaxPackages is the most that one set may be asked for, in requirements: the
+// lists of several calls merged.
+const MaxPackages = 128
+
+// Config says where packages come from and how much of them is kept. The zero value
+// is pip's own index, and bounds for data analysis.
+type Config struct {
+	// Index is the package index (PEP 503), such as "https://packages.example.com/simple".
+	// Empty: pip's own. It is the only one that is asked, so that no name of a private
+	// package is looked up elsewhere. A plain http index is believed without
+	// certificate, since the operator has named it. A user name and password in it
+	// are sent to it alone, and seen by no package.
+	Index string
+	// Proxy is the HTTP proxy on the way to the index, such as "http://proxy.example.com:3128".
+	// Empty: none; the environment's does not count.
+	Proxy string
+	// HostNetwork is for tests whose index listens on loopback of the host.
+	HostNetwork bool
+	// Timeout bounds one installation; default 5 minutes.
+	Timeout time.Duration
+	// MaxBytes and MaxFiles bound a set; defaults 2 GiB and 200,000. While it is made
+	// it may take twice as much, downloads included.
+	MaxBytes int64
+	MaxFiles int
+	// MaxSets and MaxTotalBytes bound what is kept: above them the sets that have
+	// not been used for longest are removed. Defaults 64 and 16 GiB.
+	MaxSets       int
+	MaxTotalBytes int64
+	// Settle is how long a set is kept after its last use, whatever the bounds say:
+	// time for whoever asked for it to start a box. Default 1 minute.
+	Settle time.Duration
+	// Remember is how long a failure is the answer to the same question, so that the
+	// index is not asked again at once. Default 30 s.
+	Remember time.Duration
+	// Log is told what is installed and removed; default slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Minute)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
+	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
+	c.MaxSets = cmp.Or(c.MaxSets, 64)
+	c.MaxTotalBytes = cmp.Or(c.MaxTotalBytes, 16<<30)
+	c.Settle = cmp.Or(c.Settle, time.Minute)
+	c.Remember = cmp.Or(c.Remember, 30*time.Second)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Validate names every field that is wrong.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if c.Index != "" {
+		errs = append(errs, checkURL("index", c.Index))
+	}
+	if c.Proxy != "" {
+		errs = append(errs, checkURL("proxy", c.Proxy))
+	}
+	want := func(ok bool, field string, got any, what string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s is %v, want %s", field, got, what))
+		}
+	}
+	want(c.Timeout >= time.Second, "timeout", c.Timeout, "at least 1 s")
+	want(c.MaxBytes >= 1<<20, "max_bytes", c.MaxBytes, "at least 1 MiB")
+	want(c.MaxFiles >= 100, "max_files", c.MaxFiles, "at least 100")
+	want(c.MaxSets >= 1, "max_sets", c.MaxSets, "at least 1")
+	want(c.MaxTotalBytes >= c.MaxBytes, "max_total_bytes", c.MaxTotalBytes, fmt.Sprintf("at least max_bytes (%d)", c.MaxBytes))
+	want(c.Settle > 0, "settle", c.Settle, "more than 0")
+	want(c.Remember > 0, "remember", c.Remember, "more than 0")
+	return errors.Join(errs...)
+}
+
+// checkURL wants what pip can ask. Its errors do not repeat a URL, which may hold a
+// password.
+func checkURL(field, raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is no URL; want one such as \"https://packages.example.com/simple\"", field)
+	case u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("%s has scheme %q, want https or http", field, u.Scheme)
+	case u.Hostname() == "":
+		return fmt.Errorf("%s names no host", field)
+	case u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
+		return fmt.Errorf("%s has a query or a fragment, want a host and a path alone", field)
+	}
+	return nil
+}

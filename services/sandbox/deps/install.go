@@ -1,0 +1,149 @@
+package deps
+
+import (
+	"context"
+	_ "embed" // install.py
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// program runs in the installing box; its text says what it prints.
+//
+//go:embed install.py
+var program string
+
+// flags of pip that the set's id depends on.
+var flags = []string{
+	"install", "--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--no-color",
+	"--progress-bar", "off", "--root-user-action", "ignore", "--no-warn-conflicts",
+	"--retries", "2", "--timeout", "15", "-vv", // says why a file is not for here
+	"--only-binary", ":all:", "--target", driver.Packages,
+}
+
+// order is what the program is told.
+type order struct {
+	Target       string   `json:"target"`
+	MaxBytes     int64    `json:"max_bytes"`
+	MaxFiles     int      `json:"max_files"`
+	Pip          []string `json:"pip"`
+	Requirements []string `json:"requirements"`
+}
+
+// args are the interpreter's for an installation.
+func (c Config) args(reqs Requirements) ([]string, error) {
+	pip := append([]string{}, flags...)
+	if c.Index != "" {
+		pip = append(pip, "--index-url", c.Index)
+	}
+	if u, err := url.Parse(c.Index); err == nil && u.Scheme == "http" {
+		pip = append(pip, "--trusted-host", u.Host)
+	}
+	if c.Proxy != "" {
+		pip = append(pip, "--proxy", c.Proxy)
+	}
+	told, err := json.Marshal(order{Target: driver.Packages, MaxBytes: c.MaxBytes, MaxFiles: c.MaxFiles, Pip: pip, Requirements: reqs.Strings()})
+	if err != nil {
+		return nil, fmt.Errorf("encoding what to install: %w", err)
+	}
+	return []string{"-I", "-B", "-c", program, string(told)}, nil
+}
+
+// lines reads what the program prints. It is said by a box: what is not known is
+// not passed on, and nothing is without bounds.
+type lines struct {
+	progress func(string)
+	mu       sync.Mutex
+	told     int
+	failure  *Error
+	made     made
+}
+
+// made describes a set that has been made.
+type made struct {
+	bytes    int64
+	files    int
+	packages []string // such as "numpy-2.1.0"
+}
+
+const (
+	maxTold   = 200 // lines of progress
+	maxDetail = 400 // bytes
+)
+
+var (
+	step = regexp.MustCompile(`^(?:collecting [A-Za-z0-9._-]+|downloading [A-Za-z0-9._+!-]+(?: \([0-9.]+ (?:bytes|[kMG]B)\))?|installing [0-9]+ packages|retrying|checking)$`)
+	fail = regexp.MustCompile(`^failed ([a-z_]+): (.*)$`)
+	done = regexp.MustCompile(`^done ([0-9]+) ([0-9]+) ([ -~]*)$`)
+)
+
+func (l *lines) line(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := fail.FindStringSubmatch(s); m != nil {
+		l.failure = &Error{Code: code(m[1]), Detail: clean(m[2])}
+	} else if m := done.FindStringSubmatch(s); m != nil {
+		l.made.bytes, _ = strconv.ParseInt(m[1], 10, 64)
+		l.made.files, _ = strconv.Atoi(m[2])
+		l.made.packages = strings.Fields(m[3])
+	} else if step.MatchString(s) && len(s) <= 200 && l.told < maxTold {
+		l.told++
+		l.progress(s)
+	}
+}
+
+func code(s string) Code {
+	if _, ok := explanations[Code(s)]; ok {
+		return Code(s)
+	}
+	return Failed
+}
+
+// clean makes untrusted text one short line of printable ASCII.
+func clean(s string) string {
+	if len(s) > maxDetail {
+		s = s[:maxDetail]
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// explain is what a driver's error comes to: an *Error if it is the packages' fault
+// or the index's, else the driver's own.
+func (l *lines) explain(ctx context.Context, err error) error {
+	var refused *driver.InstallError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &Error{Code: Timeout, err: err}
+	case ctx.Err() != nil:
+		return fmt.Errorf("installing packages: %w", context.Cause(ctx))
+	case !errors.As(err, &refused):
+		return fmt.Errorf("installing packages: %w", err)
+	}
+	for _, s := range refused.Output { // a driver may keep lines and pass none
+		l.line(s)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said := strings.Join(refused.Output[max(0, len(refused.Output)-1):], "")
+	switch {
+	case l.failure != nil:
+	case strings.Contains(said, "packages are larger than"): // the driver was faster to see it than the program
+		l.failure = &Error{Code: TooLarge}
+	default:
+		l.failure = &Error{Code: Failed, Detail: clean(strings.Join(refused.Output[max(0, len(refused.Output)-3):], "; "))}
+	}
+	l.failure.err = err
+	return l.failure
+}
