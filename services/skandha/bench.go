@@ -52,6 +52,10 @@ func (b *benchCmd) Run(ctx context.Context) error {
 }
 
 func printRow(r bench.Row) {
+	if r.Skipped {
+		fmt.Printf("%-4s %s\n", r.ID, r.What)
+		return
+	}
 	raw, ratio := "–", "–"
 	if r.Raw > 0 {
 		raw, ratio = fmt.Sprintf("%.3f", r.Raw), fmt.Sprintf("%.2f", r.Ratio)

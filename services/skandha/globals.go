@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/client"
 	"skandha.dev/services/skandha/system"
 )
@@ -34,7 +35,10 @@ type globals struct {
 	Workspace    string   `env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
 	NotesPlugin  string   `env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
 	HTTPAllow    []string `env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
+	NoSandbox    bool     `env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system offers no python:execute, shell:execute and sandbox_fs."`
 	Sync         string   `env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
+
+	Sandbox selection.Flags `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
 }
 
 func defaultData() string {
@@ -54,11 +58,15 @@ func (g *globals) logger() *slog.Logger {
 
 // systemConfig is that of an embedded system.
 func (g *globals) systemConfig() system.Config {
-	return system.Config{
+	cfg := system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
 		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, OfflineRules: g.OfflineRules,
 		Workspace: g.Workspace, HTTPAllow: g.HTTPAllow, NotesPlugin: g.NotesPlugin,
 	}
+	if !g.NoSandbox {
+		cfg.Sandbox = &system.Sandbox{Flags: g.Sandbox}
+	}
+	return cfg
 }
 
 // connection is a client and how to end it.

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/toolrunner/tools"
 )
 
@@ -25,7 +26,7 @@ const MaxMetadata = 4 << 10
 func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contract.Answer {
 	args, errs := t.args.Validate(c.Args)
 	if errs != nil {
-		return answer(limit(ctx, r.store, c, misfit(errs)))
+		return answer(r.limit(ctx, c, misfit(errs)))
 	}
 	deadline, _ := ctx.Deadline() // the executor's work always has one
 	body, err := json.Marshal(tool.Call{
@@ -47,7 +48,12 @@ func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contra
 	} else {
 		res = readResult(t.plugin, reply)
 	}
-	return answer(limit(ctx, r.store, c, res))
+	return answer(r.limit(ctx, c, res))
+}
+
+// limit makes a result fit to be committed.
+func (r *runner) limit(ctx context.Context, c tools.Call, res tool.Result) tool.Result {
+	return result.Limit(ctx, r.store, result.Name(subject.Ref{Agent: c.Agent, Session: c.Session}, c.ID, c.Attempt), res)
 }
 
 func answer(r tool.Result) contract.Answer { return contract.Answer{Result: &r} }
@@ -139,7 +145,7 @@ func readError(p subject.Plugin, e *tool.Error) *tool.Error {
 	}
 	out := *e
 	if !slices.Contains(pluginCodes, e.Code) {
-		out.Code, out.Message = tool.CodeFailed, clip(e.Error(), maxMessage)
+		out.Code, out.Message = tool.CodeFailed, result.Clip(e.Error(), result.MaxMessage)
 	}
 	if out.Message == "" {
 		out.Message = fmt.Sprintf("plugin %s says that it failed, and not why", p)

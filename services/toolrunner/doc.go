@@ -15,7 +15,7 @@
 //
 // A call's attempt is carried out at most once. Arguments are checked against the
 // tool's schema first; what does not fit did not run, and the result lists every
-// error. Data above [MaxData] is cut in the middle and kept whole as an artifact,
+// error. Data above [result.MaxData] is cut in the middle and kept whole as an artifact,
 // named in the result's metadata.
 //
 // A plugin's tool is announced while the plugin is active, and called at most once

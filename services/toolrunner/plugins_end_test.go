@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/plugincall/plugincalltest"
 	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/toolrunner"
 )
 
@@ -300,7 +301,7 @@ func TestALargeResult(t *testing.T) {
 	}
 	r := p.call("weather:now", ulm)
 	a, _ := r.Metadata["artifact"].(map[string]any)
-	if !r.Success || len(r.Data) > toolrunner.MaxData || a["size"] != float64(10<<20+2) {
+	if !r.Success || len(r.Data) > result.MaxData || a["size"] != float64(10<<20+2) {
 		t.Fatalf("got %d bytes, %v, metadata %v", len(r.Data), r.Error, r.Metadata)
 	}
 }

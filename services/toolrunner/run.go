@@ -18,6 +18,7 @@ import (
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/toolrunner/tools"
 	"skandha.dev/services/toolrunner/tools/calc"
@@ -112,7 +113,7 @@ type runner struct {
 	plugins *plugincall.Asker // likewise
 	view    plugincall.View   // likewise
 	bus     *bus.Bus
-	store   artifacts
+	store   result.Store
 	tools   map[string]offered
 	names   []string // sorted
 	started time.Time
@@ -202,10 +203,10 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 func (r *runner) run(ctx context.Context, c tools.Call, t offered) tool.Result {
 	args, errs := t.args.Validate(c.Args)
 	if errs != nil {
-		return limit(ctx, r.store, c, misfit(errs))
+		return r.limit(ctx, c, misfit(errs))
 	}
 	c.Args = args
-	return limit(ctx, r.store, c, t.Run(ctx, c))
+	return r.limit(ctx, c, t.Run(ctx, c))
 }
 
 // Status is what status:query answers.

@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools"
@@ -247,7 +248,7 @@ func TestArgumentsThatDoNotFitDoNotRun(t *testing.T) {
 func TestALargeResultIsCutAndItsArtifactIsWhole(t *testing.T) {
 	c := start(t, toolrunner.Config{TestTools: true})
 	r := c.call("test:big", `{"bytes":3000000}`)
-	if !r.Success || len(r.Data) > toolrunner.MaxData {
+	if !r.Success || len(r.Data) > result.MaxData {
 		t.Fatalf("got %d bytes, %v", len(r.Data), r.Error)
 	}
 	a, ok := r.Metadata["artifact"].(map[string]any)

@@ -78,8 +78,15 @@ var (
 			"retry":        "what adapters have in common",
 		},
 		services + "/sandbox": {
+			"agent":       "what runs inside a box, and how to speak to it",
+			"boxtest":     "a driver for tests",
 			"cmd":         "the main",
+			"deps":        "package sets, whatever the driver",
+			"driver":      "the interface that they implement",
+			"pool":        "warm boxes, whatever the driver",
 			"sandboxtest": "the conformance suite",
+			"seccomp":     "what system calls drivers let through",
+			"tools":       "what is offered",
 		},
 	}
 

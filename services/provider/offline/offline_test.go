@@ -249,6 +249,8 @@ func TestResultsAreTold(t *testing.T) {
 		{"object", "what is 2+2?", `{"result":4.5}`, "2+2 = **4.5**"},
 		{"big number is not rounded", "what is 2^70?", `{"result":1180591620717411303424}`, "2^70 = **1180591620717411303424**"},
 		{"stdout", "run python: print(1)", `{"stdout":"1\n","stderr":"","result":null}`, "Python says:\n\n```\n1\n```"},
+		{"the last expression", "run python: 6*7", `{"stdout":"","stderr":"","result":0}`, "Python says:\n\n```\n0\n```"},
+		{"both", "run python: print(1); 2", `{"stdout":"1\n","stderr":"","result":2}`, "Python says:\n\n```\n1\n2\n```"},
 		{"nothing printed", "run python: x=1", `{"stdout":"","stderr":""}`, "printed nothing"},
 		{"stderr", "run python: x", `{"stdout":"","stderr":"warning"}`, "On standard error:\n\n```\nwarning\n```"},
 		{"fence cannot be closed", "read a.txt", "\"x\\n```\\ny\"", "````\nx\n```\ny\n````"},

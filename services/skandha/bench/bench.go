@@ -21,6 +21,8 @@ type Row struct {
 	Ratio  float64 `json:"ratio,omitempty"`
 	Budget string  `json:"budget"`
 	OK     bool    `json:"ok"`
+	// Skipped says that nothing was measured; What says why.
+	Skipped bool `json:"skipped,omitempty"`
 }
 
 // ratio makes a row whose budget is ours ≤ most × raw.
@@ -112,6 +114,8 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 		{"B5", "a turn over four processes", turnProcesses},
 		{"B6", "turns per second, 64 sessions", throughput},
 		{"B7", "restart of a core", restart},
+		{"B8, B9", "Python in containers", containers},
+		{"B10", "Python in bubblewrap", bubbles},
 		{"B12", "idle memory, start and size", idle},
 		{"B13", "the cost of a long session", growth},
 	} {

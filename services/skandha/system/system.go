@@ -1,5 +1,5 @@
 // Package system runs a whole Skandha system in one process: an embedded NATS
-// server, the SQLite view, core, provider, tool runner and listeners, each on an
+// server, the SQLite view, core, provider, tool runner, sandbox and listeners, each on an
 // in-process connection of its own, exactly as they would run as separate processes.
 //
 // The server also listens on loopback, behind a token, so that other terminals,
@@ -33,6 +33,7 @@ import (
 	"skandha.dev/services/internal/store/open"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
+	"skandha.dev/services/sandbox"
 	"skandha.dev/services/toolrunner"
 )
 
@@ -50,7 +51,8 @@ type Config struct {
 	Workspace                              string    // default Data/workspace
 	HTTPAllow                              []string  // hosts that http:request may reach
 	NotesPlugin                            string    // the storage plugin that keeps notes; default files in Workspace
-	Slots                                  int       // of provider and tool runner; default 64
+	Slots                                  int       // of provider, tool runner and sandbox, each; default 64
+	Sandbox                                *Sandbox  // where the code of models runs; nil: it does not
 	Stdin                                  io.Reader // of a listener of standard input; nil: it is somebody else's
 	Log                                    *slog.Logger
 }
@@ -69,6 +71,7 @@ type System struct {
 	executors []subject.Instance // of this process
 
 	listeners *listener.Service // nil: none are configured
+	sandbox   *sandbox.Service  // nil: there is none
 
 	failed chan error
 	once   sync.Once
@@ -121,6 +124,9 @@ func (s *System) start(ctx context.Context) (err error) {
 	}
 	if err := s.startRunner(ctx); err != nil {
 		return err
+	}
+	if err := s.startSandbox(ctx); err != nil {
+		return fmt.Errorf("starting the sandbox: %w", err)
 	}
 	if err := s.startProvider(ctx); err != nil {
 		return err
@@ -287,6 +293,9 @@ func (s *System) metrics() map[string]int64 {
 	all := s.core.Counters()
 	if s.listeners != nil {
 		maps.Copy(all, s.listeners.Counters())
+	}
+	if s.sandbox != nil {
+		maps.Copy(all, s.sandbox.Counters())
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package toolrunner
+package result
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/toolrunner/tools"
 )
 
 // shelf keeps artifacts in memory; with an error it keeps none.
@@ -35,13 +35,13 @@ func (s *shelf) PutArtifact(ctx context.Context, name string, data []byte) error
 	return nil
 }
 
-var aCall = tools.Call{Agent: "a", Session: "s", ID: "c", Attempt: "n"}
+var aCall = Name(subject.Ref{Agent: "a", Session: "s"}, "c", "n")
 
 func TestSmallResultsPassUnchanged(t *testing.T) {
 	s := &shelf{}
 	for _, data := range []any{nil, "x", strings.Repeat("x", MaxData-2), map[string]any{"a": []int{1}}} {
 		r := tool.OK(data)
-		got := limit(t.Context(), s, aCall, r)
+		got := Limit(t.Context(), s, aCall, r)
 		if string(got.Data) != string(r.Data) || got.Metadata != nil || len(s.kept) > 0 {
 			t.Errorf("%d bytes became %d, metadata %v", len(r.Data), len(got.Data), got.Metadata)
 		}
@@ -75,7 +75,7 @@ func TestLargeDataIsCutAndKeptWhole(t *testing.T) {
 			s := &shelf{}
 			r := tool.OK(c.data)
 			r.Metadata = map[string]any{"mine": true}
-			got := limit(t.Context(), s, aCall, r)
+			got := Limit(t.Context(), s, aCall, r)
 			if !got.Success || len(got.Data) > MaxData || !json.Valid(got.Data) || !utf8.Valid(got.Data) {
 				t.Fatalf("success %v, %d bytes, valid JSON %v", got.Success, len(got.Data), json.Valid(got.Data))
 			}
@@ -109,14 +109,14 @@ func TestTheMarkerCountsWhatIsLeftOut(t *testing.T) {
 
 func TestDataThatIsTooLargeIsAnError(t *testing.T) {
 	s := &shelf{}
-	got := limit(t.Context(), s, aCall, tool.Result{Success: true, Data: make([]byte, MaxArtifact+1)})
+	got := Limit(t.Context(), s, aCall, tool.Result{Success: true, Data: make([]byte, MaxArtifact+1)})
 	if got.Success || got.Error.Code != tool.CodeTooLarge || len(s.kept) > 0 {
 		t.Fatalf("got %+v", got.Error)
 	}
 }
 
 func TestAResultThatCannotBeKeptIsStillAResult(t *testing.T) {
-	got := limit(t.Context(), &shelf{err: errors.New("no bus")}, aCall, tool.OK(strings.Repeat("x", 2*MaxData)))
+	got := Limit(t.Context(), &shelf{err: errors.New("no bus")}, aCall, tool.OK(strings.Repeat("x", 2*MaxData)))
 	if !got.Success || len(got.Data) > MaxData || !strings.Contains(fmt.Sprint(got.Metadata["artifact_error"]), "no bus") {
 		t.Fatalf("got %v %v", got.Success, got.Metadata)
 	}
@@ -126,19 +126,19 @@ func TestAnArtifactIsKeptAlsoWhenTheCallHasNoTimeLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &shelf{}
-	limit(ctx, s, aCall, tool.OK(strings.Repeat("x", 2*MaxData)))
+	Limit(ctx, s, aCall, tool.OK(strings.Repeat("x", 2*MaxData)))
 	if got := slices.Collect(maps.Keys(s.kept)); len(got) != 1 {
 		t.Fatalf("kept %v", got)
 	}
 }
 
 func TestLongErrorsAreCut(t *testing.T) {
-	details := slices.Repeat([]string{strings.Repeat("ä", maxMessage)}, 300)
-	got := limit(t.Context(), &shelf{}, aCall, tool.Failure(tool.CodeFailed, strings.Repeat("x", 1<<20), details...)).Error
-	if len(got.Message) > maxMessage+3 || len(got.Details) != maxDetails+1 || got.Details[maxDetails] != "and 200 more" || len(got.Details[0]) > maxMessage+3 {
+	details := slices.Repeat([]string{strings.Repeat("ä", MaxMessage)}, 300)
+	got := Limit(t.Context(), &shelf{}, aCall, tool.Failure(tool.CodeFailed, strings.Repeat("x", 1<<20), details...)).Error
+	if len(got.Message) > MaxMessage+3 || len(got.Details) != maxDetails+1 || got.Details[maxDetails] != "and 200 more" || len(got.Details[0]) > MaxMessage+3 {
 		t.Fatalf("message of %d bytes, %d details", len(got.Message), len(got.Details))
 	}
-	if len(details[0]) != 2*maxMessage {
+	if len(details[0]) != 2*MaxMessage {
 		t.Fatal("the tool's own details were changed")
 	}
 }

@@ -1,4 +1,7 @@
-package toolrunner
+// Package result makes a tool's result fit to be committed: data above [MaxData] is
+// cut in the middle, and kept whole as an artifact that the result's metadata name.
+// Every runner of tools has its results pass through it.
+package result
 
 import (
 	"bytes"
@@ -9,8 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/toolrunner/tools"
 )
 
 // The limits of a result, in bytes.
@@ -19,17 +22,18 @@ const (
 	MaxData = 16 << 10
 	// MaxArtifact is the largest data that is kept at all.
 	MaxArtifact = 64 << 20
+	// MaxMessage is the longest message of an error, and its longest detail.
+	MaxMessage = 4 << 10
 
 	// maxShaped is the largest data that is cut inside its strings; of larger one
 	// the text is cut, since decoding it takes several times its size.
 	maxShaped  = 4 << 20
-	maxMessage = 4 << 10
 	maxDetails = 100
 	storeWait  = 10 * time.Second
 )
 
-// artifacts keeps what is too large for a result; a *bus.Bus is one.
-type artifacts interface {
+// Store keeps what is too large for a result; a *bus.Bus is one.
+type Store interface {
 	PutArtifact(ctx context.Context, name string, data []byte) error
 }
 
@@ -40,8 +44,14 @@ type Artifact struct {
 	Size int    `json:"size"` // in bytes; the whole data as JSON
 }
 
-// limit makes a result fit: large data is cut in the middle and kept whole aside.
-func limit(ctx context.Context, store artifacts, c tools.Call, r tool.Result) tool.Result {
+// Name is the artifact's for the data of one attempt of a call.
+func Name(ref subject.Ref, call, attempt string) string {
+	return strings.Join([]string{string(ref.Agent), string(ref.Session), call, attempt}, "/")
+}
+
+// Limit makes a result fit: large data is cut in the middle, and kept whole in the
+// store under the name.
+func Limit(ctx context.Context, store Store, name string, r tool.Result) tool.Result {
 	r.Error = limitError(r.Error)
 	if len(r.Data) <= MaxData {
 		return r
@@ -57,7 +67,7 @@ func limit(ctx context.Context, store artifacts, c tools.Call, r tool.Result) to
 	for k, v := range r.Metadata {
 		meta[k] = v
 	}
-	a := Artifact{Ref: strings.Join([]string{string(c.Agent), string(c.Session), c.ID, c.Attempt}, "/"), Size: len(r.Data)}
+	a := Artifact{Ref: name, Size: len(r.Data)}
 	// The call's own deadline may be near, and the effect has happened.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
@@ -76,14 +86,14 @@ func limitError(e *tool.Error) *tool.Error {
 		return nil
 	}
 	out := *e
-	out.Message = clip(out.Message, maxMessage)
+	out.Message = Clip(out.Message, MaxMessage)
 	if n := len(out.Details) - maxDetails; n > 0 {
 		out.Details = append(out.Details[:maxDetails:maxDetails], fmt.Sprintf("and %d more", n))
 	}
 	for i, d := range out.Details {
-		if len(d) > maxMessage {
+		if len(d) > MaxMessage {
 			out.Details = append([]string(nil), out.Details...)
-			out.Details[i] = clip(d, maxMessage)
+			out.Details[i] = Clip(d, MaxMessage)
 		}
 	}
 	return &out
@@ -158,7 +168,8 @@ func encode(v any) json.RawMessage {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func clip(s string, n int) string {
+// Clip keeps at most n bytes of a text, whole characters, and says by … that there was more.
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

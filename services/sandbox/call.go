@@ -1,0 +1,336 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/result"
+	"skandha.dev/services/sandbox/agent"
+	"skandha.dev/services/sandbox/deps"
+	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/pool"
+	"skandha.dev/services/sandbox/tools"
+)
+
+const (
+	// placeWithin is how long a call waits for a box while all are in use.
+	placeWithin = 30 * time.Second
+	// beforeEnd is how long before its deadline a call's run is stopped, so that what it
+	// has printed becomes part of the result.
+	beforeEnd = 2 * time.Second
+)
+
+// call is one attempt that is carried out.
+type call struct {
+	tools.Call
+	turn     string
+	job      tools.Job
+	progress func(string)
+}
+
+// place is the box that a call works in.
+type place struct {
+	box      *pool.Box
+	notice   string   // what the model has to know of it
+	packages []string // that are installed
+}
+
+// work carries out one attempt.
+func (s *Service) work(ctx context.Context, req contract.Request, progress func(string)) contract.Answer {
+	s.counts.calls.Add(1)
+	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
+	c := call{Call: tools.Call{Ref: ref, ID: req.Call, Attempt: req.Attempt}, turn: req.Tool.Turn, progress: progress}
+	args, errs := s.tools[req.Tool.Name].args.Validate(req.Tool.Args)
+	if errs != nil {
+		return s.answer(ctx, c, tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit; the tool did not run", errs...))
+	}
+	job, err := s.tools[req.Tool.Name].Read(args)
+	if err != nil {
+		return s.answer(ctx, c, tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit; the tool did not run", err.Error()))
+	}
+	c.job = job
+	wanted, errs := wants(job)
+	if errs != nil {
+		return s.answer(ctx, c, tool.Failure(tool.CodeInvalidArgs, "the dependencies do not fit; the tool did not run", errs...))
+	}
+	own := s.leases.enter(ref, req.Tool)
+	if own == nil {
+		return executor.DidNotRun("the session was reset after the call was made")
+	}
+	defer s.left(own)
+	if job.Fresh {
+		return s.once(ctx, c, wanted)
+	}
+	if err := own.await(ctx); err != nil {
+		return executor.DidNotRun("it was stopped while an earlier call of the session worked in its sandbox")
+	}
+	defer own.done()
+	at, err := s.place(ctx, own, c, wanted)
+	if err != nil {
+		return s.placeless(ctx, c, err)
+	}
+	res, why := s.carryOut(ctx, c, at)
+	if why != nil {
+		s.counts.broken.Add(1)
+		s.leases.broken(own, at.box, why)
+	}
+	return s.answer(ctx, c, res)
+}
+
+// left ends a call in its session. If somebody waits for a place, the session's box
+// may be it.
+func (s *Service) left(own *session) {
+	s.leases.leave(own)
+	if s.pool.Crowded() {
+		s.makeRoom()
+	}
+}
+
+// once carries out a call in a box of its own.
+func (s *Service) once(ctx context.Context, c call, wanted deps.Requirements) contract.Answer {
+	set, err := s.install(ctx, c, wanted)
+	if err != nil {
+		return s.placeless(ctx, c, err)
+	}
+	box, err := s.get(ctx, c, set, wanted)
+	if err != nil {
+		return s.placeless(ctx, c, err)
+	}
+	defer s.pool.Discard(box)
+	res, why := s.carryOut(ctx, c, place{box: box, packages: wanted.Strings()})
+	if why != nil {
+		s.counts.broken.Add(1)
+	}
+	return s.answer(ctx, c, res)
+}
+
+// place gives the call its session's box, with the packages that it wants.
+func (s *Service) place(ctx context.Context, own *session, c call, wanted deps.Requirements) (place, error) {
+	box := s.leases.current(own)
+	as, have := s.leases.state(own)
+	all := deps.Merge(have, wanted)
+	at := place{box: box, packages: all.Strings()}
+	if box != nil && len(wanted) == 0 {
+		return at, nil
+	}
+	set, err := s.install(ctx, c, all)
+	if err != nil {
+		return place{}, err
+	}
+	if box != nil && box.Set == set {
+		return at, nil
+	}
+	if at.box, err = s.get(ctx, c, set, all); err != nil {
+		return place{}, err
+	}
+	if box != nil {
+		c.progress("moving the session's files to a sandbox with the packages")
+		if err := move(ctx, box, at.box); err != nil {
+			s.pool.Discard(at.box)
+			return place{}, err
+		}
+	}
+	var ok bool
+	if at.notice, ok = s.leases.grant(own, as, at.box, all); !ok {
+		s.pool.Discard(at.box)
+		return place{}, errReset
+	}
+	return at, nil
+}
+
+// errReset: whoever asked is not waiting any more.
+var errReset = &tools.Error{Message: "the session was reset meanwhile"}
+
+// get takes a box from the pool. A set that was removed meanwhile is made again, once.
+func (s *Service) get(ctx context.Context, c call, set string, packages deps.Requirements) (*pool.Box, error) {
+	if set != "" || s.pool.Stats().Warm == 0 {
+		c.progress("starting a sandbox")
+	}
+	box, err := s.await(ctx, set)
+	if !errors.Is(err, driver.ErrNoSet) {
+		return box, err
+	}
+	if set, err = s.install(ctx, c, packages); err != nil {
+		return nil, err
+	}
+	return s.await(ctx, set)
+}
+
+// await waits for a box, and not longer than is of use.
+func (s *Service) await(ctx context.Context, set string) (*pool.Box, error) {
+	ctx, cancel := context.WithTimeout(ctx, placeWithin)
+	defer cancel()
+	return s.pool.Get(ctx, set)
+}
+
+// wants are the packages of a job, or every reason why they are not admitted.
+func wants(j tools.Job) (deps.Requirements, []string) {
+	if len(j.Packages) == 0 {
+		return nil, nil
+	}
+	reqs, errs := deps.Parse(j.Packages)
+	var out []string
+	for _, err := range errs {
+		out = append(out, err.Error())
+	}
+	return reqs, out
+}
+
+// install makes the set of the packages.
+func (s *Service) install(ctx context.Context, c call, want deps.Requirements) (set string, err error) {
+	if len(want) == 0 {
+		return "", nil
+	}
+	if s.packages == nil {
+		return "", &tools.Error{Message: "packages cannot be installed here; do without dependencies"}
+	}
+	c.progress("installing packages")
+	return s.packages.Ensure(ctx, want, c.progress)
+}
+
+// move copies the workspace from one box into another.
+func move(ctx context.Context, from, to *pool.Box) error {
+	r, w := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		err := from.Export(ctx, w)
+		_ = w.CloseWithError(err) // never fails
+		sent <- err
+	}()
+	err := to.Import(ctx, r)
+	_ = r.CloseWithError(errors.Join(err, errEnough)) // ends the sender if it goes on
+	if exported := <-sent; exported != nil && !errors.Is(exported, errEnough) {
+		return fmt.Errorf("copying the session's files: %w", exported)
+	}
+	if err != nil {
+		return fmt.Errorf("copying the session's files into a new sandbox: %w", err)
+	}
+	return nil
+}
+
+// placeless is the answer to a call that got no box: it did not run.
+func (s *Service) placeless(ctx context.Context, c call, err error) contract.Answer {
+	var packages *deps.Error
+	var told *tools.Error
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return executor.DidNotRun("it was stopped before its sandbox was ready")
+	case errors.As(err, &packages):
+		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "the packages could not be installed, and the code did not run: "+packages.Error()))
+	case errors.As(err, &told):
+		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, told.Message+"; nothing ran"))
+	case errors.Is(err, pool.ErrFull), errors.Is(err, pool.ErrClosed):
+		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, err.Error()+"; nothing ran, try again later"))
+	case errors.Is(err, driver.ErrUnavailable):
+		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "nothing ran: "+err.Error()))
+	}
+	s.log.Warn("a call got no sandbox", "call", c.ID, "error", err)
+	return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "there is no sandbox, and nothing ran: "+err.Error()))
+}
+
+// answer makes a result fit.
+func (s *Service) answer(ctx context.Context, c call, r tool.Result) contract.Answer {
+	if !r.Success {
+		s.counts.failures.Add(1)
+	}
+	if len(r.Data) > result.MaxData {
+		r.Data = markTruncated(r.Data)
+	}
+	r = result.Limit(ctx, s.bus, result.Name(c.Ref, c.ID, c.Attempt), r)
+	return contract.Answer{Result: &r}
+}
+
+// markTruncated says in the data of a run that it is not whole.
+func markTruncated(data json.RawMessage) json.RawMessage {
+	var o outcome
+	if err := json.Unmarshal(data, &o); err != nil || o.Artifacts == nil {
+		return data // it is of an operation on files
+	}
+	o.Truncated = true
+	if out, err := json.Marshal(o); err == nil {
+		return out
+	}
+	return data
+}
+
+// carryOut does the job. why is set when the box is of no more use.
+func (s *Service) carryOut(ctx context.Context, c call, at place) (res tool.Result, why error) {
+	defer s.pool.Working()()
+	if c.job.Run != nil {
+		return s.run(ctx, c, at)
+	}
+	v, err := c.job.Do(ctx, at.box.Conn, c.Call, s.bus)
+	if err == nil {
+		return withNotice(tool.OK(v), at.notice), nil
+	}
+	if res, ok := tools.Failure(err); ok {
+		return withNotice(res, at.notice), nil
+	}
+	if why := broken(at.box, err); why != nil {
+		return s.brokenResult(why), why
+	}
+	return tool.Failure(tool.CodeFailed, err.Error()), nil
+}
+
+// withNotice adds what the model has to know. A failure says it in its details.
+func withNotice(r tool.Result, notice string) tool.Result {
+	if notice == "" {
+		return r
+	}
+	if r.Error != nil {
+		r.Error.Details = append(r.Error.Details, notice)
+		return r
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(r.Data, &fields); err != nil || fields == nil {
+		return r // the tools answer objects
+	}
+	text, err := json.Marshal(notice)
+	if err != nil {
+		return r
+	}
+	fields["notice"] = text
+	return tool.OK(fields)
+}
+
+// broken is why the box is of no more use, or nil.
+func broken(box *pool.Box, err error) error {
+	if ended := box.Ended(); ended != nil {
+		return ended
+	}
+	if errors.Is(err, agent.ErrBroken) {
+		return err
+	}
+	return nil
+}
+
+// brokenResult says that the box broke while it worked.
+func (s *Service) brokenResult(why error) tool.Result {
+	msg := "the sandbox broke while this ran: " + why.Error()
+	if errors.Is(why, driver.ErrMemory) {
+		msg = fmt.Sprintf("the sandbox ran out of memory while this ran; it has %d MiB in all, files in /tmp and /workspace included", s.cfg.Limits.Memory>>20)
+	}
+	return tool.Failure(tool.CodeFailed, msg+". Its files are gone; the next call gets a new sandbox")
+}
+
+// printer publishes what the call prints, on the session's stream.
+func (s *Service) printer(ctx context.Context, c call) *printer {
+	subj, source := c.Stream(), "skandha/sandbox/"+string(s.bus.Instance())
+	return newPrinter(func(o tool.Output) {
+		o.Call, o.Attempt = c.ID, c.Attempt
+		if err := s.bus.PublishLive(ctx, c.Ref, subj, nil, outputEvent(c, source, o).AppendJSON(nil)); err != nil {
+			s.log.Debug("a piece of output was lost", "call", c.ID, "n", o.N, "error", err)
+		}
+	})
+}
+
+var _ tools.Store = (*bus.Bus)(nil)

@@ -1,0 +1,54 @@
+// Command skandha-sandbox is the sandbox service as a process of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"skandha.dev/services/internal/process"
+	"skandha.dev/services/sandbox"
+	"skandha.dev/services/sandbox/selection"
+)
+
+type service struct {
+	process.Flags
+
+	Sandbox selection.Flags `embed:""`
+	Slots   int             `env:"SKANDHA_SLOTS" default:"16" help:"How many calls run at once."`
+	Drain   time.Duration   `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
+}
+
+func (s *service) config() sandbox.Config {
+	return sandbox.Config{
+		Slots: s.Slots, Warm: s.Sandbox.Warm, Max: s.Sandbox.Max, Idle: s.Sandbox.Idle, Limits: s.Sandbox.Limits(), DrainTimeout: s.Drain,
+	}
+}
+
+// Check implements process.Service.
+func (s *service) Check() error { return errors.Join(s.config().Validate(), s.Sandbox.Validate()) }
+
+// Run implements process.Service.
+func (s *service) Run(ctx context.Context, e *process.Env) (err error) {
+	driver, packages, err := s.Sandbox.Make(string(e.Bus.Instance()), e.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, driver.Close()) }()
+	deps := sandbox.Deps{Bus: e.Bus, Logger: e.Log, Driver: driver}
+	if packages != nil {
+		deps.Packages = packages
+	}
+	box, err := sandbox.New(s.config(), deps)
+	if err != nil {
+		return err
+	}
+	e.Ready(box.Ready)
+	e.Metrics(box.Counters)
+	return box.Run(ctx)
+}
+
+func main() {
+	var s service
+	process.Main("skandha-sandbox", "Runs the code of models, isolated, for Skandha's core, over NATS.", &s.Flags, &s)
+}

@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/pool"
+)
+
+// The defaults.
+const (
+	DefaultSlots = 16
+	DefaultWarm  = 2
+	DefaultIdle  = 15 * time.Minute
+)
+
+// Config says how a sandbox service uses its driver. The zero value is one with the
+// defaults.
+type Config struct {
+	// Slots is how many calls run at once; default 16. Four times as many may wait.
+	Slots int
+	// Warm is how many clean boxes are kept ready; default 2. Negative: none, so that
+	// each new session waits for the start of its box.
+	Warm int
+	// Max is how many boxes there may be in all, leased and warm ones; default 32.
+	Max int
+	// Idle is how long a session keeps a box that it does not use; default 15 min.
+	Idle time.Duration
+	// Limits of each box; zero: driver.DefaultLimits.
+	Limits driver.Limits
+	// FillAfter is how long after the start the first warm box is made; default at once.
+	FillAfter time.Duration
+	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
+	DrainTimeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.Slots = cmp.Or(c.Slots, DefaultSlots)
+	c.Warm = max(cmp.Or(c.Warm, DefaultWarm), 0)
+	c.Max = cmp.Or(c.Max, pool.DefaultMax)
+	c.Idle = cmp.Or(c.Idle, DefaultIdle)
+	if c.Limits == (driver.Limits{}) {
+		c.Limits = driver.DefaultLimits()
+	}
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, executor.DefaultDrainTimeout)
+	return c
+}
+
+// Validate reports every field that is wrong; each error names its field.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Slots < 0 || c.Slots > 4096 {
+		errs = append(errs, fmt.Errorf("slots is %d, want 1 to 4096", c.Slots))
+	}
+	if c.Max < 0 || c.Max > 4096 {
+		errs = append(errs, fmt.Errorf("max is %d, want 1 to 4096", c.Max))
+	}
+	if most := cmp.Or(c.Max, pool.DefaultMax); c.Warm > most {
+		errs = append(errs, fmt.Errorf("warm is %d, want at most max, which is %d", c.Warm, most))
+	}
+	if c.Idle < 0 || c.Idle > 0 && c.Idle < time.Second {
+		errs = append(errs, fmt.Errorf("idle is %v, want 1s or more, or 0 for %v", c.Idle, DefaultIdle))
+	}
+	if c.FillAfter < 0 {
+		errs = append(errs, fmt.Errorf("fill_after is %v, want 0 or more", c.FillAfter))
+	}
+	if c.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("drain_timeout is %v, want 0 (default) or more", c.DrainTimeout))
+	}
+	if c.Limits != (driver.Limits{}) {
+		errs = append(errs, c.Limits.Validate())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,40 @@
+// Package sandbox runs the code of models, isolated: it is the executor of
+// python:execute, shell:execute and the tools of the group sandbox_fs.
+//
+// # Subjects
+//
+// It is an executor of kind runner (see services/internal/executor) with slots of its
+// own, the pool "sandbox", so that sandboxes scale apart from other runners. It follows
+// the live events agent.*.*.session.* and publishes what code prints while it runs on
+// stream.<agent>.<session>, lossy by design. Files that code leaves in /workspace/out,
+// and data too large for a result, are stored in the object store "artifacts" under
+// <agent>/<session>/<call>/<attempt>.
+//
+// # Sessions
+//
+// A session has one box, leased from a pool of clean ones (package pool) by its first
+// call. Its calls go one after the other, each in a fresh process; its files last. The
+// lease ends when the session is reset or locked, when it was idle for [Config].Idle,
+// when the box breaks, or when its place is needed and nobody needs it less. A call
+// that then comes gets a new box, and its result says so with the reason ("notice"),
+// unless the session itself was reset. With lifecycle "call" a box is for one call.
+//
+// Which instance has a session's box is core's to remember (tool.Spec.Sticky): a call
+// says of which lease it is, and which instance ran the one before it
+// (executor.ToolCall.Lease and Before; ADR 11).
+//
+// # Guarantee
+//
+// A call's attempt is carried out at most once. A box is never used for two sessions,
+// and nothing of a model ever runs outside of one: without a driver every call fails
+// with what to install. Code that fails, by an exception or an exit code, is a result
+// with success, since the call did what it was asked for; a run that was out of time,
+// or was killed, or broke its box, is none, and its result has what was printed.
+//
+// # Failure
+//
+// A box that breaks in a call is that call's failure, never outcome_unknown: it did
+// run. When the service dies, its boxes are gone within the reaper's period, and the
+// session's next call gets a new one elsewhere. The end of the context drains: what
+// runs is finished, then all boxes are destroyed.
+package sandbox

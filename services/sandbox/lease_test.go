@@ -1,0 +1,328 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/sandbox"
+	"skandha.dev/services/sandbox/boxtest"
+	"skandha.dev/services/sandbox/deps"
+	"skandha.dev/services/sandbox/driver"
+)
+
+func TestFilesLastForTheSessionAndNoLonger(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	one, two := c.session("one"), c.session("two")
+	one.python("open('mine.txt','w').write('1')")
+	if got := one.python("open('mine.txt').read()"); string(got.Result) != `"1"` || got.Notice != "" {
+		t.Errorf("got %+v", got)
+	}
+	if got := two.python("import os\nos.listdir()"); string(got.Result) != "[]" {
+		t.Errorf("another session sees %s", got.Result)
+	}
+	if got := one.python("x = 1"); got.ExitCode != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if got := one.python("'x' in globals()"); string(got.Result) != "false" {
+		t.Errorf("variables last: %s", got.Result)
+	}
+	if n := c.driver.Started(); n != 2 {
+		t.Errorf("two sessions had %d boxes", n)
+	}
+}
+
+func TestAResetSessionBeginsAnewWithoutANote(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.python("open('a','w')")
+	s.reset()
+	if got := s.python("import os\nos.listdir()"); string(got.Result) != "[]" || got.Notice != "" {
+		t.Errorf("got %+v", got)
+	}
+	c.boxes(1)
+}
+
+func TestTheLiveEventOfAResetEndsTheSandboxAtOnce(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.python("1") // in turn t2
+	s.live(event.SessionReset{By: "ada"}, "2")
+	other := c.session("other")
+	other.python("1")
+	other.live(event.SessionReset{By: "ada"}, "5")
+	c.boxes(1) // the other's is gone; the first was reset before its turn began
+	s.live(event.SessionReset{By: "ada"}, "3")
+	c.boxes(0)
+	s.reset()
+	if got := s.python("1"); got.Notice != "" {
+		t.Errorf("got %+v", got)
+	}
+	s.live(event.SessionLocked{Reason: "too many failures"}, "")
+	c.boxes(0)
+}
+
+// What is given out together says the same of what was before.
+func TestCallsOfOneRoundShareTheSandbox(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.turn++
+	var answers []<-chan executor.Answer
+	for i := range 5 {
+		answers = append(answers, s.send(s.request("python:execute", fmt.Sprintf(`{"code":"open('f%d','w')"}`, i))))
+	}
+	for _, a := range answers {
+		if a := s.final(a); a.State != executor.Finished || !a.Result.Success {
+			t.Fatalf("got %+v", a)
+		}
+	}
+	s.before = c.offer.Instance
+	if got := s.python("import os\nlen(os.listdir())"); string(got.Result) != "5" {
+		t.Errorf("%s files are there", got.Result)
+	}
+	if n := c.driver.Started(); n != 1 {
+		t.Errorf("%d boxes were started", n)
+	}
+}
+
+func TestAnIdleSandboxEndsAndTheNextCallSaysSo(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1, Idle: time.Second})
+	s := c.session("s")
+	s.python("open('a','w')")
+	c.boxes(0)
+	r := s.call("sandbox_fs:list", args{})
+	got := s.decode(r)
+	contains(t, "the notice", got.Notice, "new sandbox", "files of earlier calls are gone", "nothing had used it for 1s")
+	if got := s.python("1"); got.Notice != "" {
+		t.Errorf("it is said twice: %s", got.Notice)
+	}
+}
+
+func TestASandboxThatBreaksIsAFailureThatSaysWhy(t *testing.T) {
+	for name, x := range map[string]struct {
+		why  error
+		want string
+	}{
+		"memory": {driver.ErrMemory, "ran out of memory"},
+		"other":  {errors.New("the engine was stopped"), "the engine was stopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, sandbox.Config{Warm: -1})
+			s := c.session("s")
+			_, answers := s.begin("import time\ntime.sleep(60)")
+			c.driver.Boxes()[0].End(x.why)
+			a := s.final(answers)
+			if a.State != executor.Finished || a.Result.Success || a.Result.Error.Code != tool.CodeFailed {
+				t.Fatalf("got %+v", a)
+			}
+			contains(t, "the error", a.Result.Error.Message, x.want, "while this ran", "the next call gets a new sandbox")
+			s.before = c.offer.Instance
+			contains(t, "the next notice", s.python("1").Notice, "files of earlier calls are gone", x.why.Error())
+		})
+	}
+}
+
+func TestASandboxThatBreaksBetweenCallsIsReplaced(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.python("1")
+	box := c.driver.Boxes()[0]
+	box.End(driver.ErrMemory)
+	<-box.Done()
+	contains(t, "the notice", s.python("1").Notice, "memory")
+}
+
+func TestAnotherInstanceThatIsGoneLeavesANote(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.python("open('a','w')")
+	second := c.serve(sandbox.Config{Warm: -1}, boxtest.New(t), nil)
+	c.instance.stop()
+	s.at = second
+	got := s.python("import os\nos.listdir()")
+	if string(got.Result) != "[]" {
+		t.Errorf("got %s", got.Result)
+	}
+	contains(t, "the notice", got.Notice, "files of earlier calls are gone", "another instance")
+	if got := s.python("1"); got.Notice != "" {
+		t.Errorf("it is said twice: %s", got.Notice)
+	}
+}
+
+func TestASessionThatComesBackDoesNotFindOldFiles(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	second := c.serve(sandbox.Config{Warm: -1}, boxtest.New(t), nil)
+	s := c.session("s")
+	s.python("open('old','w')")
+	s.at = second
+	s.python("open('newer','w')")
+	s.at = c.instance
+	got := s.python("import os\nos.listdir()")
+	if string(got.Result) != "[]" || !strings.Contains(got.Notice, "another instance") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestACallOfItsOwnHasAnEmptySandbox(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.python("open('a','w')")
+	r := s.call("python:execute", args{"code": "import os\nos.listdir()", "lifecycle": "call"})
+	if got := s.decode(r); string(got.Result) != "[]" || got.Notice != "" {
+		t.Errorf("got %+v", got)
+	}
+	c.boxes(1)
+	if got := s.python("import os\nos.listdir()"); string(got.Result) != `["a"]` {
+		t.Errorf("the session's own files: %s", got.Result)
+	}
+}
+
+func TestAnIdleSessionMakesRoomForAnother(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1, Max: 2})
+	first, second, third := c.session("1"), c.session("2"), c.session("3")
+	for _, s := range []*session{first, second, third} {
+		s.python("open('a','w')")
+	}
+	contains(t, "the notice", first.python("1").Notice, "another conversation")
+	if got := third.python("1"); got.Notice != "" {
+		t.Errorf("the one that was used last made room: %s", got.Notice)
+	}
+}
+
+// A place becomes free when a call ends, not only when a sandbox does.
+func TestWhoWaitsForAPlaceGetsThatOfACallThatEnds(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1, Max: 1})
+	busy, other := c.session("busy"), c.session("other")
+	_, running := busy.begin("import time\ntime.sleep(1)")
+	if got := other.python("6*7"); string(got.Result) != "42" {
+		t.Errorf("got %+v", got)
+	}
+	if a := busy.final(running); !a.Result.Success {
+		t.Errorf("the one that worked was disturbed: %+v", a.Result.Error)
+	}
+}
+
+// A call that was made before the session was reset, and comes late, changes nothing.
+func TestALateCallOfAnEarlierLeaseDoesNotRun(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.turn++
+	late := s.request("python:execute", `{"code":"1"}`)
+	s.reset()
+	s.python("open('a','w')")
+	if a := s.final(s.send(late)); a.State != executor.Refused || !strings.Contains(a.Message, "reset") {
+		t.Errorf("got %+v", a)
+	}
+	if got := s.python("import os\nos.listdir()"); string(got.Result) != `["a"]` {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// shelf has package sets installed, whatever is asked for.
+type shelf struct {
+	d    *boxtest.Driver
+	mu   sync.Mutex
+	want []string
+	err  error
+}
+
+func (s *shelf) Ensure(ctx context.Context, want deps.Requirements, progress func(string)) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return "", s.err
+	}
+	id := strings.Join(want.Strings(), " ")
+	s.want = append(s.want, id)
+	progress("collecting " + id)
+	return id, s.d.Install(ctx, driver.Install{ID: id})
+}
+
+func TestPackagesAreAddedAndFilesMoveAlong(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	d := boxtest.New(t)
+	packages := &shelf{d: d}
+	c.instance = c.serve(sandbox.Config{Warm: 1}, d, packages)
+	s := c.session("s")
+	s.python("import os\nos.makedirs('d')\nopen('d/a','w').write('kept')")
+	r := s.call("python:execute", args{"code": "open('d/a').read()", "dependencies": []string{"Six", "attrs>=20"}, "requirements": []string{"six"}})
+	got := s.decode(r)
+	if string(got.Result) != `"kept"` || got.Notice != "" || strings.Join(got.Packages, " ") != "attrs>=20 six" {
+		t.Errorf("got %+v", got)
+	}
+	if got := s.python("1"); strings.Join(got.Packages, " ") != "attrs>=20 six" {
+		t.Errorf("they do not last: %+v", got)
+	}
+	got = s.decode(s.call("python:execute", args{"code": "1", "dependencies": []string{"numpy"}}))
+	if strings.Join(got.Packages, " ") != "attrs>=20 numpy six" {
+		t.Errorf("got %+v", got)
+	}
+	if n := len(packages.want); n != 2 {
+		t.Errorf("installed: %q", packages.want)
+	}
+	natstest.Eventually(t, "the old boxes are gone", func() bool {
+		p := c.service.Status(t.Context()).Pool
+		return p.Used == 1 && p.Ending == 0
+	})
+}
+
+func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	r := s.call("python:execute", args{"code": "open('a','w')", "dependencies": []string{"six"}})
+	if r.Success {
+		t.Fatalf("got %+v", r)
+	}
+	contains(t, "the error", r.Error.Message, "packages cannot be installed here", "nothing ran")
+	d := boxtest.New(t)
+	c.instance = c.serve(sandbox.Config{Warm: -1}, d, &shelf{d: d, err: &deps.Error{Code: deps.NotFound, Detail: "no matching distribution"}})
+	s = c.session("s")
+	s.python("open('before','w')")
+	r = s.call("python:execute", args{"code": "open('a','w')", "dependencies": []string{"six"}})
+	if r.Success {
+		t.Fatalf("got %+v", r)
+	}
+	contains(t, "the error", r.Error.Message, "no such package", "did not run")
+	if got := s.python("import os\nos.listdir()"); string(got.Result) != `["before"]` {
+		t.Errorf("got %s", got.Result)
+	}
+}
+
+func TestADrainFinishesCallsAndLeavesNothing(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: 1, DrainTimeout: 5 * time.Second})
+	s := c.session("s")
+	req, answers := s.begin("import time\ntime.sleep(0.5)\n'done'")
+	stopped := make(chan struct{})
+	go func() { c.instance.stop(); close(stopped) }()
+	a := s.final(answers)
+	if a.State != executor.Finished || !a.Result.Success {
+		t.Errorf("got %+v", a)
+	}
+	req.Op, req.Tool = executor.OpRelease, nil
+	s.send(req)
+	<-stopped // it wants no box to be left
+}
+
+func TestTheStatusSaysWhatIsThere(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: 1})
+	c.session("s").python("1")
+	natstest.Eventually(t, "the driver is asked to reap", func() bool { return c.driver.Reaps() > 0 })
+	st := c.service.Status(t.Context())
+	if st.Driver == nil || st.Driver.Driver != "boxtest" || st.Sessions != 1 || st.Pool.Used != 1 || st.Instance != c.offer.Instance {
+		t.Errorf("got %+v", st)
+	}
+	if n := c.service.Counters(); n["sandbox_calls"] != 1 || n["sandbox_used"] != 1 || n["sandbox_sessions"] != 1 {
+		t.Errorf("got %v", n)
+	}
+	if err := c.service.Ready(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,302 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"skandha.dev/services/sandbox/agent"
+	"skandha.dev/services/sandbox/driver"
+)
+
+// The defaults.
+const (
+	DefaultMax          = 32
+	DefaultStartTimeout = 30 * time.Second
+)
+
+const (
+	// refills is how many boxes are started at a time for nobody in particular.
+	refills = 2
+	// patience is how long a refill waits for a moment in which nothing runs.
+	patience = time.Second
+	// Between attempts to refill that fail.
+	minBackoff, maxBackoff = 500 * time.Millisecond, 15 * time.Second
+	// destroying bounds the end of one box.
+	destroying = 20 * time.Second
+)
+
+// Errors of a pool.
+var (
+	ErrClosed = errors.New("the pool of sandboxes is closed")
+	// ErrFull is wrapped with how many boxes there are when the caller's time was over
+	// before one of them was given back.
+	ErrFull = errors.New("all sandboxes are in use")
+)
+
+// Config of a pool. Driver is needed.
+type Config struct {
+	Driver driver.Driver
+	Limits driver.Limits // of each box; zero: driver.DefaultLimits
+	Warm   int           // how many clean boxes are kept ready; 0: none
+	Max    int           // boxes in all, warm ones included; default 32
+	// StartTimeout bounds the start of a box, until its interpreter has answered;
+	// default 30 s.
+	StartTimeout time.Duration
+	// Full is called when somebody has to wait since there are Max boxes. It is called
+	// without a lock, on a goroutine of its own; nil: nobody is told.
+	Full   func()
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Max == 0 {
+		c.Max = DefaultMax
+	}
+	c.Warm = min(c.Warm, c.Max)
+	if c.StartTimeout == 0 {
+		c.StartTimeout = DefaultStartTimeout
+	}
+	if c.Limits == (driver.Limits{}) {
+		c.Limits = driver.DefaultLimits()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Box is a box and the way to speak to what is inside.
+type Box struct {
+	*agent.Conn
+	Set string // the package set that is mounted; empty: none
+
+	box  driver.Box
+	gone chan struct{} // closed when somebody has begun to destroy it
+	over chan struct{} // closed when nothing is left of it, or that was tried
+	once sync.Once
+}
+
+// Name is that of the box.
+func (b *Box) Name() string { return b.box.Name() }
+
+// Ended says why the box is of no more use, or is nil. What the driver says of the
+// box's end says more than that its pipe is closed.
+func (b *Box) Ended() error {
+	select {
+	case <-b.Done():
+	case <-b.box.Done():
+	default:
+		return nil
+	}
+	// The pipe's end is seen before that of the box.
+	late := time.NewTimer(endsWithin)
+	defer late.Stop()
+	select {
+	case <-b.box.Done():
+		if err := b.box.Err(); err != nil {
+			return err
+		}
+	case <-late.C:
+	}
+	if err := b.Err(); err != nil {
+		return err
+	}
+	return agent.ErrBroken
+}
+
+// endsWithin is how long after its pipe a box may end to say why.
+const endsWithin = 500 * time.Millisecond
+
+// waiter is a Get that has not got its box.
+type waiter struct {
+	set     string
+	started bool        // a box with its set is being started for it
+	got     chan result // takes one
+}
+
+type result struct {
+	box *Box
+	err error
+}
+
+// Pool keeps boxes. Its methods may be used at the same time.
+type Pool struct {
+	cfg   Config
+	ctx   context.Context //nolint:containedctx // the pool's own life, not a call's
+	stop  context.CancelFunc
+	tasks sync.WaitGroup // starts, ends and watchers
+
+	mu      sync.Mutex
+	closed  bool
+	filling bool
+	warm    []*Box // the oldest first
+	used    map[*Box]bool
+	clean   int // being started with no set
+	special int // being started with one
+	ending  int // being destroyed
+	waiters []*waiter
+	running int // calls that work in boxes
+	idle    chan struct{}
+	backoff time.Duration
+	retry   *time.Timer // set while a refill waits for its time
+	stats   Stats
+	full    bool // somebody waits for a place, and Full was told
+}
+
+// New makes a pool, which begins to fill at [Pool.Fill].
+func New(cfg Config) *Pool {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Pool{cfg: cfg.withDefaults(), ctx: ctx, stop: cancel, used: map[*Box]bool{}}
+}
+
+// Fill begins to keep clean boxes ready.
+func (p *Pool) Fill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.filling = true
+	p.refill()
+}
+
+// Get gives a clean box with the package set mounted; empty: without one. The caller
+// gives it to Discard in the end. It waits while there are Max of them; when its
+// context ends meanwhile the error wraps [ErrFull].
+func (p *Pool) Get(ctx context.Context, set string) (*Box, error) {
+	w := &waiter{set: set, got: make(chan result, 1)}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if set == "" && len(p.waiters) == 0 {
+		if b := p.takeWarm(); b != nil {
+			p.stats.Gets++
+			p.refill()
+			p.mu.Unlock()
+			return b, nil
+		}
+	}
+	p.stats.Gets++
+	p.stats.Drained++
+	p.waiters = append(p.waiters, w)
+	p.schedule()
+	p.mu.Unlock()
+	select {
+	case r := <-w.got:
+		return r.box, r.err
+	case <-ctx.Done():
+		return p.giveUp(ctx, w)
+	}
+}
+
+// giveUp withdraws a waiter, unless it has got its box at the same time.
+func (p *Pool) giveUp(ctx context.Context, w *waiter) (*Box, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case r := <-w.got:
+		return r.box, r.err
+	default:
+	}
+	p.waiters = slices.DeleteFunc(p.waiters, func(o *waiter) bool { return o == w })
+	why := fmt.Errorf("waiting for a sandbox: %w", ctx.Err())
+	if p.total() >= p.cfg.Max && !w.started {
+		why = fmt.Errorf("%w (%d, the most that are allowed): %w", ErrFull, p.cfg.Max, ctx.Err())
+	}
+	p.schedule()
+	return nil, why
+}
+
+// Discard destroys a box that Get gave, in the background. What is discarded already
+// is left alone.
+func (p *Pool) Discard(b *Box) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(b)
+}
+
+// Destroy is Discard that waits until nothing of the box is left.
+func (p *Pool) Destroy(ctx context.Context, b *Box) error {
+	p.Discard(b)
+	select {
+	case <-b.over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("destroying sandbox %s: %w", b.Name(), ctx.Err())
+	}
+}
+
+// Working says that a call works in a box from now on, until done is called. Boxes
+// that nobody waits for are started when nothing works, if that is soon.
+func (p *Pool) Working() (done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running == 0 {
+		p.idle = make(chan struct{})
+	}
+	p.running++
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.running--; p.running == 0 {
+			close(p.idle)
+			p.idle = nil
+		}
+	})
+}
+
+// Close destroys all boxes and waits for that. Whoever waits for one gets ErrClosed.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.stop()
+	if p.retry != nil {
+		p.retry.Stop()
+	}
+	for _, w := range p.waiters {
+		w.got <- result{err: ErrClosed}
+	}
+	p.waiters = nil
+	for _, b := range slices.Clone(p.warm) {
+		p.end(b)
+	}
+	for b := range p.used {
+		p.end(b)
+	}
+	p.mu.Unlock()
+	p.tasks.Wait()
+}
+
+// Crowded reports whether somebody waits for a place since there are Max boxes.
+func (p *Pool) Crowded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.full
+}
+
+// total is how many boxes there are or will be.
+func (p *Pool) total() int { return len(p.warm) + len(p.used) + p.clean + p.special + p.ending }
+
+// takeWarm takes a warm box that lives.
+func (p *Pool) takeWarm() *Box {
+	for len(p.warm) > 0 {
+		b := p.warm[0]
+		p.warm = slices.Delete(p.warm, 0, 1)
+		select {
+		case <-b.Done():
+			p.end(b)
+			continue
+		case <-b.box.Done():
+			p.end(b)
+			continue
+		default:
+		}
+		p.used[b] = true
+		return b
+	}
+	return nil
+}

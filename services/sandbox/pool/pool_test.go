@@ -1,0 +1,305 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/sandbox/agent"
+	"skandha.dev/services/sandbox/boxtest"
+	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/pool"
+)
+
+func open(t *testing.T, cfg pool.Config) (*pool.Pool, *boxtest.Driver) {
+	t.Helper()
+	d := boxtest.New(t)
+	cfg.Driver, cfg.Logger = d, natstest.Logger(t)
+	p := pool.New(cfg)
+	t.Cleanup(p.Close)
+	return p, d
+}
+
+func get(t *testing.T, p *pool.Pool) *pool.Box {
+	t.Helper()
+	b, err := p.Get(natstest.Context(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (s stats) eventually(t *testing.T, what string, want func(pool.Stats) bool) {
+	t.Helper()
+	natstest.Eventually(t, what, func() bool { return want(s.p.Stats()) })
+}
+
+type stats struct{ p *pool.Pool }
+
+func warm(n int) func(pool.Stats) bool {
+	return func(s pool.Stats) bool { return s.Warm == n && s.Starting == 0 }
+}
+
+func TestAWarmBoxIsGivenAtOnceAndReplaced(t *testing.T) {
+	p, d := open(t, pool.Config{Warm: 2})
+	p.Fill()
+	stats{p}.eventually(t, "two boxes are warm", warm(2))
+	first, second := get(t, p), get(t, p)
+	if s := p.Stats(); s.Drained != 0 || s.Gets != 2 {
+		t.Errorf("%d of %d had to wait", s.Drained, s.Gets)
+	}
+	if first.Name() == second.Name() {
+		t.Error("a box was given twice")
+	}
+	exit, err := first.Run(natstest.Context(t), agent.Run{Kind: agent.Python, Code: "6*7"})
+	if err != nil || string(exit.Result) != "42" {
+		t.Errorf("got %+v, %v", exit, err)
+	}
+	stats{p}.eventually(t, "they are replaced", warm(2))
+	if d.Started() != 4 {
+		t.Errorf("%d boxes were started, want 4", d.Started())
+	}
+}
+
+func TestADrainedPoolStartsABoxForWhoAsks(t *testing.T) {
+	p, d := open(t, pool.Config{})
+	p.Fill()
+	b := get(t, p)
+	if s := p.Stats(); s.Drained != 1 || s.Used != 1 || s.Warm != 0 || s.Starts.Last <= 0 {
+		t.Errorf("got %+v", s)
+	}
+	if err := p.Destroy(natstest.Context(t), b); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(d.Boxes()); n != 0 {
+		t.Errorf("%d boxes are left", n)
+	}
+	p.Discard(b) // again: nothing
+	stats{p}.eventually(t, "it is counted once", func(s pool.Stats) bool { return s.Destroyed == 1 && s.Used == 0 && s.Ending == 0 })
+}
+
+func TestABoxOnItsWayIsForWhoWaits(t *testing.T) {
+	p, d := open(t, pool.Config{Warm: 1})
+	began, goOn := make(chan struct{}, 10), make(chan struct{})
+	d.BeforeStart = func(ctx context.Context, _ driver.Spec) error {
+		began <- struct{}{}
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	p.Fill()
+	<-began
+	got := make(chan *pool.Box)
+	go func() { got <- get(t, p) }()
+	stats{p}.eventually(t, "it waits", func(s pool.Stats) bool { return s.Waiting == 1 })
+	if s := p.Stats(); s.Starting != 1 {
+		t.Errorf("%d boxes are started for one who waits", s.Starting)
+	}
+	close(goOn)
+	<-got
+	stats{p}.eventually(t, "the warm one is made after all", warm(1))
+}
+
+func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
+	full := make(chan struct{}, 10)
+	p, _ := open(t, pool.Config{Max: 2, Full: func() { full <- struct{}{} }})
+	a, b := get(t, p), get(t, p)
+	type got struct {
+		who int
+		box *pool.Box
+	}
+	boxes := make(chan got, 2)
+	for who := range 2 {
+		go func() {
+			box, err := p.Get(natstest.Context(t), "")
+			if err != nil {
+				t.Error(err)
+			}
+			boxes <- got{who, box}
+		}()
+		stats{p}.eventually(t, "it waits", func(s pool.Stats) bool { return s.Waiting == who+1 })
+	}
+	<-full
+	if !p.Crowded() {
+		t.Error("somebody waits for a place, and it is not crowded")
+	}
+	for who, box := range []*pool.Box{a, b} {
+		p.Discard(box)
+		if g := <-boxes; g.who != who {
+			t.Errorf("%d was served before %d", g.who, who)
+		}
+	}
+	if p.Crowded() {
+		t.Error("nobody waits, and it is crowded")
+	}
+	if s := p.Stats(); s.Used != 2 || s.Waiting != 0 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestAtTheirDeadlineThoseWhoWaitAreToldWhy(t *testing.T) {
+	p, _ := open(t, pool.Config{Max: 1})
+	b := get(t, p)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := p.Get(ctx, "")
+	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1, the most") {
+		t.Errorf("got %v", err)
+	}
+	p.Discard(b)
+	get(t, p)
+}
+
+func TestAWarmBoxMakesRoomForOneWithPackages(t *testing.T) {
+	p, d := open(t, pool.Config{Warm: 1, Max: 1})
+	if err := d.Install(t.Context(), driver.Install{ID: "set"}); err != nil {
+		t.Fatal(err)
+	}
+	p.Fill()
+	stats{p}.eventually(t, "one is warm", warm(1))
+	b, err := p.Get(natstest.Context(t), "set")
+	if err != nil || b.Set != "set" {
+		t.Fatalf("got %+v, %v", b, err)
+	}
+	if s := p.Stats(); s.Warm+s.Starting != 0 || s.Destroyed != 1 || s.Drained != 1 {
+		t.Errorf("got %+v", s)
+	}
+	if _, err := p.Get(expired(t), "missing"); !errors.Is(err, pool.ErrFull) {
+		t.Errorf("got %v", err)
+	}
+	p.Discard(b)
+	if _, err := p.Get(natstest.Context(t), "missing"); !errors.Is(err, driver.ErrNoSet) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func expired(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAWarmBoxThatDiesIsReplaced(t *testing.T) {
+	p, d := open(t, pool.Config{Warm: 1})
+	p.Fill()
+	stats{p}.eventually(t, "one is warm", warm(1))
+	old := d.Boxes()[0]
+	old.End(driver.ErrMemory)
+	stats{p}.eventually(t, "another one is warm", func(s pool.Stats) bool { return s.Died == 1 && s.Warm == 1 })
+	if b := get(t, p); b.Name() == old.Name() {
+		t.Error("the dead one was given")
+	}
+}
+
+func TestABoxThatEndedSaysWhatTheDriverSays(t *testing.T) {
+	p, d := open(t, pool.Config{})
+	b := get(t, p)
+	if err := b.Ended(); err != nil {
+		t.Fatalf("it lives, and says %v", err)
+	}
+	d.Boxes()[0].End(driver.ErrMemory)
+	<-b.Done()
+	if err := b.Ended(); !errors.Is(err, driver.ErrMemory) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFailedStartsAreTheAnswerAndAreTriedAgainLater(t *testing.T) {
+	p, d := open(t, pool.Config{Warm: 1})
+	var starts atomic.Int64
+	var works atomic.Bool
+	d.BeforeStart = func(context.Context, driver.Spec) error {
+		starts.Add(1)
+		if works.Load() {
+			return nil
+		}
+		return fmt.Errorf("%w: install it", driver.ErrUnavailable)
+	}
+	p.Fill()
+	stats{p}.eventually(t, "it has failed", func(s pool.Stats) bool { return s.Failed > 0 })
+	if _, err := p.Get(natstest.Context(t), ""); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "install it") {
+		t.Errorf("got %v", err)
+	}
+	if s := p.Stats(); !strings.Contains(s.LastError, "install it") || s.LastErrorAt.IsZero() {
+		t.Errorf("got %+v", s)
+	}
+	if n := starts.Load(); n > 3 {
+		t.Errorf("it was tried %d times", n)
+	}
+	works.Store(true)
+	stats{p}.eventually(t, "it works", warm(1))
+}
+
+func TestABoxWithoutAnInterpreterIsDestroyed(t *testing.T) {
+	d := boxtest.New(t)
+	p := pool.New(pool.Config{Driver: mute{d}, StartTimeout: 200 * time.Millisecond, Logger: natstest.Logger(t)})
+	defer p.Close()
+	if _, err := p.Get(natstest.Context(t), ""); err == nil || !strings.Contains(err.Error(), "interpreter") {
+		t.Errorf("got %v", err)
+	}
+	natstest.Eventually(t, "nothing is left", func() bool { return len(d.Boxes()) == 0 })
+}
+
+// mute starts boxes in which nobody answers.
+type mute struct{ *boxtest.Driver }
+
+func (m mute) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+	spec.Args = []string{"-c", "import time; time.sleep(1e6)"}
+	return m.Driver.Start(ctx, spec)
+}
+
+func TestRefillsWaitWhileCallsWork(t *testing.T) {
+	p, d := open(t, pool.Config{Warm: 1})
+	p.Fill()
+	stats{p}.eventually(t, "one is warm", warm(1))
+	done := p.Working()
+	get(t, p)
+	if n := d.Started(); n != 1 {
+		t.Errorf("%d boxes were started while a call works", n)
+	}
+	done()
+	stats{p}.eventually(t, "it is refilled", warm(1))
+	// A call that works for ever does not keep the pool empty.
+	defer p.Working()()
+	get(t, p)
+	stats{p}.eventually(t, "it is refilled all the same", warm(1))
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	d := boxtest.New(t)
+	before := runtime.NumGoroutine()
+	p := pool.New(pool.Config{Driver: d, Warm: 2, Max: 3, Logger: natstest.Logger(t)})
+	p.Fill()
+	stats{p}.eventually(t, "they are warm", warm(2))
+	b := get(t, p)
+	stats{p}.eventually(t, "they are warm again", warm(2))
+	waiting := make(chan error)
+	go func() {
+		_, err := p.Get(natstest.Context(t), "a set") // with no place: two are warm, and end
+		waiting <- err
+	}()
+	p.Close()
+	if err := <-waiting; err == nil {
+		t.Error("a closed pool gave a box")
+	}
+	if _, err := p.Get(natstest.Context(t), ""); !errors.Is(err, pool.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if n := len(d.Boxes()); n != 0 {
+		t.Errorf("%d boxes are left", n)
+	}
+	if b.Ended() == nil {
+		t.Error("a box that was in use lives")
+	}
+	p.Discard(b)
+	p.Close()
+	natstest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+}

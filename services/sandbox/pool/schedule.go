@@ -1,0 +1,285 @@
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"skandha.dev/services/sandbox/agent"
+	"skandha.dev/services/sandbox/driver"
+)
+
+// schedule gives boxes to those who wait, starts what they need, and refills. It is
+// called with the lock, after every change.
+func (p *Pool) schedule() {
+	if p.closed {
+		return
+	}
+	wanted, short := 0, 0 // of clean boxes; of places for boxes
+	for _, w := range slices.Clone(p.waiters) {
+		switch {
+		case w.started:
+		case w.set != "":
+			if p.total() < p.cfg.Max {
+				w.started = true
+				p.special++
+				p.start(w)
+			} else {
+				short++
+			}
+		default:
+			if b := p.takeWarm(); b != nil {
+				p.serve(w, result{box: b})
+				continue
+			}
+			if wanted++; wanted <= p.clean {
+				continue // one that is on its way is for it
+			}
+			if p.total() < p.cfg.Max {
+				p.clean++
+				p.start(nil)
+			} else {
+				short++
+			}
+		}
+	}
+	p.makeRoom(short)
+	if short == 0 {
+		p.refill()
+	}
+}
+
+// makeRoom ends warm boxes for those who wait for a place, or tells that none is left.
+func (p *Pool) makeRoom(short int) {
+	for short > p.ending && len(p.warm) > 0 {
+		p.end(p.warm[0])
+	}
+	if short <= p.ending {
+		p.full = false
+		return
+	}
+	if p.full || p.cfg.Full == nil {
+		return
+	}
+	p.full = true
+	p.tasks.Go(p.cfg.Full)
+}
+
+// serve gives a waiter what it waits for.
+func (p *Pool) serve(w *waiter, r result) {
+	p.waiters = slices.DeleteFunc(p.waiters, func(o *waiter) bool { return o == w })
+	w.got <- r
+}
+
+// refill starts what is missing of the warm boxes, unless it failed a short time ago.
+func (p *Pool) refill() {
+	for p.filling && !p.closed && p.retry == nil && len(p.waiters) == 0 && len(p.warm)+p.clean < p.cfg.Warm &&
+		p.clean < refills && p.total() < p.cfg.Max {
+		if p.running == 0 && p.backoff == 0 {
+			p.clean++
+			p.start(nil)
+			continue
+		}
+		p.refillLater()
+	}
+}
+
+// refillLater waits for a moment in which nothing works, or out the time after a failure.
+func (p *Pool) refillLater() {
+	wait, idle := patience, p.idle
+	if p.backoff > 0 {
+		wait, idle = p.backoff, nil
+	}
+	timer := time.NewTimer(wait)
+	p.retry = timer
+	p.tasks.Go(func() {
+		defer timer.Stop()
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-timer.C:
+		case <-idle:
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.retry = nil
+		if p.closed || len(p.waiters) > 0 || len(p.warm)+p.clean >= p.cfg.Warm || p.total() >= p.cfg.Max {
+			return
+		}
+		p.clean++
+		p.start(nil)
+	})
+}
+
+// start starts a box in the background: for one waiter with its set, or a clean one
+// for whoever is first.
+func (p *Pool) start(w *waiter) {
+	p.tasks.Go(func() {
+		set := ""
+		if w != nil {
+			set = w.set
+		}
+		began := time.Now()
+		b, err := p.make(set)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if w != nil {
+			p.special--
+		} else {
+			p.clean--
+		}
+		p.record(time.Since(began), err)
+		if err == nil && p.closed {
+			p.used[b] = true
+			p.end(b)
+			return
+		}
+		if err == nil {
+			p.tasks.Go(func() { p.watch(b) })
+		}
+		p.arrived(w, b, err)
+		p.schedule()
+	})
+}
+
+// arrived hands out what a start came to.
+func (p *Pool) arrived(w *waiter, b *Box, err error) {
+	if w == nil {
+		if i := slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.set == "" }); i >= 0 {
+			w = p.waiters[i]
+		}
+	} else if !slices.Contains(p.waiters, w) { // it has gone meanwhile
+		if b != nil {
+			p.used[b] = true
+			p.end(b)
+		}
+		return
+	}
+	switch {
+	case err != nil && w != nil:
+		p.serve(w, result{err: err})
+	case err != nil:
+	case w != nil:
+		p.used[b] = true
+		p.serve(w, result{box: b})
+	case len(p.warm) < p.cfg.Warm:
+		p.warm = append(p.warm, b)
+	default: // it was started for somebody who has gone
+		p.used[b] = true
+		p.end(b)
+	}
+}
+
+// record keeps what doctor and status say of a start.
+func (p *Pool) record(took time.Duration, err error) {
+	if err != nil {
+		if p.closed {
+			return
+		}
+		level := slog.LevelDebug
+		// The same again and again helps nobody; that there is no driver, its selection says.
+		if p.stats.LastError != err.Error() && !errors.Is(err, driver.ErrUnavailable) {
+			level = slog.LevelWarn
+		}
+		p.stats.Failed++
+		p.stats.LastError, p.stats.LastErrorAt = err.Error(), time.Now()
+		p.backoff = min(max(minBackoff, 2*p.backoff), maxBackoff)
+		p.cfg.Logger.Log(context.Background(), level, "a sandbox could not be started", "error", err, "next", p.backoff)
+		return
+	}
+	p.backoff = 0
+	p.stats.Started++
+	p.stats.Starts.add(took)
+}
+
+// make starts a box and waits until its interpreter answers.
+func (p *Pool) make(set string) (*Box, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.StartTimeout)
+	defer cancel()
+	box, err := p.cfg.Driver.Start(ctx, driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
+	if errors.Is(err, driver.ErrUnavailable) {
+		return nil, err // it says all
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting a sandbox: %w", err)
+	}
+	conn, err := agent.Open(ctx, box)
+	if err != nil {
+		if ended := why(box); ended != nil {
+			err = ended
+		}
+		p.destroy(box)
+		return nil, fmt.Errorf("starting the interpreter in a sandbox: %w", err)
+	}
+	return &Box{Conn: conn, Set: set, box: box, gone: make(chan struct{}), over: make(chan struct{})}, nil
+}
+
+// why is what the driver says of a box that has ended.
+func why(box driver.Box) error {
+	select {
+	case <-box.Done():
+		return box.Err()
+	default:
+		return nil
+	}
+}
+
+// watch takes a box that dies while it is warm out of the pool.
+func (p *Pool) watch(b *Box) {
+	select {
+	case <-b.gone:
+		return
+	case <-b.Done():
+	case <-b.box.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.warm, b) {
+		p.stats.Died++
+		p.cfg.Logger.Warn("a warm sandbox has died; it is replaced", "sandbox", b.Name())
+		p.backoff = max(p.backoff, minBackoff) // or boxes that die at once would be started without end
+		p.end(b)
+	}
+}
+
+// end takes a box out of the pool and destroys it in the background. It is called
+// with the lock.
+func (p *Pool) end(b *Box) {
+	b.once.Do(func() {
+		close(b.gone)
+		delete(p.used, b)
+		p.warm = slices.DeleteFunc(p.warm, func(o *Box) bool { return o == b })
+		p.ending++
+		p.tasks.Go(func() {
+			p.destroy(b.box)
+			close(b.over)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.ending--
+			p.stats.Destroyed++
+			p.full = false
+			p.schedule()
+		})
+	})
+}
+
+// destroy ends a box. What is left of it is the reaper's.
+func (p *Pool) destroy(box driver.Box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), destroying)
+	defer cancel()
+	if err := box.Destroy(ctx); err != nil {
+		p.cfg.Logger.Warn("a sandbox could not be destroyed; the reaper tries again", "sandbox", box.Name(), "error", err)
+	}
+}
+
+// newName is a box's.
+func newName() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "sb-" + hex.EncodeToString(b[:])
+}

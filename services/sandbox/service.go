@@ -1,0 +1,243 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/sandbox/deps"
+	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/pool"
+	"skandha.dev/services/sandbox/tools"
+)
+
+// Name is the service's name in announcements and logs.
+const Name = "sandbox"
+
+// Packages has package sets made; a *deps.Manager is one.
+type Packages interface {
+	// Ensure makes the set unless it is there, and returns its id.
+	Ensure(ctx context.Context, want deps.Requirements, progress func(string)) (set string, err error)
+}
+
+// Deps is what a sandbox service needs of its process.
+type Deps struct {
+	Bus    *bus.Bus // its instance id is the service's
+	Logger *slog.Logger
+	// Driver isolates. The service destroys what it starts; closing is the owner's.
+	Driver driver.Driver
+	// Packages installs what code wants; nil: calls that want packages fail.
+	Packages Packages
+}
+
+// Run offers the tools until ctx ends, and then drains. It returns nil if it ended
+// because ctx did.
+func Run(ctx context.Context, cfg Config, deps Deps) error {
+	s, err := New(cfg, deps)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// Service is one instance.
+type Service struct {
+	cfg      Config
+	bus      *bus.Bus
+	log      *slog.Logger
+	driver   driver.Driver
+	packages Packages
+	pool     *pool.Pool
+	leases   *leases
+	tools    map[string]offered
+	specs    []tool.Spec
+	counts   counts
+}
+
+type offered struct {
+	tools.Tool
+	args *toolschema.Validator
+}
+
+// counts are figures for /metrics.
+type counts struct {
+	calls, failures, broken, expired, evicted, resets, reaped, artifacts atomic.Int64
+}
+
+// New checks the configuration. Nothing is started before Run.
+func New(cfg Config, d Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	s := &Service{cfg: cfg, bus: d.Bus, log: d.Logger, driver: d.Driver, packages: d.Packages, tools: map[string]offered{}}
+	for _, t := range tools.All() {
+		v, err := toolschema.Compile(t.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
+		t.Spec.Args = v.Schema()
+		s.tools[t.Spec.Name] = offered{t, v}
+		s.specs = append(s.specs, t.Spec)
+	}
+	s.pool = pool.New(pool.Config{
+		Driver: d.Driver, Limits: cfg.Limits, Warm: cfg.Warm, Max: cfg.Max, Full: s.makeRoom, Logger: d.Logger,
+	})
+	s.leases = &leases{self: d.Bus.Instance(), pool: s.pool, all: map[subject.Ref]*session{}}
+	return s, nil
+}
+
+// Run offers the tools until ctx ends, and then drains.
+func (s *Service) Run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var loops sync.WaitGroup
+	defer func() {
+		stop()
+		loops.Wait()
+		s.pool.Close()
+	}()
+	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), s.heard)
+	if err != nil {
+		return fmt.Errorf("sandbox: following sessions: %w", err)
+	}
+	defer func() { _ = follow.Unsubscribe() }() // the connection may be gone
+	loops.Go(func() {
+		if s.fill(background) {
+			s.reap(background)
+		}
+	})
+	loops.Go(func() { s.expire(background) })
+	return executor.Serve(ctx, s.bus, executor.Config{
+		Kind: subject.Runner, Service: Name, Offer: executor.Offer{Tools: s.specs}, Work: s.work,
+		Pools:        []contract.Pool{{Name: tools.Pool, Slots: s.cfg.Slots}, {Name: contract.DefaultPool, Slots: 1}},
+		DrainTimeout: s.cfg.DrainTimeout, Logger: s.log,
+	})
+}
+
+// fill begins to keep warm boxes. It reports false if it came to its end before.
+func (s *Service) fill(ctx context.Context) bool {
+	wait := time.NewTimer(s.cfg.FillAfter)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wait.C:
+		s.pool.Fill()
+		return true
+	}
+}
+
+// reap removes what services that have died left behind.
+func (s *Service) reap(ctx context.Context) {
+	tick := time.NewTicker(driver.ReapEvery)
+	defer tick.Stop()
+	var said string
+	for {
+		n, err := s.driver.Reap(ctx)
+		if n > 0 {
+			s.counts.reaped.Add(int64(n))
+			s.log.Info("removed what sandbox services that are gone had left", "things", n)
+		}
+		now := ""
+		if err != nil && ctx.Err() == nil {
+			now = err.Error()
+		}
+		if now != "" && now != said { // the same every 15 s helps nobody
+			s.log.Warn("looking for what sandbox services that are gone have left", "error", now)
+		}
+		said = now
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// expire ends leases that are idle.
+func (s *Service) expire(ctx context.Context) {
+	tick := time.NewTicker(max(min(s.cfg.Idle/4, 10*time.Second), 100*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.counts.expired.Add(int64(s.leases.expire(s.cfg.Idle)))
+		}
+	}
+}
+
+// makeRoom ends an idle lease for somebody who waits for a place.
+func (s *Service) makeRoom() {
+	if s.leases.evict() {
+		s.counts.evicted.Add(1)
+	}
+}
+
+// heard ends the sandbox of a session that was reset or locked. Live events may be
+// lost: then the session's next call says so, or the box is idle.
+func (s *Service) heard(m *nats.Msg) {
+	e, err := event.Decode(m.Data)
+	if err != nil || e.Type != event.TypeSessionReset && e.Type != event.TypeSessionLocked || e.Live() != m.Subject {
+		return
+	}
+	seq, err := strconv.ParseUint(e.Cause, 10, 64)
+	if e.Type == event.TypeSessionLocked {
+		seq, err = turnSequence(e.Turn)+1, nil // the turn that locks it ends with it
+	}
+	if err != nil {
+		return
+	}
+	s.counts.resets.Add(1)
+	s.leases.end(e.Ref(), seq)
+}
+
+// turnSequence is the sequence of the turn's input, as its id says: t<sequence>.
+func turnSequence(turn string) uint64 {
+	n, err := strconv.ParseUint(strings.TrimPrefix(turn, "t"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Ready reports why the service cannot take calls. That sandboxes cannot be made here
+// is no such reason: the calls say so.
+func (s *Service) Ready() error {
+	if !s.bus.Connected() {
+		return errors.New("not connected to the bus")
+	}
+	return nil
+}
+
+// Counters are figures for /metrics.
+func (s *Service) Counters() map[string]int64 {
+	p := s.pool.Stats()
+	return map[string]int64{
+		"sandbox_calls": s.counts.calls.Load(), "sandbox_call_failures": s.counts.failures.Load(), "sandbox_broken": s.counts.broken.Load(),
+		"sandbox_expired": s.counts.expired.Load(), "sandbox_evicted": s.counts.evicted.Load(), "sandbox_resets": s.counts.resets.Load(),
+		"sandbox_reaped": s.counts.reaped.Load(), "sandbox_artifacts": s.counts.artifacts.Load(), "sandbox_sessions": int64(s.leases.count()),
+		"sandbox_warm": int64(p.Warm), "sandbox_used": int64(p.Used), "sandbox_starting": int64(p.Starting), "sandbox_waiting": int64(p.Waiting),
+		"sandbox_started": p.Started, "sandbox_destroyed": p.Destroyed, "sandbox_start_failures": p.Failed, "sandbox_warm_died": p.Died,
+		"sandbox_gets": p.Gets, "sandbox_gets_drained": p.Drained, "sandbox_start_mean_us": p.Starts.Mean.Microseconds(),
+	}
+}

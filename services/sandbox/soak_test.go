@@ -1,0 +1,154 @@
+package sandbox_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/sandbox"
+	"skandha.dev/services/sandbox/boxtest"
+	"skandha.dev/services/sandbox/bwrap"
+	"skandha.dev/services/sandbox/driver"
+)
+
+// soakFor is how long the sessions work: SKANDHA_SOAK says how long, such as 2m.
+func soakFor(t *testing.T) time.Duration {
+	if text := os.Getenv("SKANDHA_SOAK"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("SKANDHA_SOAK: %v", err)
+		}
+		return d
+	}
+	if testing.Short() || os.Getenv("SKANDHA_REQUIRE") != "all" {
+		return 3 * time.Second
+	}
+	return 20 * time.Second
+}
+
+// Eight sessions write, read and are reset side by side; each sees its own files alone,
+// and in the end nothing is left of any.
+func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
+	t.Run("boxtest", func(t *testing.T) { sideBySide(t, boxtest.New(t)) })
+	t.Run("bwrap", func(t *testing.T) {
+		dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // boxes of root run under users of their own, who see no directory of the test's
+		if err == nil {
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			err = os.Chmod(dir, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := bwrap.New(bwrap.Config{Dir: dir, Log: natstest.Logger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if _, err := d.Report(natstest.Context(t)); err != nil {
+			if os.Getenv("SKANDHA_REQUIRE") == "all" {
+				t.Fatal(err)
+			}
+			t.Skipf("SKIPPED: %v", err)
+		}
+		sideBySide(t, d)
+	})
+}
+
+func sideBySide(t *testing.T, d driver.Driver) {
+	children := processes(t)
+	c := startWith(t, sandbox.Config{Warm: 2, Max: 16}, d)
+	stats := func() sandbox.Status { return c.service.Status(t.Context()) }
+	c.session("first").python("1")
+	natstest.Eventually(t, "the pool is full", func() bool { return stats().Pool.Warm == 2 })
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	until := time.Now().Add(soakFor(t))
+	var all sync.WaitGroup
+	var total [8]int
+	for i := range total {
+		all.Go(func() {
+			s := c.session(fmt.Sprintf("s%d", i))
+			for time.Now().Before(until) {
+				total[i] += soak(t, s, fmt.Sprintf("%d-%d", i, total[i]))
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("calls per session: %v; sandboxes: %+v", total, stats().Pool)
+	if n := stats().Sessions; n != 9 {
+		t.Errorf("%d sessions have a sandbox, want 9", n)
+	}
+	for i := range total { // they end
+		s := c.session(fmt.Sprintf("s%d", i))
+		s.turn = 1 << 40
+		s.reset()
+		s.call("shell:execute", args{"command": "true", "lifecycle": "call"})
+	}
+	natstest.Eventually(t, "the first session's sandbox is left, and the warm ones", func() bool {
+		p := stats().Pool
+		return p.Used == 1 && p.Warm == 2 && p.Starting+p.Ending == 0
+	})
+	natstest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines+8 })
+	natstest.Eventually(t, "no file is left open", func() bool { return openFiles(t) <= files+8 })
+	c.instance.stop()
+	natstest.Eventually(t, "no process is left", func() bool { return processes(t) <= children })
+}
+
+// processes counts this process's children.
+func processes(t *testing.T) (n int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stats {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has just ended
+		}
+		if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
+			n++
+		}
+	}
+	return n
+}
+
+// soak makes some calls in a session and returns how many.
+func soak(t *testing.T, s *session, secret string) int {
+	got := s.python(fmt.Sprintf("import os\nbefore = sorted(os.listdir('/workspace')) + os.listdir('/tmp')\nopen('mine','w').write(%q)\nopen('/tmp/mine','w').write(%[1]q)\nbefore", secret))
+	if string(got.Result) != "[]" || got.Notice != "" {
+		t.Errorf("a new sandbox has %s, %s", got.Result, got.Notice)
+	}
+	if f := s.fs("read", args{"path": "mine"}); f.Content != secret {
+		t.Errorf("it reads %q, want %q", f.Content, secret)
+	}
+	got = s.decode(s.call("shell:execute", args{"command": "cat mine; cat /tmp/mine; ls | wc -l"}))
+	if got.Stdout != secret+secret+"1\n" {
+		t.Errorf("it sees %q, want %q", got.Stdout, secret)
+	}
+	got = s.python("open('mine').read()")
+	if !strings.Contains(string(got.Result), `"`+secret+`"`) {
+		t.Errorf("it reads %s, want %q", got.Result, secret)
+	}
+	s.reset()
+	return 4
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatalf("open files cannot be counted: %v", err)
+	}
+	return len(entries)
+}

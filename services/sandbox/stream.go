@@ -1,0 +1,134 @@
+package sandbox
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/sandbox/agent"
+)
+
+const (
+	// streamEvery is how often what was printed is published.
+	streamEvery = 50 * time.Millisecond
+	// maxPiece bounds the text of one message, in bytes.
+	maxPiece = 16 << 10
+	// maxPending bounds what waits to be published; what exceeds it is left out.
+	maxPending = 64 << 10
+	// maxStreamed bounds what is published of one call. Its result has the rest.
+	maxStreamed = 1 << 20
+)
+
+// printer publishes what a run prints while it runs. Nobody waits for that, and the
+// run never does.
+type printer struct {
+	send func(tool.Output) // called in order; fills in call and attempt
+
+	sending sync.Mutex // held while something is sent
+
+	mu      sync.Mutex
+	pending []piece
+	bytes   int // of them
+	total   int
+	timer   *time.Timer // set while something waits
+	closed  bool
+
+	n int // guarded by sending
+}
+
+type piece struct {
+	stream agent.Stream
+	text   []byte
+}
+
+func newPrinter(send func(tool.Output)) *printer {
+	return &printer{send: send}
+}
+
+// add takes what was printed; it never blocks.
+func (p *printer) add(stream agent.Stream, text []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.keep(stream, text)
+	if p.timer == nil && len(p.pending) > 0 {
+		p.timer = time.AfterFunc(streamEvery, p.tick)
+	}
+}
+
+func (p *printer) keep(stream agent.Stream, text []byte) {
+	text = text[:min(len(text), maxPending-p.bytes, maxStreamed-p.total)]
+	if len(text) == 0 {
+		return
+	}
+	p.bytes += len(text)
+	p.total += len(text)
+	if last := len(p.pending) - 1; last >= 0 && p.pending[last].stream == stream {
+		p.pending[last].text = append(p.pending[last].text, text...)
+		return
+	}
+	p.pending = append(p.pending, piece{stream, bytes.Clone(text)})
+}
+
+// printed is how many bytes were.
+func (p *printer) printed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.total
+}
+
+func (p *printer) tick() {
+	p.flush()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = nil
+	if len(p.pending) > 0 && !p.closed {
+		p.timer = time.AfterFunc(streamEvery, p.tick)
+	}
+}
+
+// close sends what waits. Nothing is sent after it.
+func (p *printer) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	p.flush()
+}
+
+func (p *printer) flush() {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	p.mu.Lock()
+	pending := p.pending
+	p.pending, p.bytes = nil, 0
+	p.mu.Unlock()
+	for _, piece := range pending {
+		text := strings.ToValidUTF8(string(piece.text), "\uFFFD")
+		for text != "" {
+			var head string
+			head, text = splitText(text)
+			p.send(tool.Output{N: p.n, Stream: string(piece.stream), Text: head})
+			p.n++
+		}
+	}
+}
+
+// splitText takes a piece off the front, at the edge of a rune.
+func splitText(s string) (head, rest string) {
+	if len(s) <= maxPiece {
+		return s, ""
+	}
+	at := maxPiece
+	for at > maxPiece-utf8.UTFMax && !utf8.RuneStart(s[at]) {
+		at--
+	}
+	return s[:at], s[at:]
+}

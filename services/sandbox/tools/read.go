@@ -1,0 +1,218 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"skandha.dev/services/sandbox/agent"
+)
+
+// The bounds of one reading. They fit into a result that need not be cut.
+const (
+	maxText   = 12 << 10 // bytes
+	maxBinary = 8 << 10  // bytes, which base64 makes a third more
+	maxScan   = 32 << 20 // bytes that are looked through for a line
+	manyLines = 10_000
+)
+
+type content struct {
+	Path       string `json:"path"`
+	Size       int64  `json:"size"`   // bytes of the file
+	Offset     int64  `json:"offset"` // where it begins, in units
+	Unit       string `json:"unit"`   // "lines" or "bytes"
+	Encoding   string `json:"encoding"`
+	Content    string `json:"content"`
+	Truncated  bool   `json:"truncated,omitempty"`   // there is more
+	NextOffset int64  `json:"next_offset,omitempty"` // where to read on
+	Note       string `json:"note,omitempty"`
+}
+
+type readArgs struct {
+	Path, Encoding, Unit string
+	Offset, Limit        int64
+}
+
+// Read is sandbox_fs:read.
+func Read() Tool {
+	return fileTool("read", fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
+		"It answers at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
+		pathArg("the file")+fmt.Sprintf(`,
+		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64"},
+		"unit":{"type":"string","enum":["lines","bytes"],"default":"lines","description":"what offset and limit count; base64 always counts bytes"},
+		"offset":{"type":"integer","minimum":0,"default":0,"description":"how many lines or bytes to leave out at the beginning"},
+		"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"the most lines or bytes to read; default as many as fit"}},"required":["path"]`, 1<<20), true,
+		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a readArgs) (any, error) {
+			name := inside(a.Path)
+			switch {
+			case a.Encoding == "base64":
+				return readBinary(ctx, conn, name, a)
+			case a.Unit == "bytes":
+				return readBytes(ctx, conn, name, a)
+			}
+			return readLines(ctx, conn, name, a)
+		})
+}
+
+func atMost(limit, most int64) int64 {
+	if limit <= 0 || limit > most {
+		return most
+	}
+	return limit
+}
+
+func readBinary(ctx context.Context, conn *agent.Conn, name string, a readArgs) (content, error) {
+	data, size, err := conn.Read(ctx, name, a.Offset, atMost(a.Limit, maxBinary))
+	if err != nil {
+		return content{}, err
+	}
+	out := content{Path: a.Path, Size: size, Offset: a.Offset, Unit: "bytes", Encoding: "base64", Content: base64.StdEncoding.EncodeToString(data)}
+	return out.upTo(a.Offset+int64(len(data)), size), nil
+}
+
+// upTo says whether there is more.
+func (c content) upTo(next, size int64) content {
+	if next < size {
+		c.Truncated, c.NextOffset = true, next
+	}
+	return c
+}
+
+func readBytes(ctx context.Context, conn *agent.Conn, name string, a readArgs) (content, error) {
+	limit := int(atMost(a.Limit, maxText))
+	// Some bytes more show whether a character is cut.
+	buf, size, err := conn.Read(ctx, name, a.Offset, int64(limit+utf8.UTFMax))
+	if err != nil {
+		return content{}, err
+	}
+	start, end := wholeRunes(buf, limit, a.Offset > 0)
+	if !isText(buf[start:end]) {
+		return content{}, failf("%s: %v", a.Path, errNotText)
+	}
+	out := content{Path: a.Path, Size: size, Offset: a.Offset + int64(start), Unit: "bytes", Encoding: "text", Content: string(buf[start:end])}
+	return out.upTo(a.Offset+int64(end), size), nil
+}
+
+func isText(b []byte) bool { return utf8.Valid(b) && !slices.Contains(b, 0) }
+
+// wholeRunes narrows buf[:limit] to whole characters: at the front if the reading
+// began in the middle of the file, at the back if there is more.
+func wholeRunes(buf []byte, limit int, middle bool) (start, end int) {
+	end = min(limit, len(buf))
+	for middle && start < min(end, utf8.UTFMax-1) && !utf8.RuneStart(buf[start]) {
+		start++
+	}
+	if end == len(buf) {
+		return start, end
+	}
+	for cut := end; cut > start && cut > end-utf8.UTFMax; cut-- {
+		if utf8.RuneStart(buf[cut]) {
+			return start, cut
+		}
+	}
+	_, n := utf8.DecodeRune(buf[start:]) // one character is longer than the limit, or this is no text
+	return start, max(end, start+n)
+}
+
+// readLines answers whole lines, as many as fit. A line that does not fit alone is cut.
+func readLines(ctx context.Context, conn *agent.Conn, name string, a readArgs) (content, error) {
+	out := content{Path: a.Path, Offset: a.Offset, Unit: "lines", Encoding: "text"}
+	limit := atMost(a.Limit, manyLines)
+	var text, line []byte
+	var at, pos int64 // the line that comes next, and where in the file
+	for {
+		data, size, err := conn.Read(ctx, name, pos, piece)
+		if err != nil {
+			return content{}, err
+		}
+		out.Size = size
+		pos += int64(len(data))
+		last := len(data) == 0 || pos >= size
+		for len(data) > 0 {
+			part, rest, whole := bytes.Cut(data, []byte("\n"))
+			data = rest
+			if at >= a.Offset && len(line) <= maxText {
+				line = append(line, part[:min(len(part), maxText+1)]...)
+			}
+			if !whole {
+				break
+			}
+			at++
+			if at <= a.Offset {
+				line = line[:0]
+				continue
+			}
+			var full bool
+			if text, full = out.add(text, line, "\n"); full {
+				return out.lines(text, at-1, true)
+			}
+			if line = line[:0]; at == a.Offset+limit {
+				return out.lines(text, at, pos-int64(len(data)) < size)
+			}
+		}
+		switch {
+		case last && len(line) > 0:
+			var full bool
+			if text, full = out.add(text, line, ""); full {
+				return out.lines(text, at, true)
+			}
+			return out.lines(text, at+1, false)
+		case last && at < a.Offset:
+			return content{}, failf("%s has %d lines; offset %d is beyond the end", a.Path, at, a.Offset)
+		case last:
+			return out.lines(text, at, false)
+		case pos >= maxScan && at < a.Offset:
+			return content{}, failf("line %d is not among the first %d MiB of %s; use unit bytes, or python:execute", a.Offset, maxScan>>20, a.Path)
+		}
+	}
+}
+
+// add appends a line, or reports that there is no room for it.
+func (c *content) add(text, line []byte, end string) (_ []byte, full bool) {
+	if len(text)+len(line)+len(end) <= maxText {
+		return append(append(text, line...), end...), false
+	}
+	if len(text) > 0 {
+		return text, true
+	}
+	_, n := wholeRunes(line, maxText-len(end), false)
+	c.Note = "the line is longer than what fits and is cut; read it with unit bytes"
+	return append(append(text, line[:n]...), end...), false
+}
+
+func (c content) lines(text []byte, next int64, more bool) (content, error) {
+	if !isText(text) {
+		return content{}, failf("%s: %v", c.Path, errNotText)
+	}
+	c.Content = string(text)
+	if more {
+		c.Truncated, c.NextOffset = true, next
+	}
+	return c, nil
+}
+
+// mediaType goes by the name, and then by what is inside.
+func mediaType(name string, data []byte) string {
+	ext := strings.ToLower(path.Ext(name))
+	if t, ok := mediaTypes[ext]; ok {
+		return t
+	}
+	if t := mime.TypeByExtension(ext); t != "" {
+		return t
+	}
+	return http.DetectContentType(data)
+}
+
+// mediaTypes are those that must not depend on what the host knows.
+var mediaTypes = map[string]string{
+	".csv": "text/csv", ".gif": "image/gif", ".html": "text/html", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".json": "application/json",
+	".md": "text/markdown", ".parquet": "application/vnd.apache.parquet", ".pdf": "application/pdf", ".png": "image/png", ".py": "text/x-python",
+	".svg": "image/svg+xml", ".txt": "text/plain", ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".zip": "application/zip",
+}

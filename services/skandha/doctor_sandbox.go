@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// sandboxFindings say where the code of models would run here, how well that isolates,
+// and what it does not hold.
+func (g *globals) sandboxFindings(ctx context.Context) []finding {
+	if g.NoSandbox {
+		return []finding{{ok: true, what: "sandbox: off", advice: "without --no-sandbox models can run code, isolated"}}
+	}
+	d, _, err := g.Sandbox.Make("doctor", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return []finding{{need: true, what: "sandbox", advice: err.Error()}}
+	}
+	defer func() { _ = d.Close() }() // nothing was started that lasts
+	r, err := d.Report(ctx)
+	if err != nil {
+		return []finding{{what: "sandbox: none; python:execute and shell:execute fail, and say so", advice: err.Error()}}
+	}
+	return describeSandbox(r, g.Sandbox.Limits())
+}
+
+func describeSandbox(r driver.Report, l driver.Limits) []finding {
+	isolation := strings.TrimSuffix(r.Isolation, ".")
+	if r.Untrusted {
+		isolation += "; strong enough for tenants who do not trust each other"
+	}
+	out := []finding{
+		{ok: true, what: fmt.Sprintf("sandbox: %s (%s), Python %s", r.Driver, r.Version, r.Python), advice: isolation},
+		{ok: true, what: "sandbox limits: " + strings.Join(r.Enforced, ", "), advice: fmt.Sprintf(
+			"each has %d MiB of memory, %g CPUs, %d processes, %d MiB for files", l.Memory>>20, l.CPUs, l.PIDs, l.Workspace>>20)},
+	}
+	for _, m := range r.Missing {
+		out = append(out, finding{what: "sandbox does not hold " + m})
+	}
+	return out
+}
