@@ -32,7 +32,7 @@ run: setup-build ## Build and talk to an agent: everything in one process, data 
 	exec bin/skandha chat --data .data
 
 .PHONY: run-services
-run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners and the listeners of SKANDHA_CONFIG as processes; Ctrl-C ends them
+run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners, the sandbox and the listeners of SKANDHA_CONFIG as processes; Ctrl-C ends them
 	@RUNNERS=$(RUNNERS) exec deploy/dev/run-services.sh
 
 .PHONY: build
@@ -47,8 +47,8 @@ test: setup $(REPORT) ## Set up and run every test
 	@CGO_ENABLED=0 $(TEST) -timeout 20m $(PKGS) | $(REPORT)
 
 .PHONY: test-race
-test-race: setup $(REPORT) ## The same under the race detector
-	@CGO_ENABLED=1 $(TEST) -race -timeout 30m $(PKGS) | $(REPORT)
+test-race: setup $(REPORT) ## The same under the race detector, but for suites of other processes: probes of sandboxes, containers
+	@CGO_ENABLED=1 $(TEST) -race -timeout 30m $$(go list $(PKGS) | grep -vE '/(sandboxtest|e2e/compose)$$') | $(REPORT)
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, on both modules
@@ -92,9 +92,15 @@ bench: setup-build ## Measure this machine against the budgets, each beside the 
 
 .PHONY: compose-up
 compose-up: .env ## Start the system of docker-compose.yml and wait until it is healthy
+	@docker image inspect skandha/sandbox:latest >/dev/null 2>&1 || $(MAKE) sandbox-image
 	$(COMPOSE) up -d --build --scale toolrunner=$(RUNNERS)
 	@deploy/dev/compose-healthy.sh $(COMPOSE)
 	@echo 'talk to it:  set -a; . ./.env; SKANDHA_NATS=nats://127.0.0.1:$${SKANDHA_NATS_PORT:-4222} bin/skandha chat'
+
+.PHONY: sandbox-image
+sandbox-image: ## Build the image that untrusted code runs in: from a registry, or else from Debian's packages (as root)
+	@docker build -t skandha/sandbox:latest deploy/docker/sandbox || { \
+	  echo "no registry was reached: from Debian's packages instead"; deploy/docker/sandbox/build.sh; }
 
 .PHONY: compose-down
 compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)

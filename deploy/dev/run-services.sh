@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs Skandha as it is deployed, without containers: NATS, Redis (if installed),
-# core, provider, RUNNERS tool runners and, with a configuration, the listeners, each
+# core, provider, RUNNERS tool runners, the sandbox service and, with a configuration, the listeners, each
 # a process of its own, logging to .data/services/logs. Ctrl-C ends them all; so does
 # the end of any one of them.
 #
@@ -136,6 +136,7 @@ start provider bin/skandha-provider
 for ((n = 1; n <= runners; n++)); do
 	SKANDHA_WORKSPACE=$data/workspace start "toolrunner-$n" bin/skandha-toolrunner
 done
+SKANDHA_SANDBOX_DIR=$data/sandbox start sandbox bin/skandha-sandbox
 if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then
 	start listener bin/skandha-listener
 fi

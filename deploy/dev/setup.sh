@@ -40,6 +40,12 @@ look() {
 	have redis-server || missing "redis-server, for the tests of the Redis view" redis-server
 	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
 	have gcc || missing "a C compiler, for the race detector" gcc libc6-dev
+	have bwrap || missing "bubblewrap, for sandboxes without a Docker engine" bubblewrap
+	[ -x /usr/bin/python3 ] || missing "the system's Python 3, for sandboxes without a Docker engine" python3
+	/usr/bin/python3 -m pip --version >/dev/null 2>&1 || missing "pip, for packages in sandboxes" python3-pip
+	/usr/bin/python3 -c 'import numpy, pandas, matplotlib' 2>/dev/null ||
+		missing "NumPy, pandas and Matplotlib, for data analysis in sandboxes" python3-numpy python3-pandas python3-matplotlib
+	have debootstrap || missing "debootstrap, for the image of sandboxes" debootstrap
 	have python3 || missing "Python 3, for the tests of plugins in Python" python3
 	have node || missing "Node, for the tests of plugins for Node" nodejs
 	have npm || missing "npm, for the NATS client of the plugins for Node" npm
@@ -71,6 +77,14 @@ install() {
 	say "installed"
 }
 
+# image makes what tests import as the image of sandboxes, once on a machine.
+image() {
+	if [ "$(id -u)" = 0 ] && have debootstrap; then
+		"$(dirname "$0")/../docker/sandbox/build.sh" --light --cache >/dev/null ||
+			say "the sandbox's image could not be made; tests of Docker sandboxes are skipped, and say so"
+	fi
+}
+
 need_go
 case $want in
 build) ;;
@@ -84,6 +98,7 @@ test)
 			say "without them, the tests that need them are skipped, and say so"
 		fi
 	fi
+	image
 	;;
 *)
 	say "want build or test, got $want" >&2

@@ -12,10 +12,10 @@ import (
 func BenchmarkWarm(b *testing.B) {
 	x := start(b)
 	x.works(b)
-	time.Sleep(200 * time.Millisecond)
+	<-time.After(200 * time.Millisecond)
 	var ours, bare time.Duration
 	for b.Loop() {
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 		at := time.Now()
 		x.python(b, "print(1)")
 		ours += time.Since(at)
@@ -41,7 +41,7 @@ func BenchmarkBackToBack(b *testing.B) {
 func BenchmarkFile(b *testing.B) {
 	x := start(b)
 	x.write(b, "f", "text")
-	time.Sleep(200 * time.Millisecond)
+	<-time.After(200 * time.Millisecond)
 	for b.Loop() {
 		x.read(b, "f")
 	}

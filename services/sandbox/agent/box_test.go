@@ -182,7 +182,7 @@ func (b *box) read(t testing.TB, name string) string {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}

@@ -409,7 +409,7 @@ func TestAnArchiveIsNotTrusted(t *testing.T) {
 // A file system that is full is said to be, and what was there stays.
 func TestAFullWorkspace(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: mounting a small file system needs root")
+		lack(t, "mounting a small file system needs root")
 	}
 	b := startWith(t, options{wrap: []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=1m,mode=777 none "$HOME" && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`, "sh"}, asRoot: true})
 	b.write(t, "keep", "kept")

@@ -431,7 +431,7 @@ func TestEachInterpreterThatIsHereWillDo(t *testing.T) {
 		})
 	}
 	if found == 0 {
-		t.Skip("SKIPPED: no interpreter is found by its version")
+		lack(t, "no interpreter is found by its version")
 	}
 }
 

@@ -21,22 +21,25 @@ var firsts = map[string][]string{
 	},
 }
 
+// lack ends a test that cannot run here.
+func lack(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("SKANDHA_REQUIRE") == "all" {
+		t.Fatal("NOT TESTED: " + why)
+	}
+	t.Skip("NOT TESTED: " + why)
+}
+
 func startFirst(t testing.TB, by string) *box {
 	t.Helper()
-	lack := func(why string) {
-		if os.Getenv("SKANDHA_REQUIRE") == "all" {
-			t.Fatal(why)
-		}
-		t.Skip("SKIPPED: " + why)
-	}
 	if os.Getuid() != 0 {
-		lack("becoming another user needs root")
+		lack(t, "becoming another user needs root")
 	}
 	if _, err := exec.LookPath(by); err != nil {
-		lack(by + " is not installed")
+		lack(t, by+" is not installed")
 	}
 	if by == "bwrap" && exec.Command(firsts[by][0], append(firsts[by][1:], "true")...).Run() != nil {
-		lack("bwrap makes no namespaces here")
+		lack(t, "bwrap makes no namespaces here")
 	}
 	b := startWith(t, options{asRoot: true, wrap: firsts[by]})
 	if x := b.python(t, "import os", "os.getppid()"); string(x.Result) != "1" {
@@ -119,7 +122,7 @@ func TestTheSweepSparesFileOperations(t *testing.T) {
 // With no process to spare the box refuses what it is asked, and lives on.
 func TestWhenNothingCanBeForked(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: another user with a limit needs root")
+		lack(t, "another user with a limit needs root")
 	}
 	b := startWith(t, options{asRoot: true, wrap: []string{"setpriv", "--reuid", "61234", "--regid", "61234", "--clear-groups", "prlimit", "--nproc=2:2"}})
 	b.works(t)

@@ -18,7 +18,7 @@ func BenchmarkColdStart(b *testing.B) {
 	}
 	defer d.Close()
 	if _, err := d.Report(b.Context()); err != nil {
-		b.Skip(err)
+		b.Fatal(err)
 	}
 	for b.Loop() {
 		x, err := d.Start(b.Context(), driver.Spec{Name: newName(), Args: []string{"-I", "-S", "-c", "print(1, flush=True)\ninput()"}})
@@ -39,7 +39,7 @@ func BenchmarkColdStart(b *testing.B) {
 func BenchmarkBarePython(b *testing.B) {
 	for b.Loop() {
 		if err := exec.CommandContext(b.Context(), "/usr/bin/python3", "-c", "print(1)").Run(); err != nil {
-			b.Skip(err)
+			b.Fatal(err)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 	if d.root {
 		r.Isolation += " Each box runs under a user id of its own."
 	} else {
-		r.Missing = append(r.Missing, "users: boxes run under the service's own user, for only root can give them users of their own")
+		r.Missing = append(r.Missing, "quotas that the kernel keeps per user: boxes run under the service's own user, for only root can give them users of their own")
 	}
 	h.bounds(&r)
 	switch {

@@ -57,7 +57,7 @@ while True: time.sleep(1)`}})
 		}
 		fmt.Println(string(line))
 	}
-	time.Sleep(time.Hour)
+	<-time.After(time.Hour)
 	return errors.New("it was not killed")
 }
 

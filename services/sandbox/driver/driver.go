@@ -14,14 +14,17 @@ const (
 	Workspace = "/workspace" // the session's files; the only place that lasts from call to call, beside Tmp
 	Tmp       = "/tmp"
 	Packages  = "/packages" // the package set of Spec.Packages, read-only
-	UID       = 65532       // of all that runs in a box
+	UID       = 65532       // of all that runs in a box, unless the driver gives each one of its own
 	GID       = 65532
+	// FirstOwnUID is the least user id that a driver may give to one box alone, so that
+	// what the kernel counts by user is the box's own.
+	FirstOwnUID = 10000
 )
 
 // Environment is the whole environment of what runs in a box.
 func Environment() []string {
 	return []string{
-		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + Workspace, "PWD=" + Workspace, "TMPDIR=" + Tmp, "LANG=C.UTF-8", "TZ=UTC",
+		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + Workspace, "PWD=" + Workspace, "TMPDIR=" + Tmp, "LANG=C.UTF-8", "USER=sandbox", "LOGNAME=sandbox", "TZ=UTC",
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1", "MPLBACKEND=Agg", "MPLCONFIGDIR=" + Tmp + "/.matplotlib",
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/listener/webhook"
 )
 
@@ -41,7 +42,7 @@ func TestSystemOfContainers(t *testing.T) {
 	p := up(t)
 
 	t.Run("every container is healthy and hardened", func(t *testing.T) {
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "listener": 1})
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "listener": 1})
 		for _, c := range p.containers(t) {
 			c.hardened(t)
 		}
@@ -52,7 +53,7 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("without the token nobody is", func(t *testing.T) {
-		cmd := p.host(t.Context(), p.skandha, "ask", "--nats", p.nats, "--token", "wrong", "--timeout", "10s", "what is 2+2?")
+		cmd := p.HostCommand(t.Context(), p.skandha, "ask", "--nats", p.nats, "--token", "wrong", "--timeout", "10s", "what is 2+2?")
 		if out, err := cmd.CombinedOutput(); err == nil {
 			t.Errorf("a wrong token was let in: %s", out)
 		}
@@ -67,8 +68,8 @@ func TestSystemOfContainers(t *testing.T) {
 	})
 	t.Run("tool runners scale", func(t *testing.T) {
 		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "listener": 1})
-		await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "listener": 1})
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
 			t.Errorf("6*7 is %q, want 42 in it", answer)
 		}
@@ -81,8 +82,27 @@ func TestSystemOfContainers(t *testing.T) {
 			}
 		}
 	})
+	t.Run("Python runs in a container of its own, and its files stay", func(t *testing.T) {
+		if answer := p.ask(t, "compute the first 20 primes with Python and save them to primes.txt"); !strings.Contains(answer, "67 71") {
+			t.Fatalf("the primes are %q", answer)
+		}
+		if left := p.sandboxes(t); len(left) == 0 {
+			t.Error("no container holds the session's files")
+		}
+		// The same session, by its name, finds the file; another does not.
+		p.ask(t, "run python: open('primes.txt', 'w').write('mine')", "--session", "one")
+		if answer := p.ask(t, "what is in primes.txt?", "--session", "one"); !strings.Contains(answer, "mine") {
+			t.Errorf("the session's own file is %q", answer)
+		}
+		if answer := p.ask(t, "what is in primes.txt?", "--session", "two"); strings.Contains(answer, "mine") {
+			t.Errorf("another session reads %q", answer)
+		}
+		if answer := p.ask(t, "run python: __import__('socket').create_connection(('nats', 4222), 2)"); !strings.Contains(answer, "name resolution") {
+			t.Errorf("the code reaches the bus: %q", answer)
+		}
+	})
 	t.Run("a core that is killed comes back", func(t *testing.T) {
-		if p.pid == 0 {
+		if p.PID == 0 {
 			t.Log("the engine is not ours, so its processes are not ours to kill")
 			return
 		}
@@ -91,7 +111,7 @@ func TestSystemOfContainers(t *testing.T) {
 		if err := syscall.Kill(core.State.Pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		await(t, patience, func(context.Context) error {
+		enginetest.Await(t, patience, func(context.Context) error {
 			if n := p.inspect(t, core.ID)[0].RestartCount; n != core.RestartCount+1 {
 				return fmt.Errorf("restarted %d times, want %d", n, core.RestartCount+1)
 			}
@@ -103,8 +123,11 @@ func TestSystemOfContainers(t *testing.T) {
 	})
 	t.Run("down leaves nothing behind", func(t *testing.T) {
 		p.run(t, "down", "--volumes")
+		if left := p.sandboxes(t); len(left) > 0 {
+			t.Errorf("containers of sandboxes: %v", left)
+		}
 		for _, what := range [][]string{{"ps", "--all"}, {"volume", "ls"}, {"network", "ls"}} {
-			if left := p.docker(t, append(what, "--quiet", "--filter", p.filter())...); left != "" {
+			if left := p.Docker(t, append(what, "--quiet", "--filter", p.filter())...); left != "" {
 				t.Errorf("docker %s: %s", strings.Join(what, " "), left)
 			}
 		}
@@ -119,6 +142,7 @@ func up(t *testing.T) *project {
 	prefix := "skandha-e2e-" + id
 	p := &project{engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text())}
 	p.skandha = e.images(t, prefix, "test")
+	image := enginetest.SandboxImage(t, e.Engine)
 	port := freePort(t)
 	hooks := freePort(t)
 	p.nats, p.hooks = "nats://127.0.0.1:"+port, "http://127.0.0.1:"+hooks+"/hooks/"
@@ -130,23 +154,24 @@ func up(t *testing.T) *project {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.env = append(e.env,
+	e.Env = append(e.Env,
 		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+file, "SKANDHA_NATS_PORT="+port,
 		"SKANDHA_TOKEN="+p.token, "SKANDHA_REDIS_PASSWORD=r"+rand.Text(),
 		"SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION=test", "SKANDHA_NATS_IMAGE="+prefix+"/nats:test", "SKANDHA_REDIS_IMAGE="+prefix+"/redis:test",
 		"SKANDHA_PROVIDER=offline", "SKANDHA_MODEL=", "SKANDHA_BASE_URL=", "SKANDHA_HTTP_ALLOW=", "SKANDHA_CORE_CONFIG=",
 		"SKANDHA_LISTENER_PORT="+hooks, "SKANDHA_LISTENER_CONFIG="+listeners, "SKANDHA_WEBSOCKET_TOKEN=",
 		"SKANDHA_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(p.secret),
+		"SKANDHA_SANDBOX_IMAGE="+image, "SKANDHA_SANDBOX_RUNTIME=", "SKANDHA_SANDBOX_INDEX=", "SKANDHA_DOCKER_SOCKET="+e.socket(),
 		"OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
 	t.Cleanup(func() {
 		// The test's context is over, and its own `down` may not have been reached.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if t.Failed() {
-			out, _ := p.command(ctx, p.compose[0], append(p.compose[1:], "logs", "--no-color", "--tail", "40")...).CombinedOutput()
+			out, _ := p.Command(ctx, p.compose[0], append(p.compose[1:], "logs", "--no-color", "--tail", "40")...).CombinedOutput()
 			t.Logf("the containers' logs end:\n%s", out)
 		}
-		if out, err := p.command(ctx, p.compose[0], append(p.compose[1:], "down", "--volumes", "--timeout", "5")...).CombinedOutput(); err != nil {
+		if out, err := p.Command(ctx, p.compose[0], append(p.compose[1:], "down", "--volumes", "--timeout", "5")...).CombinedOutput(); err != nil {
 			t.Errorf("compose down: %v\n%s", err, out)
 		}
 	})
@@ -167,15 +192,15 @@ func freePort(t *testing.T) string {
 // run calls docker-compose.
 func (p *project) run(t *testing.T, args ...string) {
 	t.Helper()
-	output(t, p.command(t.Context(), p.compose[0], append(slices.Clone(p.compose[1:]), args...)...))
+	enginetest.Output(t, p.Command(t.Context(), p.compose[0], append(slices.Clone(p.compose[1:]), args...)...))
 }
 
 // ask asks as a person on the host would, and returns the answer.
 func (p *project) ask(t *testing.T, text string, flags ...string) string {
 	t.Helper()
-	cmd := p.host(t.Context(), p.skandha, append(append([]string{"ask", "--timeout", patience.String()}, flags...), text)...)
+	cmd := p.HostCommand(t.Context(), p.skandha, append(append([]string{"ask", "--timeout", patience.String()}, flags...), text)...)
 	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
-	return output(t, cmd)
+	return enginetest.Output(t, cmd)
 }
 
 const listenerConfig = `
@@ -188,7 +213,7 @@ listeners:
 func (p *project) call(t *testing.T, key []byte) (string, error) {
 	t.Helper()
 	id, now, body := rand.Text(), time.Now(), `{"text": "what is 1+1?"}`
-	out, err := p.host(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header", "Content-Type: application/json",
+	out, err := p.HostCommand(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header", "Content-Type: application/json",
 		"--header", webhook.HeaderID+": "+id, "--header", webhook.HeaderTimestamp+": "+strconv.FormatInt(now.Unix(), 10),
 		"--header", webhook.HeaderSignature+": "+webhook.Sign(key, id, now, []byte(body)),
 		"--post-data", body, p.hooks+"calls").Output()
@@ -197,7 +222,7 @@ func (p *project) call(t *testing.T, key []byte) (string, error) {
 
 // executors says whether core knows n executors of the service.
 func (p *project) executors(ctx context.Context, service string, n int) error {
-	cmd := p.host(ctx, p.skandha, "status", "--json")
+	cmd := p.HostCommand(ctx, p.skandha, "status", "--json")
 	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats)
 	out, err := cmd.Output()
 	if err != nil {
@@ -250,7 +275,7 @@ func (c container) service() string { return c.Config.Labels["com.docker.compose
 func (p *project) inspect(t *testing.T, ids ...string) []container {
 	t.Helper()
 	var out []container
-	if err := json.Unmarshal([]byte(p.docker(t, append([]string{"inspect"}, ids...)...)), &out); err != nil {
+	if err := json.Unmarshal([]byte(p.Docker(t, append([]string{"inspect"}, ids...)...)), &out); err != nil {
 		t.Fatalf("docker inspect: %v", err)
 	}
 	return out
@@ -258,7 +283,7 @@ func (p *project) inspect(t *testing.T, ids ...string) []container {
 
 func (p *project) containers(t *testing.T) []container {
 	t.Helper()
-	ids := strings.Fields(p.docker(t, "ps", "--all", "--quiet", "--filter", p.filter()))
+	ids := strings.Fields(p.Docker(t, "ps", "--all", "--quiet", "--filter", p.filter()))
 	if len(ids) == 0 {
 		t.Fatal("no container is there")
 	}
@@ -268,7 +293,7 @@ func (p *project) containers(t *testing.T) []container {
 // awaitHealthy waits until the services have that many healthy containers.
 func (p *project) awaitHealthy(t *testing.T, want map[string]int) {
 	t.Helper()
-	await(t, patience, func(context.Context) error {
+	enginetest.Await(t, patience, func(context.Context) error {
 		healthy := map[string]int{}
 		var states []string
 		for _, c := range p.containers(t) {
@@ -288,6 +313,12 @@ func (p *project) awaitHealthy(t *testing.T, want map[string]int) {
 	})
 }
 
+// sandboxes are the containers that sessions have.
+func (p *project) sandboxes(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(p.Docker(t, "ps", "--all", "--quiet", "--filter", "label=dev.skandha.sandbox.owner"))
+}
+
 // hardened holds a container to what the head of docker-compose.yml says.
 func (c container) hardened(t *testing.T) {
 	t.Helper()
@@ -300,13 +331,16 @@ func (c container) hardened(t *testing.T) {
 		"shares a namespace of the host":    h.NetworkMode == "host" || h.PidMode == "host",
 		"may start any number of processes": h.PidsLimit == nil || *h.PidsLimit <= 0,
 		"stays down":                        h.RestartPolicy.Name != "unless-stopped",
-		"runs as root":                      c.service() != "nats" && (c.Config.User == "" || strings.HasPrefix(c.Config.User, "0")),
+		"runs as root":                      c.service() != "nats" && c.service() != "sandbox" && (c.Config.User == "" || strings.HasPrefix(c.Config.User, "0")),
 	} {
 		if found {
 			t.Errorf("%s %s", c.Name, problem)
 		}
 	}
 	for _, m := range c.Mounts {
+		if c.service() == "sandbox" && m.Destination == "/var/run/docker.sock" {
+			continue // it alone makes containers
+		}
 		if strings.HasSuffix(m.Source, ".sock") || strings.HasSuffix(m.Destination, ".sock") || m.Source == "/" {
 			t.Errorf("%s sees %s of the host", c.Name, m.Source)
 		}

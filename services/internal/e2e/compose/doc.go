@@ -3,9 +3,7 @@
 // leaves nothing behind.
 //
 // The test uses the Docker engine that answers, or, as root, starts one of its
-// own: in a network namespace and directories of its own, so that it meets no
-// other engine and its networks and firewall rules are gone with it. All images
-// are built FROM scratch out of binaries of this machine, so no registry is
-// needed: the services and NATS by go build, Redis and what the health checks
-// call as installed, with the libraries that they load.
+// own (see enginetest). All images are built FROM scratch out of binaries of this
+// machine, so no registry is needed: the services and NATS by go build, Redis and
+// what the health checks call as installed, with the libraries that they load.
 package compose

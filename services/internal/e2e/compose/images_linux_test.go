@@ -4,12 +4,22 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"skandha.dev/services/internal/enginetest"
 )
+
+// binaries are the services' commands, by the names of their images.
+var binaries = map[string]string{
+	"core": "skandha-core", "provider": "skandha-provider", "toolrunner": "skandha-toolrunner", "sandbox-service": "skandha-sandbox",
+	"listener": "skandha-listener",
+}
 
 // images builds all images of docker-compose.yml under the prefix, and the
 // skandha command, whose path it returns.
@@ -18,13 +28,12 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	dir := t.TempDir()
 	build(t, dir, "skandha.dev/services/skandha", "skandha.dev/services/core/cmd/skandha-core",
 		"skandha.dev/services/provider/cmd/skandha-provider", "skandha.dev/services/toolrunner/cmd/skandha-toolrunner",
-		"skandha.dev/services/listener/cmd/skandha-listener", "github.com/nats-io/nats-server/v2")
+		"skandha.dev/services/sandbox/cmd/skandha-sandbox", "skandha.dev/services/listener/cmd/skandha-listener", "github.com/nats-io/nats-server/v2")
 
 	services := filepath.Join(dir, "services")
 	copyFile(t, "/etc/ssl/certs/ca-certificates.crt", filepath.Join(services, "ca-certificates.crt"))
 	mkdir(t, filepath.Join(services, "data"))
-	for _, service := range []string{"core", "provider", "toolrunner", "listener"} {
-		binary := "skandha-" + service
+	for service, binary := range binaries {
 		copyFile(t, filepath.Join(dir, binary), filepath.Join(services, binary))
 		e.build(t, prefix+"/"+service+":"+tag, services, root+"/deploy/docker/Dockerfile.prebuilt", "--build-arg", "BINARY="+binary)
 	}
@@ -43,8 +52,8 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own is over
 		defer cancel()
-		for _, name := range []string{"core", "provider", "toolrunner", "listener", "nats", "redis"} {
-			output(t, e.command(ctx, "docker", "rmi", "--force", prefix+"/"+name+":"+tag))
+		for _, name := range append(slices.Collect(maps.Keys(binaries)), "nats", "redis") {
+			enginetest.Output(t, e.Command(ctx, "docker", "rmi", "--force", prefix+"/"+name+":"+tag))
 		}
 	})
 	return filepath.Join(dir, "skandha")
@@ -55,12 +64,12 @@ func build(t *testing.T, dir string, packages ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/"}, packages...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	output(t, cmd)
+	enginetest.Output(t, cmd)
 }
 
 func (e *engine) build(t *testing.T, image, dir, dockerfile string, args ...string) {
 	t.Helper()
-	e.docker(t, append([]string{"build", "--quiet", "--tag", image, "--file", dockerfile, dir}, args...)...)
+	e.Docker(t, append([]string{"build", "--quiet", "--tag", image, "--file", dockerfile, dir}, args...)...)
 }
 
 // write makes a Dockerfile.
@@ -78,7 +87,7 @@ func install(t *testing.T, rootfs, program, as string) {
 	t.Helper()
 	from, err := exec.LookPath(program)
 	if err != nil {
-		missing(t, program+" is not installed")
+		enginetest.Missing(t, program+" is not installed")
 	}
 	copyFile(t, from, filepath.Join(rootfs, as))
 	libraries, err := exec.CommandContext(t.Context(), "ldd", from).Output()

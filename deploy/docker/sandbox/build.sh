@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Makes the sandbox's image out of Debian's packages, where no registry can be
+# reached. With a registry, the Dockerfile beside this makes the same.
+#
+#   build.sh [--light] [--tag NAME]    make the image in the Docker engine
+#   build.sh [--light] --tar FILE      make its root file system as a tar file
+#   build.sh [--light] --cache         make the tar file that the other two start from, print its name
+#
+# --light leaves out numpy, pandas and matplotlib: for tests, which import the
+# image into engines of their own.
+#
+# The tar file is kept in ${XDG_CACHE_HOME:-~/.cache}/skandha, under a name that
+# changes with this script; while it is there, nothing is downloaded and neither
+# root nor debootstrap is needed. Making it takes both. An image that was made of
+# it is not made again.
+set -euo pipefail
+
+release=bookworm
+# The engine writes no /etc/hosts for containers without any network, so a module
+# resolves localhost.
+packages=python3,python3-pip,python3-venv,libnss-myhostname
+science=python3-numpy,python3-pandas,python3-matplotlib
+uid=65532
+
+say() { printf 'sandbox image: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+variant=full tag=skandha/sandbox:latest tar='' only_cache=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--light) variant=light ;;
+	--tag) tag=${2:?--tag wants a name}; shift ;;
+	--tar) tar=${2:?--tar wants a file}; shift ;;
+	--cache) only_cache=1 ;;
+	*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	esac
+	shift
+done
+[ "$variant" = light ] || packages=$packages,$science
+
+recipe=$(sha256sum "$0" | cut -c1-16)-$variant-$(uname -m)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/skandha
+rootfs_tar=$cache/sandbox-$recipe.tar
+
+# What nothing in a box reads: documentation, tests, and the compilers that scipy's
+# packages want for building. The copyright files stay: the packages' licences want
+# it; so does the list of packages, for scanners.
+trim() { # DIR
+	find "$1/usr/share/doc" -type f ! -name copyright -delete
+	find "$1/usr/share/doc" -type l -delete
+	find "$1/usr/share/doc" -depth -type d -empty -delete
+	rm -rf "$1"/usr/share/{man,info,lintian,linda,bash-completion,bug,unicode,perl} "$1"/usr/share/locale/* \
+		"$1"/var/lib/apt/lists/* "$1"/var/cache/{apt,debconf,ldconfig}/* "$1"/var/log/* "$1"/tmp/* \
+		"$1"/usr/include/* "$1"/usr/lib/gcc "$1"/usr/bin/*-linux-gnu-* "$1"/usr/bin/{perl,perl5*-linux-gnu} \
+		"$1"/usr/lib/*/perl "$1"/usr/lib/*/lib{asan,tsan,lsan,ubsan,perl}.so* "$1"/usr/lib/python3.*/config-* \
+		"$1"/usr/lib/python3/dist-packages/pythran "$1"/usr/share/matplotlib/sample_data \
+		"$1"/etc/machine-id "$1"/etc/hostname "$1"/etc/resolv.conf
+	find "$1/usr/lib" -name '*.a' -delete
+	find "$1"/usr/lib/python3*/dist-packages -depth -type d -name tests -exec rm -rf {} +
+	# Nothing may gain privileges; the engine forbids it too.
+	find "$1" -xdev -type f -perm /6000 -exec chmod ug-s {} +
+	# Device nodes are the engine's to make, and importing them may be forbidden.
+	rm -rf "${1:?}/dev" && mkdir -m 755 "$1/dev"
+}
+
+make_tar() {
+	[ "$(id -u)" = 0 ] || fail "only root can run debootstrap: run this as root, or build the Dockerfile beside it (that takes a registry)"
+	command -v debootstrap >/dev/null || fail "debootstrap is missing (Debian: debootstrap): install it, or build the Dockerfile beside this (that takes a registry)"
+	local work start=$SECONDS
+	work=$(mktemp -d "$cache/sandbox-build.XXXXXX")
+	# shellcheck disable=SC2064 # the directory of now
+	trap "rm -rf --one-file-system '$work'" EXIT
+	say "making the $variant root file system with debootstrap (some minutes)"
+	debootstrap --variant=minbase --include="$packages" "$release" "$work/root" >"$work/log" 2>&1 || {
+		tail -n 20 "$work/log" >&2
+		[ ! -e "$work/root/debootstrap/debootstrap.log" ] || tail -n 20 "$work/root/debootstrap/debootstrap.log" >&2
+		fail "debootstrap failed; its log ends above"
+	}
+	trim "$work/root"
+	printf 'sandbox:x:%s:%s::/workspace:/bin/sh\n' $uid $uid >>"$work/root/etc/passwd"
+	printf 'sandbox:x:%s:\n' $uid >>"$work/root/etc/group"
+	# What is mounted here takes over owner and mode.
+	install -d -m 700 -o $uid -g $uid "$work/root/workspace"
+	install -d -m 755 -o $uid -g $uid "$work/root/packages"
+	tar --directory "$work/root" --numeric-owner --sort=name --one-file-system --create --file "$work/tar" .
+	mv "$work/tar" "$rootfs_tar"
+	# Those of earlier recipes; whoever reads one keeps it until the end.
+	find "$cache" -maxdepth 1 -name "sandbox-*-$variant-$(uname -m).tar" ! -path "$rootfs_tar" -delete
+	say "made $rootfs_tar: $(du -m "$rootfs_tar" | cut -f1) MB, $((SECONDS - start)) s"
+	rm -rf "$work"
+	trap - EXIT
+}
+
+mkdir -p "$cache"
+if [ ! -s "$rootfs_tar" ]; then
+	exec 9>"$rootfs_tar.lock" # several tests may want it at the same time
+	flock 9
+	[ -s "$rootfs_tar" ] || make_tar
+	exec 9>&-
+	rm -f "$rootfs_tar.lock"
+fi
+if [ -n "$only_cache" ]; then
+	echo "$rootfs_tar"
+	exit
+fi
+if [ -n "$tar" ]; then
+	cp --reflink=auto "$rootfs_tar" "$tar"
+	say "wrote $tar"
+	exit
+fi
+
+command -v docker >/dev/null || fail "the docker command is missing (Debian: docker.io)"
+if [ "$(docker image inspect --format '{{index .Config.Labels "dev.skandha.sandbox.recipe"}}' "$tag" 2>/dev/null)" = "$recipe" ]; then
+	say "$tag is there"
+	exit
+fi
+start=$SECONDS
+docker import \
+	--change "LABEL dev.skandha.image=sandbox dev.skandha.sandbox.recipe=$recipe" \
+	--change "USER $uid:$uid" \
+	--change "WORKDIR /workspace" \
+	--change "ENV PATH=/usr/local/bin:/usr/bin:/bin" \
+	--change 'CMD ["python3"]' \
+	"$rootfs_tar" "$tag" >/dev/null
+say "made $tag ($variant), $((SECONDS - start)) s"

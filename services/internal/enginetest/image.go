@@ -1,0 +1,59 @@
+package enginetest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// recipes is where the sandbox's image is made, from the root of the tree.
+const recipes = "deploy/docker/sandbox"
+
+// lightImage is the tag of the image without numpy, pandas and matplotlib.
+const lightImage = "skandha-test/sandbox:light"
+
+var importing sync.Mutex
+
+// SandboxImage puts the sandbox's image, without numpy, pandas and matplotlib, into
+// the engine, and returns its name. The first one on a machine takes debootstrap,
+// root and some minutes; later ones a second or two. Without debootstrap it is
+// built with the Dockerfile, which takes a registry.
+func SandboxImage(t testing.TB, e *Engine) string {
+	t.Helper()
+	importing.Lock()
+	defer importing.Unlock()
+	dir := tree(t, recipes)
+	out, err := e.Command(t.Context(), filepath.Join(dir, "build.sh"), "--light", "--tag", lightImage).CombinedOutput()
+	if err == nil {
+		return lightImage
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("%s/build.sh: %v", recipes, err)
+	}
+	built, err := e.Command(t.Context(), "docker", "build", "--quiet", "--build-arg", "PACKAGES=", "--tag", lightImage, dir).CombinedOutput()
+	if err != nil {
+		Missing(t, "the sandbox's image cannot be made:\n"+string(out)+string(built))
+	}
+	return lightImage
+}
+
+// tree is a directory of the tree that the test lies in.
+func tree(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return filepath.Join(dir, name)
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatalf("%s is not above the test's directory", name)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package enginetest
+
+import (
+	"net"
+	"testing"
+)
+
+// Listen listens on the address where the engine's containers with a network reach
+// it. The listener is closed when the test ends.
+func (e *Engine) Listen(t testing.TB, address string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", address) //nolint:noctx // it asks no name server
+	if err != nil {
+		t.Fatalf("listening on %s: %v", address, err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}

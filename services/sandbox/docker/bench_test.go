@@ -1,0 +1,111 @@
+package docker
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"skandha.dev/services/internal/enginetest"
+	"skandha.dev/services/sandbox/driver"
+)
+
+// first is a first process that says that it is there, and waits.
+const first = "import sys; print('x', end='', flush=True); sys.stdin.read()"
+
+func (r *rig) once(b *testing.B, name string) {
+	box, err := r.Start(b.Context(), driver.Spec{Name: name, Args: []string{"-c", first}})
+	if err == nil {
+		_, err = io.ReadFull(box, make([]byte, 1))
+	}
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	b.StopTimer()
+	if err := box.Destroy(b.Context()); err != nil {
+		b.Error(err)
+	}
+	b.StartTimer()
+}
+
+// From nothing to an interpreter that has answered; beside it, what people would
+// run instead.
+func BenchmarkStart(b *testing.B) {
+	r := newRig(b)
+	if _, err := r.Report(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("box", func(b *testing.B) {
+		for i := range b.N {
+			r.once(b, fmt.Sprint("b", i))
+		}
+	})
+	b.Run("docker-run", func(b *testing.B) {
+		for range b.N {
+			r.engine.Docker(b, "run", "--rm", "--network", "none", r.image, "python3", "-c", "print(1)")
+		}
+	})
+}
+
+func BenchmarkDestroy(b *testing.B) {
+	r := newRig(b)
+	for i := range b.N {
+		b.StopTimer()
+		box, err := r.Start(b.Context(), driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", first}})
+		if err == nil {
+			_, err = io.ReadFull(box, make([]byte, 1))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if err := box.Destroy(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Boxes made, answered and destroyed, several at a time.
+func BenchmarkRate(b *testing.B) {
+	r := newRig(b)
+	if _, err := r.Report(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for _, at := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprint(at, "-at-once"), func(b *testing.B) {
+			todo := make(chan int)
+			var all sync.WaitGroup
+			for range at {
+				all.Go(func() {
+					for i := range todo {
+						box, err := r.Start(b.Context(), driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", first}})
+						if err == nil {
+							_, err = io.ReadFull(box, make([]byte, 1))
+						}
+						if err == nil {
+							err = box.Destroy(b.Context())
+						}
+						if err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for i := range b.N {
+				todo <- i
+			}
+			close(todo)
+			all.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "boxes/s")
+		})
+	}
+}
+
+// What an empty test engine costs: with the image in the cache.
+func BenchmarkEngine(b *testing.B) {
+	for range b.N {
+		e := enginetest.Start(b)
+		enginetest.SandboxImage(b, e)
+	}
+}

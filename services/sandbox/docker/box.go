@@ -1,0 +1,196 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// How long a box whose output has ended may take to end, and how far apart the
+// engine tells that it has ended and that memory ran out, in whichever order.
+const (
+	endingTime = 2 * time.Second
+	oomTime    = 250 * time.Millisecond
+)
+
+// box is a container that was started. It implements driver.Box.
+type box struct {
+	l    *link
+	id   string // of the container
+	name string
+
+	conn net.Conn
+	out  stdout // of conn; one reader at a time
+
+	done chan struct{} // closed once it has ended
+	gone chan struct{} // closed once the engine has removed it
+
+	mu        sync.Mutex
+	err       error // why it has ended
+	exit      int   // its exit status
+	starved   int64 // when something in it was last killed for its memory, by the engine's clock, in ns
+	endedAt   int64 // likewise
+	destroyed bool  // Destroy was called
+	isGone    bool
+}
+
+var _ driver.Box = (*box)(nil)
+
+func (b *box) Name() string          { return b.name }
+func (b *box) Done() <-chan struct{} { return b.done }
+
+func (b *box) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+func (b *box) Write(p []byte) (int, error) {
+	n, err := b.conn.Write(p)
+	return n, b.because(err)
+}
+
+// Read returns io.EOF once the box has ended, and then Err says why.
+func (b *box) Read(p []byte) (int, error) {
+	n, err := b.out.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	// The output ends a moment before the news of the box's end is here.
+	late := time.NewTimer(endingTime)
+	defer late.Stop()
+	select {
+	case <-b.done:
+	case <-late.C:
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF // in the middle of a piece
+	}
+	return n, b.because(err)
+}
+
+// because is the error of the pipe, told by the end of the box.
+func (b *box) because(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	if why := b.Err(); why != nil {
+		return why
+	}
+	return err
+}
+
+// died is the engine's word that the first process has ended.
+func (b *box) died(exit int, at int64) {
+	b.mu.Lock()
+	b.exit, b.endedAt = exit, at
+	wait := exit == 128+9 && !b.outOfMemory() && !b.destroyed
+	b.mu.Unlock()
+	if wait { // killed: whether for its memory may be told after it
+		time.AfterFunc(oomTime, b.ended)
+		return
+	}
+	b.ended()
+}
+
+// oom is the engine's word that something in the box was killed for its memory.
+func (b *box) oom(at int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.starved = at
+}
+
+// outOfMemory reports whether the first process was killed for its memory, and not
+// a child of it earlier.
+func (b *box) outOfMemory() bool {
+	apart := time.Duration(b.endedAt - b.starved)
+	return b.exit == 128+9 && apart.Abs() <= oomTime
+}
+
+func (b *box) ended() {
+	b.mu.Lock()
+	why := fmt.Errorf("the sandbox has ended by itself, with exit status %d", b.exit)
+	switch {
+	case b.destroyed:
+		why = driver.ErrDestroyed
+	case b.outOfMemory():
+		why = driver.ErrMemory
+	case b.exit == 128+9:
+		why = errors.New("the sandbox was killed")
+	}
+	b.mu.Unlock()
+	b.end(why)
+}
+
+// end notes why the box has ended, the first time.
+func (b *box) end(why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = why
+		close(b.done)
+	}
+}
+
+// removed is the engine's word that nothing is left.
+func (b *box) removed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.isGone {
+		b.isGone = true
+		close(b.gone)
+	}
+}
+
+// wanted reports whether the reaper has to leave it alone.
+func (b *box) wanted() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.destroyed
+}
+
+func (b *box) Destroy(ctx context.Context) error {
+	b.mu.Lock()
+	b.destroyed = true
+	b.mu.Unlock()
+	_ = b.conn.Close() // ends Read and Write, and the agent if it behaves
+	if err := b.l.d.remove(ctx, b.id, b.gone); err != nil {
+		return fmt.Errorf("destroying sandbox %s: %w", b.name, err)
+	}
+	b.end(driver.ErrDestroyed)
+	b.l.forget(b)
+	return nil
+}
+
+// remove kills and removes a container, and returns when it is gone; gone may be
+// nil.
+func (d *Driver) remove(ctx context.Context, id string, gone <-chan struct{}) error {
+	for {
+		err := d.cli.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil, errdefs.IsNotFound(err):
+			return nil
+		case !errdefs.IsConflict(err): // else the engine is removing it already
+			return d.explain(err)
+		}
+		again := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-gone:
+			again.Stop()
+			return nil
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package docker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/docker/docker/client"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// DefaultImage is what `make sandbox-image` makes.
+const DefaultImage = "skandha/sandbox:latest"
+
+// Runtimes that Config.Runtime may name, beside any other that the engine offers.
+const (
+	Auto  = "auto"  // runsc if the engine offers it, else its default
+	Runsc = "runsc" // gVisor
+	Runc  = "runc"
+)
+
+// Config says where boxes are made, and of what.
+type Config struct {
+	// Host is the engine's address, e.g. "unix:///var/run/docker.sock"; empty: that
+	// of the environment (DOCKER_HOST).
+	Host string
+	// Image is a name, "name@sha256:…" or "sha256:…". It is resolved when the driver
+	// connects to the engine, and boxes are made of the image that it was then. It
+	// is never pulled. Default: DefaultImage.
+	Image string
+	// Runtime is a name that the engine offers, or Auto, the default.
+	Runtime string
+	// Owner is the label by which what is ours is known, [a-z0-9-]{1,32}; services
+	// with the same owner reap for each other. Default: "skandha".
+	Owner string
+	// Instance is the service's, for people.
+	Instance string
+	// Network is the engine's network in which packages are installed. Default:
+	// "bridge".
+	Network string
+	// Log is told what goes wrong on the side; nil: the default logger.
+	Log *slog.Logger
+}
+
+var owners = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// Driver makes boxes of containers. It implements driver.Driver.
+type Driver struct {
+	cfg Config
+	cli *client.Client
+	log *slog.Logger
+
+	linking chan struct{} // held while a link is made; a lock that a context can end
+
+	mu     sync.Mutex
+	link   *link                // to the engine; nil: none yet, or it has ended
+	making map[string]bool      // volumes that Install is filling
+	used   map[string]time.Time // sets, by when a box of ours was given them
+	closed bool
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes a driver. It does not speak to the engine yet; Report does.
+func New(cfg Config) (*Driver, error) {
+	set := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	set(&cfg.Image, DefaultImage)
+	set(&cfg.Runtime, Auto)
+	set(&cfg.Owner, "skandha")
+	set(&cfg.Network, "bridge")
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if !owners.MatchString(cfg.Owner) {
+		return nil, fmt.Errorf("owner %q: want %s", cfg.Owner, owners)
+	}
+	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if cfg.Host != "" {
+		options = append(options, client.WithHost(cfg.Host))
+	}
+	cli, err := client.NewClientWithOpts(options...)
+	if err != nil {
+		return nil, fmt.Errorf("the Docker engine's address: %w", err)
+	}
+	return &Driver{
+		cfg: cfg, cli: cli, log: cfg.Log.With("driver", "docker"), linking: make(chan struct{}, 1),
+		making: map[string]bool{}, used: map[string]time.Time{},
+	}, nil
+}
+
+var errClosed = errors.New("the driver is closed")
+
+// Close destroys every box that the driver has started, and its lease.
+func (d *Driver) Close() error {
+	d.linking <- struct{}{} // a link in the making is waited for
+	defer func() { <-d.linking }()
+	d.mu.Lock()
+	l := d.link
+	d.link, d.closed = nil, true
+	d.mu.Unlock()
+	var err error
+	if l != nil {
+		err = l.close()
+	}
+	return errors.Join(err, d.cli.Close())
+}

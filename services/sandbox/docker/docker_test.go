@@ -1,0 +1,206 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/services/internal/enginetest"
+	"skandha.dev/services/sandbox/driver"
+)
+
+// patience is how long anything may take on a slow machine that does other things.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(childVariable); job != "" {
+		child(job)
+		return
+	}
+	enginetest.Main(m)
+}
+
+// runner is a first process that executes each line, a JSON string of Python, and
+// answers with what it printed and whether it succeeded.
+const runner = `
+import sys, json, io, contextlib
+for line in sys.stdin:
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(json.loads(line), {})
+        ok = True
+    except BaseException as e:
+        ok = False
+        out.write(repr(e))
+    print(json.dumps({"ok": ok, "out": out.getvalue()}), flush=True)
+`
+
+// deaf is a first process that does not end with its input.
+const deaf = `
+import signal, sys
+print("here", flush=True)
+sys.stdin.read()
+while True:
+    signal.pause()
+`
+
+// small are limits that suit many boxes at once.
+var small = driver.Limits{Memory: 64 << 20, CPUs: 0.5, PIDs: 32, OpenFiles: 128, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20}
+
+// rig is a driver on the package's engine, with an owner of its own.
+type rig struct {
+	*Driver
+	engine *enginetest.Engine
+	image  string
+}
+
+func newRig(t testing.TB, change ...func(*Config)) *rig {
+	t.Helper()
+	e := enginetest.Shared(t)
+	return rigOn(t, e, change...)
+}
+
+func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{engine: e, image: enginetest.SandboxImage(t, e)}
+	cfg := Config{
+		Host: e.Host, Image: r.image, Owner: "test-" + strings.ToLower(rand.Text()[:8]), Instance: t.Name(), Runtime: Runc,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("closing the driver: %v", err)
+		}
+	})
+	r.Driver = d
+	return r
+}
+
+// left are the containers with the driver's label, in any state.
+func (r *rig) left(t testing.TB) []string {
+	t.Helper()
+	return strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
+}
+
+func (r *rig) volumes(t testing.TB) []string {
+	t.Helper()
+	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
+}
+
+// program is a box that runs Python as its first process, and its output by lines.
+type program struct {
+	driver.Box
+	lines *bufio.Reader
+}
+
+func (r *rig) start(t testing.TB, source string, limits driver.Limits, set string) *program {
+	t.Helper()
+	b, err := r.Start(t.Context(), driver.Spec{Name: strings.ToLower(rand.Text()), Args: []string{"-c", source}, Limits: limits, Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Destroy(context.Background()) }) // a second time, if the test has done it
+	return &program{b, bufio.NewReader(b)}
+}
+
+// do executes Python in a box of runner.
+func (p *program) do(t testing.TB, code string) (out string, ok bool) {
+	t.Helper()
+	var reply struct {
+		OK  bool
+		Out string
+	}
+	line, err := json.Marshal(code)
+	if err == nil {
+		_, err = p.Write(append(line, '\n'))
+	}
+	if err == nil {
+		line, err = p.lines.ReadBytes('\n')
+	}
+	if err == nil {
+		err = json.Unmarshal(line, &reply)
+	}
+	if err != nil {
+		t.Fatalf("executing %s: %v", code, err)
+	}
+	return strings.TrimSpace(reply.Out), reply.OK
+}
+
+// awaitEnd waits until the box has ended and says why.
+func awaitEnd(t testing.TB, b driver.Box) error {
+	t.Helper()
+	select {
+	case <-b.Done():
+		return b.Err()
+	case <-time.After(patience):
+		t.Fatalf("box %s has not ended", b.Name())
+		return nil
+	}
+}
+
+func TestBoxAnswersAndIsGoneWhenDestroyed(t *testing.T) {
+	r := newRig(t)
+	b := r.start(t, runner, small, "")
+	if out, ok := b.do(t, "print(6*7)"); !ok || out != "42" {
+		t.Errorf("6*7 is %q, %t", out, ok)
+	}
+	if b.Err() != nil {
+		t.Errorf("a box that runs has ended: %v", b.Err())
+	}
+	if n := len(r.left(t)); n != 2 {
+		t.Errorf("%d containers are there, want a box and a lease", n)
+	}
+	for range 2 {
+		if err := b.Destroy(t.Context()); err != nil {
+			t.Errorf("destroying: %v", err)
+		}
+	}
+	if err := awaitEnd(t, b); err != driver.ErrDestroyed { //nolint:errorlint // it is documented so
+		t.Errorf("the box ended because %v, want %v", err, driver.ErrDestroyed)
+	}
+	if n := len(r.left(t)); n != 1 {
+		t.Errorf("%d containers are there, want the lease alone", n)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := r.left(t); len(left) > 0 {
+		t.Errorf("after Close there are %v", left)
+	}
+}
+
+func TestReport(t *testing.T) {
+	r := newRig(t)
+	report, err := r.Report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := r.engine.Docker(t, "image", "inspect", "--format", "{{.Id}}", r.image)
+	if report.Driver != "docker" || !strings.HasPrefix(report.Version, "engine ") || !strings.HasSuffix(report.Version, ", runc") || !report.Untrusted {
+		t.Errorf("it is %+v", report)
+	}
+	if !strings.HasPrefix(report.Python, "3.") || !strings.Contains(report.Platform, image) || !strings.HasSuffix(report.Platform, report.Python) {
+		t.Errorf("Python is %q, the platform %q, want it to name the image %s", report.Python, report.Platform, image)
+	}
+	for _, limit := range []string{"memory", "cpu", "pids", "workspace", "files"} {
+		missing := slices.ContainsFunc(report.Missing, func(s string) bool { return strings.HasPrefix(s, limit+": ") })
+		if slices.Contains(report.Enforced, limit) == missing {
+			t.Errorf("%s is enforced or missing, and not both: %q, %q", limit, report.Enforced, report.Missing)
+		}
+	}
+}

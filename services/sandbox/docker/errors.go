@@ -1,0 +1,42 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/client"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// errLost is why boxes end when their engine does.
+var errLost = errors.New("the connection to the Docker engine was lost")
+
+// explain says what to do about an engine that is not there.
+func (d *Driver) explain(err error) error {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrUnavailable):
+		return err
+	case errors.Is(err, fs.ErrPermission), strings.Contains(err.Error(), "connect: permission denied"):
+		return fmt.Errorf("%w: this user may not use the Docker engine at %s: add it to the group docker (usermod -aG docker USER) and log in again: %w",
+			driver.ErrUnavailable, d.cli.DaemonHost(), err)
+	case client.IsErrConnectionFailed(err), strings.Contains(err.Error(), "cannot connect to the Docker daemon"):
+		return fmt.Errorf("%w: no Docker engine answers at %s: install one (Debian: docker.io) and start it (systemctl start docker), or set DOCKER_HOST: %w",
+			driver.ErrUnavailable, d.cli.DaemonHost(), err)
+	}
+	return err
+}
+
+// noImage says how to get the image.
+func (d *Driver) noImage() error {
+	return fmt.Errorf("%w: the image %s is not in the Docker engine: run `make sandbox-image`", driver.ErrUnavailable, d.cfg.Image)
+}
+
+// aside is a context for what has to be tidied up though the caller's has ended.
+func aside(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+}

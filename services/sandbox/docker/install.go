@@ -1,0 +1,184 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/volume"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// installTime bounds an installation, whatever the caller's context says.
+const installTime = 15 * time.Minute
+
+// outputKept is how many of the last lines an InstallError has.
+const outputKept = 100
+
+// installLimits are those of the box that installs. What it unpacks lies in the
+// set's volume, so it needs little beside.
+var installLimits = driver.Limits{Memory: 1 << 30, CPUs: 2, PIDs: 64, OpenFiles: 1024, Workspace: 16 << 20, WorkspaceFiles: 1000, Tmp: 64 << 20}
+
+//go:embed install.py
+var installSource string
+
+// ended is how an installation ended.
+type ended struct {
+	Code  int    `json:"code"`
+	Bytes int64  `json:"bytes"`
+	Large bool   `json:"large"`
+	Error string `json:"error"`
+}
+
+// Install makes a package set, in a container that has Config.Network.
+func (d *Driver) Install(ctx context.Context, in driver.Install) (err error) {
+	if in.MaxBytes <= 0 {
+		return fmt.Errorf("max_bytes is %d, want more than 0", in.MaxBytes)
+	}
+	if there, err := d.whole(ctx, in.ID); there || err != nil {
+		return err
+	}
+	l, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	data := d.cfg.Owner + "-data-" + strings.ToLower(rand.Text())
+	if err := d.make(ctx, l, data, in.ID); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			d.discard(ctx, data)
+		}
+		d.mu.Lock()
+		delete(d.making, data)
+		d.mu.Unlock()
+	}()
+	how, err := d.install(ctx, l, data, in)
+	if err != nil {
+		return err
+	}
+	return d.publish(ctx, l, data, in.ID, how.Bytes)
+}
+
+// make makes the volume that is to be filled.
+func (d *Driver) make(ctx context.Context, l *link, data, id string) error {
+	d.mu.Lock()
+	d.making[data] = true
+	d.mu.Unlock()
+	labels := l.labels(purposeData)
+	labels[labelSet] = id
+	_, err := d.cli.VolumeCreate(ctx, volume.CreateOptions{Name: data, Labels: labels})
+	if err != nil {
+		d.mu.Lock()
+		delete(d.making, data)
+		d.mu.Unlock()
+		return fmt.Errorf("making a volume for the packages: %w", d.explain(err))
+	}
+	return nil
+}
+
+// publish says that the volume is the whole set, unless somebody was faster.
+func (d *Driver) publish(ctx context.Context, l *link, data, id string, bytes int64) error {
+	labels := l.labels(purposeSet)
+	labels[labelSet], labels[labelData], labels[labelBytes] = id, data, strconv.FormatInt(bytes, 10)
+	if _, err := d.cli.VolumeCreate(ctx, volume.CreateOptions{Name: d.marker(id), Labels: labels}); err != nil {
+		return fmt.Errorf("publishing package set %s: %w", id, d.explain(err))
+	}
+	won, err := d.dataOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	if won != data {
+		d.discard(ctx, data)
+	}
+	return nil
+}
+
+// discard removes a volume that became no set.
+func (d *Driver) discard(ctx context.Context, data string) {
+	ctx, cancel := aside(ctx)
+	defer cancel()
+	if err := d.cli.VolumeRemove(ctx, data, true); err != nil {
+		d.log.Warn("a volume of packages is left to the reaper", "volume", data, "error", err)
+	}
+}
+
+// install fills the volume.
+func (d *Driver) install(ctx context.Context, l *link, data string, in driver.Install) (how ended, err error) {
+	network := d.cfg.Network
+	if in.HostNetwork {
+		network = "host"
+	}
+	b, err := l.create(ctx, wanted{
+		purpose: purposeInstall, name: data[len(data)-26:], uid: driver.UID,
+		args: append([]string{"-I", "-S", "-c", installSource, strconv.FormatInt(in.MaxBytes, 10)}, in.Args...),
+		env:  driver.Environment(), limits: installLimits, fsize: 3 * in.MaxBytes, network: network,
+		// The new volume gets the owner of the image's directory.
+		mount: &mount.Mount{Type: mount.TypeVolume, Source: data, Target: driver.Packages},
+	})
+	if err != nil {
+		return ended{}, err
+	}
+	defer func() {
+		aside, cancel := aside(ctx)
+		defer cancel()
+		if e := b.Destroy(aside); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	unblock := context.AfterFunc(ctx, func() { _ = b.conn.Close() })
+	defer unblock()
+	how, output, err := follow(b, in.Output)
+	switch {
+	case ctx.Err() != nil:
+		return ended{}, fmt.Errorf("installing packages: %w", ctx.Err())
+	case err != nil:
+		return ended{}, fmt.Errorf("installing packages: %w", errors.Join(err, b.Err()))
+	case how.Error != "":
+		return ended{}, fmt.Errorf("installing packages: %s", how.Error)
+	case how.Large:
+		return ended{}, &driver.InstallError{Output: append(output, fmt.Sprintf("the packages are larger than %d MiB", in.MaxBytes>>20))}
+	case how.Code != 0:
+		return ended{}, &driver.InstallError{Output: output}
+	}
+	return how, nil
+}
+
+// follow passes on the lines that are printed, and returns how it ended and the
+// last lines.
+func follow(r io.Reader, tell func(string)) (how ended, output []string, err error) {
+	lines := bufio.NewScanner(r) // of 64 KiB; install.py cuts what is longer than 4
+	for lines.Scan() {
+		kind, text := "", lines.Text()
+		if text != "" {
+			kind, text = text[:1], strings.ToValidUTF8(text[1:], "\uFFFD")
+		}
+		switch kind {
+		case "o":
+			if output = append(output, text); len(output) > outputKept {
+				output = output[1:]
+			}
+			if tell != nil {
+				tell(text)
+			}
+		case "r":
+			return how, output, json.Unmarshal([]byte(text), &how)
+		default:
+			return how, output, errors.New("the installer makes no sense")
+		}
+	}
+	return how, output, errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,219 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/system"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// lease.py tells what it sees and then waits until its standard input ends.
+//
+//go:embed lease.py
+var leaseSource string
+
+// leaseLimits are a lease's; what it sees of them goes into the report.
+var leaseLimits = driver.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 64, Workspace: 1 << 20, WorkspaceFiles: 64, Tmp: 1 << 20}
+
+// link is a connection to the engine: a lease, which says that we are alive, and
+// the engine's news about our containers. When either ends, all its boxes have.
+type link struct {
+	d       *Driver
+	boot    string // random
+	image   string // id
+	runtime string // empty: the engine's default
+	info    system.Info
+	seen    seen
+	lease   *box
+
+	stop context.CancelFunc // ends the news
+	over chan struct{}      // closed when the news has ended
+
+	mu    sync.Mutex
+	names map[string]bool // being made
+	boxes map[string]*box // by container
+	err   error           // why it has ended
+}
+
+// seen is what the lease's container sees of itself.
+type seen struct {
+	Python   string `json:"python"`
+	Platform string `json:"platform"`
+	Bytes    int64  `json:"bytes"` // of the workspace
+	Files    int64  `json:"files"`
+}
+
+// begin starts the lease and hears what it sees.
+func (l *link) begin(ctx context.Context) (err error) {
+	l.lease, err = l.create(ctx, wanted{
+		purpose: purposeLease, name: "lease", uid: l.ownUID(), args: []string{"-I", "-S", "-c", leaseSource},
+		env: driver.Environment(), limits: leaseLimits, fsize: leaseLimits.Workspace,
+	})
+	if err != nil {
+		return fmt.Errorf("trying a sandbox: %w", err)
+	}
+	unblock := context.AfterFunc(ctx, func() { _ = l.lease.conn.Close() })
+	defer unblock()
+	line, err := bufio.NewReader(io.LimitReader(l.lease, 4096)).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &l.seen)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: Python does not start in the image %s: %w", driver.ErrUnavailable, l.d.cfg.Image, errors.Join(ctx.Err(), err, l.lease.Err()))
+	}
+	return nil
+}
+
+// listen follows what the engine says about our containers, from before the first.
+func (l *link) listen(ctx context.Context) {
+	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	messages, errs := l.d.cli.Events(ctx, events.ListOptions{Since: l.info.SystemTime, Filters: filters.NewArgs(
+		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", labelBoot+"="+l.boot),
+		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionOOM)), filters.Arg("event", string(events.ActionDestroy)),
+	)})
+	go func() {
+		defer close(l.over)
+		for {
+			select {
+			case m := <-messages:
+				l.hear(m)
+			case err := <-errs:
+				l.end(fmt.Errorf("%w: %w", errLost, err))
+				return
+			}
+		}
+	}()
+}
+
+func (l *link) hear(m events.Message) {
+	l.mu.Lock()
+	b := l.boxes[m.Actor.ID]
+	l.mu.Unlock()
+	if b == nil {
+		return
+	}
+	switch m.Action {
+	case events.ActionOOM:
+		b.oom(m.TimeNano)
+	case events.ActionDie:
+		b.died(status(m.Actor.Attributes), m.TimeNano)
+		if b == l.lease {
+			l.end(fmt.Errorf("%w: the lease's container has ended", errLost))
+		}
+	case events.ActionDestroy:
+		b.removed()
+	}
+}
+
+// end ends the link: without it, others take its boxes for left behind.
+func (l *link) end(why error) {
+	l.mu.Lock()
+	first := l.err == nil
+	if first {
+		l.err = why
+	}
+	boxes := l.boxes
+	l.boxes = map[string]*box{}
+	l.mu.Unlock()
+	if !first {
+		return
+	}
+	l.stop()
+	for _, b := range boxes {
+		_ = b.conn.Close() // and the engine closes its input
+		b.end(why)
+	}
+}
+
+// close destroys all boxes of the link, and the lease last. Those of a link that has
+// ended are the reaper's.
+func (l *link) close() error {
+	if l.failure() != nil {
+		<-l.over
+		return nil
+	}
+	ctx, cancel := aside(context.Background())
+	defer cancel()
+	l.mu.Lock()
+	boxes := make([]*box, 0, len(l.boxes))
+	for _, b := range l.boxes {
+		if b != l.lease {
+			boxes = append(boxes, b)
+		}
+	}
+	l.mu.Unlock()
+	errs := make([]error, len(boxes))
+	var all sync.WaitGroup
+	for i, b := range boxes {
+		all.Go(func() { errs[i] = b.Destroy(ctx) })
+	}
+	all.Wait()
+	l.end(errClosed)
+	if l.lease != nil {
+		errs = append(errs, l.lease.Destroy(ctx))
+	}
+	<-l.over
+	return errors.Join(errs...)
+}
+
+func (l *link) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// reserve keeps the reaper from a container that is being made.
+func (l *link) reserve(name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	if l.names[name] {
+		return fmt.Errorf("a sandbox called %s is being made already", name)
+	}
+	l.names[name] = true
+	return nil
+}
+
+func (l *link) release(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.names, name)
+}
+
+func (l *link) add(b *box) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	l.boxes[b.id] = b
+	return nil
+}
+
+func (l *link) forget(b *box) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.boxes, b.id)
+}
+
+// keeps reports whether one of the link's containers is in use.
+func (l *link) keeps(id, name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.boxes[id]; b != nil {
+		return b.wanted()
+	}
+	return l.names[name]
+}

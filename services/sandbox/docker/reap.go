@@ -1,0 +1,137 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+)
+
+// leaseTime is what a lease may take from being made to being started, by the
+// engine's clock. It is shorter than driver.ReapEvery, so that none is there for
+// longer.
+const leaseTime = 10 * time.Second
+
+// Reap removes what is ours and has no running lease, and what this driver itself
+// has made and does not know any more.
+func (d *Driver) Reap(ctx context.Context) (int, error) {
+	found, err := d.cli.ContainerList(ctx, container.ListOptions{All: true, Filters: d.ours()})
+	if err != nil {
+		return 0, fmt.Errorf("listing containers: %w", d.explain(err))
+	}
+	alive, err := d.alive(ctx, found)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	var errs []error
+	for _, c := range found {
+		if alive[c.Labels[labelBoot]] && d.keeps(c) {
+			continue
+		}
+		if err := d.remove(ctx, c.ID, nil); err != nil {
+			errs = append(errs, fmt.Errorf("removing container %s: %w", c.ID[:12], err))
+			continue
+		}
+		n++
+		d.log.Info("removed a container that was left behind", "container", c.ID[:12], "purpose", c.Labels[labelPurpose],
+			"name", c.Labels[labelName], "instance", c.Labels[labelInstance])
+	}
+	volumes, err := d.reapVolumes(ctx, alive)
+	return n + volumes, errors.Join(append(errs, err)...)
+}
+
+func (d *Driver) ours() filters.Args {
+	return filters.NewArgs(filters.Arg("label", labelOwner+"="+d.cfg.Owner))
+}
+
+// alive are the boots whose lease runs, or is about to.
+func (d *Driver) alive(ctx context.Context, found []container.Summary) (map[string]bool, error) {
+	out := map[string]bool{}
+	for _, c := range found {
+		if c.Labels[labelPurpose] != purposeLease {
+			continue
+		}
+		switch c.State {
+		case container.StateRunning, container.StatePaused, container.StateRestarting:
+			out[c.Labels[labelBoot]] = true
+		case container.StateCreated:
+			info, err := d.cli.Info(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("asking for the engine's time: %w", d.explain(err))
+			}
+			now, err := time.Parse(time.RFC3339Nano, info.SystemTime)
+			if err != nil {
+				return nil, fmt.Errorf("the engine's time: %w", err)
+			}
+			out[c.Labels[labelBoot]] = now.Sub(time.Unix(c.Created, 0)) < leaseTime
+		}
+	}
+	return out, nil
+}
+
+// current is the link as it is now, or nil.
+func (d *Driver) current() *link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.link
+}
+
+// keeps reports whether a container whose lease runs is in use. Of other services
+// we do not know.
+func (d *Driver) keeps(c container.Summary) bool {
+	l := d.current()
+	if l == nil || c.Labels[labelBoot] != l.boot {
+		return true
+	}
+	return l.keeps(c.ID, c.Labels[labelName])
+}
+
+// reapVolumes removes packages that no set points to and whose maker is dead, sets
+// whose packages are gone, and what the engine made by mistake.
+func (d *Driver) reapVolumes(ctx context.Context, alive map[string]bool) (int, error) {
+	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: d.ours()})
+	if err != nil {
+		return 0, fmt.Errorf("listing volumes: %w", d.explain(err))
+	}
+	there, wanted := map[string]bool{}, map[string]bool{}
+	for _, v := range found.Volumes {
+		there[v.Name] = v.Labels[labelPurpose] == purposeData
+		wanted[v.Labels[labelData]] = true // of a set; else it has no such label
+	}
+	l := d.current()
+	n := 0
+	var errs []error
+	for _, v := range found.Volumes {
+		keep := false
+		switch boot := v.Labels[labelBoot]; v.Labels[labelPurpose] {
+		case purposeSet:
+			keep = there[v.Labels[labelData]]
+		case purposeData:
+			keep = wanted[v.Name] || alive[boot] && (l == nil || boot != l.boot) || d.isMaking(v.Name)
+		}
+		if keep {
+			continue
+		}
+		switch err := d.cli.VolumeRemove(ctx, v.Name, false); {
+		case err == nil:
+			n++
+			d.log.Info("removed a volume that was left behind", "volume", v.Name, "purpose", v.Labels[labelPurpose])
+		case errdefs.IsNotFound(err), errdefs.IsConflict(err): // somebody was faster; a box uses it still
+		default:
+			errs = append(errs, fmt.Errorf("removing volume %s: %w", v.Name, err))
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+func (d *Driver) isMaking(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.making[name]
+}

@@ -1,0 +1,51 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+// Report says what isolates here and what it does not hold. The interpreter and the
+// workspace's bounds are what a container of the image saw.
+func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
+	l, err := d.connect(ctx)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	runtime := l.runtime
+	if runtime == "" {
+		runtime = l.info.DefaultRuntime
+	}
+	r := driver.Report{
+		Driver: "docker", Version: fmt.Sprintf("engine %s, %s", l.info.ServerVersion, runtime),
+		Isolation: "containers without network, capabilities and privileges, behind a seccomp profile, on the host's kernel",
+		Python:    l.seen.Python,
+		Platform:  strings.Join([]string{l.image, l.seen.Platform, l.seen.Python}, " "),
+		Untrusted: true,
+	}
+	if runtime == Runsc {
+		r.Isolation = "containers without network, capabilities and privileges, on gVisor, a kernel of their own in user space"
+	}
+	hold := func(ok bool, limit, missing string) {
+		if ok {
+			r.Enforced = append(r.Enforced, limit)
+		} else {
+			r.Missing = append(r.Missing, limit+": "+missing)
+		}
+	}
+	hold(l.info.MemoryLimit, "memory", "the engine has no memory cgroup")
+	hold(l.info.CPUCfsQuota, "cpu", "the engine's kernel has no CPU quota")
+	hold(l.info.PidsLimit, "pids", "the engine has no pids cgroup")
+	hold(l.seen.Bytes > 0 && l.seen.Bytes <= leaseLimits.Workspace, "workspace", fmt.Sprintf("a tmpfs of %d bytes became one of %d", leaseLimits.Workspace, l.seen.Bytes))
+	hold(l.seen.Files > 0 && l.seen.Files <= leaseLimits.WorkspaceFiles, "files", fmt.Sprintf("a tmpfs of %d files became one of %d; memory bounds them", leaseLimits.WorkspaceFiles, l.seen.Files))
+	if l.info.MemoryLimit && !l.info.SwapLimit {
+		r.Missing = append(r.Missing, "swap: the engine's kernel does not count swap, so if the host has some, a box may use it beyond its memory")
+	}
+	if runtime == Runsc {
+		r.Missing = append(r.Missing, "fork bombs: on gVisor the whole box ends with them, and not the call alone")
+	}
+	return r, nil
+}

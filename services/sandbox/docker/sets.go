@@ -1,0 +1,137 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/volume"
+
+	"skandha.dev/services/sandbox/driver"
+)
+
+var (
+	names = regexp.MustCompile(`^[a-z0-9-]{1,48}$`)
+	ids   = regexp.MustCompile(`^[a-f0-9]{64}$`)
+)
+
+// marker is the name of the volume that says that a set is whole.
+func (d *Driver) marker(id string) string { return d.cfg.Owner + "-set-" + id }
+
+// dataOf is the volume of a set's packages, or ErrNoSet.
+func (d *Driver) dataOf(ctx context.Context, id string) (string, error) {
+	if !ids.MatchString(id) {
+		return "", fmt.Errorf("package set %q: want %s", id, ids)
+	}
+	v, err := d.cli.VolumeInspect(ctx, d.marker(id))
+	switch {
+	case errdefs.IsNotFound(err):
+		return "", driver.ErrNoSet
+	case err != nil:
+		return "", fmt.Errorf("looking for package set %s: %w", id, d.explain(err))
+	case v.Labels[labelOwner] != d.cfg.Owner || v.Labels[labelSet] != id || v.Labels[labelData] == "":
+		return "", fmt.Errorf("the volume %s is somebody else's: set another owner", v.Name)
+	}
+	return v.Labels[labelData], nil
+}
+
+// mountOf is how a box gets a set. Should the volume be removed meanwhile, the
+// engine makes a new one, which verify sees by its labels.
+func (d *Driver) mountOf(ctx context.Context, id string) (*mount.Mount, error) {
+	data, err := d.dataOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &mount.Mount{
+		Type: mount.TypeVolume, Source: data, Target: driver.Packages, ReadOnly: true,
+		VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: map[string]string{labelOwner: d.cfg.Owner, labelPurpose: purposeStray}},
+	}, nil
+}
+
+// verify reports ErrNoSet unless the volume, which now cannot be removed since a
+// container uses it, is one of packages.
+func (d *Driver) verify(ctx context.Context, name string) error {
+	v, err := d.cli.VolumeInspect(ctx, name)
+	if err != nil {
+		return fmt.Errorf("looking at volume %s: %w", name, err)
+	}
+	if v.Labels[labelOwner] != d.cfg.Owner || v.Labels[labelPurpose] != purposeData {
+		return driver.ErrNoSet
+	}
+	return nil
+}
+
+// Sets lists the package sets. Used is when a box of this driver was given one, or
+// else when it was made.
+func (d *Driver) Sets(ctx context.Context) ([]driver.Set, error) {
+	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: d.ours()})
+	if err != nil {
+		return nil, fmt.Errorf("listing volumes: %w", d.explain(err))
+	}
+	there := map[string]bool{}
+	for _, v := range found.Volumes {
+		there[v.Name] = v.Labels[labelPurpose] == purposeData
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []driver.Set
+	for _, v := range found.Volumes {
+		if v.Labels[labelPurpose] != purposeSet || !there[v.Labels[labelData]] {
+			continue
+		}
+		s := driver.Set{ID: v.Labels[labelSet], Used: d.used[v.Labels[labelSet]]}
+		s.Bytes, _ = strconv.ParseInt(v.Labels[labelBytes], 10, 64) // 0: not known
+		if s.Used.IsZero() {
+			s.Used, _ = time.Parse(time.RFC3339, v.CreatedAt)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// RemoveSet removes a set: its packages first, which fails while a box uses them.
+// A set without packages counts as absent.
+func (d *Driver) RemoveSet(ctx context.Context, id string) error {
+	data, err := d.dataOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	err = d.cli.VolumeRemove(ctx, data, false)
+	if errdefs.IsConflict(err) {
+		return driver.ErrInUse
+	}
+	if errdefs.IsNotFound(err) { // a removal that was cut off
+		err = nil
+	}
+	if err == nil {
+		err = d.cli.VolumeRemove(ctx, d.marker(id), false)
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("removing package set %s: %w", id, d.explain(err))
+	}
+	return nil
+}
+
+// whole reports whether a set is there.
+func (d *Driver) whole(ctx context.Context, id string) (bool, error) {
+	data, err := d.dataOf(ctx, id)
+	if errors.Is(err, driver.ErrNoSet) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch err := d.verify(ctx, data); {
+	case errdefs.IsNotFound(err), errors.Is(err, driver.ErrNoSet):
+		// Its removal was cut off; making it starts with finishing that.
+		return false, d.RemoveSet(ctx, id)
+	case err != nil:
+		return false, d.explain(err)
+	}
+	return true, nil
+}

@@ -1,0 +1,265 @@
+package sandboxtest
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/services/sandbox/agent"
+	"skandha.dev/services/sandbox/driver"
+)
+
+//go:embed py/prelude.py
+var prelude string
+
+// box is a box of the suite, with its agent.
+type box struct {
+	*agent.Conn
+
+	raw    driver.Box
+	s      *suite
+	limits driver.Limits
+	ns     namespace // its PID namespace, as the host sees it
+	idle   int       // how many processes it has when nothing runs
+	secret string    // what the neighbour must still know
+}
+
+// boxOptions are what a probe may want of its box.
+type boxOptions struct {
+	limits func(*driver.Limits)
+	set    string
+}
+
+// smallLimits make that what fills a box fills it soon.
+func smallLimits() driver.Limits {
+	l := driver.DefaultLimits()
+	l.Memory, l.PIDs, l.OpenFiles = 256<<20, 64, 256
+	l.Workspace, l.WorkspaceFiles, l.Tmp = 16<<20, 500, 8<<20
+	return l
+}
+
+// NewName is a name that nobody else on this host has.
+func NewName(kind string) string { return "sbt-" + kind + "-" + token()[:12] }
+
+func token() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it never fails
+	return hex.EncodeToString(b)
+}
+
+// openBox starts a box and its agent.
+func openBox(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Box, *agent.Conn, error) {
+	spec.Args = agent.Args()
+	b, err := d.Start(ctx, spec)
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting box %s: %w", spec.Name, err)
+	}
+	c, err := agent.Open(ctx, b)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("opening the agent of box %s: %w", spec.Name, err), b.Err(), b.Destroy(context.WithoutCancel(ctx)))
+	}
+	return b, c, nil
+}
+
+// start makes a box that is destroyed with the test at the latest.
+func (s *suite) start(t testing.TB, o boxOptions) *box { return s.startWith(t, s.driver, o) }
+
+func (s *suite) startWith(t testing.TB, d driver.Driver, o boxOptions) *box {
+	t.Helper()
+	limits := smallLimits()
+	if o.limits != nil {
+		o.limits(&limits)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	raw, conn, err := openBox(ctx, d, driver.Spec{Name: NewName("b"), Limits: limits, Set: o.set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.boxes.Add(1)
+	b := &box{raw: raw, Conn: conn, s: s, limits: limits}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := b.Destroy(ctx); err != nil {
+			t.Errorf("destroying box %s: %v", b.Name(), err)
+		}
+	})
+	var inside string
+	if err := b.eval(t.Context(), &inside, `os.readlink("/proc/self/ns/pid")`); err != nil {
+		t.Fatalf("asking the box for its PID namespace: %v", err)
+	}
+	if b.ns, err = findNamespace(inside); err != nil {
+		t.Fatalf("finding the box's processes on the host: %v", err)
+	}
+	t.Cleanup(b.ns.close)
+	if b.settle(); b.idle == 0 {
+		t.Fatalf("none of the processes of box %s is seen, so that to see none says nothing", b.Name())
+	}
+	return b
+}
+
+// settle counts what runs when nothing does: the agent, and the child that it
+// keeps for the next call, which is there soon after each.
+func (b *box) settle() {
+	until(2*time.Second, func() []string {
+		if b.idle = len(b.ns.processes()); b.idle < 2 {
+			return []string{"no spare child yet"}
+		}
+		return nil
+	})
+}
+
+// Name is the box's.
+func (b *box) Name() string { return b.raw.Name() }
+
+// Destroy destroys the box.
+func (b *box) Destroy(ctx context.Context) error { return b.raw.Destroy(ctx) }
+
+// python runs code after the prelude.
+func (b *box) python(ctx context.Context, code string) (agent.Exit, error) {
+	return b.run(ctx, agent.Run{Kind: agent.Python, Code: prelude + code})
+}
+
+// run runs within the suite's patience.
+func (b *box) run(ctx context.Context, r agent.Run) (agent.Exit, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if r.Timeout == 0 {
+		r.Timeout = patience / 2
+	}
+	return b.Run(ctx, r)
+}
+
+// eval decodes the code's last expression into v.
+func (b *box) eval(ctx context.Context, v any, code string) error {
+	exit, err := b.python(ctx, code)
+	if err != nil {
+		return err
+	}
+	return decode(exit, v)
+}
+
+func decode(exit agent.Exit, v any) error {
+	if exit.Code != 0 || exit.Result == nil {
+		return fmt.Errorf("the code ended with %d %s, timed out: %v, result %s%s, stderr: %s", exit.Code, exit.Signal, exit.TimedOut, exit.Result, exit.Repr, tail(exit.Stderr.Text))
+	}
+	if err := json.Unmarshal(exit.Result, v); err != nil {
+		return fmt.Errorf("decoding the result %s: %w", exit.Result, err)
+	}
+	return nil
+}
+
+func tail(s string) string { return s[max(0, len(s)-600):] }
+
+// answers reports why the box does not answer.
+func (b *box) answers(ctx context.Context) error {
+	var n int
+	if err := b.eval(ctx, &n, "6 * 7"); err != nil {
+		return err
+	}
+	if n != 42 {
+		return fmt.Errorf("it says that 6 * 7 is %d", n)
+	}
+	return nil
+}
+
+// answersOrIsBroken is what must be true of a box after a probe. It reports
+// whether the box can be used again.
+func (b *box) answersOrIsBroken(ctx context.Context) (usable bool, err error) {
+	err = b.answers(ctx)
+	if err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, agent.ErrBroken) {
+		return false, fmt.Errorf("the box neither answers nor is it broken: %w", err)
+	}
+	if text := strings.TrimSpace(strings.TrimPrefix(err.Error(), agent.ErrBroken.Error())); text == "" {
+		return false, errors.New("the box is broken, and nothing says why")
+	}
+	return false, nil
+}
+
+// remember gives the neighbour something to know.
+func (b *box) remember(t *testing.T) {
+	t.Helper()
+	b.secret = token()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := b.Write(ctx, "secret.txt", []byte(b.secret), agent.Replace); err != nil {
+		t.Fatalf("giving the neighbour a file: %v", err)
+	}
+}
+
+// knows is a round trip to the neighbour: it runs code and still has its file.
+func (b *box) knows(ctx context.Context) error {
+	var got struct {
+		Text  string
+		Files []string
+	}
+	if err := b.eval(ctx, &got, `{"Text": open("secret.txt").read(), "Files": os.listdir(".")}`); err != nil {
+		return fmt.Errorf("the neighbour does not answer: %w", err)
+	}
+	if got.Text != b.secret || len(got.Files) != 1 {
+		return fmt.Errorf("the neighbour's files are %q, secret.txt says %q, want %q alone", got.Files, got.Text, b.secret)
+	}
+	return nil
+}
+
+// end destroys the box and reports what is left of it.
+func (b *box) end() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := b.Destroy(ctx); err != nil {
+		return fmt.Errorf("destroying it: %w", err)
+	}
+	return b.isGone()
+}
+
+// isGone reports what is there of a box that was destroyed, 5 s later.
+func (b *box) isGone() error {
+	select {
+	case <-b.raw.Done():
+	default:
+		return errors.New("it was destroyed, and Done is not closed")
+	}
+	if b.raw.Err() == nil {
+		return errors.New("it was destroyed, and Err is nil")
+	}
+	left := until(gone, func() []string { return b.leftovers(b.ns) })
+	if len(left) > 0 {
+		return fmt.Errorf("%s after Destroy there still is: %s", gone, strings.Join(left, "; "))
+	}
+	return nil
+}
+
+// leftovers are what the host has of the box.
+func (b *box) leftovers(ns namespace) []string {
+	out := traces(b.Name())
+	for _, p := range ns.processes() {
+		out = append(out, "process "+p.String())
+	}
+	if b.s.Leftovers != nil {
+		out = append(out, b.s.Leftovers(b.s.t, b.Name())...)
+	}
+	return out
+}
+
+// until polls until nothing is found any more, for so long.
+func until(limit time.Duration, find func() []string) []string {
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); ; <-tick.C {
+		found := find()
+		if len(found) == 0 || time.Now().After(end) {
+			return found
+		}
+	}
+}

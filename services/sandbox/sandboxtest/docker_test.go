@@ -1,0 +1,45 @@
+package sandboxtest_test
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"skandha.dev/services/internal/enginetest"
+	"skandha.dev/services/sandbox/docker"
+	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/sandboxtest"
+)
+
+// TestDocker holds containers to all of it.
+func TestDocker(t *testing.T) {
+	e := enginetest.Shared(t)
+	image, owner := enginetest.SandboxImage(t, e), sandboxtest.NewName("o")
+	s := sandboxtest.Suite{
+		New: func(t *testing.T) driver.Driver {
+			d, err := docker.New(docker.Config{Host: e.Host, Image: image, Owner: owner, Instance: t.Name(), Runtime: docker.Runc, Log: logTo(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		},
+		Leftovers: func(t *testing.T, name string) []string {
+			return strings.Fields(e.Docker(t, "ps", "--all", "--quiet", "--filter", "label=dev.skandha.sandbox.name="+name))
+		},
+		Child: func(t *testing.T, name string) *exec.Cmd {
+			return child(t, "docker", name, "DOCKER_HOST="+e.Host, childOwner+"="+owner, childImage+"="+image)
+		},
+		Group: os.Getenv("SANDBOXTEST_GROUP"),
+	}
+	if e.PID != 0 {
+		s.Listen = func(t *testing.T, address string) net.Listener { return e.Listen(t, address) }
+	}
+	sandboxtest.Run(t, s)
+}
+
+func childDocker() (driver.Driver, error) {
+	return docker.New(docker.Config{Image: os.Getenv(childImage), Owner: os.Getenv(childOwner), Instance: "child", Runtime: docker.Runc, Log: slog.Default()})
+}

@@ -1,0 +1,231 @@
+package sandboxtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"skandha.dev/services/sandbox/agent"
+	"skandha.dev/services/sandbox/driver"
+)
+
+func (s *suite) destroys(t *testing.T) {
+	b := s.start(t, boxOptions{})
+	if _, err := b.python(t.Context(), fork2); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if err := b.end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if !errors.Is(b.raw.Err(), driver.ErrDestroyed) {
+		t.Errorf("it ended because %v, want ErrDestroyed", b.raw.Err())
+	}
+	if err := b.end(); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	if _, err := b.raw.Write([]byte("x")); err == nil {
+		t.Error("a destroyed box can be written to")
+	}
+	if n, err := b.raw.Read(make([]byte, 1)); err == nil && n > 0 {
+		t.Error("a destroyed box can be read from")
+	}
+}
+
+// saysWhyItEnded ends boxes by other means than Destroy.
+func (s *suite) saysWhyItEnded(t *testing.T) {
+	exits := s.first(t, "raise SystemExit(3)")
+	s.ended(t, exits, driver.ErrDestroyed)
+	killed := s.start(t, boxOptions{})
+	if killed.raw.Err() != nil {
+		t.Errorf("a box that runs has ended: %v", killed.raw.Err())
+	}
+	for _, p := range killed.ns.processes() {
+		if pid, err := strconv.Atoi(p.pid); err == nil {
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill() // it may have gone with its parent
+			}
+		}
+	}
+	s.ended(t, killed.raw, driver.ErrDestroyed)
+	if _, err := killed.Run(within(t), agent.Run{Kind: agent.Python, Code: "1", Timeout: patience}); !errors.Is(err, agent.ErrBroken) {
+		t.Errorf("in a box that was killed a run says %v", err)
+	}
+	if err := killed.end(); err != nil {
+		t.Errorf("destroying a box that was killed: %v", err)
+	}
+}
+
+// ended waits for a box's end, which must have another reason than the one given.
+func (s *suite) ended(t *testing.T, b driver.Box, not error) {
+	t.Helper()
+	select {
+	case <-b.Done():
+	case <-time.After(patience):
+		t.Fatalf("box %s does not end", b.Name())
+	}
+	if b.Err() == nil || errors.Is(b.Err(), not) {
+		t.Errorf("box %s ended because: %v", b.Name(), b.Err())
+	}
+	t.Logf("it says: %v", b.Err())
+}
+
+func (s *suite) runsOutOfMemory(t *testing.T) {
+	s.need(t, "memory")
+	b := s.first(t, "keep = []\nwhile True: keep.append(bytearray(b'x') * (4 << 20))")
+	s.ended(t, b, driver.ErrDestroyed)
+	if !errors.Is(b.Err(), driver.ErrMemory) {
+		t.Errorf("it ended because %v, want ErrMemory", b.Err())
+	}
+}
+
+func (s *suite) closes(t *testing.T) {
+	d := s.New(t)
+	a, b := s.startWith(t, d, boxOptions{}), s.startWith(t, d, boxOptions{})
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+	}
+	for _, x := range []*box{a, b} {
+		if err := x.isGone(); err != nil {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+	if b, err := d.Start(within(t), driver.Spec{Name: NewName("late"), Args: agent.Args(), Limits: smallLimits()}); err == nil {
+		t.Error("a closed driver starts boxes")
+		_ = b.Destroy(within(t)) // it is reaped, then
+	}
+}
+
+// reaps kills a service that has a box, as a machine's own killer would.
+func (s *suite) reaps(t *testing.T) {
+	if s.Child == nil {
+		t.Fatal("the suite has no Child to kill")
+	}
+	ctx := within(t)
+	name := NewName("orphan")
+	cmd := s.Child(t, name)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting another service: %v", err)
+	}
+	waited := sync.OnceFunc(func() { _ = cmd.Wait() }) // it is killed
+	t.Cleanup(func() { _ = cmd.Process.Kill(); waited() })
+	started := false
+	for lines := bufio.NewScanner(out); !started && lines.Scan(); {
+		started = lines.Text() == "orphan "+name
+	}
+	if !started {
+		t.Fatal("the other service has started no box")
+	}
+	if n, err := s.driver.Reap(ctx); err != nil || n > 0 {
+		t.Errorf("while all services live, %d things are reaped (%v)", n, err)
+	}
+	orphan := &box{s: s, raw: named(name)}
+	if len(orphan.leftovers(namespace{})) == 0 {
+		t.Fatalf("of the other service's box %s nothing is seen while it lives, so that to see nothing says nothing", name)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	waited()
+	left := until(driver.ReapEvery, func() []string {
+		if _, err := s.driver.Reap(ctx); err != nil {
+			t.Fatalf("reaping: %v", err)
+		}
+		return orphan.leftovers(namespace{})
+	})
+	if len(left) > 0 {
+		t.Errorf("%s after its service was killed there still is %v", driver.ReapEvery, left)
+	}
+}
+
+// named is a box of which the name is all that is known.
+type named string
+
+func (n named) Name() string                { return string(n) }
+func (named) Read([]byte) (int, error)      { return 0, io.EOF }
+func (named) Write([]byte) (int, error)     { return 0, io.ErrClosedPipe }
+func (named) Done() <-chan struct{}         { return nil }
+func (named) Err() error                    { return nil }
+func (named) Destroy(context.Context) error { return nil }
+
+func (s *suite) startsAtOnce(t *testing.T) {
+	const boxes = 6
+	var all sync.WaitGroup
+	for range boxes {
+		all.Go(func() {
+			ctx := within(t)
+			b, c, err := openBox(ctx, s.driver, driver.Spec{Name: NewName("m"), Limits: smallLimits()})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if exit, err := c.Run(ctx, agent.Run{Kind: agent.Python, Code: "6 * 7", Timeout: patience}); err != nil || string(exit.Result) != "42" {
+				t.Errorf("box %s says %s, %v", b.Name(), exit.Result, err)
+			}
+			if err := b.Destroy(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// leaksNothing counts what this process and the host have before and after.
+func (s *suite) leaksNothing(t *testing.T) {
+	one := func() {
+		b := s.start(t, boxOptions{})
+		if err := errors.Join(b.answers(t.Context()), b.end()); err != nil {
+			t.Fatal(err)
+		}
+		b.ns.close()
+	}
+	one()
+	one() // what is made once is made
+	fds, goroutines := openFiles(t), runtime.NumGoroutine()
+	for range 30 {
+		one()
+	}
+	left := until(patience, func() []string {
+		f, g := openFiles(t), runtime.NumGoroutine()
+		if len(f) <= len(fds)+2 && g <= goroutines+4 {
+			return nil
+		}
+		return append([]string{fmt.Sprintf("%d descriptors of %d, %d goroutines of %d", len(f), len(fds), g, goroutines)}, f...)
+	})
+	if len(left) > 0 {
+		t.Errorf("after 30 boxes there are %v", left)
+	}
+}
+
+func openFiles(t *testing.T) (out []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if at, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+			out = append(out, at)
+		}
+	}
+	return out
+}

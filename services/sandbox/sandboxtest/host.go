@@ -1,0 +1,170 @@
+package sandboxtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+)
+
+// host is what is to be harmed and seen on the host: canaries, and settings.
+type host struct {
+	token    string   // in every canary's name or content
+	files    []string // with the token in them
+	ports    []int    // TCP, of all addresses
+	datagram int      // UDP
+	addrs    []string // addresses of this host, gateways of engines among them
+	abstract string   // name of an abstract socket
+	socket   string   // path of a socket
+	visits   atomic.Pointer[string]
+	settings map[string]string // path → content that must stay
+}
+
+// hostSettings are files that say how the host's kernel behaves.
+var hostSettings = []string{
+	"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/sysrq",
+	"/proc/sys/kernel/panic", "/proc/sys/kernel/poweroff_cmd", "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/drop_caches", "/proc/sys/vm/swappiness",
+	"/proc/sys/fs/file-max", "/proc/sys/fs/suid_dumpable", "/proc/sys/net/ipv4/ip_forward", "/sys/kernel/uevent_helper", "/proc/modules", "/proc/swaps",
+}
+
+// newHost puts the canaries up, until the test ends.
+func newHost(t *testing.T, elsewhere func(*testing.T, string) net.Listener) *host {
+	h := &host{token: "canary-" + token(), settings: map[string]string{}}
+	h.placeFiles(t)
+	t.Setenv("SKANDHA_SANDBOXTEST_SECRET", h.token)
+	h.listen(t)
+	h.rest(t)
+	if elsewhere != nil {
+		l := elsewhere(t, "0.0.0.0:0")
+		h.ports = append(h.ports, l.Addr().(*net.TCPAddr).Port)
+		h.accept(t, l)
+	}
+	sleeper := exec.CommandContext(t.Context(), "sleep", "86400")
+	sleeper.Args[0] = h.token
+	if err := sleeper.Start(); err != nil {
+		t.Fatalf("starting the canary process: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = sleeper.Process.Kill() // it ends with the test's context anyway
+		_ = sleeper.Wait()
+	})
+	for _, path := range hostSettings {
+		if b, err := os.ReadFile(path); err == nil {
+			h.settings[path] = string(b)
+		}
+	}
+	return h
+}
+
+// placeFiles puts the token into files where a careless mount would show them.
+func (h *host) placeFiles(t *testing.T) {
+	t.Helper()
+	home, _ := os.UserHomeDir()
+	wd, _ := os.Getwd()
+	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp", "/run", "/dev/shm", "/opt", "/srv", "/mnt", "/var/lib", home, t.TempDir(), wd} {
+		path := filepath.Join(dir, "."+h.token)
+		if dir == "" || os.WriteFile(path, []byte(h.token), 0o644) != nil {
+			continue // not everybody may write everywhere
+		}
+		t.Cleanup(func() { _ = os.Remove(path) }) // os.TempDir may be /tmp, and so there twice
+		h.files = append(h.files, path)
+	}
+	if len(h.files) < 3 {
+		t.Fatalf("canary files could be placed in %q alone", h.files)
+	}
+}
+
+// listen opens what must see no visitor.
+func (h *host) listen(t *testing.T) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ":0") // not the bus's or Redis's port: somebody may want to listen there
+	if err != nil {
+		t.Fatalf("opening a canary listener: %v", err)
+	}
+	h.ports = append(h.ports, l.Addr().(*net.TCPAddr).Port)
+	h.accept(t, l)
+}
+
+// rest opens what is not TCP, and lists the addresses.
+func (h *host) rest(t *testing.T) {
+	t.Helper()
+	udp, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", ":0")
+	if err != nil {
+		t.Fatalf("opening a canary socket: %v", err)
+	}
+	t.Cleanup(func() { _ = udp.Close() })
+	h.datagram = udp.LocalAddr().(*net.UDPAddr).Port
+	go func() {
+		for b := make([]byte, 64); ; {
+			n, from, err := udp.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if string(b[:n]) == "probe" {
+				h.visited("a datagram from " + from.String())
+			}
+		}
+	}()
+	h.abstract, h.socket = h.token, filepath.Join(os.TempDir(), h.token[:20]+".sock")
+	for _, name := range []string{"@" + h.abstract, h.socket} {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "unix", name)
+		if err != nil {
+			t.Fatalf("opening a canary socket: %v", err)
+		}
+		h.accept(t, l)
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatalf("listing the host's addresses: %v", err)
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok {
+			h.addrs = append(h.addrs, ip.IP.String())
+		}
+	}
+}
+
+// accept records visitors that say "probe"; others on this machine scan ports too.
+func (h *host) accept(t *testing.T, l net.Listener) {
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }() // it has said what it had to say
+				b := make([]byte, 5)
+				if n, _ := c.Read(b); string(b[:n]) == "probe" {
+					h.visited(fmt.Sprintf("a connection to %s from %q", l.Addr(), c.RemoteAddr()))
+				}
+			}()
+		}
+	}()
+}
+
+func (h *host) visited(what string) { h.visits.CompareAndSwap(nil, &what) }
+
+// unharmed reports what has happened to the host.
+func (h *host) unharmed() error {
+	var errs []error
+	if v := h.visits.Load(); v != nil {
+		errs = append(errs, fmt.Errorf("a canary saw %s", *v))
+	}
+	for _, path := range h.files {
+		if b, err := os.ReadFile(path); err != nil || string(b) != h.token {
+			errs = append(errs, fmt.Errorf("the canary file %s says %q (%w)", path, b, err))
+		}
+	}
+	for path, want := range h.settings {
+		if b, err := os.ReadFile(path); err != nil || string(b) != want {
+			errs = append(errs, fmt.Errorf("%s on the host says %q (%w), it said %q", path, b, err, want))
+		}
+	}
+	return errors.Join(errs...)
+}

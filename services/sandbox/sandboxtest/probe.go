@@ -1,0 +1,230 @@
+package sandboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"skandha.dev/services/sandbox/agent"
+	"skandha.dev/services/sandbox/driver"
+)
+
+// probe is one attempt to get out or to do harm.
+type probe struct {
+	name string
+	// alone wants a box that no other probe has used or will use.
+	alone  bool
+	limits func(*driver.Limits) // of that box
+	limit  string               // what the driver must enforce for this to be held, e.g. "pids"
+	unfit  string               // why it cannot be tried on this machine
+	try    func(*attempt) (outcome, error)
+}
+
+// verdict is how a probe passed.
+type verdict string
+
+const (
+	wasRefused  verdict = "refused"  // it was not done
+	wasBounded  verdict = "bounded"  // it was done, and came to its end
+	wasHarmless verdict = "harmless" // it was done, and reached nothing but its own box
+	wasSkipped  verdict = "skipped"
+	isHole      verdict = "HOLE"
+)
+
+// outcome is what became of a probe that passed.
+type outcome struct {
+	verdict verdict
+	note    string
+}
+
+func refused(format string, args ...any) (outcome, error) {
+	return outcome{wasRefused, fmt.Sprintf(format, args...)}, nil
+}
+
+func bounded(format string, args ...any) (outcome, error) {
+	return outcome{wasBounded, fmt.Sprintf(format, args...)}, nil
+}
+
+func harmless(format string, args ...any) (outcome, error) {
+	return outcome{wasHarmless, fmt.Sprintf(format, args...)}, nil
+}
+
+// hole is what a probe must not find.
+func hole(format string, args ...any) (outcome, error) {
+	return outcome{}, fmt.Errorf(format, args...)
+}
+
+// attempt is a probe at work.
+type attempt struct {
+	*box
+
+	ctx  context.Context //nolint:containedctx // an attempt is one call's, and a hundred probes are plainer so
+	t    testing.TB
+	host *host
+}
+
+// probeAll runs a group. Its probes share a box as long as it can be used.
+func (s *suite) probeAll(t *testing.T, g group) {
+	var shared *box
+	defer func() {
+		if shared != nil {
+			if err := shared.end(); err != nil {
+				t.Errorf("the end of the box that the probes shared: %v", err)
+			}
+		}
+	}()
+	for _, p := range g.probes {
+		t.Run(p.name, func(t *testing.T) {
+			b := shared
+			if s.skipped(t, g, p) {
+				return
+			}
+			if p.alone || b == nil {
+				b = s.start(s.t, boxOptions{limits: p.limits})
+			}
+			o, usable := s.probe(t, p, b)
+			if t.Failed() {
+				o.verdict = isHole
+			}
+			s.table.add(g.name, p.name, o)
+			switch {
+			case p.alone || !usable:
+				if err := b.end(); err != nil {
+					t.Errorf("the end of its box: %v", err)
+				}
+				if !p.alone {
+					shared = nil
+				}
+			default:
+				shared = b
+			}
+		})
+	}
+}
+
+// skipped skips what the suite's caller said that its driver cannot stop, and
+// what the driver itself reports as a limit that it cannot hold here.
+func (s *suite) skipped(t *testing.T, g group, p probe) bool {
+	reason := s.Skip[p.name]
+	if reason == "" {
+		reason = p.unfit
+	}
+	if reason == "" && p.limit != "" && !s.enforces(p.limit) {
+		reason = s.missing(p.limit)
+	}
+	if reason == "" {
+		return false
+	}
+	s.table.add(g.name, p.name, outcome{wasSkipped, reason})
+	switch {
+	case s.Skip[p.name] != "" && s.SkipNow != nil:
+		s.SkipNow(t, reason)
+	case os.Getenv("SKANDHA_REQUIRE") == "all":
+		t.Fatal(reason)
+	default:
+		t.Skip(reason)
+	}
+	return true
+}
+
+// probe runs one and looks at the box, the neighbour and the host afterwards.
+func (s *suite) probe(t *testing.T, p probe, b *box) (o outcome, usable bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	a := &attempt{box: b, ctx: ctx, t: t, host: s.host}
+	o, err := p.try(a)
+	if err != nil {
+		o = outcome{isHole, err.Error()}
+		t.Error(err)
+	}
+	usable, err = b.answersOrIsBroken(ctx)
+	if err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if !usable {
+		o.note += " (its box is broken)"
+	}
+	if err := s.neighbour.knows(ctx); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := s.host.unharmed(); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	return o, usable
+}
+
+// says runs code whose last expression is a text: what became of it.
+func (a *attempt) says(code string) (string, error) {
+	exit, err := a.python(a.ctx, code)
+	if err != nil {
+		return "", err
+	}
+	if exit.Signal != "" {
+		return exit.Signal, nil
+	}
+	var out string
+	return out, decode(exit, &out)
+}
+
+// mustRefuse passes when the code says one of the errors that mean no.
+func (a *attempt) mustRefuse(code string, errnos ...string) (outcome, error) {
+	said, err := a.says(code)
+	if err != nil {
+		return outcome{}, err
+	}
+	for _, no := range errnos {
+		if said == no {
+			return refused("%s", said)
+		}
+	}
+	return hole("it says %q, want one of %q", said, errnos)
+}
+
+// shell runs a shell script.
+func (a *attempt) shell(code string) (agent.Exit, error) {
+	return a.run(a.ctx, agent.Run{Kind: agent.Shell, Code: code})
+}
+
+// watch measures the box's processes from outside while f runs, and returns the
+// most that was seen.
+func (a *attempt) watch(measure func(namespace) int, f func() error) (most int, err error) {
+	stop := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			most = max(most, measure(a.ns))
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	})
+	err = f()
+	close(stop)
+	watching.Wait()
+	return most, err
+}
+
+// whileNeighbourAnswers runs f and asks the neighbour all the while.
+func (a *attempt) whileNeighbourAnswers(f func() error) (asked int, err error) {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	for {
+		if err := a.s.neighbour.knows(a.ctx); err != nil {
+			return asked, errors.Join(err, <-done)
+		}
+		asked++
+		select {
+		case err := <-done:
+			return asked, err
+		default:
+		}
+	}
+}
