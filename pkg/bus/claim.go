@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,35 @@ func (b *Bus) PutArtifact(ctx context.Context, name string, data []byte) error {
 // GetArtifact fetches a body by its name, or returns [ErrNotFound].
 func (b *Bus) GetArtifact(ctx context.Context, name string) ([]byte, error) {
 	return b.getObject(ctx, BucketArtifacts, name)
+}
+
+// ArtifactInfo describes an artifact.
+type ArtifactInfo struct {
+	Name   string    `json:"name"`
+	Bytes  uint64    `json:"bytes"`
+	Stored time.Time `json:"stored"`
+}
+
+// Artifacts lists the artifacts whose names begin with the prefix, sorted by name.
+func (b *Bus) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := b.bucket(ctx, BucketArtifacts)
+	if err != nil {
+		return nil, transportError("listing "+BucketArtifacts, err)
+	}
+	all, err := store.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil, transportError("listing "+BucketArtifacts, err)
+	}
+	var out []ArtifactInfo
+	for _, o := range all {
+		if strings.HasPrefix(o.Name, prefix) {
+			out = append(out, ArtifactInfo{o.Name, o.Size, o.ModTime})
+		}
+	}
+	slices.SortFunc(out, func(x, y ArtifactInfo) int { return strings.Compare(x.Name, y.Name) })
+	return out, nil
 }
 
 // DeleteArtifact removes a body; one that is not there is no error.

@@ -269,6 +269,9 @@ func (w *waiter) result(e event.Event) {
 	if !w.json {
 		s := stylesFor(w.err)
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, p.Tool, resultSummary(p), s.off)
+		for _, a := range artifactsOf(p) {
+			_, _ = fmt.Fprintf(w.err, "%s  %s, %d bytes: skandha artifacts get %s%s\n", s.dim, clean(a.Path), a.Bytes, clean(a.Ref), s.off)
+		}
 	}
 }
 

@@ -16,20 +16,21 @@ import (
 type cli struct {
 	globals
 
-	Up       upCmd       `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner."`
-	Chat     chatCmd     `cmd:"" help:"Talk to an agent."`
-	Ask      askCmd      `cmd:"" help:"Ask an agent one thing. The exit code tells: 0 answered, 1 failed, 3 refused, 4 timed out."`
-	Tools    toolsCmd    `cmd:"" help:"List the tools with their statistics."`
-	Plugins  pluginsCmd  `cmd:"" help:"Look after plugins; write one, and try one."`
-	Hooks    hooksCmd    `cmd:"" help:"Show the hook points: who answers, by which rules, and how well."`
-	Sessions sessionsCmd `cmd:"" help:"List sessions, show one, follow its log, rebuild it from the log."`
-	Tail     tailCmd     `cmd:"" help:"Show the events of all sessions as they happen."`
-	Status   statusCmd   `cmd:"" help:"Show the cores and executors that are alive."`
-	Env      envCmd      `cmd:"" help:"Print what a plugin of another process needs to join: eval \"$(skandha env)\"."`
-	Bench    benchCmd    `cmd:"" help:"Measure this machine against the budgets."`
-	Doctor   doctorCmd   `cmd:"" help:"Say what is present, what is missing and what to type."`
-	Server   serverCmd   `cmd:"" help:"Run just the NATS server, for separate services."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner."`
+	Chat      chatCmd      `cmd:"" help:"Talk to an agent."`
+	Ask       askCmd       `cmd:"" help:"Ask an agent one thing. The exit code tells: 0 answered, 1 failed, 3 refused, 4 timed out."`
+	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
+	Plugins   pluginsCmd   `cmd:"" help:"Look after plugins; write one, and try one."`
+	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: who answers, by which rules, and how well."`
+	Sessions  sessionsCmd  `cmd:"" help:"List sessions, show one, follow its log, rebuild it from the log."`
+	Artifacts artifactsCmd `cmd:"" help:"List what tools have left for you, fetch it, and store files for a session."`
+	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`
+	Status    statusCmd    `cmd:"" help:"Show the cores and executors that are alive."`
+	Env       envCmd       `cmd:"" help:"Print what a plugin of another process needs to join: eval \"$(skandha env)\"."`
+	Bench     benchCmd     `cmd:"" help:"Measure this machine against the budgets."`
+	Doctor    doctorCmd    `cmd:"" help:"Say what is present, what is missing and what to type."`
+	Server    serverCmd    `cmd:"" help:"Run just the NATS server, for separate services."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
 // exit is an error that carries an exit code and has been reported already.

@@ -3,6 +3,7 @@ package bustest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,6 +66,19 @@ func TestArtifactsAreKeptByName(t *testing.T) {
 		}
 		if got, err := b.GetArtifact(ctx, "ada/one/report.txt"); err != nil || string(got) != body {
 			t.Errorf("%q, %v, want %q", got, err, body)
+		}
+	}
+	if err := b.PutArtifact(ctx, "ada/on/other.txt", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for prefix, want := range map[string]string{"ada/one/": "ada/one/report.txt 6", "ada/on/": "ada/on/other.txt 1", "": "ada/on/other.txt 1 ada/one/report.txt 6", "bob": ""} {
+		all, err := b.Artifacts(ctx, prefix)
+		var got []string
+		for _, a := range all {
+			got = append(got, fmt.Sprint(a.Name, " ", a.Bytes))
+		}
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("below %q there are %v, %v, want %s", prefix, got, err, want)
 		}
 	}
 	for range 2 {

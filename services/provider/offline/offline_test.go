@@ -250,6 +250,7 @@ func TestResultsAreTold(t *testing.T) {
 		{"stdout", "run python: print(1)", `{"stdout":"1\n","stderr":"","result":null}`, "Python says:\n\n```\n1\n```"},
 		{"the last expression", "run python: 6*7", `{"stdout":"","stderr":"","result":0}`, "Python says:\n\n```\n0\n```"},
 		{"both", "run python: print(1); 2", `{"stdout":"1\n","stderr":"","result":2}`, "Python says:\n\n```\n1\n2\n```"},
+		{"a picture", "run python: x=1", `{"stdout":"","stderr":"","artifacts":[{"path":"out/figure-1.png","bytes":7}]}`, "left `out/figure-1.png` for you, 7 bytes"},
 		{"nothing printed", "run python: x=1", `{"stdout":"","stderr":""}`, "printed nothing"},
 		{"stderr", "run python: x", `{"stdout":"","stderr":"warning"}`, "On standard error:\n\n```\nwarning\n```"},
 		{"fence cannot be closed", "read a.txt", "\"x\\n```\\ny\"", "````\nx\n```\ny\n````"},
