@@ -209,7 +209,7 @@ def handle(kind, id, payload):
         feed(op, 0)
     elif kind == b"c":
         op.credit += int.from_bytes(payload, "big")
-        if op.paused and out_size < OUT_FULL:
+        if op.paused and op.credit > 0 and out_size < OUT_FULL:
             op.paused = False
             watch(op.proc.res, POLLIN, on_result, op)
             on_result(op, 0)

@@ -53,7 +53,7 @@ def send_live(op, n):
 def on_result(op, events):
     """Reads what the child says; False if there is nothing more now."""
     p = op.proc
-    if p.res < 0 or op.paused:
+    if p.res < 0 or op.paused or hear(op):
         return False
     try:
         data = posix.read(p.res, 65536)
@@ -65,19 +65,25 @@ def on_result(op, events):
         close(p, "res")
         return False
     op.buffer = op.buffer + data if op.buffer else data
-    while len(op.buffer) >= 5:
+    return not hear(op) and p.res >= 0
+
+
+def hear(op):
+    """Takes in what was read, as far as there is credit; True if that is all for now."""
+    while len(op.buffer) >= 5 and not op.paused:
         n = int.from_bytes(op.buffer[1:5], "big")
         if n > MAX_SAID:  # no child of ours says so much: it is the code that wrote there
             op.buffer = b""
-            close(p, "res")
-            return False
+            close(op.proc, "res")
+            return True
         if len(op.buffer) < n + 5:
             break
         kind, payload, op.buffer = op.buffer[:1], op.buffer[5:n + 5], op.buffer[n + 5:]
         heard(op, kind, payload)
     if op.answered and not op.is_run and not op.ended and op.status is None and not op.paused:
         dismiss(op)
-    return p.res >= 0 and not op.paused
+        return True
+    return op.paused
 
 
 def heard(op, kind, payload):

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"skandha.dev/services/sandbox/agent"
 )
@@ -433,4 +434,27 @@ func TestAFullWorkspace(t *testing.T) {
 		t.Errorf("remove: %v", err)
 	}
 	b.write(t, "keep", "new")
+}
+
+// laggard takes its time with each piece.
+type laggard struct{ n int64 }
+
+func (l *laggard) Write(p []byte) (int, error) {
+	<-time.After(time.Millisecond)
+	l.n += int64(len(p))
+	return len(p), nil
+}
+
+// Whoever takes data slowly is sent no more than was agreed, whatever the pieces are.
+func TestASlowReaderIsWaitedFor(t *testing.T) {
+	b := start(t)
+	b.python(t, "import os, random", "r = random.Random(1)",
+		"for i in range(400):\n with open(f'f{i}', 'wb') as f: f.write(bytes(r.choice((10, 3000, 40000, 70000))))")
+	for range 3 {
+		var l laggard
+		if err := b.Export(t.Context(), &l); err != nil || l.n < 4<<20 {
+			t.Fatalf("%d bytes, %v", l.n, err)
+		}
+	}
+	b.works(t)
 }
