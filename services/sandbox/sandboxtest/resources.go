@@ -80,7 +80,9 @@ func forkBomb(kind agent.Kind, code string) func(*attempt) (outcome, error) {
 		var exit agent.Exit
 		var most, asked int
 		var err error
-		fizzled := func() bool { return err == nil && most < int(a.limits.PIDs)/2 && !strings.Contains(exit.Stderr.Text, "fork") }
+		fizzled := func() bool {
+			return err == nil && most < int(a.limits.PIDs)/2 && !strings.Contains(exit.Stderr.Text, "fork")
+		}
 		// On a machine that does much else the bomb may need longer to go off.
 		for _, timeout := range []time.Duration{shortRun, 10 * shortRun} {
 			most, err = a.watch(namespace.threads, func() (err error) {
