@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,15 +12,16 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
-	"skandha.dev/services/sandbox/boxtest"
 	"skandha.dev/services/sandbox/bwrap"
+	"skandha.dev/services/sandbox/docker"
 	"skandha.dev/services/sandbox/driver"
 )
 
 // soakFor is how long the sessions work: SKANDHA_SOAK says how long, such as 2m.
-func soakFor(t *testing.T) time.Duration {
+func soakFor(t *testing.T, usual time.Duration) time.Duration {
 	if text := os.Getenv("SKANDHA_SOAK"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
@@ -30,13 +32,12 @@ func soakFor(t *testing.T) time.Duration {
 	if testing.Short() || os.Getenv("SKANDHA_REQUIRE") != "all" {
 		return 3 * time.Second
 	}
-	return 20 * time.Second
+	return usual
 }
 
 // Eight sessions write, read and are reset side by side; each sees its own files alone,
 // and in the end nothing is left of any.
 func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
-	t.Run("boxtest", func(t *testing.T) { sideBySide(t, boxtest.New(t)) })
 	t.Run("bwrap", func(t *testing.T) {
 		dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // boxes of root run under users of their own, who see no directory of the test's
 		if err == nil {
@@ -50,29 +51,43 @@ func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if _, err := d.Report(natstest.Context(t)); err != nil {
-			if os.Getenv("SKANDHA_REQUIRE") == "all" {
-				t.Fatal(err)
-			}
-			t.Skipf("SKIPPED: %v", err)
+		sideBySide(t, d, 20*time.Second)
+	})
+	t.Run("docker", func(t *testing.T) {
+		e := enginetest.Find(t)
+		image, owner := enginetest.SandboxImage(t, e), "soak-"+strings.ToLower(rand.Text()[:8])
+		d, err := docker.New(docker.Config{Host: e.Host, Image: image, Owner: owner, Log: natstest.Logger(t)})
+		if err != nil {
+			t.Fatal(err)
 		}
-		sideBySide(t, d)
+		sideBySide(t, d, 20*time.Second)
+		if left := e.Docker(t, "ps", "--all", "--quiet", "--filter", "label=dev.skandha.sandbox.owner="+owner); left != "" {
+			t.Errorf("containers are left: %s", left)
+		}
 	})
 }
 
-func sideBySide(t *testing.T, d driver.Driver) {
+func sideBySide(t *testing.T, d driver.Driver, usual time.Duration) {
+	t.Helper()
+	closing := sync.OnceFunc(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	defer closing()
+	if _, err := d.Report(natstest.Context(t)); err != nil {
+		if os.Getenv("SKANDHA_REQUIRE") == "all" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED: %v", err)
+	}
 	children := processes(t)
 	c := startWith(t, sandbox.Config{Warm: 2, Max: 16}, d)
 	stats := func() sandbox.Status { return c.service.Status(t.Context()) }
 	c.session("first").python("1")
 	natstest.Eventually(t, "the pool is full", func() bool { return stats().Pool.Warm == 2 })
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
-	until := time.Now().Add(soakFor(t))
+	until := time.Now().Add(soakFor(t, usual))
 	var all sync.WaitGroup
 	var total [8]int
 	for i := range total {
@@ -101,6 +116,7 @@ func sideBySide(t *testing.T, d driver.Driver) {
 	natstest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines+8 })
 	natstest.Eventually(t, "no file is left open", func() bool { return openFiles(t) <= files+8 })
 	c.instance.stop()
+	closing()
 	natstest.Eventually(t, "no process is left", func() bool { return processes(t) <= children })
 }
 
