@@ -18,7 +18,7 @@ MAX_SAID = 512 << 10     # bytes of what a run's child says
 OUT_FULL = 1 << 20       # bytes queued for the pipe from where on children wait
 LIVE_FULL = 256 << 10    # and from where on live output is left out
 LIVE_PIECE, LIVE_EVERY = 16 << 10, 0.05
-KILL_WITHIN = 5.0        # seconds that a kill may take, or the box is given up
+KILL_WITHIN = 10.0       # seconds that a kill may take, or the box is given up
 MAX_FD = 1024
 
 ME = posix.getpid()

@@ -14,8 +14,8 @@ import (
 
 const (
 	maxOps       = 12               // file operations at once; the agent takes some more
-	backstop     = 10 * time.Second // beyond its own limits, for the agent to answer
-	stopWithin   = 2 * time.Second  // beyond the grace time, after being asked to stop
+	backstop     = 15 * time.Second // beyond its own limits, for the agent to answer
+	stopWithin   = 5 * time.Second  // beyond the grace time, after being asked to stop
 	fileTimeout  = 30 * time.Second
 	treeTimeout  = 2 * time.Minute // of operations on the whole workspace
 	defaultGrace = 500 * time.Millisecond
