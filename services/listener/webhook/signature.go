@@ -130,7 +130,7 @@ func parseSignatures(values []string) ([][]byte, error) {
 			if v != version {
 				continue
 			}
-			b, err := base64.StdEncoding.DecodeString(text)
+			b, err := base64.StdEncoding.Strict().DecodeString(text)
 			if err != nil || len(b) != sha256.Size {
 				return nil, fmt.Errorf("a %s signature is not the base64 of %d bytes", version, sha256.Size)
 			}
