@@ -38,21 +38,7 @@ func soakFor(t *testing.T, usual time.Duration) time.Duration {
 // Eight sessions write, read and are reset side by side; each sees its own files alone,
 // and in the end nothing is left of any.
 func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
-	t.Run("bwrap", func(t *testing.T) {
-		dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // boxes of root run under users of their own, who see no directory of the test's
-		if err == nil {
-			t.Cleanup(func() { _ = os.RemoveAll(dir) })
-			err = os.Chmod(dir, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := bwrap.New(bwrap.Config{Dir: dir, Log: natstest.Logger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sideBySide(t, d, 20*time.Second)
-	})
+	t.Run("bwrap", func(t *testing.T) { sideBySide(t, bubbles(t), 20*time.Second) })
 	t.Run("docker", func(t *testing.T) {
 		e := enginetest.Find(t)
 		image, owner := enginetest.SandboxImage(t, e), "soak-"+strings.ToLower(rand.Text()[:8])
@@ -67,6 +53,35 @@ func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
 	})
 }
 
+// bubbles makes boxes with bubblewrap.
+func bubbles(t *testing.T) *bwrap.Driver {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // boxes of root run under users of their own, who see no directory of the test's
+	if err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := bwrap.New(bwrap.Config{Dir: dir, Log: natstest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// works skips the test where the driver cannot work.
+func works(t *testing.T, d driver.Driver) {
+	t.Helper()
+	if _, err := d.Report(natstest.Context(t)); err != nil {
+		if os.Getenv("SKANDHA_REQUIRE") == "all" {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT TESTED: %v", err)
+	}
+}
+
 func sideBySide(t *testing.T, d driver.Driver, usual time.Duration) {
 	t.Helper()
 	closing := sync.OnceFunc(func() {
@@ -75,12 +90,7 @@ func sideBySide(t *testing.T, d driver.Driver, usual time.Duration) {
 		}
 	})
 	defer closing()
-	if _, err := d.Report(natstest.Context(t)); err != nil {
-		if os.Getenv("SKANDHA_REQUIRE") == "all" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED: %v", err)
-	}
+	works(t, d)
 	children := processes(t)
 	c := startWith(t, sandbox.Config{Warm: 2, Max: 16}, d)
 	stats := func() sandbox.Status { return c.service.Status(t.Context()) }
