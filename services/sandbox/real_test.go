@@ -13,8 +13,8 @@ import (
 	"skandha.dev/services/sandbox/deps/depstest"
 )
 
-// real starts a service with bubblewrap, and with packages from the index.
-func real(t *testing.T, index string) *core {
+// onBubblewrap starts a service with bubblewrap, and with packages from the index.
+func onBubblewrap(t *testing.T, index string) *core {
 	t.Helper()
 	d := bubbles(t)
 	t.Cleanup(func() {
@@ -46,7 +46,7 @@ func TestPackagesComeFromTheIndexAndTheSandboxStaysOffline(t *testing.T) {
 		depstest.Wheel{Name: "greeting", Version: "1.2", Files: map[string]string{"greeting.py": "text = 'hello'\n"}},
 		depstest.Wheel{Name: "shout", Version: "2.0", Files: map[string]string{"shout.py": "import greeting\ntext = greeting.text.upper()\n"}, Requires: []string{"greeting>=1"}},
 	)
-	s := real(t, index.Listen("127.0.0.1:0")).session("s")
+	s := onBubblewrap(t, index.Listen("127.0.0.1:0")).session("s")
 	s.python("open('kept.txt', 'w').write('kept')")
 	run := func(code string, packages ...string) ran {
 		t.Helper()
@@ -82,7 +82,7 @@ func TestAPlotBecomesAnArtifact(t *testing.T) {
 		}
 		t.Skip("NOT TESTED: matplotlib and pandas are not installed (Debian: python3-matplotlib, python3-pandas)")
 	}
-	c := real(t, "")
+	c := onBubblewrap(t, "")
 	out := c.session("s").python("import pandas as pd\nimport matplotlib.pyplot as plt\nd = pd.DataFrame({'x': range(4)})\nd.assign(y=d.x**2).plot(x='x')\nint((d.x**2).sum())")
 	if string(out.Result) != "14" || len(out.Artifacts) != 1 || out.Artifacts[0].Path != "out/figure-1.png" || out.Artifacts[0].MediaType != "image/png" {
 		t.Fatalf("%+v", out)
