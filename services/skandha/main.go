@@ -16,7 +16,7 @@ import (
 type cli struct {
 	globals
 
-	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner."`
+	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox."`
 	Chat      chatCmd      `cmd:"" help:"Talk to an agent."`
 	Ask       askCmd       `cmd:"" help:"Ask an agent one thing. The exit code tells: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
