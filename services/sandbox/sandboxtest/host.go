@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // host is what is to be harmed and seen on the host: canaries, and settings.
@@ -17,6 +20,8 @@ type host struct {
 	files    []string // with the token in them
 	ports    []int    // TCP, of all addresses
 	datagram int      // UDP
+	read     chan int // the numbers of the host's own datagrams, as the canary reads them
+	sent     int      // number of the last one
 	addrs    []string // addresses of this host, gateways of engines among them
 	abstract string   // name of an abstract socket
 	socket   string   // path of a socket
@@ -97,7 +102,7 @@ func (h *host) rest(t *testing.T) {
 		t.Fatalf("opening a canary socket: %v", err)
 	}
 	t.Cleanup(func() { _ = udp.Close() })
-	h.datagram = udp.LocalAddr().(*net.UDPAddr).Port
+	h.datagram, h.read = udp.LocalAddr().(*net.UDPAddr).Port, make(chan int, 16)
 	go func() {
 		for b := make([]byte, 64); ; {
 			n, from, err := udp.ReadFrom(b)
@@ -106,6 +111,9 @@ func (h *host) rest(t *testing.T) {
 			}
 			if string(b[:n]) == "probe" {
 				h.visited("a datagram from " + from.String())
+			} else if number, own := strings.CutPrefix(string(b[:n]), h.token); own {
+				n, _ := strconv.Atoi(number) // the host wrote it
+				h.read <- n
 			}
 		}
 	}()
@@ -150,9 +158,38 @@ func (h *host) accept(t *testing.T, l net.Listener) {
 
 func (h *host) visited(what string) { h.visits.CompareAndSwap(nil, &what) }
 
+// settle returns when the canary has read all datagrams that were sent before: they
+// wait in one queue, and the last in it is the host's own. (A connection needs no
+// such thing: who can make one says so himself.)
+func (h *host) settle() error {
+	c, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: h.datagram})
+	if err != nil {
+		return fmt.Errorf("asking the canary for what it has read: %w", err)
+	}
+	defer func() { _ = c.Close() }() // nothing is read from it
+	h.sent++
+	for range 50 { // a full queue drops what comes
+		if _, err := fmt.Fprintf(c, "%s%d", h.token, h.sent); err != nil {
+			return fmt.Errorf("asking the canary for what it has read: %w", err)
+		}
+		for timeout := time.After(200 * time.Millisecond); ; {
+			select {
+			case n := <-h.read:
+				if n == h.sent {
+					return nil
+				}
+				continue
+			case <-timeout:
+			}
+			break
+		}
+	}
+	return errors.New("the canary for datagrams does not read any more")
+}
+
 // unharmed reports what has happened to the host.
 func (h *host) unharmed() error {
-	var errs []error
+	errs := []error{h.settle()}
 	if v := h.visits.Load(); v != nil {
 		errs = append(errs, fmt.Errorf("a canary saw %s", *v))
 	}
