@@ -14,8 +14,8 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/client"
 	"skandha.dev/services/sandbox/selection"
-	"skandha.dev/services/skandha/client"
 	"skandha.dev/services/skandha/system"
 )
 

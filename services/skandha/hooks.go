@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // hooksCmd shows the hook points.
@@ -25,8 +25,8 @@ type hooksCmd struct {
 
 // Run implements the command.
 func (h *hooksCmd) Run(ctx context.Context, g *globals) error {
-	var info shell.HooksInfo
-	if err := ask(ctx, g, shell.VerbHooks, nil, &info); err != nil {
+	var info coreapi.HooksInfo
+	if err := ask(ctx, g, coreapi.VerbHooks, nil, &info); err != nil {
 		return err
 	}
 	if h.JSON {
@@ -36,7 +36,7 @@ func (h *hooksCmd) Run(ctx context.Context, g *globals) error {
 }
 
 // printHooks lists the points, and under each who answers there, in order.
-func printHooks(out io.Writer, info shell.HooksInfo) error {
+func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "POINT, PLUGIN\tMODE\tWITHIN\tON ERROR\tASKED\tFAILED\tP50\tP99")
@@ -77,7 +77,7 @@ func lines(list []string) string {
 	return b.String()
 }
 
-func latency(h shell.HookInfo, us int64) string {
+func latency(h coreapi.HookInfo, us int64) string {
 	if h.Asked == 0 {
 		return "–"
 	}

@@ -16,7 +16,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // toolsCmd lists the tools.
@@ -27,8 +27,8 @@ type toolsCmd struct {
 
 // Run implements the command.
 func (t *toolsCmd) Run(ctx context.Context, g *globals) error {
-	var tools []shell.ToolInfo
-	if err := ask(ctx, g, shell.VerbTools, nil, &tools); err != nil {
+	var tools []coreapi.ToolInfo
+	if err := ask(ctx, g, coreapi.VerbTools, nil, &tools); err != nil {
 		return err
 	}
 	if t.JSON {
@@ -46,7 +46,7 @@ func (t *toolsCmd) Run(ctx context.Context, g *globals) error {
 	return w.Flush()
 }
 
-func describe(i shell.ToolInfo) string {
+func describe(i coreapi.ToolInfo) string {
 	if !i.Live {
 		return "(nobody offers it now)"
 	}
@@ -82,8 +82,8 @@ type statusCmd struct {
 
 // Run implements the command.
 func (s *statusCmd) Run(ctx context.Context, g *globals) error {
-	var st shell.Status
-	if err := ask(ctx, g, shell.VerbStatus, nil, &st); err != nil {
+	var st coreapi.Status
+	if err := ask(ctx, g, coreapi.VerbStatus, nil, &st); err != nil {
 		return err
 	}
 	if s.JSON {

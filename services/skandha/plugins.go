@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // pluginsCmd looks after plugins.
@@ -46,7 +47,7 @@ func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err error) {
-	return list, ask(ctx, g, registry.VerbPlugins, nil, &list)
+	return list, ask(ctx, g, coreapi.VerbPlugins, nil, &list)
 }
 
 func printPlugins(out io.Writer, list []registry.PluginInfo) error {
@@ -248,7 +249,7 @@ func operate(ctx context.Context, g *globals, asJSON bool, q registry.PluginRequ
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	var p registry.PluginInfo
-	if err := ask(ctx, g, registry.VerbPlugin, q, &p); err != nil {
+	if err := ask(ctx, g, coreapi.VerbPlugin, q, &p); err != nil {
 		return err
 	}
 	if asJSON {

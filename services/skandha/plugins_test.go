@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 	view "skandha.dev/services/internal/registry"
 	"skandha.dev/services/skandha/conformance"
 )
@@ -129,9 +129,9 @@ Nobody answers at on_error.`[1:])
 
 func TestHooksAreShown(t *testing.T) {
 	var out strings.Builder
-	err := printHooks(&out, shell.HooksInfo{Instance: "core-1", Points: []shell.PointInfo{
-		{Point: hook.BeforePlan, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []shell.HookInfo{}},
-		{Point: hook.BeforeAct, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []shell.HookInfo{
+	err := printHooks(&out, coreapi.HooksInfo{Instance: "core-1", Points: []coreapi.PointInfo{
+		{Point: hook.BeforePlan, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []coreapi.HookInfo{}},
+		{Point: hook.BeforeAct, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []coreapi.HookInfo{
 			{Plugin: "no-secrets", Mode: hook.Chain, OnError: hook.Deny, DeadlineMS: 500, Asked: 12345, Failed: 2, P50US: 420, P99US: 61_000, LastError: "no answer"},
 			{Plugin: "house", Mode: hook.Chain, OnError: hook.Deny, DeadlineMS: 2000, Unasked: "it is suspended by operator: x"},
 		}},

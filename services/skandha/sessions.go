@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 )
 
@@ -37,8 +38,8 @@ type sessionsListCmd struct {
 
 // Run implements the command.
 func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
-	var page shell.SessionsPage
-	if err := ask(ctx, g, shell.VerbSessions, shell.SessionsQuery{Agent: l.Agent, Limit: l.Limit, After: l.After}, &page); err != nil {
+	var page coreapi.SessionsPage
+	if err := ask(ctx, g, coreapi.VerbSessions, coreapi.SessionsQuery{Agent: l.Agent, Limit: l.Limit, After: l.After}, &page); err != nil {
 		return err
 	}
 	if l.JSON {
@@ -82,7 +83,7 @@ func (s *sessionsShowCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	var info shell.SessionInfo
-	if err := ask(ctx, g, shell.VerbSession, ref, &info); err != nil {
+	if err := ask(ctx, g, coreapi.VerbSession, ref, &info); err != nil {
 		return err
 	}
 	if s.JSON {
@@ -258,7 +259,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	took := time.Since(begin)
 	var live shell.SessionInfo
-	if err := c.Ask(ctx, shell.VerbSession, ref, &live); err != nil {
+	if err := c.Ask(ctx, coreapi.VerbSession, ref, &live); err != nil {
 		return err
 	}
 	fmt.Printf("rebuilt from the log  revision %d  digest %s  (%d commits in %.1f ms)\n", rebuilt.Rev, rebuilt.Digest, rebuilt.Commits, float64(took.Microseconds())/1e3)

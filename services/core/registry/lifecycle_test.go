@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natstest"
 	view "skandha.dev/services/internal/registry"
 )
@@ -346,7 +347,7 @@ func TestAReplicaThatDrainedByItsOwnWillMayComeBack(t *testing.T) {
 func TestOperatorsSeeAllPlugins(t *testing.T) {
 	w := newWorld(t, 2, registry.Config{})
 	var infos []registry.PluginInfo
-	all := subject.Service(registry.ServiceName, registry.VerbPlugins)
+	all := subject.Service(registry.ServiceName, coreapi.VerbPlugins)
 	if err := w.ask(all, nil, &infos); err != nil || infos == nil || len(infos) != 0 {
 		t.Fatalf("%v %v, want an empty list", infos, err)
 	}
@@ -378,7 +379,7 @@ func TestOperatorsSeeAllPlugins(t *testing.T) {
 		}
 	}
 	for _, q := range []any{registry.PluginRequest{Op: "love", Plugin: "a"}, registry.PluginRequest{Op: registry.OpResume, Plugin: "a.b"}, map[string]any{"opp": 1}} {
-		if err := w.ask(subject.Service(registry.ServiceName, registry.VerbPlugin), q, &registry.PluginInfo{}); !errors.Is(err, bus.ErrInvalidArgument) {
+		if err := w.ask(subject.Service(registry.ServiceName, coreapi.VerbPlugin), q, &registry.PluginInfo{}); !errors.Is(err, bus.ErrInvalidArgument) {
 			t.Errorf("%v: %v", q, err)
 		}
 	}

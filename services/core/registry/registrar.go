@@ -11,6 +11,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -125,11 +126,11 @@ func (r *Registrar) Serve(ctx context.Context) error {
 		return fmt.Errorf("serving the registry: %w", err)
 	}
 	for subj, f := range map[string]func(*bus.Request) (any, error){
-		subject.Registry(subject.Register, "*"):   r.serveRegister,
-		subject.Registry(subject.Heartbeat, "*"):  r.serveHeartbeat,
-		subject.Registry(subject.Unregister, "*"): r.serveUnregister,
-		subject.Service(ServiceName, VerbPlugins): r.servePlugins,
-		subject.Service(ServiceName, VerbPlugin):  r.servePlugin,
+		subject.Registry(subject.Register, "*"):           r.serveRegister,
+		subject.Registry(subject.Heartbeat, "*"):          r.serveHeartbeat,
+		subject.Registry(subject.Unregister, "*"):         r.serveUnregister,
+		subject.Service(ServiceName, coreapi.VerbPlugins): r.servePlugins,
+		subject.Service(ServiceName, coreapi.VerbPlugin):  r.servePlugin,
 	} {
 		one, err := r.bus.Respond(subj, ServiceName, ServiceName, func(q *bus.Request) { answer(q, f) })
 		if err != nil {

@@ -14,12 +14,6 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// The verbs that any core answers.
-const (
-	VerbPlugins = "plugins" // -> []PluginInfo, in the order of execution
-	VerbPlugin  = "plugin"  // PluginRequest -> PluginInfo
-)
-
 func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 	v, err := f(q)
 	if err == nil {

@@ -18,6 +18,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	view "skandha.dev/services/internal/registry"
@@ -114,7 +115,7 @@ func (c *client) unregister(m plugin.Manifest, i subject.Instance, force bool) (
 func (c *client) operate(q registry.PluginRequest) (registry.PluginInfo, error) {
 	c.Helper()
 	var info registry.PluginInfo
-	err := c.ask(subject.Service(registry.ServiceName, registry.VerbPlugin), q, &info)
+	err := c.ask(subject.Service(registry.ServiceName, coreapi.VerbPlugin), q, &info)
 	return info, err
 }
 

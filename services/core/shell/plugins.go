@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/dispatch"
 	registrar "skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -198,7 +199,7 @@ func (p *plugins) suspend(name subject.Plugin, reason string) {
 func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
 	switch kind {
 	case registrar.KindPlugin: // answers come under the responder's name
-		if name == ServiceName {
+		if name == coreapi.ServiceName {
 			return "core", true
 		}
 		return "an executor", p.c.dir.is(subject.Instance(name))
@@ -298,45 +299,17 @@ func (p *plugins) runAgents(t *dispatch.Table, at hook.Point, reason string, who
 	}
 }
 
-// HooksInfo is what one core knows of the hook points.
-type HooksInfo struct {
-	Instance subject.Instance `json:"instance"` // whose figures these are
-	Points   []PointInfo      `json:"points"`   // all of them, in the order of the loop
-}
-
-// PointInfo is one hook point.
-type PointInfo struct {
-	Point    hook.Point `json:"point"`
-	Mode     hook.Mode  `json:"mode"` // unless a plugin declares another
-	BudgetMS int64      `json:"budget_ms"`
-	Plugins  []HookInfo `json:"plugins"` // in the order in which they are asked
-}
-
-// HookInfo is one plugin at a point, and what asking it was like since the core started.
-type HookInfo struct {
-	Plugin     subject.Plugin   `json:"plugin"`
-	Mode       hook.Mode        `json:"mode"`
-	OnError    hook.OnErrorRule `json:"on_error"`
-	DeadlineMS int64            `json:"deadline_ms"`
-	Unasked    string           `json:"unasked,omitempty"` // why it is not asked
-	Asked      int64            `json:"asked"`
-	Failed     int64            `json:"failed"`
-	P50US      int64            `json:"p50_us"`
-	P99US      int64            `json:"p99_us"`
-	LastError  string           `json:"last_error,omitempty"`
-}
-
-func (p *plugins) info() HooksInfo {
-	out := HooksInfo{Instance: p.c.bus.Instance()}
+func (p *plugins) info() coreapi.HooksInfo {
+	out := coreapi.HooksInfo{Instance: p.c.bus.Instance()}
 	t := p.pin.Load().table
 	for _, point := range hook.Points() {
-		i := PointInfo{
+		i := coreapi.PointInfo{
 			Point: point, Mode: cmp.Or(p.cfg.Points[point].Mode, point.DefaultMode()),
-			BudgetMS: cmp.Or(p.cfg.Points[point].Budget, dispatch.DefaultBudget).Milliseconds(), Plugins: []HookInfo{},
+			BudgetMS: cmp.Or(p.cfg.Points[point].Budget, dispatch.DefaultBudget).Milliseconds(), Plugins: []coreapi.HookInfo{},
 		}
 		for _, h := range t.Hooks(point) {
 			u := p.engine.Use(point, h.Plugin)
-			i.Plugins = append(i.Plugins, HookInfo{
+			i.Plugins = append(i.Plugins, coreapi.HookInfo{
 				Plugin: h.Plugin, Mode: h.Mode, OnError: h.OnError, DeadlineMS: h.Deadline.Milliseconds(), Unasked: h.Unasked,
 				Asked: u.Asked, Failed: u.Failed, P50US: u.P50.Microseconds(), P99US: u.P99.Microseconds(), LastError: u.LastError,
 			})

@@ -108,7 +108,7 @@ func TestBreachesAreFound(t *testing.T) {
 		{"a chooser in a service", "services/core/more.go", src("core", "skandha.dev/services/internal/store/open"), "drivers and adapters are imported by mains and tests", "let the main choose"},
 		{"a service in a service", "services/toolrunner/tool.go", src("toolrunner", "skandha.dev/services/core"), "services do not import each other", "skandha.dev/services/core"},
 		{"a service in internal", "services/internal/store/more.go", src("store", "skandha.dev/services/core/decide"), "services do not import each other", "skandha.dev/services/core/decide"},
-		{"the command in a service", "services/core/more.go", src("core", "skandha.dev/services/skandha/client"), "services do not import each other", "skandha"},
+		{"the command in a service", "services/core/more.go", src("core", "skandha.dev/services/skandha/system"), "services do not import each other", "skandha"},
 		{"an empty name", "services/internal/utils/x.go", src("utils"), "packages have names that say something", "internal/utils"},
 		{"an empty name of a directory", "services/internal/common/x.go", src("text"), "packages have names that say something", "internal/common"},
 		{"no comment", "services/internal/quiet/x.go", "package quiet\n", "packages have a comment", "internal/quiet"},

@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // built are subjects by the builder that makes them, and the channel each belongs to.
@@ -33,10 +33,10 @@ func built() map[string]map[string]string {
 		"Announce":          {subject.Announce(subject.Runner, "r1"): "announce", subject.Announce(subject.Provider, "p1"): "announce"},
 		"Discover":          {subject.Discover(subject.Runner): "discover", subject.Discover(subject.Provider): "discover"},
 		"Service": {
-			subject.Service(shell.ServiceName, shell.VerbTools): "coreToolsQuery", subject.Service(shell.ServiceName, shell.VerbSessions): "coreSessionsQuery",
-			subject.Service(shell.ServiceName, shell.VerbSession): "coreSessionQuery", subject.Service(shell.ServiceName, shell.VerbStatus): "coreStatusQuery",
-			subject.Service(registry.ServiceName, registry.VerbPlugins): "corePluginsQuery", subject.Service(registry.ServiceName, registry.VerbPlugin): "corePluginRequest",
-			subject.Service(shell.ServiceName, shell.VerbHooks): "coreHooksQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbTools): "coreToolsQuery", subject.Service(coreapi.ServiceName, coreapi.VerbSessions): "coreSessionsQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSession): "coreSessionQuery", subject.Service(coreapi.ServiceName, coreapi.VerbStatus): "coreStatusQuery",
+			subject.Service(registry.ServiceName, coreapi.VerbPlugins): "corePluginsQuery", subject.Service(registry.ServiceName, coreapi.VerbPlugin): "corePluginRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbHooks): "coreHooksQuery",
 		},
 		"Reply":    {subject.Reply("r1", "core-1", 71): "reply"},
 		"Hook":     {},

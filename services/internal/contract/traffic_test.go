@@ -23,8 +23,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
-	"skandha.dev/services/core/registry"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 	engine "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
@@ -61,16 +60,16 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.send("commands", subject.Command, `{"name":"reset"}`, event.TypeRecorded)
 	p.send("malformed", subject.Input, `{"txt":"hello"}`, event.TypeTurnFailed)
 	p.send("odd", "telepathy", `{}`, event.TypeTurnFailed)
-	p.ask(shell.VerbTools, ``)
-	p.ask(shell.VerbSessions, `{"limit":5}`)
-	p.ask(shell.VerbSession, `{"agent":"main","session":"good"}`)
-	p.ask(shell.VerbSession, `{"agent":"main","session":"nobody"}`)
-	p.ask(shell.VerbStatus, ``)
-	p.ask(shell.VerbHooks, ``)
-	p.ask(registry.VerbPlugins, ``)
-	p.ask(registry.VerbPlugin, `{"op":"suspend","plugin":"everything","reason":"to see"}`)
-	p.ask(registry.VerbPlugin, `{"op":"resume","plugin":"everything"}`)
-	p.ask(registry.VerbPlugin, `{"op":"unload","plugin":"nobody"}`)
+	p.ask(coreapi.VerbTools, ``)
+	p.ask(coreapi.VerbSessions, `{"limit":5}`)
+	p.ask(coreapi.VerbSession, `{"agent":"main","session":"good"}`)
+	p.ask(coreapi.VerbSession, `{"agent":"main","session":"nobody"}`)
+	p.ask(coreapi.VerbStatus, ``)
+	p.ask(coreapi.VerbHooks, ``)
+	p.ask(coreapi.VerbPlugins, ``)
+	p.ask(coreapi.VerbPlugin, `{"op":"suspend","plugin":"everything","reason":"to see"}`)
+	p.ask(coreapi.VerbPlugin, `{"op":"resume","plugin":"everything"}`)
+	p.ask(coreapi.VerbPlugin, `{"op":"unload","plugin":"nobody"}`)
 	natstest.Eventually(t, "a heartbeat", func() bool {
 		return slices.ContainsFunc(tap.all(), func(m *nats.Msg) bool { return strings.HasPrefix(m.Subject, "plugin.heartbeat.") })
 	})
@@ -438,8 +437,8 @@ func (p person) confirm(ref subject.Ref, e event.Event, approved bool) {
 // ask asks a service as the manual says; an error reply is an answer, too.
 func (p person) ask(verb, body string) {
 	p.t.Helper()
-	m := nats.NewMsg(subject.Service(shell.ServiceName, verb))
-	m.Data, m.Reply = []byte(body), subject.Reply(shell.ServiceName, "me-1", 7)
+	m := nats.NewMsg(subject.Service(coreapi.ServiceName, verb))
+	m.Data, m.Reply = []byte(body), subject.Reply(coreapi.ServiceName, "me-1", 7)
 	sub, err := p.b.Conn().SubscribeSync(subject.Replies("me-1"))
 	if err != nil {
 		p.t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // goTypes is which Go type each schema states. A schema that is not here must be
@@ -93,14 +93,14 @@ var goTypes = map[string]any{
 	"storage/request":   plugin.StorageRequest{},
 	"storage/reply":     plugin.StorageReply{},
 
-	"service/core/tools":          []shell.ToolInfo{},
-	"service/core/sessions_query": shell.SessionsQuery{},
-	"service/core/sessions":       shell.SessionsPage{},
-	"service/core/status":         shell.Status{},
+	"service/core/tools":          []coreapi.ToolInfo{},
+	"service/core/sessions_query": coreapi.SessionsQuery{},
+	"service/core/sessions":       coreapi.SessionsPage{},
+	"service/core/status":         coreapi.Status{},
 	"service/core/plugins":        []registry.PluginInfo{},
 	"service/core/plugin":         registry.PluginInfo{},
 	"service/core/plugin_request": registry.PluginRequest{},
-	"service/core/hooks":          shell.HooksInfo{},
+	"service/core/hooks":          coreapi.HooksInfo{},
 }
 
 // noGoType are the schemas without a Go type of their own, and why.

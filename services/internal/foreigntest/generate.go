@@ -10,7 +10,7 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natstest"
 )
 
@@ -74,8 +74,8 @@ func (s *System) Generate(name, plan string, messages ...provider.Message) (fina
 func (s *System) provider(name string) (at subject.Instance) {
 	s.t.Helper()
 	natstest.Eventually(s.t, "the provider "+name+" is offered", func() bool {
-		var st shell.Status
-		if err := s.Client.Ask(natstest.Context(s.t), shell.VerbStatus, nil, &st); err != nil {
+		var st coreapi.Status
+		if err := s.Client.Ask(natstest.Context(s.t), coreapi.VerbStatus, nil, &st); err != nil {
 			s.t.Fatal(err)
 		}
 		for _, e := range st.Executors {

@@ -16,10 +16,11 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider/offline"
-	"skandha.dev/services/skandha/client"
 	"skandha.dev/services/skandha/system"
 )
 
@@ -164,7 +165,7 @@ func (s *System) ended(ctx context.Context, ref subject.Ref, i follow.Item, seq 
 func (s *System) Plugin(name subject.Plugin) registry.PluginInfo {
 	s.t.Helper()
 	var all []registry.PluginInfo
-	if err := s.Client.Ask(natstest.Context(s.t), registry.VerbPlugins, nil, &all); err != nil {
+	if err := s.Client.Ask(natstest.Context(s.t), coreapi.VerbPlugins, nil, &all); err != nil {
 		s.t.Fatal(err)
 	}
 	for _, p := range all {

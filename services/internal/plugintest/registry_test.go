@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natstest"
 	view "skandha.dev/services/internal/registry"
 )
@@ -73,7 +74,7 @@ func (r *coreRig) operate(op registry.Op, name subject.Plugin, reason string) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if _, err := r.ask.Request(natstest.Context(r), subject.Service(registry.ServiceName, registry.VerbPlugin), registry.ServiceName, body); err != nil {
+	if _, err := r.ask.Request(natstest.Context(r), subject.Service(registry.ServiceName, coreapi.VerbPlugin), registry.ServiceName, body); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -22,9 +22,9 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
+	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/natstest"
-	"skandha.dev/services/skandha/client"
 	"skandha.dev/services/skandha/system"
 )
 

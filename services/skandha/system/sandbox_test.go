@@ -10,12 +10,12 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/sandbox/selection"
-	"skandha.dev/services/skandha/client"
 	"skandha.dev/services/skandha/system"
 )
 
@@ -121,8 +121,8 @@ func TestWhatPythonHasWrittenIsThereInTheNextTurn(t *testing.T) {
 	if r := p.say("what is in primes.txt?"); strings.Contains(r.Answer, "67 71") || strings.Contains(r.Answer, "new sandbox") {
 		t.Errorf("after a reset: %s", r.Answer)
 	}
-	var st shell.Status
-	if err := c.Ask(natstest.Context(t), shell.VerbStatus, nil, &st); err != nil {
+	var st coreapi.Status
+	if err := c.Ask(natstest.Context(t), coreapi.VerbStatus, nil, &st); err != nil {
 		t.Fatal(err)
 	}
 	var services []string

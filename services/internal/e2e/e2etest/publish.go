@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // Acked is a cause that its sender was told to be stored.
@@ -90,7 +91,7 @@ func (s *System) Raw(subj string, h nats.Header, body []byte) (uint64, error) {
 func (s *System) ask(verb string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return s.caller.Request(ctx, subject.Service(shell.ServiceName, verb), shell.ServiceName, body)
+	return s.caller.Request(ctx, subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, body)
 }
 
 // Session asks any core for a session as it sees it.
@@ -100,7 +101,7 @@ func (s *System) Session(ref subject.Ref) (shell.SessionInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	b, err := s.ask(shell.VerbSession, body)
+	b, err := s.ask(coreapi.VerbSession, body)
 	if err == nil {
 		err = json.Unmarshal(b, &info)
 	}
@@ -108,9 +109,9 @@ func (s *System) Session(ref subject.Ref) (shell.SessionInfo, error) {
 }
 
 // Tools asks any core for the tools and their statistics.
-func (s *System) Tools() ([]shell.ToolInfo, error) {
-	var list []shell.ToolInfo
-	b, err := s.ask(shell.VerbTools, nil)
+func (s *System) Tools() ([]coreapi.ToolInfo, error) {
+	var list []coreapi.ToolInfo
+	b, err := s.ask(coreapi.VerbTools, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &list)
 	}

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natstest"
 )
 
@@ -225,9 +225,9 @@ func (s *System) Ended(seq uint64) Terminal {
 }
 
 // Status asks any core.
-func (s *System) Status() (shell.Status, error) {
-	var st shell.Status
-	b, err := s.ask(shell.VerbStatus, nil)
+func (s *System) Status() (coreapi.Status, error) {
+	var st coreapi.Status
+	b, err := s.ask(coreapi.VerbStatus, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &st)
 	}

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 )
 
@@ -98,7 +98,7 @@ func (c *Client) Ask(ctx context.Context, verb string, question, answer any) err
 			return err
 		}
 	}
-	res, err := c.caller.Request(ctx, subject.Service(shell.ServiceName, verb), shell.ServiceName, body)
+	res, err := c.caller.Request(ctx, subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, body)
 	if err != nil {
 		return fmt.Errorf("asking core for its %s: %w", verb, err)
 	}

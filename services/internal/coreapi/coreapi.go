@@ -1,0 +1,101 @@
+// Package coreapi is what any core replica answers on service.core.<verb>, for
+// those who ask it without being it: the command, the UI bridge. The schemas lie in
+// schemas/service/core. service.core.session, plugins, plugin and order answer with
+// types that core alone knows; others pass them on, or read what they need.
+package coreapi
+
+import (
+	"time"
+
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+)
+
+// ServiceName is core's name on the bus: service.core.<verb>, and the responder
+// of its answers.
+const ServiceName = "core"
+
+// The verbs that any core replica answers.
+const (
+	VerbTools    = "tools"    // -> []ToolInfo
+	VerbSessions = "sessions" // SessionsQuery -> SessionsPage
+	VerbSession  = "session"  // subject.Ref -> SessionInfo
+	VerbStatus   = "status"   // -> Status
+	VerbHooks    = "hooks"    // -> HooksInfo
+	VerbPlugins  = "plugins"  // -> plugins, in the order of execution (schemas/service/core/plugins.json)
+	VerbPlugin   = "plugin"   // what an operator wants of a plugin -> the plugin
+)
+
+// ToolInfo is a tool with its statistics over all sessions.
+type ToolInfo struct {
+	tool.Spec
+	Live          bool    `json:"live"` // an executor offers it now
+	Used          int64   `json:"used"`
+	Succeeded     int64   `json:"succeeded"`
+	Unknown       int64   `json:"unknown"`      // outcome_unknown
+	SuccessRate   float64 `json:"success_rate"` // Beta(1,1) prior: 0.5 until it is used
+	MeanLatencyMS int64   `json:"mean_latency_ms"`
+}
+
+// SessionsQuery asks for a page of sessions.
+type SessionsQuery struct {
+	Agent string `json:"agent,omitempty"` // empty: all
+	Limit int    `json:"limit,omitempty"`
+	After string `json:"after,omitempty"` // cursor of the page before
+}
+
+// SessionsPage is a page of sessions, most recently updated first.
+type SessionsPage struct {
+	Sessions []SessionRow `json:"sessions"`
+	Next     string       `json:"next,omitempty"`
+}
+
+// SessionRow is a session in a listing.
+type SessionRow struct {
+	subject.Ref
+	Revision uint64    `json:"revision"`
+	State    string    `json:"state"`
+	Title    string    `json:"title"`
+	Turns    int       `json:"turns"`
+	Updated  time.Time `json:"updated"`
+}
+
+// Status is what a core knows of the system.
+type Status struct {
+	Instance  subject.Instance        `json:"instance"`
+	Version   string                  `json:"version"`
+	Agents    []subject.Agent         `json:"agents"`
+	Open      int                     `json:"open_sessions"`
+	Executors []executor.Announcement `json:"executors"`
+	Counters  map[string]int64        `json:"counters"`
+}
+
+// HooksInfo is what one core knows of the hook points.
+type HooksInfo struct {
+	Instance subject.Instance `json:"instance"` // whose figures these are
+	Points   []PointInfo      `json:"points"`   // all of them, in the order of the loop
+}
+
+// PointInfo is one hook point.
+type PointInfo struct {
+	Point    hook.Point `json:"point"`
+	Mode     hook.Mode  `json:"mode"` // unless a plugin declares another
+	BudgetMS int64      `json:"budget_ms"`
+	Plugins  []HookInfo `json:"plugins"` // in the order in which they are asked
+}
+
+// HookInfo is one plugin at a point, and what asking it was like since the core started.
+type HookInfo struct {
+	Plugin     subject.Plugin   `json:"plugin"`
+	Mode       hook.Mode        `json:"mode"`
+	OnError    hook.OnErrorRule `json:"on_error"`
+	DeadlineMS int64            `json:"deadline_ms"`
+	Unasked    string           `json:"unasked,omitempty"` // why it is not asked
+	Asked      int64            `json:"asked"`
+	Failed     int64            `json:"failed"`
+	P50US      int64            `json:"p50_us"`
+	P99US      int64            `json:"p99_us"`
+	LastError  string           `json:"last_error,omitempty"`
+}
