@@ -145,7 +145,7 @@ func (c *core) offered() []string {
 func TestWhatIsOfferedByDefault(t *testing.T) {
 	c := start(t, toolrunner.Config{})
 	want := []string{
-		"file_system:append_file", "file_system:list", "file_system:read_file", "file_system:write_file",
+		"file_system:append_file", "file_system:delete_file", "file_system:list", "file_system:read_file", "file_system:write_file",
 		"log:record", "math:evaluate", "notes:add", "notes:search", "status:query", "time:now",
 	}
 	if got := c.offered(); !slices.Equal(got, want) {
@@ -167,7 +167,7 @@ func TestTheConfigurationChoosesTools(t *testing.T) {
 		HTTPAllow: []string{"api.example.com"}, TestTools: true,
 	}, tools.Tool{Spec: tool.Spec{Name: "extra"}, Run: func(context.Context, tools.Call) tool.Result { return tool.OK("mine") }})
 	want := []string{
-		"extra", "file_system:list", "file_system:read_file", "http:request",
+		"extra", "file_system:delete_file", "file_system:list", "file_system:read_file", "http:request",
 		"test:big", "test:count", "test:count_idempotent", "test:ignore_cancel", "test:panic", "test:sleep", "time:now",
 	}
 	if got := c.offered(); !slices.Equal(got, want) {

@@ -1,9 +1,10 @@
 // Package filesystem has the tools file_system:read_file, write_file,
-// append_file and list. They see one directory, the workspace, and nothing else:
+// append_file, delete_file and list. They see one directory, the workspace, and nothing else:
 // every path is resolved by [os.Root], which lets no "..", absolute path or
 // symbolic link lead out of it, also when somebody swaps a directory for a link
 // meanwhile. Only regular files are read and written; a device or a FIFO is
 // refused without waiting for its other end.
 //
-// write_file replaces a file in one step and is idempotent; append_file is not.
+// write_file replaces a file in one step and is idempotent; append_file and
+// delete_file are not. What cannot be undone, a person is asked about.
 package filesystem

@@ -244,7 +244,7 @@ func TestWhatIsNoRegularFileIsRefusedWithoutWaiting(t *testing.T) {
 	}
 	f.put("dir/x", "")
 	for tl, args := range map[string]map[string]any{
-		"read_file": {}, "write_file": {"content": "x", "mode": "overwrite"}, "append_file": {"content": "x"},
+		"read_file": {}, "write_file": {"content": "x", "mode": "overwrite"}, "append_file": {"content": "x"}, "delete_file": {},
 	} {
 		for name, want := range map[string]string{"fifo": "not a regular file", "dir": "is a directory", ".": "is a directory"} {
 			args["path"] = name
@@ -401,9 +401,41 @@ func TestAListingIsBounded(t *testing.T) {
 	}
 }
 
+func TestDeleteFile(t *testing.T) {
+	f := newFixture(t)
+	f.put("dir/file", "hello")
+	if r := f.call("delete_file", map[string]any{"path": "dir/file"}); !r.Success || !strings.Contains(string(r.Data), `"size":5`) {
+		t.Fatalf("got %s, %+v", r.Data, r.Error)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "dir/file")); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("it is still there (%v)", err)
+	}
+	if r := f.call("delete_file", map[string]any{"path": "dir/file"}); r.Success {
+		t.Error("a file that is not there was deleted")
+	}
+
+	secret := filepath.Join(f.outer, "secret")
+	for link, to := range map[string]string{"link": secret, "away": f.outer} {
+		if err := os.Symlink(to, filepath.Join(f.dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"../secret", secret, "away/secret", "dir/../../secret"} {
+		if r := f.call("delete_file", map[string]any{"path": path}); r.Success {
+			t.Errorf("%s: deleted outside the workspace", path)
+		}
+	}
+	if r := f.call("delete_file", map[string]any{"path": "link"}); !r.Success {
+		t.Errorf("a link: %+v", r.Error)
+	}
+	if b, err := os.ReadFile(secret); string(b) != "secret" {
+		t.Fatalf("the secret is %q (%v)", b, err)
+	}
+}
+
 func TestTheSpecsAreHonest(t *testing.T) {
 	f := newFixture(t)
-	for name, want := range map[string]bool{"read_file": true, "list": true, "write_file": true, "append_file": false} {
+	for name, want := range map[string]bool{"read_file": true, "list": true, "write_file": true, "append_file": false, "delete_file": false} {
 		if s := f.tools[name].Spec; s.Idempotent != want || s.Description == "" || len(s.Permissions) == 0 {
 			t.Errorf("%s: got %+v", name, s)
 		}

@@ -17,7 +17,7 @@ import (
 
 // Tools are the tools of this package on one workspace.
 func Tools(root *os.Root) []tools.Tool {
-	return []tools.Tool{ReadFile(root), WriteFile(root), AppendFile(root), List(root)}
+	return []tools.Tool{ReadFile(root), WriteFile(root), AppendFile(root), DeleteFile(root), List(root)}
 }
 
 // The sizes of one reading, in bytes. The default fits into a result that need
