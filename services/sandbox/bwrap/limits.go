@@ -58,7 +58,7 @@ func (h *host) limit(pid int, l driver.Limits, fileSize int64) error {
 	}
 	if !h.cgroups.holds("cpu") {
 		// Nothing bounds it; the host's own work goes first at least.
-		if err := unix.Setpriority(unix.PRIO_PROCESS, pid, lowPriority); err != nil {
+		if err := lower(pid); err != nil {
 			return fmt.Errorf("lowering the priority: %w", err)
 		}
 	}
@@ -66,6 +66,19 @@ func (h *host) limit(pid int, l driver.Limits, fileSize int64) error {
 }
 
 const lowPriority = 10 // as nice takes it
+
+// lower lowers a process's priority. One that is lower already, because the service
+// itself was started so, stays: only root could raise it.
+func lower(pid int) error {
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+	if err != nil {
+		return err
+	}
+	if nice := 20 - raw; nice >= lowPriority { // the system call answers 1 to 40, as zero is no error
+		return nil
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, pid, lowPriority)
+}
 
 // countFiles bounds the number of files in a box's tmpfs, from outside: bubblewrap
 // has no option for it. It takes root on the host, and that the box is set up.
