@@ -161,7 +161,7 @@ with open("x", "wb", buffering=0) as f:
 
 func TestMemoryOfAProcessWithoutCgroups(t *testing.T) {
 	d := newDriver(t, Config{NoCgroups: true})
-	b := begin(t, d, `go(); say(fails(bytearray, 200 << 20))`, nil)
+	b := begin(t, d, `go(); say(fails(bytearray, 200 << 20)); go()`, nil) // and waits, so that it can be looked at
 	proceed(t, b)
 	var got string
 	if hear(t, b, &got); got != "MemoryError" {
