@@ -40,6 +40,8 @@ type Confirmation struct {
 	Hash           string `json:"hash"`
 	Approved       bool   `json:"approved"`
 	Reason         string `json:"reason,omitempty"`
+	Source         string `json:"source,omitempty"` // the UI that it was answered in
+	Always         *Grant `json:"always,omitempty"` // with Approved: one of those that the request offered
 }
 
 // Cancel stops the turn of the input it names, or ends that input while it is

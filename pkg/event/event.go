@@ -63,9 +63,11 @@ func (e Event) DataAs(p Payload) error {
 
 // Decode reads one structured-mode event and checks its required attributes.
 func Decode(b []byte) (Event, error) {
-	var e Event
-	if err := json.Unmarshal(b, &e); err != nil {
-		return Event{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	e, ok := parse(b)
+	if !ok {
+		if err := json.Unmarshal(b, &e); err != nil {
+			return Event{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
 	}
 	return e, e.Check()
 }

@@ -110,6 +110,58 @@ type ActConfirmed struct {
 	Outcome ConfirmOutcome `json:"outcome"`
 	By      subject.Writer `json:"by"`
 	Reason  string         `json:"reason,omitempty"`
+	Source  string         `json:"source,omitempty"` // the UI that it was answered in, as the answer says
+	Always  *Grant         `json:"always,omitempty"` // with Approved: what is approved from now on, too
+}
+
+// Grant approves, in its session until /reset, calls of one tool whose arguments
+// match: "always for this session". It stands for what policy would ask a person
+// about, never for what policy denies or a hook asks about.
+type Grant struct {
+	Tool string `json:"tool"`
+	// Args has a pattern for arguments by name. A pattern is the value itself, or it
+	// ends in "/*": everything below, of a clean path or of a URL of that origin.
+	Args map[string]string `json:"args,omitempty"`
+	// Hash is of tool and args when nothing but this exact call is granted; then Args is empty.
+	Hash string `json:"hash,omitempty"`
+}
+
+// Effect is what the security layer says.
+type Effect string
+
+// The effects.
+const (
+	EffectAllow   Effect = "allow"
+	EffectDeny    Effect = "deny"
+	EffectConfirm Effect = "confirm" // a person is asked
+)
+
+// The actions that are audited.
+const (
+	ActionCall         = "tool.call"    // a call is about to be given to a runner
+	ActionConfirmation = "confirmation" // an answer to a confirmation request was refused
+)
+
+// Obligations bind a call that is allowed.
+type Obligations struct {
+	MaxDurationMS  int64  `json:"max_duration_ms,omitempty"`  // from its being given to a runner until its end
+	MaxResultBytes int    `json:"max_result_bytes,omitempty"` // of its result, as JSON; a larger one is withheld
+	Note           string `json:"note,omitempty"`             // told to the model beside the result
+}
+
+// Audited is a decision of the security layer: about a call, or about an answer to a
+// confirmation request, which is refused if it does not fit.
+type Audited struct {
+	Principal   subject.Writer `json:"principal"`
+	Action      string         `json:"action"`             // tool.call or confirmation
+	Resource    string         `json:"resource,omitempty"` // the tool
+	Call        string         `json:"call,omitempty"`     // as an answer named it, with the action confirmation
+	Hash        string         `json:"hash,omitempty"`     // of tool and arguments; as an answer gave it, likewise
+	Effect      Effect         `json:"effect"`
+	Reason      string         `json:"reason,omitempty"`
+	Rule        string         `json:"rule,omitempty"`        // what decided: "policy[3]", "risk", "permission", "default", "grant", "before_act", "breaker"
+	Grant       *Grant         `json:"grant,omitempty"`       // with the rule "grant"
+	Obligations *Obligations   `json:"obligations,omitempty"` // unless it is denied
 }
 
 // ActCompleted is a step's one result.
@@ -235,6 +287,7 @@ type ToolCallRequest struct {
 	Hash            string          `json:"hash"`
 	ExpiresAt       time.Time       `json:"expires_at"` // no answer until then means denied
 	SecurityWarning *hook.Warning   `json:"security_warning,omitempty"`
+	Always          []Grant         `json:"always,omitempty"` // an approval may choose one of them
 }
 
 // UIReady is onReadyForInput.
@@ -273,6 +326,9 @@ func (ActRequested) EventType() Type { return TypeActRequested }
 
 // EventType implements Payload.
 func (ActConfirmed) EventType() Type { return TypeActConfirmed }
+
+// EventType implements Payload.
+func (Audited) EventType() Type { return TypeAudited }
 
 // EventType implements Payload.
 func (ActCompleted) EventType() Type { return TypeActCompleted }

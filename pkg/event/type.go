@@ -1,6 +1,9 @@
 package event
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Type is the CloudEvents type of an event: skandha.<phase>.<event>.v1.
 type Type string
@@ -23,6 +26,7 @@ const (
 	TypeActRequested    Type = "skandha.act.requested.v1"
 	TypeActConfirmed    Type = "skandha.act.confirmed.v1"
 	TypeActCompleted    Type = "skandha.act.completed.v1"
+	TypeAudited         Type = "skandha.security.audited.v1"
 	TypeRecorded        Type = "skandha.reflect.recorded.v1"
 	TypeTurnFailed      Type = "skandha.turn.failed.v1"
 	TypeSessionLocked   Type = "skandha.session.locked.v1"
@@ -48,7 +52,7 @@ func CauseTypes() []Type {
 // CommitTypes lists the types of the events a commit may carry.
 func CommitTypes() []Type {
 	return []Type{
-		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted,
+		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted, TypeAudited,
 		TypeRecorded, TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint,
 		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}
@@ -70,3 +74,6 @@ func (t Type) split() (phase, name string) {
 // Terminal reports whether an event of this type ends an input: every stored
 // input and command gets exactly one such event.
 func (t Type) Terminal() bool { return t == TypeRecorded || t == TypeTurnFailed }
+
+// TurnID names the turn of the input that was stored at a sequence.
+func TurnID(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }

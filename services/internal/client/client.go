@@ -34,12 +34,23 @@ func New(b *bus.Bus, w subject.Writer, log *slog.Logger) (*Client, error) {
 	return &Client{Bus: b, Writer: w, Log: log, caller: c}, nil
 }
 
+// As is a client of the same connection that speaks for another writer.
+func (c *Client) As(w subject.Writer) *Client {
+	d := *c
+	d.Writer = w
+	return &d
+}
+
+// Close ends the reply subscription of the client and of all made from it by As.
+// The connection stays.
+func (c *Client) Close() error { return c.caller.Close() }
+
 // Say stores an input and returns its sequence: from then on it ends in exactly
 // one terminal event. An id is made if it has none, so that repeating after a
 // lost acknowledgement does not double it.
 func (c *Client) Say(ctx context.Context, ref subject.Ref, in event.Input) (uint64, error) {
 	if in.ID == "" {
-		in.ID = newID()
+		in.ID = NewID()
 	}
 	if err := in.Check(); err != nil {
 		return 0, err
@@ -49,22 +60,39 @@ func (c *Client) Say(ctx context.Context, ref subject.Ref, in event.Input) (uint
 
 // Command stores a slash command.
 func (c *Client) Command(ctx context.Context, ref subject.Ref, name string, args ...string) (uint64, error) {
-	id := newID()
-	return c.store(ctx, ref, subject.Command, id, event.Command{Name: name, Args: args, ID: id})
+	return c.Run(ctx, ref, event.Command{Name: name, Args: args})
+}
+
+// Run stores a slash command. An id is made if it has none.
+func (c *Client) Run(ctx context.Context, ref subject.Ref, cmd event.Command) (uint64, error) {
+	if cmd.ID == "" {
+		cmd.ID = NewID()
+	}
+	return c.store(ctx, ref, subject.Command, cmd.ID, cmd)
 }
 
 // Confirm answers a confirmation request, for exactly the arguments it showed.
 func (c *Client) Confirm(ctx context.Context, ref subject.Ref, q event.ToolCallRequest, approved bool, reason string) error {
-	_, err := c.store(ctx, ref, subject.Confirmation, newID(), event.Confirmation{
+	_, err := c.Answer(ctx, ref, event.Confirmation{
 		ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: approved, Reason: reason,
 	})
 	return err
 }
 
+// Answer stores an answer to a confirmation request and returns its sequence.
+func (c *Client) Answer(ctx context.Context, ref subject.Ref, a event.Confirmation) (uint64, error) {
+	return c.store(ctx, ref, subject.Confirmation, NewID(), a)
+}
+
 // Cancel stops the turn of the input that was acknowledged with seq.
 func (c *Client) Cancel(ctx context.Context, ref subject.Ref, seq uint64, reason string) error {
-	_, err := c.store(ctx, ref, subject.Cancel, newID(), event.Cancel{Sequence: seq, Reason: reason})
+	_, err := c.Stop(ctx, ref, event.Cancel{Sequence: seq, Reason: reason})
 	return err
+}
+
+// Stop stores the wish to end a turn and returns its sequence.
+func (c *Client) Stop(ctx context.Context, ref subject.Ref, stop event.Cancel) (uint64, error) {
+	return c.store(ctx, ref, subject.Cancel, NewID(), stop)
 }
 
 func (c *Client) store(ctx context.Context, ref subject.Ref, kind subject.CauseKind, id string, body any) (uint64, error) {
@@ -91,6 +119,12 @@ func (c *Client) FollowFrom(ctx context.Context, ref subject.Ref, at follow.Posi
 
 // Ask asks any core replica a question about itself and decodes the answer.
 func (c *Client) Ask(ctx context.Context, verb string, question, answer any) error {
+	return c.AskService(ctx, coreapi.ServiceName, verb, question, answer)
+}
+
+// AskService asks any replica of a service, on service.<service>.<verb>, and decodes
+// the answer.
+func (c *Client) AskService(ctx context.Context, service, verb string, question, answer any) error {
 	var body []byte
 	if question != nil {
 		var err error
@@ -98,14 +132,15 @@ func (c *Client) Ask(ctx context.Context, verb string, question, answer any) err
 			return err
 		}
 	}
-	res, err := c.caller.Request(ctx, subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, body)
+	res, err := c.caller.Request(ctx, subject.Service(service, verb), service, body)
 	if err != nil {
-		return fmt.Errorf("asking core for its %s: %w", verb, err)
+		return fmt.Errorf("asking %s for its %s: %w", service, verb, err)
 	}
 	return json.Unmarshal(res, answer)
 }
 
-func newID() string {
+// NewID makes an id for an input or a command.
+func NewID() string {
 	var b [9]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		panic(err) // crypto/rand does not fail

@@ -9,6 +9,7 @@ package follow
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"time"
@@ -23,19 +24,37 @@ import (
 )
 
 // Item is an event and its place in the log, or a token delta or a piece of what
-// a tool prints, which have none.
+// a tool prints, which have none, or a whole commit before its events, for those
+// who want them.
 type Item struct {
 	Commit uint64 // stream sequence
 	Index  int    // in the commit, from 0
 	Event  event.Event
 	Delta  *provider.Delta // instead of Event
 	Output *tool.Output    // likewise
+	Whole  *event.Commit   // likewise; the index is -1
+	Turn   string          // of Delta and Output, as their sender says
 }
 
 // Position is a place between two events: after Index of Commit.
 type Position struct {
 	Commit uint64
-	Index  int // of the last event seen; -1: none of that commit
+	Index  int // of the last event seen; -1: none of that commit; [All]
+}
+
+// All is the index of a position after a commit's last event.
+const All = 1 << 30
+
+// Options of following.
+type Options struct {
+	Log *slog.Logger
+	// Commits is asked at each commit whether somebody wants it whole, too. While
+	// somebody does, every commit is read from the log, as live copies lack its
+	// header. Nil: nobody does.
+	Commits func() bool
+	// Each gets the items, one after another, instead of the channel, which then only
+	// closes at the end. It is one wake-up less on the way of each.
+	Each func(Item)
 }
 
 // lookEvery is how often the last commit is read in case the bus lost something.
@@ -44,20 +63,28 @@ const lookEvery = 2 * time.Second
 // Follow sends what follows after from until ctx ends, then closes the channel.
 // A reader that is slow is waited for.
 func Follow(ctx context.Context, b *bus.Bus, ref subject.Ref, from Position, log *slog.Logger) (<-chan Item, error) {
+	return With(ctx, b, ref, from, Options{Log: log})
+}
+
+// With is [Follow] with options.
+func With(ctx context.Context, b *bus.Bus, ref subject.Ref, from Position, o Options) (<-chan Item, error) {
+	if o.Commits == nil {
+		o.Commits = func() bool { return false }
+	}
 	f := &follower{
-		bus: b, ref: ref, log: log, at: from, complete: from.Index < 0 || from.Commit == 0,
+		bus: b, ref: ref, log: o.Log, commits: o.Commits, each: o.Each, at: from, complete: from.Index >= All || from.Commit == 0,
 		live: make(chan *nats.Msg, 8192), out: make(chan Item, 64),
 	}
 	var subs []*nats.Subscription
 	for _, subj := range []string{ref.Live("*", "*"), ref.Stream()} {
 		s, err := b.Conn().ChanSubscribe(subj, f.live)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("following %s: subscribing to %s: %w", ref, subj, err)
 		}
 		subs = append(subs, s)
 	}
 	if err := b.Conn().FlushWithContext(flushContext(ctx)); err != nil {
-		log.Debug("follow: flushing", "error", err)
+		f.log.Debug("follow: flushing", "error", err)
 	}
 	go func() {
 		defer close(f.out)
@@ -83,13 +110,15 @@ func flushContext(ctx context.Context) context.Context {
 // End is the position after the session's last commit.
 func End(ctx context.Context, b *bus.Bus, ref subject.Ref) (Position, error) {
 	m, err := b.LastCommitSeq(ctx, ref)
-	return Position{Commit: m, Index: 1 << 30}, err
+	return Position{Commit: m, Index: All}, err
 }
 
 type follower struct {
 	bus      *bus.Bus
 	ref      subject.Ref
 	log      *slog.Logger
+	commits  func() bool
+	each     func(Item)
 	at       Position
 	complete bool // every event of at.Commit was sent
 	live     chan *nats.Msg
@@ -97,9 +126,6 @@ type follower struct {
 }
 
 func (f *follower) run(ctx context.Context) {
-	if f.at.Index >= 1<<30 {
-		f.complete = true
-	}
 	f.fill(ctx)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -126,20 +152,20 @@ func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
 	case event.TypeDelta:
 		var d provider.Delta
 		if e.DataAs((*delta)(&d)) == nil {
-			f.send(ctx, Item{Delta: &d})
+			f.send(ctx, Item{Delta: &d, Turn: e.Turn})
 		}
 		return
 	case event.TypeOutput:
 		var o tool.Output
 		if e.DataAs((*output)(&o)) == nil {
-			f.send(ctx, Item{Output: &o})
+			f.send(ctx, Item{Output: &o, Turn: e.Turn})
 		}
 		return
 	}
 	commit, index, count, prev, ok := place(m.Header)
 	switch {
 	case !ok, commit < f.at.Commit, commit == f.at.Commit && (f.complete || index <= f.at.Index):
-	case commit == f.at.Commit && index == f.at.Index+1, f.complete && prev == f.at.Commit && index == 0:
+	case commit == f.at.Commit && index == f.at.Index+1, f.complete && prev == f.at.Commit && index == 0 && !f.commits():
 		f.emit(ctx, Item{Commit: commit, Index: index, Event: e}, count)
 	default:
 		f.fill(ctx)
@@ -160,6 +186,10 @@ func (f *follower) emit(ctx context.Context, i Item, count int) {
 }
 
 func (f *follower) send(ctx context.Context, i Item) {
+	if f.each != nil {
+		f.each(i)
+		return
+	}
 	select {
 	case f.out <- i:
 	case <-ctx.Done():
@@ -180,8 +210,11 @@ func (f *follower) fill(ctx context.Context) {
 		c, err := event.DecodeCommit(f.ref, m.Data)
 		if err != nil {
 			f.log.Warn("follow: a commit cannot be read", "session", f.ref, "commit", m.Seq, "error", err)
-			f.at, f.complete = Position{m.Seq, -1}, true
+			f.at, f.complete = Position{m.Seq, All}, true
 			continue
+		}
+		if m.Seq != f.at.Commit && f.commits() {
+			f.send(ctx, Item{Commit: m.Seq, Index: -1, Whole: &c})
 		}
 		for i, e := range c.Events {
 			if m.Seq == f.at.Commit && i <= f.at.Index {
@@ -189,7 +222,7 @@ func (f *follower) fill(ctx context.Context) {
 			}
 			f.emit(ctx, Item{Commit: m.Seq, Index: i, Event: e}, len(c.Events))
 		}
-		f.at.Commit, f.complete = m.Seq, true
+		f.at, f.complete = Position{m.Seq, All}, true
 	}
 }
 

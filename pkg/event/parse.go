@@ -1,0 +1,86 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// parse reads an event that is written as [Event.AppendJSON] writes it, which is
+// several times faster than reading any JSON. It reports false if it is not, or not
+// surely: then it says nothing about the event.
+func parse(b []byte) (e Event, ok bool) {
+	p := parser{rest: b}
+	p.must(`{"specversion":"`)
+	e.SpecVersion = p.text()
+	p.must(`,"id":"`)
+	e.ID = p.text()
+	p.must(`,"source":"`)
+	e.Source = p.text()
+	p.must(`,"type":"`)
+	e.Type = Type(p.text())
+	if p.may(`,"time":"`) {
+		at := p.text()
+		if p.failed || e.Time.UnmarshalText([]byte(at)) != nil {
+			return Event{}, false
+		}
+	}
+	setText(&p, `,"agent":"`, &e.Agent)
+	setText(&p, `,"session":"`, &e.Session)
+	setText(&p, `,"turn":"`, &e.Turn)
+	setText(&p, `,"cause":"`, &e.Cause)
+	p.must(`,"data":`)
+	last := len(p.rest) - 1
+	if p.failed || last < 1 || p.rest[last] != '}' {
+		return Event{}, false
+	}
+	data := p.rest[:last]
+	if space(data[0]) || space(data[last-1]) || !json.Valid(data) {
+		return Event{}, false
+	}
+	e.Data = bytes.Clone(data)
+	return e, true
+}
+
+func space(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+type parser struct {
+	rest   []byte
+	failed bool
+}
+
+func (p *parser) may(prefix string) bool {
+	if len(p.rest) < len(prefix) || string(p.rest[:len(prefix)]) != prefix {
+		return false
+	}
+	p.rest = p.rest[len(prefix):]
+	return true
+}
+
+func (p *parser) must(prefix string) {
+	if !p.may(prefix) {
+		p.failed = true
+	}
+}
+
+// text reads a string of plain ASCII up to its closing quote.
+func (p *parser) text() string {
+	for i, c := range p.rest {
+		switch {
+		case c == '"':
+			s := string(p.rest[:i])
+			p.rest = p.rest[i+1:]
+			return s
+		case c < ' ' || c == '\\' || c > '~':
+			p.failed = true
+			return ""
+		}
+	}
+	p.failed = true
+	return ""
+}
+
+func setText[T ~string](p *parser, prefix string, to *T) {
+	if p.may(prefix) {
+		*to = T(p.text())
+	}
+}

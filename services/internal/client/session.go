@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/coreapi"
+)
+
+// Session is where a session stands, as far as people want to know.
+type Session struct {
+	Revision uint64 // sequence of its last commit; 0: it has none
+	State    event.AgentState
+	Title    string
+	Running  uint64  // sequence of the input whose turn runs; 0: none does
+	Pending  []Asked // confirmation requests that wait for an answer
+}
+
+// Asked is a confirmation request as it stands in the log.
+type Asked struct {
+	Event   event.Event
+	Request event.ToolCallRequest
+}
+
+// Session asks core where a session stands. One without a commit waits for input.
+func (c *Client) Session(ctx context.Context, ref subject.Ref) (Session, error) {
+	var answer struct {
+		State struct {
+			Rev   uint64           `json:"rev"`
+			UI    event.AgentState `json:"ui"`
+			Title string           `json:"title"`
+			Turn  *struct {
+				Sequence uint64 `json:"sequence"`
+				Steps    []struct {
+					Call   string `json:"call"`
+					Status string `json:"status"`
+					Asked  uint64 `json:"asked"`
+				} `json:"steps"`
+			} `json:"turn"`
+		} `json:"state"`
+	}
+	err := c.Ask(ctx, coreapi.VerbSession, ref, &answer)
+	if errors.Is(err, bus.ErrNotFound) {
+		return Session{State: event.StateWaiting}, nil
+	}
+	if err != nil {
+		return Session{}, err
+	}
+	s := Session{Revision: answer.State.Rev, State: answer.State.UI, Title: answer.State.Title}
+	if answer.State.Turn == nil {
+		return s, nil
+	}
+	s.Running = answer.State.Turn.Sequence
+	waiting := map[uint64][]string{} // calls by the commit that asked
+	var commits []uint64
+	for _, st := range answer.State.Turn.Steps {
+		if st.Status != confirming {
+			continue
+		}
+		if waiting[st.Asked] == nil {
+			commits = append(commits, st.Asked)
+		}
+		waiting[st.Asked] = append(waiting[st.Asked], st.Call)
+	}
+	for _, seq := range commits {
+		asked, err := c.asked(ctx, ref, seq, waiting[seq])
+		if err != nil {
+			return Session{}, fmt.Errorf("reading what a person was asked: %w", err)
+		}
+		s.Pending = append(s.Pending, asked...)
+	}
+	return s, nil
+}
+
+// confirming is the status of a step that waits for a person, in core's state.
+const confirming = "confirming"
+
+// asked reads the requests for some calls from the commit that made them.
+func (c *Client) asked(ctx context.Context, ref subject.Ref, seq uint64, calls []string) (list []Asked, err error) {
+	m, err := c.Bus.Message(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	if m.Subject != ref.Commit() {
+		return nil, fmt.Errorf("message %d is no commit of %s", seq, ref)
+	}
+	commit, err := event.DecodeCommit(ref, m.Data)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range commit.Events {
+		var q event.ToolCallRequest
+		if e.Type != event.TypeToolCallRequest {
+			continue
+		}
+		if err := e.DataAs(&q); err != nil {
+			return nil, err
+		}
+		if slices.Contains(calls, q.ConfirmationID) {
+			list = append(list, Asked{Event: e, Request: q})
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,356 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/tool"
+)
+
+// Bounds of an account, in bytes.
+const (
+	maxAccount = 24 << 10
+	maxQuote   = 240
+)
+
+// Account tells of turns in Markdown: what was perceived, each round of the model,
+// what hooks said, what was called with which arguments, who approved it, and what
+// came of it, each with the time since the turn began. What others have written
+// stands in it as code, on one line and cut.
+func Account(turns []Turn) string {
+	var b strings.Builder
+	for i, t := range turns {
+		if b.Len() > maxAccount {
+			fmt.Fprintf(&b, "\n… %d more turns do not fit; ask for them by their ids\n", len(turns)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		t.account(&b)
+	}
+	return b.String()
+}
+
+func (t *Turn) account(b *strings.Builder) {
+	fmt.Fprintf(b, "**Turn %s** — %s\n\n", t.ID, t.headline())
+	w := &writer{b: b, turn: t, asked: map[string]time.Time{}, calls: map[string]event.ActRequested{}}
+	if t.Partial {
+		b.WriteString("- its beginning is too far back\n")
+	}
+	for i, c := range t.Commits {
+		if b.Len() > maxAccount {
+			fmt.Fprintf(b, "- … %d more decisions do not fit\n", len(t.Commits)-i)
+			break
+		}
+		w.at = c.At
+		verdicts := slices.Clone(c.Hooks)
+		for _, e := range c.Events {
+			verdicts = slices.DeleteFunc(verdicts, func(v hook.Verdict) bool {
+				before := comesBefore(v, e)
+				if before {
+					w.verdict(v)
+				}
+				return before
+			})
+			w.event(e)
+		}
+		for _, v := range verdicts {
+			w.verdict(v)
+		}
+	}
+}
+
+// comesBefore reports whether what the event says followed from the verdict.
+func comesBefore(v hook.Verdict, e event.Event) bool {
+	switch v.Point {
+	case hook.BeforeSense, hook.AfterSense:
+		return e.Type == event.TypePerceived
+	case hook.BeforePlan:
+		return e.Type == event.TypePlanRequested
+	case hook.AfterPlan:
+		return e.Type == event.TypePlanCompleted
+	case hook.BeforeAct:
+		return callOf(e) == v.Step
+	case hook.AfterAct:
+		return e.Type == event.TypeActCompleted && callOf(e) == v.Step
+	}
+	return e.Type.Terminal()
+}
+
+// callOf is the call that an event of an act is about.
+func callOf(e event.Event) string {
+	var about struct {
+		Call           string `json:"call"`
+		ConfirmationID string `json:"confirmation_id"`
+	}
+	switch e.Type {
+	case event.TypeActRequested, event.TypeActCompleted, event.TypeAudited, event.TypeToolCallRequest:
+		if json.Unmarshal(e.Data, &about) != nil {
+			return ""
+		}
+	}
+	return cmp.Or(about.Call, about.ConfirmationID)
+}
+
+func (t *Turn) headline() string {
+	began := t.Began.UTC().Format("2006-01-02 15:04:05") + " UTC"
+	switch {
+	case t.Recorded != nil:
+		u := t.Recorded.Usage
+		s := fmt.Sprintf("%s, answered after %s, %s, %s, %d tokens in, %d out", began, span(t.Recorded.DurationMS),
+			count(t.Recorded.Rounds, "round"), count(len(t.Recorded.Actions), "tool call"), u.InputTokens, u.OutputTokens)
+		if u.CostMicroUSD > 0 {
+			s += fmt.Sprintf(", %.4f USD", float64(u.CostMicroUSD)/1e6)
+		}
+		return s
+	case t.Failed != nil:
+		return fmt.Sprintf("%s, failed after %s: %s", began, span(t.Failed.DurationMS), t.Failed.Code)
+	}
+	return began + ", it goes on"
+}
+
+type writer struct {
+	b     *strings.Builder
+	turn  *Turn
+	at    time.Time
+	asked map[string]time.Time
+	calls map[string]event.ActRequested
+}
+
+func (w *writer) line(format string, args ...any) {
+	fmt.Fprintf(w.b, "- `+%s` ", since(w.turn.Began, w.at))
+	fmt.Fprintf(w.b, format, args...)
+	w.b.WriteByte('\n')
+}
+
+func (w *writer) event(e event.Event) {
+	switch e.Type {
+	case event.TypePerceived:
+		w.perceived()
+	case event.TypePlanRequested:
+		w.planRequested(e)
+	case event.TypePlanCompleted:
+		w.planCompleted(e)
+	case event.TypeAudited:
+		w.audited(e)
+	case event.TypeToolCallRequest:
+		w.toolCallRequest(e)
+	case event.TypeActConfirmed:
+		w.confirmed(e)
+	case event.TypeActRequested:
+		var p event.ActRequested
+		if e.DataAs(&p) == nil {
+			w.calls[p.Call] = p
+		}
+	case event.TypeActCompleted:
+		w.completed(e)
+	case event.TypeSessionLocked:
+		var p event.SessionLocked
+		if e.DataAs(&p) == nil {
+			w.line("the session was locked: %s", quote(p.Reason))
+		}
+	case event.TypeRecorded:
+		var p event.Recorded
+		if e.DataAs(&p) == nil {
+			w.line("answered: %s", quote(p.Answer))
+		}
+	case event.TypeTurnFailed:
+		var p event.TurnFailed
+		if e.DataAs(&p) == nil {
+			w.line("failed, %s: %s", p.Code, quote(p.Reason))
+		}
+	}
+}
+
+func (w *writer) perceived() {
+	in := w.turn.Input
+	where := ""
+	if in.Source != "" {
+		where = " in " + quote(in.Source)
+	}
+	w.line("%s said%s: %s", in.Writer, where, quote(in.Text))
+	if len(in.Annotations) > 0 {
+		w.line("hooks added: %s", quote(strings.Join(in.Annotations, "; ")))
+	}
+}
+
+func (w *writer) planRequested(e event.Event) {
+	var p event.PlanRequested
+	if e.DataAs(&p) != nil {
+		return
+	}
+	if p.Attempts > 1 {
+		w.line("round %d, attempt %d: the model is asked again, at %s", p.Round, p.Attempts, p.Provider)
+	}
+}
+
+func (w *writer) planCompleted(e event.Event) {
+	var p event.PlanCompleted
+	if e.DataAs(&p) != nil {
+		return
+	}
+	round := p.Plan[strings.LastIndex(p.Plan, "p")+1:]
+	switch {
+	case p.Error != nil:
+		w.line("round %s: the model failed after %s: %s", round, span(p.DurationMS), quote(p.Error.Error()))
+	case p.Response != nil:
+		var tools []string
+		for _, s := range p.Steps {
+			tools = append(tools, quote(s.Tool))
+		}
+		what := "it answered"
+		if len(tools) > 0 {
+			what = "it called " + strings.Join(tools, ", ")
+		}
+		u := p.Response.Usage
+		w.line("round %s at %s: %s after %s, %d tokens in, %d out", round, p.Provider, what, span(p.DurationMS), u.InputTokens, u.OutputTokens)
+	}
+}
+
+func (w *writer) audited(e event.Event) {
+	var p event.Audited
+	if e.DataAs(&p) != nil || p.Effect == event.EffectAllow && p.Grant == nil {
+		return // what is allowed without further ado is no news
+	}
+	by := ""
+	if p.Rule != "" {
+		by = " by " + quote(p.Rule)
+	}
+	w.line("policy: %s for %s%s: %s", p.Effect, quote(p.Resource), by, quote(p.Reason))
+}
+
+func (w *writer) toolCallRequest(e event.Event) {
+	var p event.ToolCallRequest
+	if e.DataAs(&p) != nil {
+		return
+	}
+	w.asked[p.ConfirmationID] = w.at
+	why := ""
+	if p.SecurityWarning != nil {
+		why = fmt.Sprintf(" — %s: %s", p.SecurityWarning.Level, quote(p.SecurityWarning.Message))
+	}
+	w.line("a person was asked about %s with %s%s", quote(p.ToolName), quote(string(p.Args)), why)
+}
+
+func (w *writer) confirmed(e event.Event) {
+	var p event.ActConfirmed
+	if e.DataAs(&p) != nil {
+		return
+	}
+	who := "by " + string(p.By)
+	if p.Outcome == event.Expired {
+		who = "as nobody answered"
+	}
+	if p.Source != "" {
+		who += " in " + quote(p.Source)
+	}
+	if at, ok := w.asked[p.Call]; ok {
+		who += " after " + span(w.at.Sub(at).Milliseconds())
+	}
+	if p.Always != nil {
+		who += ", always for this session"
+	}
+	if p.Reason != "" {
+		who += ": " + quote(p.Reason)
+	}
+	w.line("%s %s", p.Outcome, who)
+}
+
+func (w *writer) completed(e event.Event) {
+	var p event.ActCompleted
+	if e.DataAs(&p) != nil {
+		return
+	}
+	with := ""
+	if q, ok := w.calls[p.Call]; ok {
+		with = " with " + quote(string(q.Args))
+		if q.Attempts > 1 {
+			with += fmt.Sprintf(", attempt %d", q.Attempts)
+		}
+	}
+	where := ""
+	if p.Runner != "" {
+		where = fmt.Sprintf(" on %s in %s", p.Runner, span(p.DurationMS))
+	}
+	w.line("%s%s%s: %s", quote(p.Tool), with, where, result(p.Result))
+}
+
+func result(r tool.Result) string {
+	switch {
+	case r.Success:
+		return "ok, " + quote(string(r.Data))
+	case r.Error == nil:
+		return "failed"
+	}
+	return fmt.Sprintf("%s, %s", r.Error.Code, quote(strings.Join(slices.Concat([]string{r.Error.Message}, r.Error.Details), "; ")))
+}
+
+func (w *writer) verdict(v hook.Verdict) {
+	at := ""
+	if v.Step != "" {
+		at = " for " + quote(v.Step)
+	}
+	why := ""
+	switch {
+	case v.Error != "":
+		why = ", it failed: " + quote(v.Error)
+	case v.Reason != "":
+		why = ": " + quote(v.Reason)
+	}
+	w.line("hook %s of %s%s: %s in %s%s", v.Point, v.Plugin, at, v.Verb, time.Duration(v.LatencyUS)*time.Microsecond, why)
+}
+
+// quote is what others have written, as code on one line.
+func quote(s string) string {
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(s)) == nil {
+		s = b.String()
+	}
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxQuote {
+		cut := maxQuote
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "…"
+	}
+	if s == "" {
+		return "nothing"
+	}
+	return "`" + strings.ReplaceAll(s, "`", "'") + "`"
+}
+
+// span is a duration for people.
+func span(ms int64) string {
+	switch d := time.Duration(ms) * time.Millisecond; {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", ms)
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func since(began, at time.Time) string {
+	if began.IsZero() || at.Before(began) {
+		return "0.000s"
+	}
+	return fmt.Sprintf("%.3fs", at.Sub(began).Seconds())
+}
+
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

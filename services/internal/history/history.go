@@ -1,0 +1,225 @@
+// Package history reads a session's latest turns from the log, backwards from its
+// end, and tells of them in words.
+//
+// It reads commits alone, and as many as it is told to, so that a session with a
+// long past costs no more than a short one. It keeps nothing, publishes nothing,
+// and a commit that cannot be read ends the look back there.
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+)
+
+// ErrNoTurn says that the log has no such turn, or that it is too far back.
+var ErrNoTurn = errors.New("no such turn")
+
+// MaxCommits is how far back is looked, in commits.
+const MaxCommits = 2000
+
+// Log is what is needed of the bus; *bus.Bus has it.
+type Log interface {
+	LastCommit(ctx context.Context, ref subject.Ref) (bus.StoredMsg, error)
+	Message(ctx context.Context, seq uint64) (bus.StoredMsg, error)
+}
+
+// Turn is what the log says of one turn, oldest first.
+type Turn struct {
+	ID       string
+	Input    event.Perceived // with its text, where it was found
+	Began    time.Time
+	Commits  []Commit
+	Recorded *event.Recorded   // nil: it failed, or goes on
+	Failed   *event.TurnFailed // nil: it was recorded, or goes on
+	Ended    time.Time
+	Partial  bool // its beginning is too far back
+}
+
+// Commit is the part of a commit that is about one turn.
+type Commit struct {
+	Sequence uint64
+	At       time.Time
+	Hooks    []hook.Verdict
+	Events   []event.Event
+}
+
+// Last returns the session's last n turns, oldest first: fewer if there are fewer,
+// and none is [ErrNoTurn]. A turn that goes on is one of them.
+func Last(ctx context.Context, log Log, ref subject.Ref, n int) ([]Turn, error) {
+	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
+		return len(turns) >= n && !slices.ContainsFunc(turns[:n], func(t *Turn) bool { return !t.whole() })
+	})
+	if len(turns) > n {
+		turns = turns[len(turns)-n:]
+	}
+	if err == nil && len(turns) == 0 {
+		err = ErrNoTurn
+	}
+	return turns, err
+}
+
+// Find returns one turn by its id, or [ErrNoTurn].
+func Find(ctx context.Context, log Log, ref subject.Ref, id string) (Turn, error) {
+	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
+		return slices.ContainsFunc(turns, func(t *Turn) bool { return t.ID == id && t.whole() })
+	})
+	if err != nil {
+		return Turn{}, err
+	}
+	i := slices.IndexFunc(turns, func(t Turn) bool { return t.ID == id })
+	if i < 0 {
+		return Turn{}, ErrNoTurn
+	}
+	return turns[i], nil
+}
+
+// whole reports whether the turn has been read to its beginning, with the text of
+// its input.
+func (t *Turn) whole() bool {
+	return t.Input.Sequence != 0 && t.Input.Disposition != event.FromQueue
+}
+
+// back yields the session's commits, the last one first.
+func back(ctx context.Context, log Log, ref subject.Ref) iter.Seq2[uint64, event.Commit] {
+	return func(yield func(uint64, event.Commit) bool) {
+		m, err := log.LastCommit(ctx, ref)
+		for range MaxCommits {
+			if err != nil || m.Subject != ref.Commit() {
+				return
+			}
+			c, bad := event.DecodeCommit(ref, m.Data)
+			if bad != nil || !yield(m.Seq, c) || c.Header.Prev == 0 || c.Header.Prev >= m.Seq {
+				return
+			}
+			m, err = log.Message(ctx, c.Header.Prev)
+		}
+	}
+}
+
+// read collects turns, the last one first, until enough says so.
+func read(ctx context.Context, log Log, ref subject.Ref, enough func([]*Turn) bool) ([]Turn, error) {
+	if _, err := log.LastCommit(ctx, ref); errors.Is(err, bus.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the last commit of %s: %w", ref, err)
+	}
+	r := &reader{byID: map[string]*Turn{}}
+	for seq, c := range back(ctx, log, ref) {
+		r.take(seq, c)
+		if enough(r.turns) {
+			break
+		}
+	}
+	if err := ctx.Err(); err != nil && len(r.turns) == 0 {
+		return nil, fmt.Errorf("reading the log of %s: %w", ref, err)
+	}
+	out := make([]Turn, 0, len(r.turns))
+	for _, t := range slices.Backward(r.turns) {
+		slices.Reverse(t.Commits)
+		t.Partial = t.Input.Sequence == 0
+		out = append(out, *t)
+	}
+	return out, nil
+}
+
+type reader struct {
+	byID  map[string]*Turn
+	turns []*Turn // the last one first
+}
+
+func (r *reader) turn(id string) *Turn {
+	t := r.byID[id]
+	if t == nil {
+		t = &Turn{ID: id}
+		r.byID[id] = t
+		r.turns = append(r.turns, t)
+	}
+	return t
+}
+
+// take adds a commit to the turns that it is about.
+func (r *reader) take(seq uint64, c event.Commit) {
+	var ids []string // in the order of the events
+	parts := map[string][]event.Event{}
+	for _, e := range c.Events {
+		if e.Turn == "" {
+			r.queued(e)
+			continue
+		}
+		if parts[e.Turn] == nil {
+			ids = append(ids, e.Turn)
+		}
+		parts[e.Turn] = append(parts[e.Turn], e)
+	}
+	for i, id := range slices.Backward(ids) {
+		t := r.turn(id)
+		t.Commits = append(t.Commits, Commit{
+			Sequence: seq, At: c.Header.Now, Hooks: verdicts(c.Header.Hooks, i == 0, i == len(ids)-1), Events: parts[id],
+		})
+		for _, e := range parts[id] {
+			t.note(e, c.Header.Now)
+		}
+	}
+}
+
+// verdicts are those of a commit that belong to its first turn, or its last: where
+// one turn ends and the next begins, the point says whose they are.
+func verdicts(all []hook.Verdict, first, last bool) []hook.Verdict {
+	if first && last {
+		return all
+	}
+	var out []hook.Verdict
+	for _, v := range all {
+		begins := v.Point == hook.BeforePlan
+		if begins && last || !begins && first {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// note reads an event that says how the turn began or ended.
+func (t *Turn) note(e event.Event, at time.Time) {
+	switch e.Type {
+	case event.TypePerceived:
+		var p event.Perceived
+		if e.DataAs(&p) == nil && (p.Disposition == event.Started || p.Disposition == event.FromQueue) {
+			t.Input, t.Began = p, at
+		}
+	case event.TypeRecorded:
+		var p event.Recorded
+		if e.DataAs(&p) == nil {
+			t.Recorded, t.Ended = &p, at
+		}
+	case event.TypeTurnFailed:
+		var p event.TurnFailed
+		if e.DataAs(&p) == nil {
+			t.Failed, t.Ended = &p, at
+		}
+	}
+}
+
+// queued finds what somebody had said whose turn began later.
+func (r *reader) queued(e event.Event) {
+	if e.Type != event.TypePerceived {
+		return
+	}
+	var p event.Perceived
+	if e.DataAs(&p) != nil || p.Disposition != event.Queued {
+		return
+	}
+	for _, t := range r.turns {
+		if t.Input.Sequence == p.Sequence {
+			t.Input = p
+		}
+	}
+}
