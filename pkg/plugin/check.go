@@ -189,6 +189,15 @@ func (c *checker) tools(list []tool.Spec) {
 			}
 		}
 		c.twice(at+"permissions", t.Permissions)
+		for j, a := range t.Scope {
+			if a == "" {
+				c.add(fmt.Sprintf("%sscope[%d]", at, j), "is empty: it names an argument")
+			}
+		}
+		if n := len(t.Scope); n > maxScope {
+			c.add(at+"scope", "has %d names, at most %d", n, maxScope)
+		}
+		c.twice(at+"scope", t.Scope)
 		if n := utf8.RuneCountInString(t.Pool); n > maxName {
 			c.add(at+"pool", "has %d characters, at most %d", n, maxName)
 		}
@@ -223,6 +232,9 @@ func (c *checker) twice(path string, list []string) {
 
 // maxName bounds free names, in characters.
 const maxName = 64
+
+// maxScope is how many arguments the scope of a tool may name.
+const maxScope = 8
 
 func (c *checker) name(path, name string, seen map[string]bool) {
 	switch {

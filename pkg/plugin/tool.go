@@ -84,9 +84,14 @@ func Internal() ToolOption { return func(s *tool.Spec) { s.Internal = true } }
 // Risk says how bad a wrong call can be; default [tool.RiskLow].
 func Risk(r tool.Risk) ToolOption { return func(s *tool.Spec) { s.Risk = r } }
 
-// Permissions are what it needs, such as network.request. A missing one denies
-// the call.
+// Permissions are what it needs, such as network.request: the rules of the policy
+// name them. Where no rule does, a person is asked about network.* and fs.delete.
 func Permissions(p ...string) ToolOption { return func(s *tool.Spec) { s.Permissions = p } }
+
+// Scope names the arguments that say on what it acts, such as path, or method and
+// url. A person who approves a call for the whole session binds each of them;
+// without a scope only exactly the same call can be approved so.
+func Scope(args ...string) ToolOption { return func(s *tool.Spec) { s.Scope = args } }
 
 // Scenarios are the situations it is for, of [tool.Scenarios].
 func Scenarios(tags ...string) ToolOption { return func(s *tool.Spec) { s.ScenarioTags = tags } }

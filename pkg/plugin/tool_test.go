@@ -141,14 +141,14 @@ func TestACallThatIsNoneIsRefused(t *testing.T) {
 func TestToolOptions(t *testing.T) {
 	h := Tool("test:it", "d", func(context.Context, json.RawMessage) (int, error) { return 0, nil },
 		Args(json.RawMessage(`{"type":"object","required":["x"]}`)), Idempotent(), Internal(), Risk(tool.RiskHigh),
-		Permissions("fs.write"), Scenarios("communication"), Timeout(3*time.Second))
+		Permissions("fs.write"), Scope("x"), Scenarios("communication"), Timeout(3*time.Second))
 	m, err := Handlers{h}.Complete(Manifest{Name: "test", Version: "1.0.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := json.Marshal(m.Tools[0])
 	if err != nil || !sameJSON(t, got, `{"name":"test:it","description":"d","args":{"type":"object","required":["x"]},"idempotent":true,
-		"internal":true,"permissions":["fs.write"],"risk":"high","scenario_tags":["communication"],"timeout_ms":3000}`) {
+		"internal":true,"permissions":["fs.write"],"scope":["x"],"risk":"high","scenario_tags":["communication"],"timeout_ms":3000}`) {
 		t.Errorf("%s, %v", got, err)
 	}
 }

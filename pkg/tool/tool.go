@@ -39,6 +39,7 @@ type Spec struct {
 	Idempotent   bool            `json:"idempotent,omitempty"`    // running it twice is the same as once
 	Internal     bool            `json:"internal,omitempty"`      // for the agent's own services; never offered to a model
 	Permissions  []string        `json:"permissions,omitempty"`   // e.g. "network.request", "fs.write"
+	Scope        []string        `json:"scope,omitempty"`         // the arguments that say on what it acts, e.g. "path": what an approval for the session binds
 	Risk         Risk            `json:"risk,omitempty"`          // default low
 	ScenarioTags []string        `json:"scenario_tags,omitempty"` // of Scenarios()
 	TimeoutMS    int64           `json:"timeout_ms,omitempty"`    // default 60 000

@@ -32,6 +32,8 @@ type Config struct {
 	Plugins PluginsConfig             `yaml:"plugins"`
 	// Listeners is the listener service's, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
+	// UI is the UI bridge's, likewise.
+	UI yaml.Node `yaml:"ui"`
 }
 
 // HookConfig goes before what manifests declare.
@@ -80,13 +82,7 @@ type LimitsConfig struct {
 }
 
 // Rule is one line of the policy; the last that matches wins.
-type Rule struct {
-	Tool       string        `yaml:"tool"`
-	Permission string        `yaml:"permission"`
-	Principal  string        `yaml:"principal"`
-	Effect     decide.Effect `yaml:"effect"`
-	Reason     string        `yaml:"reason"`
-}
+type Rule = security.Rule
 
 const defaultPrompt = `You are a helpful agent. You plan, call tools where they help, and answer briefly and truthfully.
 If a tool failed or its outcome is unknown, say so.`
@@ -125,11 +121,7 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 		}
 		agents[agent.Name] = agent
 	}
-	rules := make([]security.Rule, len(c.Policy))
-	for i, r := range c.Policy {
-		rules[i] = security.Rule(r)
-	}
-	policy, err := security.New(rules)
+	policy, err := security.New(c.Policy)
 	return agents, policy, errors.Join(append(errs, err)...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -121,37 +122,29 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subj
 		}
 	}
 	args = encode(args) // as the events carry them: what is hashed is what is shown and run
-	r := b.env.Policy.Evaluate(Access{
-		Principal: b.s.Turn.Writer, Action: "tool.call", Resource: spec, Args: args, Ref: b.s.Ref, Turn: b.s.Turn.ID,
-	})
-	warning := r.Warning
-	switch {
-	case r.Effect == Deny:
-		b.complete(st.Call, tool.Failure(tool.CodeDenied, r.Reason))
-		return true
-	case r.Effect != Allow && r.Effect != Ask:
-		b.complete(st.Call, tool.Failure(tool.CodeDenied, fmt.Sprintf("policy ruled %q, which means nothing", r.Effect)))
-		return true
-	case d.Verb == hook.Confirm:
-		if d.Warning != nil {
-			warning = d.Warning
-		}
-	case r.Effect == Ask:
-	case b.s.Breaker.Consecutive >= errStreak:
-		warning = &hook.Warning{Level: hook.LevelWarn, Message: fmt.Sprintf("the last %d tool calls failed; shall the agent go on?", b.s.Breaker.Consecutive)}
-	default:
+	v := b.judge(st, spec, args, d)
+	b.emit(v.Audited)
+	switch v.Effect {
+	case Allow:
+		st.Obligations = v.Obligations
 		b.give(st, spec, args, runner)
-		return true
+	case Ask:
+		b.askPerson(st, args, v)
+	default:
+		b.complete(st.Call, tool.Failure(tool.CodeDenied, v.Reason))
 	}
+	return true
+}
+
+func (b *builder) askPerson(st Step, args json.RawMessage, v verdict) {
 	ttl := b.agent().Confirm
 	if ttl <= 0 {
 		ttl = DefaultConfirm
 	}
 	b.emit(event.ToolCallRequest{
-		ToolName: st.Tool, Args: args, ConfirmationID: st.Call, Hash: Hash(st.Tool, args),
-		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: warning,
+		ToolName: st.Tool, Args: args, ConfirmationID: st.Call, Hash: v.Hash,
+		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: v.warning, Always: v.always,
 	})
-	return true
 }
 
 // garbage denies a step because nobody can know what a before_act hook wants.
@@ -160,14 +153,15 @@ func (b *builder) garbage(st Step) bool {
 	return true
 }
 
-// assign gives the step to the least busy runner but those, if there is one.
+// assign gives a step that was let pass before to the least busy runner but those,
+// if there is one. True too if it may not run any more and has ended.
 func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance) bool {
 	spec, known := b.env.Tools.Lookup(st.Tool)
 	if !known {
 		return false
 	}
 	inst, free := b.pick(spec, not)
-	if free {
+	if free && !b.barred(st, spec, args) {
 		b.give(st, spec, args, inst)
 	}
 	return free
@@ -191,11 +185,14 @@ func sticky(spec tool.Spec) string {
 	return cmp.Or(spec.Pool, executor.DefaultPool)
 }
 
+// give commits the call to a runner. It is the only way there: what comes here was
+// let pass by judge, in this decision, or by barred.
 func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject.Instance) {
 	notAfter := b.head.Now.Add(executor.StartWithin + spec.Timeout())
 	if notAfter.After(b.s.Turn.Deadline) {
 		notAfter = b.s.Turn.Deadline
 	}
+	notAfter = st.endBy(b.head.Now, notAfter)
 	b.touched = true
 	b.emit(event.ActRequested{
 		Call: st.Call, Tool: st.Tool, Args: args, Hash: Hash(st.Tool, args),
@@ -232,12 +229,14 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 			r = tool.Failure(tool.CodeFailed, "its result is withheld: "+d.Reason)
 		}
 	}
+	r, note := st.obliged(r)
 	r = b.bounded(r)
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
+		Note: note,
 	}
 	if br := b.s.Breaker; !r.Success && !b.s.blameless(r) && br.Hash == hash && br.Same+1 >= sameFailures {
-		p.Note = fmt.Sprintf("this exact call has failed %d times in a row; do something else", br.Same+1)
+		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; do something else", note, br.Same+1), "; ")
 	}
 	b.touched = true
 	b.emit(p)

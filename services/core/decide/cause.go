@@ -3,13 +3,11 @@ package decide
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/pkg/tool"
 )
 
 // OnCause decides about the cause c, at the door's delivery. A nil decision
@@ -201,35 +199,6 @@ func names(c event.Cancel, w subject.Writer, p Pending) bool {
 	return c.InputID != "" && c.InputID == p.InputID && w == p.Writer
 }
 
-// confirmation counts iff it names a request that came before it and is still
-// pending, carries the hash of what was shown, and was stored in time (rule 5).
-func (x *causeDecider) confirmation() string {
-	var c event.Confirmation
-	if err := event.DecodeCause(x.c.Body, &c); err != nil {
-		return err.Error()
-	}
-	st, why := x.pending(c.ConfirmationID)
-	switch {
-	case why != "":
-		return why
-	case st.Asked == 0 || st.Asked >= x.c.Sequence:
-		return "it was stored before the request it answers"
-	case c.Hash != st.Hash:
-		return "its hash is not that of the arguments that were shown"
-	case !x.c.Time.Before(st.ExpiresAt):
-		return "the request had expired"
-	}
-	c.Reason = cut(c.Reason, maxReason)
-	x.touched = true
-	if c.Approved {
-		x.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, Reason: c.Reason})
-	} else {
-		x.refuse(st, event.Denied, x.c.Writer, tool.CodeDenied, strings.TrimSuffix("refused by "+string(x.c.Writer)+": "+c.Reason, ": "))
-	}
-	x.advance()
-	return ""
-}
-
 func (x *causeDecider) timer() string {
 	var tm event.Timer
 	if x.c.Writer != subject.TimerWriter {
@@ -246,25 +215,4 @@ func (x *causeDecider) timer() string {
 	x.expireRequest(st)
 	x.advance()
 	return ""
-}
-
-func (b *builder) expireRequest(st *Step) {
-	b.refuse(st, event.Expired, subject.TimerWriter, tool.CodeExpired, "nobody answered the confirmation request in time")
-}
-
-func (b *builder) refuse(st *Step, o event.ConfirmOutcome, by subject.Writer, code tool.Code, why string) {
-	b.emit(event.ActConfirmed{Call: st.Call, Hash: st.Hash, Outcome: o, By: by, Reason: why})
-	b.complete(st.Call, tool.Failure(code, why))
-}
-
-func (x *causeDecider) pending(id string) (*Step, string) {
-	if x.s.Turn == nil {
-		return nil, "nothing waits for confirmation"
-	}
-	st := x.s.Turn.step(id)
-	if st == nil || st.Status != Confirming {
-		return nil, fmt.Sprintf("no confirmation %q is pending", id)
-	}
-	c := *st // emitting changes the original
-	return &c, ""
 }

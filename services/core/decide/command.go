@@ -1,32 +1,114 @@
 package decide
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/services/core/planner"
+	"skandha.dev/pkg/subject"
 )
 
 // Command describes a slash command.
 type Command struct {
-	Name string
+	Name string // without the slash
+	Args string // what may follow, as people write it; empty: nothing
 	Help string
+
+	check func(args []string) error // nil: no arguments
+	run   func(x *causeDecider, args []string) string
 }
 
-// Commands lists the slash commands that core answers, in every UI alike.
-func Commands() []Command {
-	return []Command{
-		{"help", "what can be typed"},
-		{"reset", "end the running turn, forget the conversation, unlock the session"},
-		{"cancel", "end the running turn; calls that ran are reported as they are"},
-		{"tools", "the tools that the agent may use now"},
-		{"provider", "which language model answers"},
-		{"metrics", "figures of this session and of the tools"},
+// Commands lists the slash commands that core answers, in every UI alike. They
+// bypass the model, and each ends in one terminal event, like an input.
+func Commands() []Command { return slices.Clone(commands) }
+
+var commands []Command
+
+func init() { // not an initialiser: help lists them
+	commands = []Command{
+		{"help", "", "what can be typed", nil, (*causeDecider).help},
+		{"reset", "", "end the running turn, forget the conversation, unlock the session", nil, (*causeDecider).reset},
+		{"cancel", "", "end the running turn; calls that ran are reported as they are", nil, (*causeDecider).cancelRunning},
+		{"tools", "", "the tools that the agent may use now", nil, (*causeDecider).listTools},
+		{"plugins", "", "the plugins, their hooks and tools", nil, (*causeDecider).listPlugins},
+		{"provider", "", "which language model answers", nil, (*causeDecider).listProviders},
+		{"metrics", "", "figures of this session, of the tools and of the hooks", nil, (*causeDecider).metrics},
+		{"replay", "[n | turn]", "an account of the last turn, of the last n, or of one by its id", checkReplay, (*causeDecider).replay},
+		{"quit", "", "leave; the session stays", nil, (*causeDecider).quit},
 	}
 }
 
+func commandOf(name string) (Command, bool) {
+	i := slices.IndexFunc(commands, func(c Command) bool { return c.Name == name })
+	if i < 0 {
+		return Command{}, false
+	}
+	return commands[i], true
+}
+
+// unknownCommand says what to type instead. UIs take a text that begins with two
+// slashes for one that begins with one.
+func unknownCommand(name string) string {
+	s := "no command /" + onOneLine(cut(name, 40))
+	if near := nearest(name); len(near) > 0 {
+		s += "; did you mean /" + strings.Join(near, " or /") + "?"
+	}
+	return s + " (/help lists all; begin with // to say a text that begins with a slash)"
+}
+
+// nearest are the commands that somebody may have meant: those that begin so, else
+// those that are the fewest slips of the keyboard away, two at most.
+func nearest(name string) []string {
+	name = strings.ToLower(cut(name, 40))
+	var begin, near []string
+	least := 2
+	for _, c := range commands {
+		if name != "" && strings.HasPrefix(c.Name, name) {
+			begin = append(begin, c.Name)
+		}
+		switch d := slips(name, c.Name); {
+		case d > least || d >= len(c.Name)-1:
+		case d < least:
+			near, least = []string{c.Name}, d
+		default:
+			near = append(near, c.Name)
+		}
+	}
+	if len(begin) > 0 {
+		return begin
+	}
+	return near
+}
+
+// slips counts the letters that were left out, added, mistaken or swapped between two words.
+func slips(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, above, row := rows[0], rows[1], rows[2]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			same := 1
+			if a[i-1] == b[j-1] {
+				same = 0
+			}
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+same)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		rows = [3][]int{above, row, before}
+	}
+	return rows[1][len(b)]
+}
+
+// readCommand reads a command and checks the arguments of one that is known. What
+// was read comes with the error, too.
 func readCommand(body []byte) (event.Command, error) {
 	var c event.Command
 	if err := event.DecodeCause(body, &c); err != nil {
@@ -36,19 +118,69 @@ func readCommand(body []byte) (event.Command, error) {
 		return event.Command{}, fmt.Errorf("%w: id has %d bytes, at most %d", event.ErrMalformed, len(c.ID), event.MaxInputIDBytes)
 	}
 	c.Name = strings.TrimPrefix(c.Name, "/")
+	k, known := commandOf(c.Name)
+	if !known {
+		return c, nil
+	}
+	check := k.check
+	if check == nil {
+		check = noArguments
+	}
+	if err := check(c.Args); err != nil {
+		return c, fmt.Errorf("%w: args: /%s %w", event.ErrMalformed, c.Name, err)
+	}
 	return c, nil
+}
+
+func noArguments(args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("takes no arguments, got %q; leave it out", cut(strings.Join(args, " "), 80))
+	}
+	return nil
+}
+
+// maxReplay is how many turns /replay tells of at once.
+const maxReplay = 10
+
+func checkReplay(args []string) error {
+	_, err := readReplay(args)
+	return err
+}
+
+// readReplay reads the arguments of /replay.
+func readReplay(args []string) (Replay, error) {
+	switch len(args) {
+	case 0:
+		return Replay{Last: 1}, nil
+	case 1:
+	default:
+		return Replay{}, fmt.Errorf("takes one argument, a number of turns or a turn's id, got %d", len(args))
+	}
+	if n, err := strconv.Atoi(args[0]); err == nil {
+		if n < 1 || n > maxReplay {
+			return Replay{}, fmt.Errorf("tells of 1 to %d turns, got %d", maxReplay, n)
+		}
+		return Replay{Last: n}, nil
+	}
+	if seq, ok := strings.CutPrefix(args[0], "t"); ok {
+		if n, err := strconv.ParseUint(seq, 10, 64); err == nil && n > 0 {
+			return Replay{Turn: TurnID(n)}, nil
+		}
+	}
+	return Replay{}, fmt.Errorf("takes a number of turns or a turn's id such as t42, got %q", cut(args[0], 40))
 }
 
 // command runs a slash command. Each gets its one terminal event.
 func (x *causeDecider) command() {
 	c, err := readCommand(x.c.Body)
+	x.inputID = c.ID
 	if err != nil {
 		x.fail(event.FailMalformed, err.Error())
 		return
 	}
-	x.inputID = c.ID
-	if !slices.ContainsFunc(Commands(), func(k Command) bool { return k.Name == c.Name }) {
-		x.fail(event.FailUnknownCommand, fmt.Sprintf("no command /%s; /help lists them", cut(c.Name, 40)))
+	k, known := commandOf(c.Name)
+	if !known {
+		x.fail(event.FailUnknownCommand, unknownCommand(c.Name))
 		return
 	}
 	if seq, dup := x.s.seen(x.c.Writer, c.ID); dup {
@@ -58,38 +190,14 @@ func (x *causeDecider) command() {
 	if c.ID != "" {
 		x.emit(event.Perceived{Sequence: x.c.Sequence, InputID: c.ID, Writer: x.c.Writer, Disposition: event.EndedAtOnce})
 	}
-	answer := x.run(c.Name)
+	answer := k.run(x, c.Args)
 	x.emitIn("", event.UIMessage{Content: answer, Format: event.Markdown})
 	x.emit(event.Recorded{Sequence: x.c.Sequence, InputID: c.ID, Command: c.Name, Answer: answer})
 	x.ready = true
 	x.next()
 }
 
-func (x *causeDecider) run(name string) string {
-	switch name {
-	case "help":
-		return help()
-	case "reset":
-		return x.reset()
-	case "cancel":
-		return x.cancelRunning()
-	case "tools":
-		return x.listTools()
-	case "provider":
-		return x.listProviders()
-	}
-	return x.metrics()
-}
-
-func help() string {
-	var b strings.Builder
-	for _, c := range Commands() {
-		fmt.Fprintf(&b, "- `/%s` — %s\n", c.Name, c.Help)
-	}
-	return b.String()
-}
-
-func (x *causeDecider) reset() string {
+func (x *causeDecider) reset([]string) string {
 	why := "/reset by " + string(x.c.Writer)
 	if x.s.Turn != nil {
 		x.closeTurn(event.FailReset, why, x.closings, false)
@@ -103,7 +211,7 @@ func (x *causeDecider) reset() string {
 
 // cancelRunning ends the turn that was open when the command was stored, never
 // one that began after.
-func (x *causeDecider) cancelRunning() string {
+func (x *causeDecider) cancelRunning([]string) string {
 	t := x.s.Turn
 	if t == nil || t.Began >= x.c.Sequence {
 		return "Nothing was running."
@@ -112,44 +220,53 @@ func (x *causeDecider) cancelRunning() string {
 	return "The running turn was cancelled."
 }
 
-func (x *causeDecider) listTools() string {
-	names := x.offered()
-	if len(names) == 0 {
-		return "No tool is available: no runner has announced one."
-	}
-	var b strings.Builder
-	for _, n := range names {
-		spec, ok := x.env.Tools.Lookup(n)
-		if !ok && n == planner.ExecuteName {
-			spec = planner.ExecuteSpec()
-		}
-		fmt.Fprintf(&b, "- `%s` — %s\n", n, spec.Description)
-	}
-	return b.String()
+// quit answers a UI that passes the command on instead of leaving by itself.
+func (x *causeDecider) quit([]string) string {
+	return "There is nothing to leave here: the session stays, and goes on whenever somebody speaks in it. " +
+		"A terminal leaves by itself; a page is just closed."
 }
 
-func (x *causeDecider) listProviders() string {
-	infos := x.env.Executors.Providers()
-	if len(infos) == 0 {
-		return "No provider is there."
+// replay tells of turns as the log has them.
+func (x *causeDecider) replay(args []string) string {
+	q, err := readReplay(args)
+	if err != nil || x.env.Replay == nil {
+		return "The log cannot be read here."
 	}
-	var b strings.Builder
-	for _, p := range infos {
-		fmt.Fprintf(&b, "- **%s**, model `%s`. %s\n", p.Name, p.Model, p.Note)
+	text, err := x.env.Replay(q)
+	switch {
+	case errors.Is(err, ErrNoTurn) && q.Turn != "":
+		return fmt.Sprintf("No turn %s is in this session's log, or it is too far back to be told of here.", q.Turn)
+	case errors.Is(err, ErrNoTurn):
+		return "There was no turn in this session yet."
+	case err != nil:
+		return "The log could not be read: " + cut(err.Error(), maxReason)
 	}
-	return b.String()
+	return cut(text, maxAnswerBytes)
 }
 
-func (x *causeDecider) metrics() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Turns: %d, of which failed: %d. Commits: %d. Tokens: %d in, %d out.\n",
-		x.s.Turns, x.s.Failed, x.s.Commits, x.s.Usage.InputTokens, x.s.Usage.OutputTokens)
-	if x.env.Stats == nil {
-		return b.String()
-	}
-	for _, t := range x.env.Stats() {
-		fmt.Fprintf(&b, "- `%s`: used %d times, success %.0f %%, mean %s\n",
-			t.Tool, t.Used, 100*t.SuccessRate, t.MeanLatency)
-	}
-	return b.String()
+// ErrNoTurn is what [Env.Replay] returns when the log has no such turn.
+var ErrNoTurn = errors.New("no such turn")
+
+// Replay says which turns are to be told of: one of the fields is set.
+type Replay struct {
+	Last int    // so many, the one that runs included
+	Turn string // this one
+}
+
+// PluginUse is a plugin as /plugins shows it.
+type PluginUse struct {
+	Name    subject.Plugin
+	Version string
+	State   string
+	Reason  string // of the state, if there is one
+	Hooks   []string
+	Tools   []string
+	Other   []string // what it offers beside: providers, storage, listeners, guides
+}
+
+// HookUse is what asking one plugin at one point was like on this core.
+type HookUse struct {
+	Point, Plugin string
+	Asked, Failed int64
+	P50US, P99US  int64 // microseconds
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
@@ -13,7 +14,7 @@ import (
 
 func TestCommands(t *testing.T) {
 	t.Run("are answered beside the running turn", func(t *testing.T) {
-		for _, name := range []string{"help", "/help", "tools", "provider", "metrics"} {
+		for _, name := range []string{"help", "/help", "tools", "plugins", "provider", "metrics", "replay", "quit"} {
 			w := newWorld(t)
 			in := w.say("x")
 			c := w.cause(subject.Command, "web", fmt.Sprintf(`{"name":%q}`, name))
@@ -33,8 +34,13 @@ func TestCommands(t *testing.T) {
 		}
 	})
 	for _, c := range []struct{ name, body, want string }{
-		{"unknown", `{"name":"quit"}`, "unknown_command"},
+		{"unknown", `{"name":"sudo"}`, "unknown_command"},
 		{"garbage", `{`, "malformed"},
+		{"an argument that nobody knows", `{"name":"help","args":["me"]}`, "malformed"},
+		{"turns that are no number and no id", `{"name":"replay","args":["yesterday"]}`, "malformed"},
+		{"too many turns", `{"name":"replay","args":["11"]}`, "malformed"},
+		{"no turn at all", `{"name":"replay","args":["0"]}`, "malformed"},
+		{"two arguments", `{"name":"replay","args":["1","2"]}`, "malformed"},
 		{"an id too long", `{"name":"help","id":"` + strings.Repeat("i", 129) + `"}`, "malformed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,4 +110,119 @@ func TestCommands(t *testing.T) {
 		w.ends(in.Sequence, "")
 		w.ends(c.Sequence, "recorded")
 	})
+}
+
+// A command that is refused for its arguments does nothing at all: it does not
+// stop the calls that the right one would have stopped.
+func TestARefusedCommandStopsNothing(t *testing.T) {
+	for _, name := range []string{"reset", "cancel"} {
+		w := newWorld(t)
+		in := w.say("x")
+		c := w.cause(subject.Command, "web", fmt.Sprintf(`{"name":%q,"args":["now"],"id":"1"}`, name))
+		if must := decide.MustClose(w.state, c); len(must) > 0 {
+			t.Fatalf("/%s now would stop %d calls", name, len(must))
+		}
+		w.process(c, nil)
+		w.ends(c.Sequence, "malformed")
+		w.ends(in.Sequence, "")
+		f := events[event.TurnFailed](w)[0]
+		if want := "/" + name + ` takes no arguments, got "now"`; !strings.Contains(f.Reason, want) || f.InputID != "1" {
+			t.Fatalf("%+v, want %q of input 1", f, want)
+		}
+	}
+}
+
+func TestAnUnknownCommandNamesTheNearest(t *testing.T) {
+	for name, want := range map[string]string{
+		"halp":       "no command /halp; did you mean /help? (",
+		"HELP":       "did you mean /help? (",
+		"plug":       "did you mean /plugins? (",
+		"re":         "did you mean /reset or /replay? (",
+		"cnacel":     "did you mean /cancel? (",
+		"metricss":   "did you mean /metrics? (",
+		"toosl":      "did you mean /tools? (",
+		"etc/passwd": "no command /etc/passwd (",
+		"x":          "no command /x (",
+		"":           "no command / (",
+	} {
+		w := newWorld(t)
+		w.process(w.cause(subject.Command, "web", fmt.Sprintf(`{"name":%q,"id":"1"}`, name)), nil)
+		f := events[event.TurnFailed](w)[0]
+		if f.Code != event.FailUnknownCommand || f.InputID != "1" || !strings.Contains(f.Reason, want) ||
+			!strings.HasSuffix(f.Reason, "(/help lists all; begin with // to say a text that begins with a slash)") {
+			t.Errorf("%q: %+v, want %q", name, f, want)
+		}
+	}
+}
+
+func TestHelpListsEveryCommandWithItsArguments(t *testing.T) {
+	w := newWorld(t)
+	w.process(w.cause(subject.Command, "web", `{"name":"help"}`), nil)
+	answer := events[event.Recorded](w)[0].Answer
+	for _, c := range decide.Commands() {
+		if want := "`" + strings.TrimSpace("/"+c.Name+" "+c.Args) + "` — " + c.Help; !strings.Contains(answer, want) {
+			t.Errorf("%q is not in\n%s", want, answer)
+		}
+	}
+	for _, want := range []string{"help", "reset", "quit", "metrics", "provider", "tools", "plugins", "cancel", "replay"} {
+		if !slices.ContainsFunc(decide.Commands(), func(c decide.Command) bool { return c.Name == want }) {
+			t.Errorf("there is no /%s", want)
+		}
+	}
+}
+
+// What commands show comes from the environment, and is in the commit.
+func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
+	env := func(w *world) *decide.Env {
+		e := w.env()
+		e.Plugins = func() []decide.PluginUse {
+			return []decide.PluginUse{
+				{Name: "guard", Version: "1.2.0", State: "suspended", Reason: "it\nfailed", Hooks: []string{"before_act"}},
+				{Name: "maps", Version: "0.1.0", State: "active", Tools: []string{"maps:find", "odd`name"}, Other: []string{"guide cartography"}},
+			}
+		}
+		e.Stats = func() []decide.ToolUse {
+			return []decide.ToolUse{{Tool: "rare", Used: 1}, {Tool: "often", Used: 9, Unknown: 2, SuccessRate: 0.5, MeanLatency: 1500 * time.Microsecond}}
+		}
+		e.HookStats = func() []decide.HookUse {
+			return []decide.HookUse{{Point: "before_act", Plugin: "guard", Asked: 7, Failed: 1, P50US: 250, P99US: 4000}}
+		}
+		e.Replay = func(q decide.Replay) (string, error) {
+			if q.Turn == "t9" {
+				return "", decide.ErrNoTurn
+			}
+			return fmt.Sprintf("told of %+v", q), nil
+		}
+		return e
+	}
+	for _, c := range []struct {
+		body string
+		want []string
+	}{
+		{`{"name":"plugins"}`, []string{
+			"- **guard** 1.2.0 — suspended: it failed\n  - hooks: `before_act`\n", "- **maps** 0.1.0 — active\n  - tools: `maps:find`, `odd'name`\n  - offers: `guide cartography`",
+		}},
+		{`{"name":"metrics"}`, []string{
+			"0 turns", "- `often`: used 9 times, expected to succeed 50 %, outcome unknown 2 times, mean 2ms\n- `rare`: used 1 time,", "guard at `before_act`: asked 7 times, failed 1, p50 250µs, p99 4ms",
+		}},
+		{`{"name":"replay"}`, []string{"told of {Last:1 Turn:}"}},
+		{`{"name":"replay","args":["3"]}`, []string{"told of {Last:3 Turn:}"}},
+		{`{"name":"replay","args":["t42"]}`, []string{"told of {Last:0 Turn:t42}"}},
+		{`{"name":"replay","args":["t9"]}`, []string{"No turn t9 is in this session's log"}},
+		{`{"name":"quit"}`, []string{"nothing to leave", "the session stays"}},
+	} {
+		w := newWorld(t)
+		cause := w.cause(subject.Command, "web", c.body)
+		d, reason := decide.OnCause(w.state, cause.Sequence, cause, nil, env(w))
+		if d == nil {
+			t.Fatalf("%s: %s", c.body, reason)
+		}
+		w.commit(d, cause.Sequence)
+		answer := events[event.Recorded](w)[0].Answer
+		for _, want := range c.want {
+			if !strings.Contains(answer, want) {
+				t.Errorf("%s: %q is not in\n%s", c.body, want, answer)
+			}
+		}
+	}
 }

@@ -38,6 +38,7 @@ type stepResult struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 	Cut     bool            `json:"cut,omitempty"` // Data is a string: the beginning of the data, as text
 	Error   *tool.Error     `json:"error,omitempty"`
+	Note    string          `json:"note,omitempty"`
 }
 
 // maxPlanData bounds what the steps of one plan:execute call return together, in bytes.
@@ -74,7 +75,7 @@ func (b *builder) composePlan(parent Step) bool {
 		if !s.Result.Success {
 			failed++
 		}
-		steps[s.CallID] = stepResult{Tool: s.Tool, Success: s.Result.Success, Data: s.Result.Data, Error: s.Result.Error}
+		steps[s.CallID] = stepResult{Tool: s.Tool, Success: s.Result.Success, Data: s.Result.Data, Error: s.Result.Error, Note: s.Note}
 	}
 	fit(steps)
 	data := encode(map[string]any{"steps": steps})

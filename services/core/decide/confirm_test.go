@@ -74,9 +74,11 @@ func TestWhatIsNoApproval(t *testing.T) {
 			change(&a)
 			w.now = w.now.Add(a.at)
 			c := w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{ConfirmationID: a.id, Hash: a.hash, Approved: true})))
-			if reason := w.process(c, nil); reason == "" {
-				t.Fatal("it counted")
+			before := *w.state
+			if reason := w.process(c, nil); reason != "" {
+				t.Fatalf("it is not audited: %s", reason)
 			}
+			w.refused(before, a.id, a.hash)
 			if n := len(events[event.ActRequested](w)); n > 0 || w.status("c0") != decide.Confirming {
 				t.Fatal("it ran")
 			}
@@ -90,8 +92,10 @@ func TestWhatIsNoApproval(t *testing.T) {
 			ConfirmationID: "t1-p1-c0", Hash: decide.Hash("mail:send", []byte(`{"to":"x"}`)), Approved: true,
 		})))
 		w.calls("mail:send", `{"to":"x"}`)
-		if reason := w.process(early, nil); !strings.Contains(reason, "before the request") {
-			t.Fatalf("reason %q", reason)
+		before := *w.state
+		w.process(early, nil)
+		if p := w.refused(before, "t1-p1-c0", decide.Hash("mail:send", []byte(`{"to":"x"}`))); !strings.Contains(p.Reason, "before the request") {
+			t.Fatalf("%+v", p)
 		}
 	})
 	t.Run("twice", func(t *testing.T) {
@@ -99,16 +103,18 @@ func TestWhatIsNoApproval(t *testing.T) {
 		st := w.step("c0")
 		w.confirm("c0", true)
 		again := w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{ConfirmationID: st.Call, Hash: st.Hash, Approved: true})))
-		if reason := w.process(again, nil); reason == "" || len(events[event.ActRequested](w)) != 1 {
+		before := *w.state
+		w.process(again, nil)
+		if w.refused(before, st.Call, st.Hash); len(events[event.ActRequested](w)) != 1 {
 			t.Fatal("it counted twice")
 		}
 	})
 	for _, body := range []string{``, `{`, `[]`, `{"confirmation_id":7}`} {
 		t.Run("garbage "+body, func(t *testing.T) {
 			w, _ := asking(t)
-			if reason := w.process(w.cause(subject.Confirmation, "web", body), nil); reason == "" {
-				t.Fatal("it had an effect")
-			}
+			before := *w.state
+			w.process(w.cause(subject.Confirmation, "web", body), nil)
+			w.refused(before, "", "")
 		})
 	}
 }
@@ -222,9 +228,11 @@ func TestPolicyIsAskedAboutWhatRuns(t *testing.T) {
 	})
 	var got decide.Access
 	w.policy = func(a decide.Access) decide.Ruling { got = a; return decide.Ruling{Effect: decide.Allow} }
-	w.process(w.cause(subject.Input, "cron", `{"text":"x"}`), nil)
+	w.process(w.cause(subject.Input, "cron", `{"text":"x","source":"crontab"}`), nil)
 	w.calls("write", `{"text":"x"}`)
-	if got.Principal != "cron" || got.Action != "tool.call" || got.Resource.Name != "write" || string(got.Args) != `{"text":"changed"}` || got.Ref != ref || got.Turn != "t1" {
+	at := got.Context
+	if got.Principal != "cron" || got.Action != "tool.call" || got.Resource.Name != "write" || string(at.Args) != `{"text":"changed"}` ||
+		at.Ref != ref || at.Turn != "t1" || at.Call != "t1-p1-c0" || at.Source != "crontab" {
 		t.Fatalf("%+v", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
 )
 
 // perceive stores something from outside.
@@ -30,7 +31,7 @@ func (s *simulation) perceive() {
 	case 9:
 		s.put(subject.Cancel, event.Cancel{InputID: fmt.Sprint("i", s.r.IntN(20))})
 	case 10:
-		s.put(subject.Command, event.Command{Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "quit"), ID: oneOf(s.r, "", "k1")})
+		s.put(subject.Command, event.Command{Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "plugins", "replay", "quit", "sudo"), Args: oneOf(s.r, nil, []string{"1"}), ID: oneOf(s.r, "", "k1")})
 	case 11:
 		s.putRaw(oneOf(s.r, subject.Confirmation, subject.Timer, subject.Cancel, subject.Command, "gossip"), oneOf(s.r, `{}`, `{"id":`, `[]`, ``))
 	case 8, 12, 13, 14:
@@ -69,10 +70,26 @@ func (s *simulation) confirmSomething() {
 		s.next = append(s.next, s.cause(subject.Timer, "web", string(mustJSON(event.Timer{ID: c.ConfirmationID}))))
 	}
 	c.Approved = !chance(s.r, 4)
+	c.Always = s.grantOf(pending, c.ConfirmationID)
 	s.put(subject.Confirmation, c)
 	if chance(s.r, 6) {
 		s.put(subject.Confirmation, c)
 	}
+}
+
+// grantOf is what an answer grants for the session: often nothing, mostly what was
+// offered, sometimes more.
+func (s *simulation) grantOf(pending []decide.Step, call string) *event.Grant {
+	for _, st := range pending {
+		if st.Call == call && len(st.Always) > 0 && chance(s.r, 2) {
+			g := oneOf(s.r, st.Always...)
+			if chance(s.r, 6) {
+				g = event.Grant{Tool: g.Tool, Args: map[string]string{"to": "*"}}
+			}
+			return &g
+		}
+	}
+	return nil
 }
 
 func (s *simulation) text() string {
@@ -140,7 +157,7 @@ func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage)
 	args := map[string]any{}
 	switch name {
 	case "read":
-		args["path"] = oneOf(s.r, "a", "<&>", ref, "x "+ref)
+		args["path"] = oneOf(s.r, "a", "<&>", "d/a", "d/b", "d/../a", ref, "x "+ref)
 		if chance(s.r, 5) {
 			args["list"] = []any{ref, 1.5, map[string]any{"deep": ref}}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
@@ -25,6 +26,10 @@ type Env struct {
 	Policy    Policy           // the security layer
 	Version   func() string    // for /status
 	Stats     func() []ToolUse // for /metrics
+
+	Plugins   func() []PluginUse           // for /plugins
+	HookStats func() []HookUse             // for /metrics
+	Replay    func(Replay) (string, error) // for /replay: an account in Markdown, or ErrNoTurn
 }
 
 // Agent is an agent's configuration.
@@ -95,30 +100,40 @@ type Hooks interface {
 }
 
 // Effect is what policy says.
-type Effect string
+type Effect = event.Effect
 
 // The effects.
 const (
-	Allow Effect = "allow"
-	Deny  Effect = "deny"
-	Ask   Effect = "confirm"
+	Allow = event.EffectAllow
+	Deny  = event.EffectDeny
+	Ask   = event.EffectConfirm
 )
 
-// Access is a question to the policy.
+// Access is a question to the policy: may the principal do the action with the
+// resource, in this context?
 type Access struct {
-	Principal subject.Writer // whose input it is
-	Action    string         // "tool.call"
-	Resource  tool.Spec
-	Args      json.RawMessage
-	Ref       subject.Ref
-	Turn      string
+	Principal subject.Writer // whose input it is, or who answers
+	Action    string         // event.ActionCall, or event.ActionConfirmation: to answer a request about it
+	Resource  tool.Spec      // with its permissions, its risk, and whether it is idempotent
+	Context   Context
+}
+
+// Context is all that is known of a call beside who calls what.
+type Context struct {
+	Ref    subject.Ref // agent and session
+	Turn   string
+	Call   string
+	Source string          // where the input was perceived, or the answer given, as its sender says
+	Args   json.RawMessage // exactly what would run
 }
 
 // Ruling is the policy's answer.
 type Ruling struct {
-	Effect  Effect
-	Reason  string
-	Warning *hook.Warning // with Ask
+	Effect      Effect
+	Rule        string             // what decided: "policy[3]", "risk", "permission", "default"
+	Reason      string             // always with Deny
+	Warning     *hook.Warning      // with Ask: what a person is told
+	Obligations *event.Obligations // unless it is denied
 }
 
 // Policy decides who may do what.
@@ -130,6 +145,7 @@ type Policy interface {
 type ToolUse struct {
 	Tool        string
 	Used        int64
+	Unknown     int64 // of which nobody knows whether they ran
 	SuccessRate float64
 	MeanLatency time.Duration
 }

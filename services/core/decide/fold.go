@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/security/grant"
 )
 
 // ErrMismatch says that the fold of a commit does not give the digest that it
@@ -101,6 +103,11 @@ func (s *State) fold(e event.Event) error {
 		return with(e, s.onActConfirmed)
 	case event.TypeActCompleted:
 		return with(e, s.onActCompleted)
+	case event.TypeAudited:
+		if !bytes.Contains(e.Data, obligations) {
+			return nil // most have none, and then there is nothing to fold
+		}
+		return with(e, s.onAudited)
 	case event.TypeRecorded:
 		return with(e, s.onRecorded)
 	case event.TypeTurnFailed:
@@ -128,6 +135,8 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 		err = s.onPlanRequested(p)
 	case event.ActConfirmed:
 		err = s.onActConfirmed(p)
+	case event.Audited:
+		return p.Obligations == nil, nil // without any it changes nothing
 	case event.Recorded:
 		err = s.onRecorded(p)
 	case event.TurnFailed:
@@ -299,7 +308,7 @@ func (s *State) onToolCallRequest(p event.ToolCallRequest) error {
 		return err
 	}
 	st.Status, st.Final, st.Hash, st.Warning = Confirming, p.Args, p.Hash, p.SecurityWarning
-	st.ExpiresAt = p.ExpiresAt
+	st.ExpiresAt, st.Always = p.ExpiresAt, p.Always
 	t := s.Turn
 	if t.AskedUntil.IsZero() {
 		t.AskedUntil = s.Now
@@ -318,6 +327,7 @@ func (s *State) onActConfirmed(p event.ActConfirmed) error {
 	if st.Status != Confirming {
 		return fmt.Errorf("call %s is not waiting for confirmation", p.Call)
 	}
+	st.Always = nil
 	t := s.Turn
 	t.Idle = s.Now
 	if !slices.ContainsFunc(t.Steps, func(o Step) bool { return o.Status == Confirming && o.Call != st.Call }) {
@@ -326,7 +336,32 @@ func (s *State) onActConfirmed(p event.ActConfirmed) error {
 	if p.Outcome == event.Approved {
 		st.Status, st.ApprovedBy = Approved, p.By
 		s.Breaker.Consecutive = 0
+		s.grant(p.Always)
 	}
+	return nil
+}
+
+// grant keeps what was approved for the session, once.
+func (s *State) grant(g *event.Grant) {
+	if g == nil || grant.In(s.Grants, *g) {
+		return
+	}
+	s.Grants = append(s.Grants, *g)
+	s.GrantChain = chain(s.GrantChain, encode(*g))
+}
+
+var obligations = []byte(`"obligations"`)
+
+// onAudited keeps what a call that may go on is bound to. A refusal is its own end.
+func (s *State) onAudited(p event.Audited) error {
+	if p.Action != event.ActionCall || p.Effect == event.EffectDeny || p.Obligations == nil {
+		return nil
+	}
+	st, err := s.open(p.Call)
+	if err != nil {
+		return err
+	}
+	st.Obligations = p.Obligations
 	return nil
 }
 
@@ -383,6 +418,7 @@ func (s *State) onReset(event.SessionReset) error {
 		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
 	}
 	s.Window, s.Locked, s.Breaker, s.Leases = nil, "", Breaker{}, nil
+	s.Grants, s.GrantChain = nil, ""
 	s.Chain = chain(s.Chain, []byte("reset"))
 	s.WindowBase = s.Chain
 	return nil

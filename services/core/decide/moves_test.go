@@ -111,6 +111,28 @@ func (w *world) confirm(call string, approved bool) string {
 	}))), nil)
 }
 
+// refused checks that the last commit refuses an answer about call, with hash,
+// and does nothing else: it moves the cursor, and says so.
+func (w *world) refused(before decide.State, call, hash string) event.Audited {
+	w.t.Helper()
+	c := w.last()
+	var p event.Audited
+	if len(c.Events) != 1 || c.Events[0].DataAs(&p) != nil {
+		w.fail("the commit is %+v", c)
+	}
+	if p.Action != event.ActionConfirmation || p.Effect != decide.Deny || p.Principal != "web" || p.Call != call || p.Hash != hash || p.Reason == "" {
+		w.fail("it is audited as %+v", p)
+	}
+	after := *w.state
+	if after.Cursor == before.Cursor || after.Driver != before.Driver || after.Delivery != before.Delivery {
+		w.fail("cursor %d, then %d; driver %d, then %d", before.Cursor, after.Cursor, before.Driver, after.Driver)
+	}
+	// Beside what every commit changes, the state is what it was.
+	after.Rev, after.Cursor, after.Commits, after.Now, after.Digest = before.Rev, before.Cursor, before.Commits, before.Now, before.Digest
+	w.same(&before, &after, "state before", "state after")
+	return p
+}
+
 func (w *world) progress() bool {
 	w.t.Helper()
 	d := decide.OnProgress(w.state, w.state.Driver, w.env())

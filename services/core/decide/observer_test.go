@@ -31,6 +31,9 @@ type observer struct {
 	waiting   []uint64            // inputs that were queued, in the log's order
 	taken     map[string]bool     // writer and id of inputs that were taken up
 	order     []string            // calls, as they were planned
+	grants    []event.Grant       // since the last reset
+	answers   map[uint64]int      // confirmation -> how often it was decided
+	first     uint64              // the first cause that was committed
 
 	// What the simulation knows of the world outside the log.
 	answered  map[string]bool   // calls that a before_act hook answered
@@ -39,12 +42,15 @@ type observer struct {
 	codes     map[tool.Code]int // of results, for the statistics of a run
 	successes map[string]int    // by tool
 	failures  map[event.FailCode]int
+	audits    map[string]int // by action, rule and effect
 }
 
 // callSeen is what the log says of one call.
 type callSeen struct {
 	event.Step
 	turn      string
+	audited   *event.Audited
+	barred    bool // it was let pass, and may not run any more
 	asked     *event.ToolCallRequest
 	askedAt   uint64
 	confirmed *event.ActConfirmed
@@ -57,7 +63,9 @@ func newObserver() *observer {
 		causes: map[uint64]decide.Cause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
 		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
 		plans: map[string][]string{}, taken: map[string]bool{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
-		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
+		answers: map[uint64]int{},
+		risky:   map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
+		audits: map[string]int{},
 	}
 }
 
@@ -79,6 +87,9 @@ func (o *observer) commit(c event.Commit, seq, door uint64) error {
 		return errors.New("hooks were asked about poison")
 	case !h.Now.Equal(h.Now.Truncate(time.Millisecond)):
 		return fmt.Errorf("time %s is finer than a millisecond", h.Now)
+	}
+	if o.first == 0 {
+		o.first = h.Trigger.Sequence
 	}
 	touched := false
 	for i, e := range c.Events {
@@ -136,6 +147,10 @@ func (o *observer) event(c event.Commit, e event.Event, seq uint64) (about bool,
 		})
 	case event.TypePlanCompleted:
 		return see(e, func(p event.PlanCompleted) (bool, error) { return true, o.planned(e, p) })
+	case event.TypeAudited:
+		return see(e, func(p event.Audited) (bool, error) { return o.audited(c, e, p) })
+	case event.TypeSessionReset:
+		o.grants = nil
 	case event.TypeToolCallRequest:
 		return see(e, func(p event.ToolCallRequest) (bool, error) { return true, o.asked(p, seq) })
 	case event.TypeActConfirmed:
@@ -240,7 +255,7 @@ func (o *observer) asked(p event.ToolCallRequest, seq uint64) error {
 		return fmt.Errorf("hash %s is not that of the arguments shown", p.Hash)
 	}
 	c.asked, c.askedAt = &p, seq
-	return nil
+	return o.askedAsAudited(c)
 }
 
 // confirmed: an approval is one call's, with exactly the arguments shown, asked
@@ -277,7 +292,7 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 		return fmt.Errorf("it was answered by %s, not by %s", cause.Writer, p.By)
 	}
 	call.confirmed = &p
-	return nil
+	return o.granting(t, call, said)
 }
 
 func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested) error {
@@ -292,7 +307,7 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 		return fmt.Errorf("%s with hash %s is not what was planned, or shown", p.Tool, p.Hash)
 	case spec.Internal || !slices.Contains(o.plans[plan], p.Tool) || p.Tool == "forbidden":
 		return fmt.Errorf("tool %q may not be called here (offered: %v)", p.Tool, o.plans[plan])
-	case call.asked == nil && (o.risky[p.Tool] || p.ApprovedBy != ""):
+	case call.asked == nil && (o.risky[p.Tool] && !call.granted() || p.ApprovedBy != ""):
 		return fmt.Errorf("%s needs a person, and nobody was asked", p.Tool)
 	case call.asked != nil && (call.confirmed == nil || call.confirmed.Outcome != event.Approved):
 		return errors.New("nobody has approved it")
@@ -319,6 +334,9 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 			return fmt.Errorf("attempt %s may have run, and %s is not idempotent", last.Attempt, p.Tool)
 		}
 	}
+	if err := call.asAudited(c.Header.Now, p); err != nil {
+		return err
+	}
 	call.requests = append(call.requests, p)
 	return o.inTurn(e, p.Call)
 }
@@ -336,6 +354,9 @@ func (o *observer) completed(e event.Event, p event.ActCompleted) error {
 	}
 	if p.Result.Success {
 		o.successes[p.Tool]++
+	}
+	if err := call.obliged(p); err != nil {
+		return err
 	}
 	call.completed = &p
 	return o.inTurn(e, p.Call)
@@ -400,5 +421,5 @@ func (o *observer) finished(poisoned map[uint64]bool) error {
 			return fmt.Errorf("call %s has no result", id)
 		}
 	}
-	return nil
+	return o.answersAreDecided(poisoned)
 }

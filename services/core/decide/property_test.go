@@ -37,11 +37,15 @@ func TestPromisesHoldInRandomHistories(t *testing.T) {
 		for c, n := range w.seen.failures {
 			total.failures[c] += n
 		}
+		for c, n := range w.seen.audits {
+			total.audits[c] += n
+		}
 	}
 	t.Logf("%d histories from seed %d, %d commits", many, first, commits)
 	t.Logf("calls that succeeded: %v", total.successes)
 	t.Logf("results without success: %v", total.codes)
 	t.Logf("turns without answer: %v", total.failures)
+	t.Logf("audited: %v", total.audits)
 }
 
 func history(t *testing.T, seed uint64) *world {

@@ -54,9 +54,21 @@ func newSimulation(w *world, seed uint64) *simulation {
 	calm := w.policy
 	w.policy = func(a decide.Access) decide.Ruling {
 		if s.unruly && moody && a.Resource.Name != "forbidden" && chance(s.r, 12) {
-			return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Reason: "the policy's mood"}
+			return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask, decide.Ask, "shrug"), Rule: "mood", Reason: "the policy's mood", Warning: &hook.Warning{Level: hook.LevelWarn, Message: "a mood"}}
 		}
-		return calm(a)
+		r := calm(a)
+		if moody && r.Effect != decide.Deny && chance(s.r, 4) {
+			r.Obligations = oneOf(s.r, &event.Obligations{MaxDurationMS: 1500}, &event.Obligations{MaxResultBytes: 30, Note: "it is <cut>"}, &event.Obligations{})
+		}
+		return r
+	}
+	if moody {
+		s.answers = func(a decide.Access) decide.Ruling {
+			if a.Principal != "web" && chance(s.r, 3) {
+				return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Rule: "mood", Reason: oneOf(s.r, "", "not he")}
+			}
+			return decide.Ruling{Effect: decide.Allow}
+		}
 	}
 	return s
 }

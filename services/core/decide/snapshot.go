@@ -54,8 +54,12 @@ func (s *State) verify(prev uint64) error {
 	for _, in := range s.Seen {
 		seen = in.chain(seen)
 	}
-	if said != s.Chain || seen != s.SeenChain {
-		return errors.New("snapshot's window or inputs seen do not give the chains")
+	granted := ""
+	for _, g := range s.Grants {
+		granted = chain(granted, encode(g))
+	}
+	if said != s.Chain || seen != s.SeenChain || granted != s.GrantChain {
+		return errors.New("snapshot's window, inputs seen or grants do not give the chains")
 	}
 	c := s.clone()
 	c.Rev = prev

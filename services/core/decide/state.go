@@ -19,7 +19,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state.
 // Snapshots of another version are refolded.
-const FoldVersion = 2
+const FoldVersion = 3
 
 // Bounds of what a state keeps.
 const (
@@ -46,6 +46,9 @@ type State struct {
 	// they give SeenChain.
 	Seen     []SeenInput `json:"seen,omitempty"`
 	SeenBase string      `json:"seen_base,omitempty"`
+	// Grants are what people have approved for the session, oldest first, until
+	// /reset. Chained they give GrantChain.
+	Grants []event.Grant `json:"grants,omitempty"`
 
 	windowTail, seenTail *tail
 	by                   event.TriggerKind // of the commit that is being folded
@@ -53,24 +56,25 @@ type State struct {
 
 // core is what the digest is computed over.
 type core struct {
-	Ref       subject.Ref      `json:"ref"`
-	Cursor    uint64           `json:"cursor"`
-	Driver    uint64           `json:"driver"`
-	Delivery  uint64           `json:"delivery"`
-	Now       time.Time        `json:"now"`
-	Commits   uint64           `json:"commits"`
-	Turn      *Turn            `json:"turn,omitempty"`
-	Queue     []Pending        `json:"queue,omitempty"`
-	Locked    string           `json:"locked,omitempty"` // the reason
-	Breaker   Breaker          `json:"breaker"`
-	UI        event.AgentState `json:"ui"`
-	Title     string           `json:"title,omitempty"`
-	Turns     int              `json:"turns"`
-	Failed    int              `json:"failed"`
-	Usage     provider.Usage   `json:"usage"`
-	Leases    map[string]Lease `json:"leases,omitempty"` // of sticky tools, by pool
-	Chain     string           `json:"chain"`
-	SeenChain string           `json:"seen_chain"`
+	Ref        subject.Ref      `json:"ref"`
+	Cursor     uint64           `json:"cursor"`
+	Driver     uint64           `json:"driver"`
+	Delivery   uint64           `json:"delivery"`
+	Now        time.Time        `json:"now"`
+	Commits    uint64           `json:"commits"`
+	Turn       *Turn            `json:"turn,omitempty"`
+	Queue      []Pending        `json:"queue,omitempty"`
+	Locked     string           `json:"locked,omitempty"` // the reason
+	Breaker    Breaker          `json:"breaker"`
+	UI         event.AgentState `json:"ui"`
+	Title      string           `json:"title,omitempty"`
+	Turns      int              `json:"turns"`
+	Failed     int              `json:"failed"`
+	Usage      provider.Usage   `json:"usage"`
+	Leases     map[string]Lease `json:"leases,omitempty"` // of sticky tools, by pool
+	Chain      string           `json:"chain"`
+	SeenChain  string           `json:"seen_chain"`
+	GrantChain string           `json:"grant_chain,omitempty"`
 }
 
 // Lease is what an instance keeps for the session: the calls of a pool's sticky
@@ -145,6 +149,7 @@ type Step struct {
 	Asked      uint64           `json:"asked,omitempty"` // sequence of the commit that asked a person
 	ExpiresAt  time.Time        `json:"expires_at,omitzero"`
 	Warning    *hook.Warning    `json:"warning,omitempty"`
+	Always     []event.Grant    `json:"always,omitempty"` // what an approval may choose, while a person is asked
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
 	Attempt    string           `json:"attempt,omitempty"`
 	Attempts   int              `json:"attempts,omitempty"`
@@ -155,7 +160,9 @@ type Step struct {
 	NotAfter   time.Time        `json:"not_after,omitzero"`
 	Result     *tool.Result     `json:"result,omitempty"` // never changes once it is there
 	Note       string           `json:"note,omitempty"`
-	sum        string           // of Result, once it was needed
+	// Obligations bind the call, as policy let it pass.
+	Obligations *event.Obligations `json:"obligations,omitempty"`
+	sum         string             // of Result, once it was needed
 }
 
 // Status is how far a step is.
@@ -183,6 +190,7 @@ func (s *State) clone() *State {
 	c.Queue = slices.Clone(s.Queue)
 	c.Breaker.Recent = slices.Clone(s.Breaker.Recent)
 	c.Leases = maps.Clone(s.Leases)
+	c.Grants = slices.Clip(s.Grants)
 	if s.Turn != nil {
 		t := *s.Turn
 		t.Steps = slices.Clone(t.Steps)
@@ -256,7 +264,7 @@ func (in SeenInput) chain(prev string) string {
 func Hash(tool string, args json.RawMessage) string { return chain(tool, args) }
 
 // TurnID names the turn of the input stored at seq.
-func TurnID(seq uint64) string { return fmt.Sprintf("t%d", seq) }
+func TurnID(seq uint64) string { return event.TurnID(seq) }
 
 // Parked reports whether nothing but people, or their timers, can move the turn
 // on. A request that outlived its time when the last commit was made has lost

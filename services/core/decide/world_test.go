@@ -48,7 +48,8 @@ type world struct {
 	providers []subject.Instance
 	hooks     func(hook.Envelope) hook.Decision
 	points    map[hook.Point]bool
-	policy    func(decide.Access) decide.Ruling
+	policy    func(decide.Access) decide.Ruling // about calls
+	answers   func(decide.Access) decide.Ruling // about who may answer; nil: anybody
 	delivery  uint64
 	delay     time.Duration // between a commit's decision and its being stored, as the log's order sees it
 	trace     []string
@@ -70,11 +71,11 @@ type offered struct {
 var catalog = func() map[string]offered {
 	all := map[string]offered{}
 	for _, s := range []tool.Spec{
-		{Name: "read", Idempotent: true, Description: "reads", Args: json.RawMessage(
+		{Name: "read", Idempotent: true, Scope: []string{"path"}, Description: "reads", Args: json.RawMessage(
 			`{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer"},"list":{"type":"array"},"limit":{"type":"integer","default":10}},"additionalProperties":false}`)},
 		{Name: "write", Description: "writes", Args: json.RawMessage(
 			`{"type":"object","properties":{"text":{"type":"string"},"n":{}},"required":["text"],"additionalProperties":false}`)},
-		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, TimeoutMS: 5000, Args: json.RawMessage(
+		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, Scope: []string{"to"}, TimeoutMS: 5000, Args: json.RawMessage(
 			`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"],"additionalProperties":false}`)},
 		{Name: "keep", Description: "keeps something", Sticky: true, Pool: "kept", Args: json.RawMessage(`{"type":"object"}`)},
 		{Name: "forbidden", Description: "policy denies it", Args: json.RawMessage(`{"type":"object"}`)},
@@ -192,7 +193,15 @@ func (w *world) on(p hook.Point, f func(hook.Envelope) hook.Decision) {
 }
 
 // Evaluate implements decide.Policy.
-func (w *world) Evaluate(a decide.Access) decide.Ruling { return w.policy(a) }
+func (w *world) Evaluate(a decide.Access) decide.Ruling {
+	switch {
+	case a.Action == event.ActionCall:
+		return w.policy(a)
+	case w.answers == nil:
+		return decide.Ruling{Effect: decide.Allow}
+	}
+	return w.answers(a)
+}
 
 func (w *world) logf(format string, args ...any) {
 	w.trace = append(w.trace, w.now.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))

@@ -48,6 +48,7 @@ var invariants = []invariant{
 	{"a turn ended with a call open", callsEndWithTheirTurn},
 	{"a turn is open, every cause is acked, and no core is at it", someoneIsLeft},
 	{"an acked cause still has an effect", ackedCausesAreDone},
+	{"an answer was acked and is not audited", answersAreAudited},
 	{"causes were committed out of order", causesInOrder},
 	{"a turn is open and nobody is obliged to drive it", openTurnsAreHeld},
 	{"parked without a stored timer", parkedTurnsWake},
@@ -125,6 +126,29 @@ func ackedCausesAreDone(m *Model, s *State, f *Fold) bool {
 	}
 	for at := f.Cursor + 1; at <= s.Len; at++ {
 		if s.isCause(at) && s.acked(at) && m.hasEffect(s, *f, at, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// answersAreAudited: every answer to a session that was there has a commit, which
+// says what became of it (rule 5).
+func answersAreAudited(m *Model, s *State, _ *Fold) bool {
+	if m.broken(NoDriver) || m.broken(NoFence) || m.broken(StaleVerdict) {
+		return true // they lose causes of every kind
+	}
+	first, committed := uint8(0), uint16(0)
+	for _, e := range s.Log[:s.Len] {
+		if e.Kind == CommitEntry && e.Commit.processesCause() {
+			if first == 0 {
+				first = e.Commit.Cause
+			}
+			committed |= 1 << (e.Commit.Cause - 1)
+		}
+	}
+	for at := uint8(1); at <= s.Len; at++ {
+		if s.Log[at-1].Kind == AnswerEntry && s.acked(at) && committed&(1<<(at-1)) == 0 && first != 0 && first < at {
 			return false
 		}
 	}

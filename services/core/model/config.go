@@ -19,6 +19,7 @@ type Config struct {
 	Plan       bool  // the model is asked before the calls are known
 	Confirm    bool  // the calls wait for a person's approval
 	Answers    uint8 // answers this person may give
+	Early      bool  // they may answer before there is a session
 	Cancel     bool  // one cancel, of any input
 	Interrupt  bool  // the second input interrupts
 	Poison     bool  // the first input kills every core that parses it

@@ -28,7 +28,9 @@
 //	 2 Commit      is fenced with the last commit; causes are taken in log order
 //	 3 Driver      the commit names the delivery whose holder drives the turn
 //	 4 Ack         only what is processed, and not the driver's while it drives
-//	 5 No effect   is permanent, and read from all commits below
+//	 5 No effect   is permanent, and read from all commits below; but an answer that
+//	               does not count is refused by a commit that moves the cursor alone,
+//	               unless the session has no commit yet (ADR 14)
 //	 6 Fence lost  fold again, decide again
 //	 7 Assignment  only the core with a clean PubAck dispatches; the others ask
 //	 8 Executor    start, tombstone and refusal go through one locked table
@@ -45,7 +47,8 @@
 // what ran, or still may; "succeeded" only with an effect; no effect begins
 // after its call was closed; outcome_unknown only after a crash, a partition, a
 // stop or a dropped result; an approval counts once, in time, and only for what
-// was pending at its position; a cancel never hits a turn that began after it; a
+// was pending at its position, and every other answer to a session that was there
+// is audited, once; a cancel never hits a turn that began after it; a
 // turn ends with results for all of its calls; an acked cause has no effect any
 // more; causes are committed in order; an open turn has an unacked cause whose
 // holder must drive it, and a parked one has that or a stored timer.

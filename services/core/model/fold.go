@@ -150,7 +150,7 @@ func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
 	// Rule 3: set by every commit that leaves the session open or parked,
 	// unchanged by pure queueing, 0 when idle.
 	if did != queues {
-		t.Driver = c.Driver
+		t.Driver = t.commit.Driver
 	}
 	if t.Phase == NoTurn {
 		t.Driver = 0
@@ -226,7 +226,7 @@ func (t *folder) cancel(e Entry) effect {
 func (t *folder) answer(e Entry, position uint8) effect {
 	before := t.RequestedAt > position
 	if t.Confirmation != Pending || t.Phase != Parked || before && !t.broken(NoPosition) {
-		return nothing
+		return t.refuse()
 	}
 	switch {
 	case e.Approve && (!e.Expired || t.broken(ExpiryByOrder)):
@@ -237,10 +237,24 @@ func (t *folder) answer(e Entry, position uint8) effect {
 	case !e.Approve:
 		t.deny()
 	default:
-		return nothing
+		return t.refuse()
 	}
 	t.WrongTarget = t.WrongTarget || before
 	return changes
+}
+
+// refuse audits an answer that does not count: the commit moves the cursor, and
+// leaves the driver as it is, like one that only queues. A session without a
+// commit is not made for it (rule 5).
+func (t *folder) refuse() effect {
+	switch {
+	case t.Cursor == 0, t.broken(RefuseSilently):
+		return nothing
+	case t.broken(RefusalFrees):
+		t.commit.Driver = 0
+		return changes
+	}
+	return queues
 }
 
 // modelReply ends the turn, or asks for its calls.

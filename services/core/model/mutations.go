@@ -27,6 +27,8 @@ const (
 	PoisonByDeliveries
 	FirstResultEnds
 	CloseFirstOnly
+	RefuseSilently
+	RefusalFrees
 )
 
 // Mutations lists all mutations by number: their names, the rules they break,
@@ -52,6 +54,8 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	PoisonByDeliveries:     {"poisonDeliv", "13", "the third delivery of a committed cause is poison, too"},
 	FirstResultEnds:        {"firstEnds", "-", "of two calls, the first result ends the turn"},
 	CloseFirstOnly:         {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
+	RefuseSilently:         {"refuseSilently", "5", "an answer that does not count needs no commit"},
+	RefusalFrees:           {"refusalFrees", "3", "the commit of a refused answer names no driver, as if nothing ran"},
 }
 
 func (m Mutation) String() string { return Mutations[m].Name }

@@ -69,6 +69,10 @@ func Scenarios() []Scenario {
 			Scenario: "conftwo", Inputs: 2, Calls: 1, Confirm: true, Answers: 1,
 			Budget: Budget{Crashes: 1},
 		}},
+		{"an answer to a session that may not be there yet", Config{
+			Scenario: "confearly", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Early: true,
+			Budget: Budget{Crashes: 1, ForgottenAcks: 1},
+		}},
 		{"an input that kills every core, and a second one", Config{
 			Scenario: "poison", Inputs: 2, Poison: true,
 			Budget: Budget{Crashes: 1},

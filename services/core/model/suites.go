@@ -29,6 +29,7 @@ func Smoke() []Run {
 		"confplan"+none,
 		"confcancel"+none+" -ans 0 -crash 1",
 		"conftwo"+none+" -ans 0",
+		"confearly"+none,
 		"poison",
 		"parallel"+none,
 		"parcancel"+none,
@@ -38,13 +39,14 @@ func Smoke() []Run {
 // Small is what every change is tested with: 18 million states.
 func Small() []Run {
 	return sound(
-		"conftwo"+none, // a third of it: the largest comes first
+		"conftwo"+none+" -max 12000000", // a half of it: the largest comes first
 		"conftwo -ans 0 -rc 1 -net 0",
 		"confirm"+none,
 		"confcancel"+none,
 		"confplan"+none+" -crash 1",
 		"conf1 -att 1 -unack 1",
 		"conf1 -crash 0 -net 0",
+		"confearly"+none+" -crash 1 -unack 1",
 		"two -crash 3 -unack 2",
 		"twocancel",
 		"twotool -rc 0 -net 0",
@@ -87,12 +89,13 @@ func Full() []Run {
 		"interrupt -rc 0 -pt 0",
 		"conf1",
 		"conf1 -att 1 -unack 1",
+		"confearly -att 1",
 		"confirm"+none,
-		"confirm"+none+" -crash 1",
+		"confirm"+none+" -crash 1 -max 20000000",
 		"confplan"+none+" -crash 1",
 		"confcancel"+none+" -crash 1",
-		"conftwo"+none,
-		"conftwo"+none+" -crash 1 -max 20000000",
+		"conftwo"+none+" -max 12000000",
+		"conftwo"+none+" -crash 1 -max 24000000",
 		"parallel -rc 0 -net 0",
 		"parallel -crash 0 -net 0",
 		"parallel -crash 0 -rc 0",
@@ -120,13 +123,17 @@ func Broken() []Run {
 		dropped     = "an acked cause still has an effect"
 		abandoned   = "a turn is open, every cause is acked, and no core is at it"
 		wrongTarget = "a cancel or an answer hit something that began after it"
+		unaudited   = "an answer was acked and is not audited"
+		unheld      = "a turn is open and nobody is obliged to drive it"
 	)
 	return []Run{
 		{"two" + none + " -bug ackEarly", Wedge, ""},
 		{"conf1" + none + " -bug noToken", Violation, abandoned},
 		{"twocancel" + none + " -bug noToken", Violation, abandoned},
 		{"twocancel" + none + " -bug noPos", Violation, wrongTarget},
-		{"confplan" + none + " -bug noPos", Violation, dropped},
+		{"confplan" + none + " -bug noPos", Violation, wrongTarget},
+		{"conf1" + none + " -bug refuseSilently", Violation, unaudited},
+		{"confplan" + none + " -bug refusalFrees", Violation, unheld},
 		{"conf1" + none + " -crash 1 -bug ackTimerLate", Wedge, ""},
 		{"conf1" + none + " -bug volatileTimer", Wedge, ""},
 		{"conf1" + none + " -bug expiryByOrder", Violation, "an approval after expiry was accepted"},

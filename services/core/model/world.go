@@ -113,7 +113,7 @@ func (w *world) people() {
 			w.emit(n, "user: input %d stored", n.InputsSent)
 		}
 	}
-	if s.InputsSent == 0 {
+	if s.InputsSent == 0 && !cfg.Early {
 		return
 	}
 	if cfg.Cancel && !s.CancelSent {

@@ -1,97 +1,148 @@
-// Package security decides who may do what: {principal, action, resource,
-// context} → allow, deny or confirm, with a reason.
-//
-// Rules are read in order and the last match wins, so a narrow rule follows the
-// broad one it is an exception of. Without a matching rule the tool's own risk
-// decides: high means that a person is asked. Nothing here talks to the bus.
 package security
 
 import (
-	"fmt"
-	"path"
 	"slices"
+	"strconv"
 	"strings"
 
-	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 )
 
-// Rule is one line of the policy.
-type Rule struct {
-	Tool       string        `json:"tool" koanf:"tool"`             // pattern as of path.Match, e.g. "file_system:*", but * stands for slashes too; empty: any
-	Permission string        `json:"permission" koanf:"permission"` // a permission the tool declares; empty: any
-	Principal  string        `json:"principal" koanf:"principal"`   // pattern on the writer; empty: any
-	Effect     decide.Effect `json:"effect" koanf:"effect"`         // allow, deny or confirm
-	Reason     string        `json:"reason" koanf:"reason"`
+// What decides where no rule does.
+const (
+	byRisk       = "risk"       // the tool's own, which is high
+	byPermission = "permission" // one that leaves the machine or cannot be undone
+	byDefault    = "default"    // nothing speaks against it
+)
+
+// Policy is a checked list of rules. It is safe for concurrent use.
+type Policy struct{ calls, answers []rule } // by action, in their order
+
+// rule is a Rule, made ready for matching.
+type rule struct {
+	Rule
+	name                   string // "policy[3]"
+	tool, principal, agent pattern
+	args                   []argument
+	obligations            *event.Obligations
 }
 
-// Policy is a checked list of rules.
-type Policy struct{ rules []Rule }
-
-// New checks the rules; the error names the rule, from 0, and the field.
+// New checks the rules. The error names each fault by its rule, from 0, and field:
+// "policy[2].effect is …".
 func New(rules []Rule) (*Policy, error) {
+	c := checker{}
+	p := &Policy{}
 	for i, r := range rules {
-		switch r.Effect {
-		case decide.Allow, decide.Deny, decide.Ask:
-		default:
-			return nil, fmt.Errorf("policy rule %d: effect is %q, want allow, deny or confirm", i, r.Effect)
-		}
-		for field, pattern := range map[string]string{"tool": r.Tool, "principal": r.Principal} {
-			if _, err := path.Match(noSlash(pattern), ""); err != nil {
-				return nil, fmt.Errorf("policy rule %d: %s %q is no pattern: %w", i, field, pattern, err)
-			}
+		checked := c.rule("policy["+strconv.Itoa(i)+"]", r)
+		if r.Action == event.ActionConfirmation {
+			p.answers = append(p.answers, checked)
+		} else {
+			p.calls = append(p.calls, checked)
 		}
 	}
-	return &Policy{slices.Clone(rules)}, nil
+	return p, c.err()
 }
 
-// Evaluate implements decide.Policy.
+// Evaluate implements decide.Policy. An action that it does not know is denied.
 func (p *Policy) Evaluate(a decide.Access) decide.Ruling {
-	for _, r := range slices.Backward(p.rules) {
-		if r.matches(a) {
-			return ruling(r.Effect, r.Reason, a.Resource)
+	switch a.Action {
+	case event.ActionCall:
+		if r := last(p.calls, &a); r != nil {
+			return r.ruling(a.Resource)
+		}
+		return byItself(a.Resource)
+	case event.ActionConfirmation:
+		if r := last(p.answers, &a); r != nil {
+			return r.answering(&a)
+		}
+		return decide.Ruling{Effect: decide.Allow, Rule: byDefault} // whoever may write answers may answer
+	}
+	return decide.Ruling{Effect: decide.Deny, Rule: byDefault, Reason: "policy knows no action " + strconv.Quote(a.Action)}
+}
+
+// last is the rule that wins; nil if none matches.
+func last(rules []rule, a *decide.Access) *rule {
+	for i := range slices.Backward(rules) {
+		if rules[i].matches(a) {
+			return &rules[i]
 		}
 	}
-	if a.Resource.Risk == tool.RiskHigh {
-		return ruling(decide.Ask, "", a.Resource)
+	return nil
+}
+
+// byItself rules where no rule does: what the tool says of itself counts. A
+// person is asked about what leaves the machine or cannot be undone, also if its
+// author calls that a low risk.
+func byItself(spec tool.Spec) decide.Ruling {
+	rule, why := byDefault, ""
+	if spec.Risk == tool.RiskHigh {
+		rule, why = byRisk, "It is of high risk, and no rule of the policy says otherwise."
+	} else if i := slices.IndexFunc(spec.Permissions, irrevocable); i >= 0 {
+		rule, why = byPermission, "It has the permission "+spec.Permissions[i]+", and no rule of the policy says otherwise."
 	}
-	return decide.Ruling{Effect: decide.Allow}
-}
-
-func (r Rule) matches(a decide.Access) bool {
-	return match(r.Tool, a.Resource.Name) && match(r.Principal, string(a.Principal)) &&
-		(r.Permission == "" || slices.Contains(a.Resource.Permissions, r.Permission))
-}
-
-// match lets * and ? stand for slashes too: a tool's name is no path, and a rule
-// that denies "mcp:*" means "mcp:files/delete".
-func match(pattern, s string) bool {
-	if pattern == "" {
-		return true
+	if why == "" {
+		return decide.Ruling{Effect: decide.Allow, Rule: rule}
 	}
-	ok, err := path.Match(noSlash(pattern), noSlash(s))
-	return err == nil && ok
+	w := warning(spec, why)
+	return decide.Ruling{Effect: decide.Ask, Rule: rule, Reason: w.Message, Warning: w}
 }
 
-func noSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+// irrevocable reports whether what a permission lets happen leaves the machine, or
+// cannot be undone.
+func irrevocable(permission string) bool {
+	return strings.HasPrefix(permission, "network.") || permission == "fs.delete"
+}
 
-func ruling(e decide.Effect, reason string, spec tool.Spec) decide.Ruling {
-	out := decide.Ruling{Effect: e, Reason: reason}
-	switch e {
+// matches looks at what costs least first.
+func (r *rule) matches(a *decide.Access) bool {
+	spec := &a.Resource
+	switch {
+	case r.Idempotent != nil && *r.Idempotent != spec.Idempotent,
+		r.Risk != "" && r.Risk != riskOf(spec),
+		r.Permission != "" && !slices.Contains(spec.Permissions, r.Permission),
+		!r.tool.match(spec.Name), !r.principal.match(string(a.Principal)), !r.agent.match(string(a.Context.Ref.Agent)):
+		return false
+	}
+	for _, arg := range r.args {
+		if !arg.match(a.Context.Args, r.Effect != decide.Allow) {
+			return false
+		}
+	}
+	return true
+}
+
+func riskOf(spec *tool.Spec) tool.Risk {
+	if spec.Risk == "" {
+		return tool.RiskLow
+	}
+	return spec.Risk
+}
+
+func (r *rule) ruling(spec tool.Spec) decide.Ruling {
+	out := decide.Ruling{Effect: r.Effect, Rule: r.name, Reason: r.Reason, Obligations: r.obligations}
+	switch r.Effect {
 	case decide.Deny:
-		if reason == "" {
+		if out.Reason == "" {
 			out.Reason = "policy denies " + spec.Name
 		}
 	case decide.Ask:
-		level, why := hook.LevelWarn, "policy asks for approval of "+spec.Name
-		if spec.Risk == tool.RiskHigh {
-			level, why = hook.LevelCritical, spec.Name+" is irreversible or leaves this machine"
+		why := "The rule " + r.name + " of the policy asks for an approval."
+		if r.Reason != "" {
+			why = "The rule " + r.name + " of the policy asks for an approval: " + r.Reason + "."
 		}
-		if reason == "" {
-			reason = why
-		}
-		out.Reason, out.Warning = reason, &hook.Warning{Level: level, Message: reason}
+		out.Warning = warning(spec, why)
+		out.Reason = out.Warning.Message
+	}
+	return out
+}
+
+// answering rules whether somebody may answer.
+func (r *rule) answering(a *decide.Access) decide.Ruling {
+	out := decide.Ruling{Effect: r.Effect, Rule: r.name, Reason: r.Reason}
+	if out.Effect == decide.Deny && out.Reason == "" {
+		out.Reason = "policy does not let " + string(a.Principal) + " answer for " + a.Resource.Name
 	}
 	return out
 }

@@ -1,9 +1,13 @@
 package security_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -17,6 +21,8 @@ func TestEvaluate(t *testing.T) {
 		write = tool.Spec{Name: "file_system:write_file", Permissions: []string{"fs.write"}, Risk: tool.RiskMedium}
 		mail  = tool.Spec{Name: "mail:send", Permissions: []string{"network.request"}, Risk: tool.RiskHigh}
 	)
+	leaves := tool.Spec{Name: "chat:post", Permissions: []string{"fs.read", "network.connect"}, Risk: tool.RiskLow}
+	deletes := tool.Spec{Name: "bin:empty", Permissions: []string{"fs.delete"}}
 	rule := func(pattern, permission, principal string, e decide.Effect) security.Rule {
 		return security.Rule{Tool: pattern, Permission: permission, Principal: principal, Effect: e}
 	}
@@ -30,6 +36,11 @@ func TestEvaluate(t *testing.T) {
 		{"no rule, low risk", nil, read, "web", decide.Allow},
 		{"no rule, medium risk", nil, write, "web", decide.Allow},
 		{"no rule, high risk: a person is asked", nil, mail, "web", decide.Ask},
+		{"no rule, low risk that leaves the machine: a person is asked", nil, leaves, "web", decide.Ask},
+		{"no rule, low risk that deletes: a person is asked", nil, deletes, "web", decide.Ask},
+		{"a rule may trust what leaves the machine", []security.Rule{rule("", "network.connect", "", decide.Allow)}, leaves, "web", decide.Allow},
+		{"a rule about answers is none about calls", []security.Rule{{Action: event.ActionConfirmation, Effect: decide.Deny}}, read, "web", decide.Allow},
+		{"a rule about calls may say so", []security.Rule{{Action: event.ActionCall, Effect: decide.Deny}}, read, "web", decide.Deny},
 		{"a rule for every tool", []security.Rule{rule("", "", "", decide.Deny)}, read, "web", decide.Deny},
 		{"a star is every tool, also with a colon", []security.Rule{rule("*", "", "", decide.Deny)}, read, "web", decide.Deny},
 		{"by name", []security.Rule{rule("mail:send", "", "", decide.Deny)}, mail, "web", decide.Deny},
@@ -52,13 +63,25 @@ func TestEvaluate(t *testing.T) {
 		{"a rule that does not match decides nothing", []security.Rule{rule("", "", "", decide.Deny), rule("x", "", "", decide.Allow)}, read, "web", decide.Deny},
 		{"a rule may trust a risky tool", []security.Rule{rule("mail:send", "", "cli", decide.Allow)}, mail, "cli", decide.Allow},
 		{"for others the risk still decides", []security.Rule{rule("mail:send", "", "cli", decide.Allow)}, mail, "web", decide.Ask},
+		{"by risk", []security.Rule{{Risk: tool.RiskMedium, Effect: decide.Deny}}, write, "web", decide.Deny},
+		{"by another risk", []security.Rule{{Risk: tool.RiskMedium, Effect: decide.Deny}}, mail, "web", decide.Ask},
+		{"no declared risk is low", []security.Rule{{Risk: tool.RiskLow, Effect: decide.Deny}}, read, "web", decide.Deny},
+		{"by idempotence", []security.Rule{{Idempotent: ptr(false), Effect: decide.Ask}}, write, "web", decide.Ask},
+		{"by the other", []security.Rule{{Idempotent: ptr(true), Effect: decide.Ask}}, write, "web", decide.Allow},
+		{"by agent", []security.Rule{{Agent: "ma*", Effect: decide.Deny}}, read, "web", decide.Deny},
+		{"by another agent", []security.Rule{{Agent: "x*", Effect: decide.Deny}}, read, "web", decide.Allow},
+		{"by an argument", []security.Rule{{Args: map[string]string{"path": "a/*"}, Effect: decide.Deny}}, read, "web", decide.Deny},
+		{"by an argument that is not there", []security.Rule{{Args: map[string]string{"url": "*"}, Effect: decide.Deny}}, read, "web", decide.Allow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := security.New(c.rules)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := p.Evaluate(decide.Access{Principal: c.by, Action: "tool.call", Resource: c.spec})
+			r := p.Evaluate(decide.Access{
+				Principal: c.by, Action: event.ActionCall, Resource: c.spec,
+				Context: decide.Context{Ref: subject.Ref{Agent: "main", Session: "s"}, Args: json.RawMessage(`{"path":"a/b"}`)},
+			})
 			if r.Effect != c.want {
 				t.Fatalf("%s, want %s", r.Effect, c.want)
 			}
@@ -72,6 +95,9 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+func ptr[T any](v T) *T { return &v }
+
+// A person reads what could happen, and which rule asks.
 func TestWhatIsSaidToThePerson(t *testing.T) {
 	p, err := security.New([]security.Rule{
 		{Tool: "a", Effect: decide.Ask, Reason: "it costs money"}, {Tool: "b", Effect: decide.Ask}, {Tool: "c", Effect: decide.Deny, Reason: "never"}, {Tool: "d", Effect: decide.Deny},
@@ -81,19 +107,24 @@ func TestWhatIsSaidToThePerson(t *testing.T) {
 	}
 	for _, c := range []struct {
 		spec   tool.Spec
+		rule   string
 		reason string
 		level  hook.Level
 	}{
-		{tool.Spec{Name: "a"}, "it costs money", hook.LevelWarn},
-		{tool.Spec{Name: "a", Risk: tool.RiskHigh}, "it costs money", hook.LevelCritical},
-		{tool.Spec{Name: "b", Risk: tool.RiskHigh}, "b is irreversible or leaves this machine", hook.LevelCritical},
-		{tool.Spec{Name: "b"}, "policy asks for approval of b", hook.LevelWarn},
-		{tool.Spec{Name: "c"}, "never", ""},
-		{tool.Spec{Name: "d"}, "policy denies d", ""},
+		{tool.Spec{Name: "a"}, "policy[0]", "a does what its arguments say. The rule policy[0] of the policy asks for an approval: it costs money.", hook.LevelWarn},
+		{tool.Spec{Name: "b", Risk: tool.RiskHigh}, "policy[1]", "b does something that cannot be undone or leaves this machine. The rule policy[1] of the policy asks for an approval.", hook.LevelCritical},
+		{tool.Spec{Name: "b", Permissions: []string{"fs.write", "code.execute"}}, "policy[1]", "b changes files, and runs code that the model wrote. The rule policy[1] of the policy asks for an approval.", hook.LevelWarn},
+		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"network.request"}}, "risk", "e sends data to another machine, which cannot be taken back. It is of high risk, and no rule of the policy says otherwise.", hook.LevelCritical},
+		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"fs.delete"}}, "risk", "e deletes files, which cannot be brought back. It is of high risk, and no rule of the policy says otherwise.", hook.LevelCritical},
+		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"robot.move"}}, "risk", "e uses the permission robot.move. It is of high risk, and no rule of the policy says otherwise.", hook.LevelCritical},
+		{tool.Spec{Name: "c"}, "policy[2]", "never", ""},
+		{tool.Spec{Name: "d"}, "policy[3]", "policy denies d", ""},
+		{tool.Spec{Name: "f"}, "default", "", ""},
+		{tool.Spec{Name: "g", Permissions: []string{"network.request"}}, "permission", "g sends data to another machine, which cannot be taken back. It has the permission network.request, and no rule of the policy says otherwise.", hook.LevelWarn},
 	} {
-		r := p.Evaluate(decide.Access{Resource: c.spec})
-		if r.Reason != c.reason {
-			t.Errorf("%s: reason %q, want %q", c.spec.Name, r.Reason, c.reason)
+		r := p.Evaluate(decide.Access{Action: event.ActionCall, Resource: c.spec})
+		if r.Reason != c.reason || r.Rule != c.rule {
+			t.Errorf("%s: %s because %q, want %s because %q", c.spec.Name, r.Rule, r.Reason, c.rule, c.reason)
 		}
 		if c.level != "" && (r.Warning == nil || r.Warning.Level != c.level || r.Warning.Message != c.reason) {
 			t.Errorf("%s: warning %+v", c.spec.Name, r.Warning)
@@ -103,17 +134,46 @@ func TestWhatIsSaidToThePerson(t *testing.T) {
 
 func TestRulesThatAreRefused(t *testing.T) {
 	sound := security.Rule{Effect: decide.Allow}
+	bound := func(o security.Obligations) security.Rule {
+		return security.Rule{Effect: decide.Allow, Obligations: &o}
+	}
 	for _, c := range []struct {
 		name string
 		rule security.Rule
 		want []string
 	}{
-		{"no effect", security.Rule{}, []string{"rule 1", "effect", "allow, deny or confirm"}},
-		{"an unknown effect", security.Rule{Effect: "permit"}, []string{"rule 1", `"permit"`}},
-		{"a tool that is no pattern", security.Rule{Tool: "[a", Effect: decide.Deny}, []string{"rule 1", "tool", `"[a"`}},
-		{"a principal that is no pattern", security.Rule{Principal: "x[", Effect: decide.Deny}, []string{"rule 1", "principal", `"x["`}},
-		{"a pattern that is broken behind a star", security.Rule{Tool: "abc*[", Effect: decide.Deny}, []string{"tool"}},
+		{"no effect", security.Rule{}, []string{"policy[1].effect", "allow, deny or confirm"}},
+		{"an unknown effect", security.Rule{Effect: "permit"}, []string{"policy[1].effect", `"permit"`}},
+		{"a tool that is no pattern", security.Rule{Tool: "[a", Effect: decide.Deny}, []string{"policy[1].tool", `"[a"`}},
+		{"a principal that is no pattern", security.Rule{Principal: "x[", Effect: decide.Deny}, []string{"policy[1].principal", `"x["`}},
+		{"an agent that is no pattern", security.Rule{Agent: "x[", Effect: decide.Deny}, []string{"policy[1].agent"}},
+		{"a pattern that is broken behind a star", security.Rule{Tool: "abc*[", Effect: decide.Deny}, []string{"policy[1].tool"}},
 		{"a tool that can't be one", security.Rule{Tool: "a/*", Effect: decide.Deny}, nil},
+		{"an unknown action", security.Rule{Action: "tool.look", Effect: decide.Deny}, []string{"policy[1].action", `"tool.look"`, "tool.call or confirmation"}},
+		{"an answer that a person is asked about", security.Rule{Action: event.ActionConfirmation, Effect: decide.Ask}, []string{"policy[1].effect", "allow or deny"}},
+		{"an answer with obligations", security.Rule{Action: event.ActionConfirmation, Effect: decide.Allow, Obligations: &security.Obligations{Note: ptr("x")}}, []string{"policy[1].obligations"}},
+		{"a plan itself, of which only the steps are judged", security.Rule{Tool: "plan:execute", Effect: decide.Deny}, []string{"policy[1].tool", "agents.NAME.tools"}},
+		{"a host that anybody can have", security.Rule{Args: map[string]string{"url": "https://docs.example.com*"}, Effect: decide.Allow}, []string{"policy[1].args.url", "*.example.com"}},
+		{"a host that begins with anything", security.Rule{Args: map[string]string{"url": "https://*example.com/*"}, Effect: decide.Allow}, []string{"policy[1].args.url"}},
+		{"such a host, to deny it", security.Rule{Args: map[string]string{"url": "https://*evil*"}, Effect: decide.Deny}, nil},
+		{"hosts below a domain", security.Rule{Args: map[string]string{"url": "https://*.example.com:8443/*"}, Effect: decide.Allow}, nil},
+		{"any port of a host", security.Rule{Args: map[string]string{"url": "http://localhost:*/*"}, Effect: decide.Allow}, nil},
+		{"any host", security.Rule{Args: map[string]string{"url": "https://*/*"}, Effect: decide.Allow}, nil},
+		{"an unknown risk", security.Rule{Risk: "huge", Effect: decide.Deny}, []string{"policy[1].risk", `"huge"`, "low, medium or high"}},
+		{"an argument that is no pattern", security.Rule{Args: map[string]string{"url": "[a"}, Effect: decide.Deny}, []string{"policy[1].args.url"}},
+		{"an argument without a pattern", security.Rule{Args: map[string]string{"url": ""}, Effect: decide.Deny}, []string{"policy[1].args.url", "write *"}},
+		{"an argument without a name", security.Rule{Args: map[string]string{"": "x"}, Effect: decide.Deny}, []string{"policy[1].args."}},
+		{"too long a reason", security.Rule{Reason: strings.Repeat("x", 501), Effect: decide.Deny}, []string{"policy[1].reason", "501"}},
+		{"no time at all", bound(security.Obligations{MaxDuration: ptr(time.Duration(0))}), []string{"policy[1].obligations.max_duration", "1s to 2h"}},
+		{"a time that goes back", bound(security.Obligations{MaxDuration: ptr(-time.Minute)}), []string{"policy[1].obligations.max_duration", "-1m0s"}},
+		{"more time than a call ever has", bound(security.Obligations{MaxDuration: ptr(3 * time.Hour)}), []string{"policy[1].obligations.max_duration"}},
+		{"no result at all", bound(security.Obligations{MaxResultBytes: ptr(0)}), []string{"policy[1].obligations.max_result_bytes", "256 to"}},
+		{"less than nothing", bound(security.Obligations{MaxResultBytes: ptr(-1)}), []string{"policy[1].obligations.max_result_bytes"}},
+		{"an empty note", bound(security.Obligations{Note: ptr(" ")}), []string{"policy[1].obligations.note"}},
+		{"too long a note", bound(security.Obligations{Note: ptr(strings.Repeat("x", 501))}), []string{"policy[1].obligations.note", "501"}},
+		{"obligations of what does not run", security.Rule{Effect: decide.Deny, Obligations: &security.Obligations{Note: ptr("x")}}, []string{"policy[1].obligations", "denied"}},
+		{"sound obligations", bound(security.Obligations{MaxDuration: ptr(time.Second), MaxResultBytes: ptr(256), Note: ptr("x")}), nil},
+		{"no obligations", bound(security.Obligations{}), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := security.New([]security.Rule{sound, c.rule})
@@ -127,17 +187,85 @@ func TestRulesThatAreRefused(t *testing.T) {
 			}
 		})
 	}
+	_, err := security.New([]security.Rule{{}, sound, {Tool: "[", Effect: "x"}})
+	if n := strings.Count(fmt.Sprint(err), "policy["); n != 3 {
+		t.Errorf("of 3 faults it names %d: %v", n, err)
+	}
+}
+
+// Who may answer a request is a question to the same policy.
+func TestWhoMayAnswer(t *testing.T) {
+	rules := []security.Rule{
+		{Effect: decide.Deny}, // about calls
+		{Action: event.ActionConfirmation, Effect: decide.Deny, Reason: "people approve on the page alone"},
+		{Action: event.ActionConfirmation, Principal: "ui*", Effect: decide.Allow},
+		{Action: event.ActionConfirmation, Principal: "bot", Tool: "mail:*", Args: map[string]string{"to": "me@example.com"}, Effect: decide.Allow},
+		{Action: event.ActionConfirmation, Principal: "ui-guest", Risk: tool.RiskHigh, Effect: decide.Deny},
+	}
+	for _, c := range []struct {
+		name  string
+		rules []security.Rule
+		by    subject.Writer
+		to    string
+		want  decide.Ruling
+	}{
+		{"nothing is said: whoever can", nil, "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
+		{"rules about calls say nothing of it", rules[:1], "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
+		{"nobody else", rules, "mqtt", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"}},
+		{"the page", rules, "ui-1", "x", decide.Ruling{Effect: decide.Allow, Rule: "policy[2]"}},
+		{"a bot, for what it knows", rules, "bot", "me@example.com", decide.Ruling{Effect: decide.Allow, Rule: "policy[3]"}},
+		{"a bot, for anything else", rules, "bot", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"}},
+		{"a guest, for what is risky", rules, "ui-guest", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[4]", Reason: "policy does not let ui-guest answer for mail:send"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := security.New(c.rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := p.Evaluate(decide.Access{
+				Principal: c.by, Action: event.ActionConfirmation, Resource: tool.Spec{Name: "mail:send", Risk: tool.RiskHigh},
+				Context: decide.Context{Args: json.RawMessage(object(t, "to", c.to))},
+			})
+			if got != c.want {
+				t.Fatalf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+	p, _ := security.New(nil)
+	if r := p.Evaluate(decide.Access{Action: "tool.look"}); r.Effect != decide.Deny || !strings.Contains(r.Reason, `"tool.look"`) {
+		t.Errorf("an action that nobody knows: %+v", r)
+	}
+}
+
+func TestObligationsOfTheRuleThatDecides(t *testing.T) {
+	p, err := security.New([]security.Rule{
+		{Effect: decide.Allow, Obligations: &security.Obligations{Note: ptr("of all")}},
+		{Tool: "a", Effect: decide.Ask, Obligations: &security.Obligations{MaxDuration: ptr(2 * time.Second), MaxResultBytes: ptr(1000)}},
+		{Tool: "b", Effect: decide.Allow},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]*event.Obligations{
+		"a": {MaxDurationMS: 2000, MaxResultBytes: 1000}, "b": nil, "c": {Note: "of all"},
+	} {
+		got := p.Evaluate(decide.Access{Action: event.ActionCall, Resource: tool.Spec{Name: name}}).Obligations
+		if (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
 }
 
 // The policy is what was checked: changing the slice later changes nothing.
 func TestRulesAreCopied(t *testing.T) {
-	rules := []security.Rule{{Effect: decide.Deny}}
+	rules := []security.Rule{{Effect: decide.Deny, Args: map[string]string{"path": "a"}, Idempotent: ptr(false)}}
 	p, err := security.New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules[0].Effect = decide.Allow
-	if r := p.Evaluate(decide.Access{Resource: tool.Spec{Name: "x"}}); r.Effect != decide.Deny {
+	rules[0].Effect, rules[0].Args["path"], *rules[0].Idempotent = decide.Allow, "b", true
+	x := decide.Access{Action: event.ActionCall, Resource: tool.Spec{Name: "x"}, Context: decide.Context{Args: json.RawMessage(`{"path":"a"}`)}}
+	if r := p.Evaluate(x); r.Effect != decide.Deny {
 		t.Fatal("the policy changed")
 	}
 }
@@ -151,7 +279,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := decide.Access{Principal: "web", Resource: tool.Spec{Name: "file_system:read_file"}}
+	a := decide.Access{Principal: "web", Action: event.ActionCall, Resource: tool.Spec{Name: "file_system:read_file"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Evaluate(a)

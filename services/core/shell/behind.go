@@ -157,7 +157,7 @@ func (b *behind) readUse() {
 	}
 	use := make([]decide.ToolUse, 0, len(all))
 	for _, t := range all {
-		use = append(use, decide.ToolUse{Tool: t.Tool, Used: t.Used, SuccessRate: t.SuccessRate(), MeanLatency: t.MeanLatency()})
+		use = append(use, decide.ToolUse{Tool: t.Tool, Used: t.Used, Unknown: t.Unknown, SuccessRate: t.SuccessRate(), MeanLatency: t.MeanLatency()})
 	}
 	b.mu.Lock()
 	b.use = use

@@ -1,11 +1,16 @@
 package shell
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/hook"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
+	"skandha.dev/services/internal/history"
+	"skandha.dev/services/internal/registry"
 )
 
 // env is the world as decide sees it.
@@ -20,7 +25,76 @@ func (s *session) env(delivery uint64) *decide.Env {
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.table, s}, Policy: c.cfg.Policy, Stats: c.behind.toolUse,
 		Version: func() string { return c.cfg.Version },
+		Plugins: func() []decide.PluginUse { return pluginUse(at.Snapshot) }, HookStats: c.plugins.use, Replay: s.replay,
 	}
+}
+
+// replayWait is how long the log is read for /replay. The session stands still meanwhile.
+const replayWait = 2 * time.Second
+
+// replay tells of turns, for /replay.
+func (s *session) replay(q decide.Replay) (string, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, replayWait)
+	defer cancel()
+	var turns []history.Turn
+	var err error
+	if q.Turn == "" {
+		turns, err = history.Last(ctx, s.c.bus, s.ref, q.Last)
+	} else {
+		turns = make([]history.Turn, 1)
+		turns[0], err = history.Find(ctx, s.c.bus, s.ref, q.Turn)
+	}
+	if errors.Is(err, history.ErrNoTurn) {
+		return "", decide.ErrNoTurn
+	}
+	if err != nil {
+		return "", err
+	}
+	return history.Account(turns), nil
+}
+
+// pluginUse is what /plugins lists, in the order of execution.
+func pluginUse(s *registry.Snapshot) []decide.PluginUse {
+	var out []decide.PluginUse
+	for _, p := range s.Plugins() {
+		m := p.Manifest
+		u := decide.PluginUse{Name: m.Name, Version: m.Version, State: string(p.State), Reason: p.Reason}
+		for _, h := range m.Hooks {
+			u.Hooks = append(u.Hooks, string(h.Point))
+		}
+		for _, t := range m.Tools {
+			u.Tools = append(u.Tools, t.Name)
+		}
+		for _, i := range m.Providers {
+			u.Other = append(u.Other, "provider "+i.Name)
+		}
+		if m.Storage != nil {
+			u.Other = append(u.Other, "storage")
+		}
+		for _, l := range slices.Concat(m.Listeners, m.Sensors) {
+			u.Other = append(u.Other, "listener "+string(l.Name))
+		}
+		for _, g := range m.Guides {
+			u.Other = append(u.Other, "guide "+g)
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// use is what /metrics shows of the hooks.
+func (p *plugins) use() []decide.HookUse {
+	var out []decide.HookUse
+	for _, point := range p.info().Points {
+		for _, h := range point.Plugins {
+			if h.Asked > 0 {
+				out = append(out, decide.HookUse{
+					Point: string(point.Point), Plugin: string(h.Plugin), Asked: h.Asked, Failed: h.Failed, P50US: h.P50US, P99US: h.P99US,
+				})
+			}
+		}
+	}
+	return out
 }
 
 // patient are hooks that may take longer than a delivery is waited for. Plugins

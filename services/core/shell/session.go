@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -277,7 +278,11 @@ const maxDecisions = 64
 // noEffect notes a cause that changes nothing, for ever (rule 5). What was
 // garbage is kept as a dead letter, so that its sender can find out why.
 func (s *session) noEffect(m bus.StoredMsg, at subject.CauseSubject, reason string) {
-	s.c.log.Debug("a cause without effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind, "reason", reason)
+	level := slog.LevelDebug
+	if at.Kind == subject.Confirmation { // where a session is, decide audits it
+		level = slog.LevelWarn
+	}
+	s.c.log.Log(s.ctx, level, "a cause without effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind, "writer", at.Writer, "reason", reason)
 	if m.Seq > s.state.Cursor {
 		s.passed = m.Seq
 		s.c.deadLetter(s.ctx, s.ref, m, reason)

@@ -106,6 +106,8 @@ func (f *filler) fillMap(at string, v reflect.Value) {
 		switch e.Kind() {
 		case reflect.Int64:
 			e.SetInt(f.r.Int64N(1000))
+		case reflect.String:
+			e.SetString(f.pick(texts))
 		case reflect.Interface:
 			e.Set(reflect.ValueOf(f.pick(texts)))
 		default:
@@ -222,6 +224,23 @@ func init() { // its functions fill values, which need it
 			c := p.(*event.PlanCompleted)
 			if c.Response, c.Error = f.outcome(); c.Response != nil {
 				c.Spent = provider.Usage{}
+			}
+		},
+		reflect.TypeFor[event.Grant](): func(f *filler, p any) {
+			g := p.(*event.Grant)
+			if g.Args, g.Hash = nil, "9b74c9897bac770ffc029102a200c5de"; f.r.IntN(2) == 0 {
+				g.Args, g.Hash = map[string]string{"path": f.pick(texts) + "/*"}, ""
+			}
+		},
+		reflect.TypeFor[event.Audited](): func(_ *filler, p any) {
+			a := p.(*event.Audited)
+			if a.Action == event.ActionConfirmation {
+				a.Effect = event.EffectDeny
+			} else {
+				a.Resource, a.Call, a.Hash = "python:execute", "t4-p1-c0", "9b74c9897bac770ffc029102a200c5de"
+			}
+			if a.Effect == event.EffectDeny {
+				a.Reason, a.Grant, a.Obligations = "no", nil, nil
 			}
 		},
 		reflect.TypeFor[event.Cancel](): func(_ *filler, p any) {

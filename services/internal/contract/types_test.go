@@ -31,6 +31,7 @@ var goTypes = map[string]any{
 	"events/act.requested.v1":        event.ActRequested{},
 	"events/act.confirmed.v1":        event.ActConfirmed{},
 	"events/act.completed.v1":        event.ActCompleted{},
+	"events/security.audited.v1":     event.Audited{},
 	"events/reflect.recorded.v1":     event.Recorded{},
 	"events/turn.failed.v1":          event.TurnFailed{},
 	"events/session.locked.v1":       event.SessionLocked{},
@@ -44,6 +45,9 @@ var goTypes = map[string]any{
 	"events/stream.delta.v1":         provider.Delta{},
 	"events/stream.output.v1":        tool.Output{},
 	"events/envelope":                event.Event{},
+
+	"security/grant":       event.Grant{},
+	"security/obligations": event.Obligations{},
 
 	"executor/request":      executor.Request{},
 	"executor/answer":       executor.Answer{},

@@ -25,6 +25,7 @@ type bad struct {
 	refused bool   // the publish itself fails
 	ends    string // with this code; "recorded" for an answer
 	dead    string // a dead letter whose reason holds this
+	answer  string // an answer that is refused in the log, with a reason that holds this
 }
 
 const inputOf = "agent.main.s.sense.input.stranger"
@@ -95,9 +96,10 @@ func badInputs() []bad {
 		{name: "a cancel that is garbage", subject: kind("cancel"), body: `garbage`, dead: "malformed"},
 		{name: "a cancel of nothing", subject: kind("cancel"), body: `{}`, dead: "names no input"},
 		{name: "a cancel of the future", subject: kind("cancel"), body: `{"sequence":18446744073709551615}`, dead: "not open"},
-		{name: "a confirmation that is garbage", subject: kind("confirmation"), body: `[]`, dead: "malformed"},
-		{name: "a confirmation of nothing", subject: kind("confirmation"), body: `{"confirmation_id":"x","hash":"y","approved":true}`, dead: "nothing waits"},
-		{name: "a huge confirmation that is garbage", subject: kind("confirmation"), body: strings.Repeat("x", 8<<20-300), dead: "malformed"},
+		{name: "a confirmation that is garbage", subject: kind("confirmation"), body: `[]`, answer: "malformed"},
+		{name: "a confirmation of nothing", subject: kind("confirmation"), body: `{"confirmation_id":"x","hash":"y","approved":true}`, answer: "nothing waits"},
+		{name: "a huge confirmation that is garbage", subject: kind("confirmation"), body: strings.Repeat("x", 8<<20-300), answer: "malformed"},
+		{name: "a confirmation to a session that is not there", subject: "agent.main.nowhere.sense.confirmation.stranger", body: `{"confirmation_id":"x","hash":"y","approved":true}`, dead: "nothing waits"},
 		{name: "an unknown command", subject: kind("command"), body: `{"name":"sudo"}`, ends: "unknown_command"},
 		{name: "a huge command", subject: kind("command"), body: `{"name":"` + long + `"}`, ends: "unknown_command"},
 		{name: "a command that is garbage", subject: kind("command"), body: `"reset"`, ends: "malformed"},
@@ -143,6 +145,8 @@ func TestBadInput(t *testing.T) {
 				if reason := s.DeadLetter(seq); !strings.Contains(reason, b.dead) || len(reason) > maxReason {
 					t.Errorf("the dead letter says %.300q (%d bytes); want it to mention %q", reason, len(reason), b.dead)
 				}
+			case b.answer != "":
+				refused(t, s, seq, b.answer)
 			default:
 				ended(t, s, seq, b.ends)
 			}
@@ -153,6 +157,16 @@ func TestBadInput(t *testing.T) {
 	}
 	healthy(t, s)
 	s.Verify()
+}
+
+// refused checks that an answer has a commit which says why it does not count.
+func refused(t *testing.T, s *System, seq uint64, want string) {
+	t.Helper()
+	var got []string
+	s.Tail.Await(t, "the answer is refused", func(l *Log) bool { got = l.Answered[seq]; return len(got) > 0 })
+	if len(got) != 1 || !strings.HasPrefix(got[0], "refused: ") || !strings.Contains(got[0], want) || len(got[0]) > maxReason {
+		t.Errorf("it was answered %.300q; want it refused with %q", got, want)
+	}
 }
 
 func ended(t *testing.T, s *System, seq uint64, want string) {

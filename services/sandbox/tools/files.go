@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/tool"
@@ -35,17 +36,29 @@ func fileTool[A any](name, description, args string, reads bool, do func(ctx con
 		Name: "sandbox_fs:" + name, Description: description + ofTheSandbox,
 		Args:         json.RawMessage(`{"type":"object","properties":{` + args + `,"additionalProperties":false}`),
 		Permissions:  []string{"fs.write"},
-		Risk:         tool.RiskLow,
+		Scope:        pathsOf(args),
+		Risk:         tool.RiskMedium,
 		ScenarioTags: []string{"file_management"}, TimeoutMS: fileTimeout.Milliseconds(),
 	}
 	if reads {
-		spec.Idempotent, spec.Permissions = true, []string{"fs.read"}
+		spec.Idempotent, spec.Permissions, spec.Risk = true, []string{"fs.read"}, tool.RiskLow
 	}
 	return define(spec, func(a A) (Job, error) {
 		return Job{Do: func(ctx context.Context, conn *agent.Conn, c Call, store Store) (any, error) {
 			return do(ctx, conn, c, store, a)
 		}}, nil
 	})
+}
+
+// pathsOf are the arguments, among properties as they are written here, that name
+// a file or directory.
+func pathsOf(properties string) (names []string) {
+	for _, name := range []string{"path", "from", "to"} {
+		if strings.Contains(properties, `"`+name+`":{`) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // A path's property.

@@ -22,6 +22,7 @@ func Audit(entries []Entry, effects []Effect, acked []Acked) []string {
 	}
 	a.bad = append(a.bad, a.log.Bad...)
 	a.ends()
+	a.answers()
 	a.results()
 	a.effects(effects)
 	a.acked(acked)
@@ -43,11 +44,13 @@ type audit struct {
 type sessionAudit struct {
 	name    string
 	causes  int
+	first   uint64 // the first cause that a commit decides about
 	last    *Commit
 	turn    uint64            // the open turn's input
 	begun   map[uint64]bool   // inputs that were given a turn
 	waiting map[uint64]bool   // queued inputs
 	taken   map[string]uint64 // writer/id -> input
+	granted map[string]bool   // hashes of calls that need no approval any more
 }
 
 type callAudit struct {
@@ -78,7 +81,7 @@ const dedupWindow = 100 * time.Second
 func (a *audit) session(name string) *sessionAudit {
 	s := a.sessions[name]
 	if s == nil {
-		s = &sessionAudit{name: name, begun: map[uint64]bool{}, waiting: map[uint64]bool{}, taken: map[string]uint64{}}
+		s = &sessionAudit{name: name, begun: map[uint64]bool{}, waiting: map[uint64]bool{}, taken: map[string]uint64{}, granted: map[string]bool{}}
 		a.sessions[name] = s
 	}
 	return s
@@ -116,6 +119,9 @@ func (a *audit) commit(e Entry) {
 		a.fault("%s: commit %d has no digest", s.name, c.Seq)
 	}
 	a.commits[c.ID] = true
+	if s.first == 0 {
+		s.first = c.Trigger.Sequence
+	}
 	a.trigger(s, c)
 	for i, ev := range c.Events {
 		f, err := ev.fields()
@@ -171,6 +177,8 @@ func (a *audit) event(s *sessionAudit, c *Commit, ev Event, f fields) string {
 		return a.confirmed(s, c, f)
 	case "skandha.act.completed.v1":
 		return a.completed(s, f)
+	case "skandha.session.reset.v1":
+		clear(s.granted)
 	case "skandha.reflect.recorded.v1", "skandha.turn.failed.v1":
 		return a.terminal(s, c, f)
 	}
@@ -241,6 +249,23 @@ func (a *audit) terminal(s *sessionAudit, _ *Commit, f fields) string {
 		}
 	}
 	return ""
+}
+
+// answers checks that every answer to a session that was there was decided, once:
+// it counts, or is refused where everybody can see it.
+func (a *audit) answers() {
+	for _, e := range a.causes {
+		if e.Kind() != "confirmation" || !wellFormed(e.Subject) || len(a.log.Terminals[e.Seq]) > 0 { // poison
+			continue
+		}
+		want := 1
+		if first := a.session(e.Session()).first; first == 0 || e.Seq < first {
+			want = 0
+		}
+		if got := a.log.Answered[e.Seq]; len(got) != want {
+			a.fault("%s: the answer at %d was decided %d times: %v", e.Session(), e.Seq, len(got), got)
+		}
+	}
 }
 
 // ends checks promise 1.

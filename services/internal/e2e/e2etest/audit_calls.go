@@ -59,7 +59,7 @@ func (a *audit) assigned(s *sessionAudit, c *Commit, f fields) string {
 	if f.Tool != k.Tool {
 		return fmt.Sprintf("call %s is of %s, not %s", f.Call, k.Tool, f.Tool)
 	}
-	if k.Tool == ToolRisky && k.outcome != "approved" {
+	if k.Tool == ToolRisky && k.outcome != "approved" && (k.asked != nil || !s.granted[f.Hash]) {
 		return fmt.Sprintf("call %s of %s is given out without an approval", f.Call, k.Tool)
 	}
 	if k.asked != nil {
@@ -103,10 +103,11 @@ func (a *audit) confirmed(s *sessionAudit, c *Commit, f fields) string {
 	k.outcome = f.Outcome
 	cause := a.causes[c.Trigger.Sequence]
 	var said struct {
-		ID             string `json:"id"`
-		ConfirmationID string `json:"confirmation_id"`
-		Hash           string `json:"hash"`
-		Approved       bool   `json:"approved"`
+		ID             string          `json:"id"`
+		ConfirmationID string          `json:"confirmation_id"`
+		Hash           string          `json:"hash"`
+		Approved       bool            `json:"approved"`
+		Always         json.RawMessage `json:"always"`
 	}
 	if err := json.Unmarshal(cause.Data, &said); err != nil {
 		return "what was said cannot be read: " + err.Error()
@@ -132,7 +133,27 @@ func (a *audit) confirmed(s *sessionAudit, c *Commit, f fields) string {
 		return fmt.Sprintf("%s, but the person said approved=%v", f.Outcome, said.Approved)
 	case !cause.Time.Before(k.asked.ExpiresAt):
 		return "the answer counts although the request had expired"
+	case (len(f.Always) > 0 || len(said.Always) > 0) && !sameJSON(f.Always, said.Always):
+		return fmt.Sprintf("it grants %s, and the person said %s", f.Always, said.Always)
 	}
+	return s.grant(k, f.Always)
+}
+
+// grant notes what is approved for the session: of the tools here, which have no
+// scope, exactly the call that was shown.
+func (s *sessionAudit) grant(k *callAudit, always json.RawMessage) string {
+	if len(always) == 0 {
+		return ""
+	}
+	var g struct {
+		Tool string            `json:"tool"`
+		Hash string            `json:"hash"`
+		Args map[string]string `json:"args"`
+	}
+	if err := json.Unmarshal(always, &g); err != nil || g.Tool != k.Tool || g.Hash != k.asked.Hash || g.Args != nil {
+		return fmt.Sprintf("it grants %s, and shown was %s %s", always, k.Tool, k.asked.Args)
+	}
+	s.granted[g.Hash] = true
 	return ""
 }
 

@@ -123,11 +123,31 @@ func TestTheAuditFindsEveryLie(t *testing.T) {
 		{"a result of a call that nobody requested", change(7, `"call":"A","tool"`, `"call":"Z","tool"`), `nobody requested call "Z"`},
 		{"an attempt that was begun before", change(5, `"attempt":"b1"`, `"attempt":"a1"`), "was begun before"},
 		{"a step before what it depends on", change(5, `"call":"B","tool":"e2e:risky"`, `"call":"C","tool":"e2e:once"`), "on which it depends"},
+		{"an answer of which nothing came", func(_ *testing.T, b *book) {
+			b.cause("agent.main.s.sense.confirmation.eve", `{"confirmation_id":"B","hash":"z","approved":true}`)
+		}, "the answer at 8 was decided 0 times"},
+		{"an answer that counts and is refused", func(_ *testing.T, b *book) {
+			b.commit("main.s", `"trigger":{"kind":"cause","sequence":4,"cause":"confirmation","writer":"bob"},"cursor":4,"driver":0`,
+				`security.audited {"principal":"bob","action":"confirmation","effect":"deny","reason":"no"}`)
+		}, "the answer at 4 was decided 2 times"},
 		{"a risky call without an approval", change(5, `act.confirmed`, `ui.message`), "without an approval"},
 		{"a call that was denied", func(t *testing.T, b *book) {
 			b.replace(t, 5, `"outcome":"approved"`, `"outcome":"denied"`)
 			b.replace(t, 4, `true`, `false`)
 		}, "without an approval"},
+		{"a call that somebody granted elsewhere", func(_ *testing.T, b *book) {
+			b.cause("agent.main.s.sense.input.alice", `{"text":"x","id":"j"}`)
+			b.commit("main.s", `"trigger":{"kind":"cause","sequence":8,"cause":"input","writer":"alice"},"cursor":8,"driver":8`,
+				`sense.perceived {"sequence":8,"input_id":"j","writer":"alice","disposition":"started"}`, `plan.requested {"plan":"t8-p1","attempt":"p2","provider":"P"}`)
+			b.commit("main.s", `"trigger":{"kind":"reply","call":"t8-p1","attempt":"p2"},"cursor":8,"driver":8`,
+				`plan.completed {"plan":"t8-p1","attempt":"p2","steps":[{"call":"D","call_id":"d","tool":"e2e:risky"}]}`,
+				`act.requested {"call":"D","tool":"e2e:risky","args":{},"hash":"k","attempt":"d1","runner":"R"}`)
+		}, "without an approval"},
+		{"a grant that nobody gave", change(5, `"by":"bob"`, `"by":"bob","always":{"tool":"e2e:risky","hash":"k"}`), "it grants"},
+		{"a grant of more than was shown", func(t *testing.T, b *book) {
+			b.replace(t, 4, `"approved":true`, `"approved":true,"always":{"tool":"e2e:risky","hash":"z"}`)
+			b.replace(t, 5, `"by":"bob"`, `"by":"bob","always":{"tool":"e2e:risky","hash":"z"}`)
+		}, "and shown was"},
 		{"an approval of nobody", change(4, `"approved":true`, `"approved":false`), "the person said approved=false"},
 		{"an approval of other arguments", change(4, `"hash":"k"`, `"hash":"z"`), "other arguments"},
 		{"an approval by somebody else", change(5, `"by":"bob"`, `"by":"eve"`), "no answer about B"},

@@ -115,7 +115,9 @@ type fields struct {
 	ConfirmationID string          `json:"confirmation_id"`
 	ExpiresAt      time.Time       `json:"expires_at"`
 	Outcome        string          `json:"outcome"`
+	Action         string          `json:"action"`
 	By             string          `json:"by"`
+	Always         json.RawMessage `json:"always"`
 	Code           string          `json:"code"`
 	Reason         string          `json:"reason"`
 	Answer         string          `json:"answer"`
@@ -214,12 +216,13 @@ type Log struct {
 	Calls     map[string]*CallLog
 	Plans     map[string][]Assigned // attempts of model calls, by plan
 	Last      map[string]Commit     // by session
+	Answered  map[uint64][]string   // confirmation -> what came of it; "refused: …" if it does not count
 	Bad       []string              // what could not be read
 }
 
 // NewLog is an empty index.
 func NewLog() *Log {
-	return &Log{Terminals: map[uint64][]Terminal{}, Calls: map[string]*CallLog{}, Plans: map[string][]Assigned{}, Last: map[string]Commit{}}
+	return &Log{Terminals: map[uint64][]Terminal{}, Calls: map[string]*CallLog{}, Plans: map[string][]Assigned{}, Last: map[string]Commit{}, Answered: map[uint64][]string{}}
 }
 
 // Add reads the next entry.
@@ -264,6 +267,11 @@ func (l *Log) event(c Commit, ev Event, f fields) {
 		})
 	case "skandha.act.confirmed.v1":
 		l.call(f.Call, func(k *CallLog) { k.Confirmed = f.Outcome })
+		l.Answered[c.Trigger.Sequence] = append(l.Answered[c.Trigger.Sequence], f.Outcome)
+	case "skandha.security.audited.v1":
+		if f.Action == "confirmation" {
+			l.Answered[c.Trigger.Sequence] = append(l.Answered[c.Trigger.Sequence], "refused: "+f.Reason)
+		}
 	case "skandha.act.completed.v1":
 		l.call(f.Call, func(k *CallLog) { k.Results, k.Done = append(k.Results, f.Result.outcome()), c.Seq })
 	}

@@ -21,7 +21,7 @@ func DeleteFile(root *os.Root) tools.Tool {
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"path":{"type":"string","minLength":1,"description":"path relative to the workspace"}},
 			"required":["path"],"additionalProperties":false}`),
-		Idempotent: false, Risk: tool.RiskHigh, Permissions: []string{"fs.delete"},
+		Idempotent: false, Risk: tool.RiskHigh, Permissions: []string{"fs.delete"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management"}, TimeoutMS: 30_000,
 	}, func(_ context.Context, _ tools.Call, args struct {
 		Path string `json:"path"`

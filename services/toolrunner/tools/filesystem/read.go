@@ -38,7 +38,7 @@ func ReadFile(root *os.Root) tools.Tool {
 			"offset":{"type":"integer","minimum":0,"default":0,"description":"the byte to begin at; default 0"},
 			"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d,"description":"the most bytes to read; default %[2]d"}},
 			"required":["path"],"additionalProperties":false}`, maxRead, defaultRead)),
-		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"},
+		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management", "information_retrieval"}, TimeoutMS: 10_000,
 	}, func(_ context.Context, _ tools.Call, args struct {
 		Path   string `json:"path"`
@@ -139,7 +139,7 @@ func List(root *os.Root) tools.Tool {
 			"path":{"type":"string","minLength":1,"default":".","description":"directory relative to the workspace; default the workspace itself"},
 			"recursive":{"type":"boolean","default":false,"description":"also list what lies in its directories"}},
 			"additionalProperties":false}`),
-		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"},
+		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management", "information_retrieval"}, TimeoutMS: 10_000,
 	}, func(ctx context.Context, _ tools.Call, args struct {
 		Path      string `json:"path"`

@@ -29,7 +29,7 @@ func WriteFile(root *os.Root) tools.Tool {
 			"content":{"type":"string","description":"the whole content of the file"},
 			"mode":{"enum":["create","overwrite"],"default":"create"}},
 			"required":["path","content"],"additionalProperties":false}`),
-		Idempotent: true, Risk: tool.RiskMedium, Permissions: []string{"fs.write"},
+		Idempotent: true, Risk: tool.RiskMedium, Permissions: []string{"fs.write"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management", "creative_work"}, TimeoutMS: 30_000,
 	}, func(_ context.Context, _ tools.Call, args struct {
 		Path    string `json:"path"`
@@ -138,7 +138,7 @@ func AppendFile(root *os.Root) tools.Tool {
 			"path":{"type":"string","minLength":1,"description":"path relative to the workspace"},
 			"content":{"type":"string","minLength":1,"description":"what to add"}},
 			"required":["path","content"],"additionalProperties":false}`),
-		Idempotent: false, Risk: tool.RiskMedium, Permissions: []string{"fs.write"},
+		Idempotent: false, Risk: tool.RiskMedium, Permissions: []string{"fs.write"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management", "creative_work"}, TimeoutMS: 30_000,
 	}, func(_ context.Context, _ tools.Call, args struct {
 		Path    string `json:"path"`

@@ -61,7 +61,7 @@ func request(allow AllowList, control func(network, address string, c syscall.Ra
 			"headers":{"type":"object","maxProperties":50,"additionalProperties":{"type":"string","maxLength":8192}},
 			"body":{"type":"string","description":"sent as it is; set the header Content-Type to say what it is"}},
 			"required":["url"],"additionalProperties":false}`),
-		Idempotent: false, Risk: tool.RiskHigh, Permissions: []string{"network.request"},
+		Idempotent: false, Risk: tool.RiskHigh, Permissions: []string{"network.request"}, Scope: []string{"method", "url"},
 		ScenarioTags: []string{"information_retrieval", "communication"}, TimeoutMS: timeout.Milliseconds(),
 	}, func(ctx context.Context, _ tools.Call, args requestArgs) tool.Result {
 		out, err := c.do(ctx, args)

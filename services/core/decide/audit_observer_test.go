@@ -1,0 +1,165 @@
+package decide_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+)
+
+// What the observer knows of the security layer. It shares no code with it.
+
+// audited: every call is judged before anything comes of it, and later only to
+// be stopped; every answer
+// that does not count is refused in a commit that does nothing else.
+func (o *observer) audited(c event.Commit, e event.Event, p event.Audited) (about bool, err error) {
+	t := c.Header.Trigger
+	o.audits[fmt.Sprint(p.Action, " ", p.Rule, " ", p.Effect)]++
+	if p.Action == event.ActionConfirmation {
+		o.answers[t.Sequence]++
+		switch {
+		case t.Kind != event.ByCause || t.Cause != subject.Confirmation || p.Principal != t.Writer:
+			return false, fmt.Errorf("an answer of %s is refused after %+v", p.Principal, t)
+		case p.Effect != decide.Deny || p.Reason == "" || len(c.Events) != 1:
+			return false, fmt.Errorf("%+v, among %d events", p, len(c.Events))
+		case len(e.Data) > 1500:
+			return false, fmt.Errorf("a refusal of %d bytes", len(e.Data))
+		}
+		return false, nil
+	}
+	call, err := o.pending(p.Call)
+	if err != nil {
+		return true, err
+	}
+	switch by := o.causes[o.inputs[o.open]].Writer; {
+	case call.audited != nil && call.audited.Effect != decide.Deny && !call.barred && p.Effect == decide.Deny &&
+		(len(call.requests) > 0 || call.confirmed != nil) && p.Hash == call.audited.Hash:
+		o.audits["barred"]++
+		call.barred = true // policy looked again before it was given out later
+		return true, o.inTurn(e, p.Call)
+	case p.Action != event.ActionCall || call.audited != nil || call.asked != nil || len(call.requests) > 0:
+		return true, fmt.Errorf("%s of %s, which was judged before", p.Action, p.Call)
+	case p.Resource != call.Tool || p.Principal != by:
+		return true, fmt.Errorf("%s by %s is judged, and %s by %s was planned", p.Resource, p.Principal, call.Tool, by)
+	case p.Effect == decide.Deny && (p.Reason == "" || p.Obligations != nil):
+		return true, fmt.Errorf("a denial of %+v", p)
+	case (p.Rule == "grant") != (p.Grant != nil) || p.Grant != nil && (p.Effect != decide.Allow || !o.holds(*p.Grant)):
+		return true, fmt.Errorf("nobody granted %+v: %+v", p, o.grants)
+	}
+	call.audited = &p
+	return true, o.inTurn(e, p.Call)
+}
+
+func (o *observer) holds(g event.Grant) bool {
+	return slices.ContainsFunc(o.grants, func(h event.Grant) bool { return sameGrant(g, h) })
+}
+
+func sameGrant(a, b event.Grant) bool {
+	return a.Tool == b.Tool && a.Hash == b.Hash && maps.Equal(a.Args, b.Args)
+}
+
+func (c *callSeen) granted() bool { return c.audited != nil && c.audited.Grant != nil }
+
+func (o *observer) askedAsAudited(c *callSeen) error {
+	switch a := c.audited; {
+	case a == nil || a.Effect != decide.Ask || a.Hash != c.asked.Hash:
+		return fmt.Errorf("a person is asked, and it was judged as %+v", a)
+	case c.asked.SecurityWarning == nil || c.asked.SecurityWarning.Message == "":
+		return errors.New("nobody says why a person is asked")
+	case len(c.asked.Always) > 0 && (a.Rule == "before_act" || a.Rule == "breaker"):
+		return fmt.Errorf("%s asks, and a grant is offered", a.Rule)
+	}
+	for _, g := range c.asked.Always {
+		if !coversLiterally(g, c.asked.ToolName, c.asked.Args) {
+			return fmt.Errorf("offered for the call is %+v", g)
+		}
+	}
+	return nil
+}
+
+// granting notes what an answer grants, which must have been offered.
+func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirmation) error {
+	if t.Cause == subject.Confirmation {
+		o.answers[t.Sequence]++
+	}
+	g := call.confirmed.Always
+	switch {
+	case g == nil && (said.Always == nil || said.ConfirmationID == ""):
+		return nil
+	case g == nil || said.Always == nil || !sameGrant(*g, *said.Always):
+		return fmt.Errorf("granted was %+v, said %+v", g, said.Always)
+	case call.confirmed.Outcome != event.Approved || !slices.ContainsFunc(call.asked.Always, func(x event.Grant) bool { return sameGrant(*g, x) }):
+		return fmt.Errorf("granted was %+v, offered %+v", g, call.asked.Always)
+	}
+	o.grants = append(o.grants, *g)
+	return nil
+}
+
+// asAudited: what is given out was judged, as it is, and let pass.
+func (c *callSeen) asAudited(now time.Time, p event.ActRequested) error {
+	a := c.audited
+	switch {
+	case a == nil || c.barred || a.Hash != p.Hash || a.Effect == decide.Deny || (a.Effect == decide.Ask) != (c.asked != nil):
+		return fmt.Errorf("it was judged as %+v", a)
+	case c.granted() && !coversLiterally(*a.Grant, p.Tool, p.Args):
+		return fmt.Errorf("%s is no case of the grant %+v", p.Args, a.Grant)
+	}
+	if o := a.Obligations; o != nil && o.MaxDurationMS > 0 && p.NotAfter.After(now.Add(time.Duration(o.MaxDurationMS)*time.Millisecond)) {
+		return fmt.Errorf("it may run until %s, more than %d ms", p.NotAfter, o.MaxDurationMS)
+	}
+	return nil
+}
+
+// obliged: a call that ran keeps to its obligations.
+func (c *callSeen) obliged(p event.ActCompleted) error {
+	if c.audited == nil || c.audited.Obligations == nil || len(c.requests) == 0 {
+		return nil
+	}
+	o := c.audited.Obligations
+	if o.MaxResultBytes > 0 && len(p.Result.Data) > o.MaxResultBytes {
+		return fmt.Errorf("a result of %d bytes, more than %d", len(p.Result.Data), o.MaxResultBytes)
+	}
+	if !strings.Contains(p.Note, o.Note) {
+		return fmt.Errorf("the model is told %q, not %q", p.Note, o.Note)
+	}
+	return nil
+}
+
+// answersAreDecided: every answer in a session that was there is decided, once.
+func (o *observer) answersAreDecided(poisoned map[uint64]bool) error {
+	for seq, c := range o.causes {
+		want := 1
+		if c.Kind != subject.Confirmation || poisoned[seq] || seq < o.first || o.first == 0 {
+			want = 0
+		}
+		if o.answers[seq] != want {
+			return fmt.Errorf("cause %d (%s %s) was decided %d times, want %d", seq, c.Kind, c.Body, o.answers[seq], want)
+		}
+	}
+	return nil
+}
+
+// coversLiterally is what a grant says, for the values that the simulation uses.
+func coversLiterally(g event.Grant, tool string, args json.RawMessage) bool {
+	var values map[string]any
+	if g.Tool != tool || json.Unmarshal(args, &values) != nil {
+		return false
+	}
+	if g.Hash != "" {
+		return g.Hash == decide.Hash(tool, args)
+	}
+	for name, pattern := range g.Args {
+		v, _ := values[name].(string)
+		if dir, wide := strings.CutSuffix(pattern, "*"); wide && !strings.HasPrefix(v, dir) || !wide && v != pattern {
+			return false
+		}
+	}
+	return len(g.Args) > 0
+}

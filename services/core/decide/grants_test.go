@@ -1,0 +1,355 @@
+package decide_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/security/grant"
+)
+
+// wary is a world whose policy asks about every call of read.
+func wary(t *testing.T) *world {
+	w := newWorld(t)
+	w.policy = func(a decide.Access) decide.Ruling {
+		if a.Resource.Name == "forbidden" {
+			return decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "never"}
+		}
+		return decide.Ruling{Effect: decide.Ask, Rule: "policy[0]", Reason: "it asks", Warning: &hook.Warning{Level: hook.LevelWarn, Message: "it asks"}}
+	}
+	w.say("read the drafts")
+	return w
+}
+
+// approve approves the pending call and grants g, if there is one, for the session.
+func (w *world) approve(call string, g *event.Grant) {
+	w.t.Helper()
+	st := w.step(call)
+	w.process(w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{
+		ConfirmationID: st.Call, Hash: st.Hash, Approved: true, Source: "page", Always: g,
+	}))), nil)
+}
+
+// wide is the widest grant that the pending call offers.
+func (w *world) wide(call string) *event.Grant {
+	w.t.Helper()
+	offers := w.step(call).Always
+	if len(offers) == 0 {
+		w.fail("call %s offers no grant", call)
+	}
+	return &offers[len(offers)-1]
+}
+
+func (w *world) verdictOn(call string) event.Audited {
+	w.t.Helper()
+	for _, p := range events[event.Audited](w) {
+		if p.Action == event.ActionCall && strings.HasSuffix(p.Call, call) {
+			return p
+		}
+	}
+	w.fail("call %s was not audited", call)
+	return event.Audited{}
+}
+
+func TestWhatIsGrantedOnceIsNotAskedAgain(t *testing.T) {
+	w := wary(t)
+	w.calls("read", `{"path":"drafts/a.txt"}`)
+	asked := events[event.ToolCallRequest](w)[0]
+	if want := []event.Grant{
+		{Tool: "read", Args: map[string]string{"path": "drafts/a.txt"}}, {Tool: "read", Args: map[string]string{"path": "drafts/*"}},
+	}; !slices.EqualFunc(asked.Always, want, sameGrant) {
+		t.Fatalf("offered: %+v", asked.Always)
+	}
+	w.approve("c0", w.wide("c0"))
+	if c := events[event.ActConfirmed](w)[0]; c.Always == nil || c.Always.Args["path"] != "drafts/*" || c.By != "web" || c.Source != "page" {
+		t.Fatalf("%+v", c)
+	}
+	w.succeed("c0", `1`)
+
+	// The same directory is not asked about; each neighbour is.
+	w.calls("read", `{"path":"drafts/b/c.txt"}`, "read", `{"path":"drafts/../secret"}`, "read", `{"path":"drafts2/a.txt"}`, "write", `{"text":"drafts/a.txt"}`)
+	for call, want := range map[string]decide.Status{"c0": decide.Assigned, "c1": decide.Confirming, "c2": decide.Confirming, "c3": decide.Confirming} {
+		if got := w.status(call); got != want {
+			t.Errorf("%s is %s, want %s", call, got, want)
+		}
+	}
+	v := w.verdictOn("p2-c0")
+	if v.Effect != decide.Allow || v.Rule != "grant" || v.Grant == nil || v.Grant.Args["path"] != "drafts/*" || v.Resource != "read" || v.Principal != "web" {
+		t.Errorf("audited: %+v", v)
+	}
+	if v := w.verdictOn("p2-c1"); v.Effect != decide.Ask || v.Rule != "policy[0]" || v.Grant != nil || v.Reason != "it asks" {
+		t.Errorf("audited: %+v", v)
+	}
+}
+
+func TestResetTakesGrantsBack(t *testing.T) {
+	w := wary(t)
+	w.calls("read", `{"path":"drafts/a.txt"}`)
+	w.approve("c0", w.wide("c0"))
+	if len(w.state.Grants) != 1 || w.state.GrantChain == "" {
+		t.Fatalf("%+v", w.state.Grants)
+	}
+	w.process(w.cause(subject.Command, "web", `{"name":"reset"}`), decide.Closings{})
+	if len(w.state.Grants) != 0 || w.state.GrantChain != "" {
+		t.Fatalf("%+v", w.state.Grants)
+	}
+	w.say("again")
+	w.calls("read", `{"path":"drafts/a.txt"}`)
+	if w.status("c0") != decide.Confirming {
+		t.Fatal("it was not asked")
+	}
+}
+
+func TestAGrantWithoutScopeIsForExactlyThatCall(t *testing.T) {
+	w := wary(t)
+	w.calls("write", `{"text":"a"}`)
+	offers := w.step("c0").Always
+	if len(offers) != 1 || offers[0].Hash != w.step("c0").Hash || offers[0].Args != nil {
+		t.Fatalf("%+v", offers)
+	}
+	w.approve("c0", &offers[0])
+	w.succeed("c0", `1`)
+	w.calls("write", `{"text":"a"}`, "write", `{"text":"b"}`)
+	if w.status("c0") != decide.Assigned || w.status("c1") != decide.Confirming {
+		t.Fatalf("%s, %s", w.status("c0"), w.status("c1"))
+	}
+}
+
+func TestAPlansStepsAreJudgedEachByTheirOwnTool(t *testing.T) {
+	w := wary(t)
+	w.calls("read", `{"path":"drafts/a.txt"}`)
+	w.approve("c0", w.wide("c0"))
+	w.succeed("c0", `1`)
+	w.calls("plan:execute", `{"steps":[{"id":"s0","tool":"read","params":{"path":"drafts/b.txt"}},{"id":"s1","tool":"read","params":{"path":"b.txt"}},{"id":"s2","tool":"forbidden","params":{}}]}`)
+	if w.status("c0-s0") != decide.Assigned || w.status("c0-s1") != decide.Confirming || w.code("c0-s2") != tool.CodeDenied {
+		t.Fatalf("%s, %s, %s", w.status("c0-s0"), w.status("c0-s1"), w.code("c0-s2"))
+	}
+	for _, p := range events[event.Audited](w) {
+		if p.Resource == "plan:execute" {
+			t.Fatalf("the plan itself was judged: %+v", p)
+		}
+	}
+}
+
+// A grant stands for what policy asks, never for what somebody else asks or policy denies.
+func TestAGrantOverridesNobodyElse(t *testing.T) {
+	granted := func(t *testing.T) *world {
+		w := wary(t)
+		w.calls("read", `{"path":"drafts/a.txt"}`)
+		w.approve("c0", w.wide("c0"))
+		w.succeed("c0", `1`)
+		return w
+	}
+	t.Run("policy denies by now", func(t *testing.T) {
+		w := granted(t)
+		w.policy = func(decide.Access) decide.Ruling {
+			return decide.Ruling{Effect: decide.Deny, Rule: "policy[7]", Reason: "no more"}
+		}
+		w.calls("read", `{"path":"drafts/a.txt"}`)
+		w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
+		if v := w.verdictOn("p2-c0"); v.Effect != decide.Deny || v.Rule != "policy[7]" || v.Reason != "no more" || v.Grant != nil {
+			t.Fatalf("%+v", v)
+		}
+	})
+	t.Run("a hook asks", func(t *testing.T) {
+		w := granted(t)
+		w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision { return hook.Decision{Verb: hook.Confirm} })
+		w.calls("read", `{"path":"drafts/a.txt"}`)
+		st := w.step("c0")
+		if st.Status != decide.Confirming || len(st.Always) > 0 || st.Warning == nil || st.Warning.Message == "" {
+			t.Fatalf("%+v", st)
+		}
+		if v := w.verdictOn("p2-c0"); v.Effect != decide.Ask || v.Rule != "before_act" || v.Grant != nil {
+			t.Fatalf("%+v", v)
+		}
+	})
+	t.Run("the breaker asks", func(t *testing.T) {
+		w := granted(t)
+		for i := range 5 {
+			w.calls("read", fmt.Sprintf(`{"path":"drafts/%d.txt"}`, i))
+			w.result("c0", tool.Failure(tool.CodeFailed, "no"))
+		}
+		w.calls("read", `{"path":"drafts/a.txt"}`)
+		if st := w.step("c0"); st.Status != decide.Confirming || len(st.Always) > 0 {
+			t.Fatalf("%+v", st)
+		}
+		if v := w.verdictOn("p7-c0"); v.Rule != "breaker" || v.Effect != decide.Ask || v.Grant != nil {
+			t.Fatalf("%+v", v)
+		}
+	})
+}
+
+func TestOnlyWhatWasOfferedIsGranted(t *testing.T) {
+	for name, g := range map[string]event.Grant{
+		"everything":               {Tool: "read", Args: map[string]string{"path": "*"}},
+		"the directory above":      {Tool: "read", Args: map[string]string{"path": "/*"}},
+		"another directory":        {Tool: "read", Args: map[string]string{"path": "secret/*"}},
+		"another tool":             {Tool: "write", Args: map[string]string{"path": "drafts/*"}},
+		"no argument":              {Tool: "read"},
+		"one argument more":        {Tool: "read", Args: map[string]string{"path": "drafts/*", "n": "1"}},
+		"a hash that is not shown": {Tool: "read", Hash: "00"},
+		"nothing":                  {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wary(t)
+			w.calls("read", `{"path":"drafts/a.txt"}`)
+			before, st := *w.state, w.step("c0")
+			w.approve("c0", &g)
+			if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "not offered") {
+				t.Fatalf("%+v", p)
+			}
+		})
+	}
+	t.Run("with a refusal", func(t *testing.T) {
+		w := wary(t)
+		w.calls("read", `{"path":"drafts/a.txt"}`)
+		before, st := *w.state, w.step("c0")
+		w.process(w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{
+			ConfirmationID: st.Call, Hash: st.Hash, Always: w.wide("c0"),
+		}))), nil)
+		w.refused(before, st.Call, st.Hash)
+	})
+}
+
+func TestGrantsAreBounded(t *testing.T) {
+	w := wary(t)
+	for i := range grant.Max - 1 {
+		w.calls("write", fmt.Sprintf(`{"text":"%d"}`, i))
+		w.approve("c0", w.wide("c0"))
+		w.succeed("c0", `1`)
+		if i%20 == 19 {
+			w.final("so far")
+			w.say("go on")
+		}
+	}
+	w.calls("write", `{"text":"x"}`, "write", `{"text":"y"}`)
+	x, y := w.wide("c0"), w.wide("c1")
+	w.approve("c0", x)
+	before, st := *w.state, w.step("c1")
+	w.approve("c1", y)
+	if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "100 calls") || len(w.state.Grants) != grant.Max {
+		t.Fatalf("%d grants, %+v", len(w.state.Grants), p)
+	}
+	w.approve("c1", nil)
+	w.succeed("c0", `1`)
+	w.succeed("c1", `1`)
+	w.calls("write", `{"text":"z"}`)
+	if st := w.step("c0"); st.Status != decide.Confirming || len(st.Always) != 0 {
+		t.Fatalf("offered: %+v", st.Always)
+	}
+}
+
+func TestTheSameGrantTwiceIsOne(t *testing.T) {
+	w := wary(t)
+	w.calls("read", `{"path":"drafts/a.txt"}`, "read", `{"path":"drafts/b.txt"}`)
+	w.approve("c0", w.wide("c0"))
+	w.approve("c1", w.wide("c1"))
+	if len(w.state.Grants) != 1 || w.status("c1") != decide.Assigned {
+		t.Fatalf("%+v, %s", w.state.Grants, w.status("c1"))
+	}
+}
+
+// Of two answers the first counts, and everybody sees which.
+func TestOfTwoAnswersTheFirstCounts(t *testing.T) {
+	w, _ := asking(t)
+	st := w.step("c0")
+	answer := func(by subject.Writer, approved bool) decide.Cause {
+		return w.cause(subject.Confirmation, by, string(mustJSON(event.Confirmation{ConfirmationID: st.Call, Hash: st.Hash, Approved: approved, Source: string(by)})))
+	}
+	no, yes := answer("cli", false), answer("web", true)
+	w.process(no, nil)
+	before := *w.state
+	w.process(yes, nil)
+	w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
+	if c := events[event.ActConfirmed](w); len(c) != 1 || c[0].By != "cli" || c[0].Source != "cli" || c[0].Outcome != event.Denied {
+		t.Fatalf("%+v", c)
+	}
+	w.refused(before, st.Call, st.Hash)
+}
+
+func TestAnAnswerFromAnotherSession(t *testing.T) {
+	t.Run("to a session that is there: refused, and audited", func(t *testing.T) {
+		w := newWorld(t)
+		in := w.say("x")
+		w.final("done")
+		before := *w.state
+		w.process(w.cause(subject.Confirmation, "web", `{"confirmation_id":"t1-p1-c0","hash":"00","approved":true}`), nil)
+		w.refused(before, "t1-p1-c0", "00")
+		w.ends(in.Sequence, "recorded")
+	})
+	t.Run("to one that is not: nothing is made for it", func(t *testing.T) {
+		w := newWorld(t)
+		reason := w.process(w.cause(subject.Confirmation, "web", `{"confirmation_id":"t1-p1-c0","hash":"00","approved":true}`), nil)
+		if reason == "" || len(w.log) > 0 {
+			t.Fatalf("reason %q, %d commits", reason, len(w.log))
+		}
+		w.say("x") // and the verdict stays
+		if d, why := decide.OnCause(w.state, 1, w.seen.causes[1], nil, w.env()); d != nil || why == "" {
+			t.Fatal("it has an effect later")
+		}
+	})
+}
+
+// A flood of garbage costs the log no more than a flood of garbage.
+func TestARefusalIsSmall(t *testing.T) {
+	w, _ := asking(t)
+	huge := strings.Repeat("\x01<é", 1<<20)
+	for _, c := range []event.Confirmation{
+		{ConfirmationID: huge, Hash: huge, Reason: huge, Source: huge, Approved: true},
+		{ConfirmationID: w.step("c0").Call, Hash: huge, Approved: true, Always: &event.Grant{Tool: huge, Args: map[string]string{huge: huge}}},
+	} {
+		w.process(w.cause(subject.Confirmation, "web", string(mustJSON(c))), nil)
+		if n := len(w.log[len(w.log)-1].body); n > 4000 {
+			t.Errorf("%d bytes", n)
+		}
+	}
+	w.process(w.cause(subject.Confirmation, "web", huge), nil)
+	if n := len(w.log[len(w.log)-1].body); n > 4000 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// What an approval is bound to survives everything that a state survives.
+func TestGrantsSurviveSnapshotsAndRefolding(t *testing.T) {
+	w := wary(t)
+	w.calls("read", `{"path":"drafts/<&>.txt"}`, "read", `{"path":"drafts/ü.txt"}`)
+	w.approve("c1", w.wide("c1"))
+	w.reload()
+	w.same(w.state, w.rebuild(), "live", "rebuilt")
+	data, at, rev := w.snapshot()
+	for _, forged := range []string{
+		strings.Replace(string(data), `"path":"drafts/*"`, `"path":"secret/*"`, 1),
+		strings.Replace(string(data), `"grants":[`, `"grants":[{"tool":"write","hash":"00"},`, 1),
+	} {
+		if forged == string(data) {
+			t.Fatalf("no grant in %s", data)
+		}
+		if _, err := decide.FromSnapshot([]byte(forged), ref, at, rev); err == nil {
+			t.Error("a snapshot with another grant is believed")
+		}
+	}
+}
+
+// Deciding in a session with many grants costs what it costs without: the digest
+// covers their chain.
+func TestGrantsDoNotWeighOnTheDigest(t *testing.T) {
+	w := wary(t)
+	w.calls("write", `{"text":"a"}`)
+	w.approve("c0", w.wide("c0"))
+	w.succeed("c0", `1`)
+	if strings.Count(string(mustJSON(w.state)), w.state.GrantChain) != 1 {
+		t.Fatal("the chain is not in the state")
+	}
+	w.now = w.now.Add(time.Second)
+	w.final("done")
+	if len(w.state.Grants) != 1 {
+		t.Fatal("a grant ends with its turn")
+	}
+}

@@ -1,0 +1,167 @@
+package decide
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/security/grant"
+)
+
+// What decides about a call beside the rules of the policy.
+const (
+	ruleGrant   = "grant"      // a person has approved it for the session
+	ruleHook    = "before_act" // a hook asks a person
+	ruleBreaker = "breaker"    // too many calls have failed in a row
+)
+
+// verdict is what becomes of a call, as it is audited, and what a person is told.
+type verdict struct {
+	event.Audited
+	warning *hook.Warning
+	always  []event.Grant
+}
+
+// judge asks the policy about a call that before_act has let through with d. It is
+// a hard gate: nothing comes after a denial. A grant stands for what policy asks a
+// person about, and for nothing else: a hook that wants a person, and the
+// breaker, get one.
+func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.Decision) verdict {
+	t, hash := b.s.Turn, Hash(st.Tool, args)
+	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
+	v := verdict{warning: r.Warning, Audited: event.Audited{
+		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
+		Effect: r.Effect, Reason: cut(r.Reason, maxReason), Rule: r.Rule, Obligations: r.Obligations,
+	}}
+	switch r.Effect {
+	case Allow:
+	case Ask:
+		if g, ok := grant.Find(b.s.Grants, spec, args, hash); ok {
+			v.Effect, v.Rule, v.Grant, v.Reason = Allow, ruleGrant, &g, "approved for the session"
+		} else if len(b.s.Grants) < grant.Max {
+			v.always = grant.Offers(spec, args, hash)
+		}
+	case Deny:
+		v.Obligations = nil
+		return v
+	default:
+		v.Effect, v.Obligations, v.Reason = Deny, nil, meaningless(r.Effect)
+		return v
+	}
+	switch {
+	case d.Verb == hook.Confirm:
+		v.ask(ruleHook, hookWarning(d, r))
+	case v.Effect == Ask:
+	case b.s.Breaker.Consecutive >= errStreak:
+		v.ask(ruleBreaker, &hook.Warning{
+			Level: hook.LevelWarn, Message: fmt.Sprintf("The last %d tool calls failed. Shall the agent go on?", b.s.Breaker.Consecutive),
+		})
+	}
+	return v
+}
+
+// barred looks again at a call that is given out later than it was judged: once
+// it was approved, or again because its runner did not run it. Meanwhile the rules
+// may have changed, or the tool. It ends what may not run any more, and what a
+// person would be asked about who was not; the model may call it anew.
+func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
+	t, hash := b.s.Turn, Hash(st.Tool, args)
+	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
+	why := r.Reason
+	switch r.Effect {
+	case Allow:
+		return false
+	case Ask:
+		if _, granted := grant.Find(b.s.Grants, spec, args, hash); granted || st.ApprovedBy != "" {
+			return false
+		}
+		why = "policy asks a person about it by now, and nobody was asked"
+	case Deny:
+	default:
+		why = meaningless(r.Effect)
+	}
+	b.emit(event.Audited{
+		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
+		Effect: Deny, Reason: cut(why, maxReason), Rule: r.Rule,
+	})
+	result := tool.Failure(tool.CodeDenied, why)
+	if st.Uncertain {
+		result = st.notRun("")
+	}
+	b.completeFrom(st, result, executor.Answer{})
+	return true
+}
+
+// access is the question to the policy whether a call may run.
+func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access {
+	t := b.s.Turn
+	return Access{
+		Principal: t.Writer, Action: event.ActionCall, Resource: spec,
+		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: t.Source, Args: args},
+	}
+}
+
+func meaningless(e Effect) string {
+	return fmt.Sprintf("policy ruled %q, which means nothing", cut(string(e), 40))
+}
+
+// ask has a person asked whom no grant can spare it.
+func (v *verdict) ask(rule string, w *hook.Warning) {
+	v.Effect, v.Rule, v.Grant, v.always = Ask, rule, nil, nil
+	v.warning, v.Reason = w, cut(w.Message, maxReason)
+}
+
+// hookWarning is what a person is told whom a before_act hook wants to be asked.
+func hookWarning(d hook.Decision, r Ruling) *hook.Warning {
+	switch {
+	case d.Warning != nil:
+		return d.Warning
+	case r.Warning != nil:
+		return r.Warning
+	}
+	by := "A plugin"
+	for _, v := range d.Verdicts {
+		if v.Verb == hook.Confirm {
+			by = "The plugin " + string(v.Plugin)
+		}
+	}
+	return &hook.Warning{Level: hook.LevelWarn, Message: by + " wants a person to look at this call before it runs."}
+}
+
+// endBy brings the end of a call forward to what its obligations allow.
+func (st *Step) endBy(now, notAfter time.Time) time.Time {
+	if st.Obligations == nil || st.Obligations.MaxDurationMS <= 0 {
+		return notAfter
+	}
+	if end := now.Add(time.Duration(st.Obligations.MaxDurationMS) * time.Millisecond); end.Before(notAfter) {
+		return end
+	}
+	return notAfter
+}
+
+// obliged applies the obligations of a call that was given out to its result, and
+// says what the model is to be told beside it. A result that is too large is
+// withheld, as a whole: half of it may say the opposite.
+func (st *Step) obliged(r tool.Result) (result tool.Result, note string) {
+	o := st.Obligations
+	if o == nil || st.Attempt == "" {
+		return r, ""
+	}
+	if o.MaxResultBytes > 0 {
+		if size := len(encode(r)); size > o.MaxResultBytes {
+			r = withheld(r, fmt.Sprintf("its result of %d bytes is withheld: policy lets %d through", size, o.MaxResultBytes))
+		}
+	}
+	return r, o.Note
+}
+
+func withheld(r tool.Result, why string) tool.Result {
+	if r.Success || r.Error == nil {
+		return tool.Failure(tool.CodeTooLarge, "it ran with success; "+why)
+	}
+	return tool.Failure(r.Error.Code, why)
+}

@@ -1,0 +1,141 @@
+package security
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"skandha.dev/services/core/security/grant"
+)
+
+// argument is a condition on one argument of a call.
+type argument struct {
+	name         string
+	exact, lower pattern
+	origin       pattern // of a URL's scheme, host and port; then exact is of the rest
+	isURL, wild  bool
+	host         string // of a URL, as the rule writes it, with its port
+}
+
+// newArgument makes the condition ready. A wide pattern of a URL is matched in two
+// halves, so that no star of the host reaches into the path.
+func newArgument(name, p string) argument {
+	a := argument{name: name, exact: newPattern(p), lower: newPattern(inOneForm(strings.ToLower(p))), wild: wild(p)}
+	if scheme, rest, ok := strings.Cut(p, "://"); ok && a.wild {
+		host, below, _ := strings.Cut(rest, "/")
+		a.isURL, a.host, a.origin, a.exact = true, host, newPattern(scheme+"://"+host), newPattern("/"+below)
+	}
+	return a
+}
+
+// bound reports whether a URL's pattern says what hosts it means: itself, those
+// below a domain, or each.
+func (a argument) bound() bool {
+	name, port := splitPort(a.host)
+	return (name == "*" || ipv6(name) || !wild(strings.TrimPrefix(name, "*."))) && (port == "*" || !wild(port))
+}
+
+// match reports whether the condition holds. Wary is how rules that deny or ask
+// look at it: any value will do, however it is written.
+func (a argument) match(args json.RawMessage, wary bool) bool {
+	values, sure := valuesOf(args, a.name)
+	if wary {
+		return slices.ContainsFunc(values, func(v string) bool { return slices.ContainsFunc(forms(v), a.lower.match) })
+	}
+	return sure && len(values) == 1 && a.trusts(values[0])
+}
+
+// trusts reports whether a value matches, and can be read in one way alone.
+func (a argument) trusts(v string) bool {
+	switch origin, ok := grant.Origin(v); {
+	case !a.wild:
+		return a.exact.match(v)
+	case a.isURL:
+		rest := strings.TrimPrefix(v, origin)
+		if rest == "" {
+			rest = "/"
+		}
+		return ok && straight(rest) && a.origin.match(origin) && a.exact.match(rest)
+	case ok:
+		return a.exact.any
+	}
+	return a.exact.any || grant.Clean(strings.TrimPrefix(v, "/")) && a.exact.match(v)
+}
+
+// straight reports whether the path of a URL goes nowhere but down.
+func straight(rest string) bool {
+	p, _, _ := strings.Cut(rest, "?")
+	p, _, _ = strings.Cut(p, "#")
+	lower := strings.ToLower(p)
+	for _, odd := range []string{"//", "%2e", "%2f", "%5c", "%25", "%00", ";"} {
+		if strings.Contains(lower, odd) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(strings.Split(p, "/"), func(s string) bool { return s == "." || s == ".." })
+}
+
+// valuesOf gives every scalar below the arguments that a decoder may take for the
+// named one. Sure: there is one such argument, under exactly that name, and it is
+// a scalar.
+func valuesOf(args json.RawMessage, name string) (values []string, sure bool) {
+	d := json.NewDecoder(strings.NewReader(string(args)))
+	d.UseNumber()
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	found := 0
+	for d.More() {
+		key, err := d.Token()
+		var v any
+		if err != nil || d.Decode(&v) != nil {
+			return values, false
+		}
+		k, _ := key.(string)
+		if !strings.EqualFold(k, name) {
+			continue
+		}
+		found++
+		if s, scalar := text(v); scalar {
+			values = append(values, s)
+			sure = k == name && found == 1
+		} else {
+			values, sure = below(v, values), false
+		}
+	}
+	return values, sure && found == 1
+}
+
+func text(v any) (string, bool) {
+	switch x := v.(type) {
+	case string:
+		return x, true
+	case json.Number:
+		return x.String(), true
+	case bool:
+		if x {
+			return "true", true
+		}
+		return "false", true
+	case nil:
+		return "null", true
+	}
+	return "", false
+}
+
+func below(v any, out []string) []string {
+	switch x := v.(type) {
+	case map[string]any:
+		for _, e := range x {
+			out = below(e, out)
+		}
+	case []any:
+		for _, e := range x {
+			out = below(e, out)
+		}
+	default:
+		s, _ := text(v)
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package grant
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// fits reports whether a value is what a pattern means.
+func fits(pattern, value string) bool {
+	base, wide := strings.CutSuffix(pattern, all)
+	switch {
+	case !wide:
+		return value == pattern
+	case schemeOf(base) != "":
+		o, ok := Origin(value)
+		return ok && o == base
+	}
+	below, ok := strings.CutPrefix(value, base) // what costs least first
+	return ok && strings.HasPrefix(below, "/") && Clean(base) && Clean(value)
+}
+
+// widen gives the pattern of all that lies beside a value, if that can be said.
+func widen(value string) (string, bool) {
+	if schemeOf(value) != "" {
+		o, ok := Origin(value)
+		return o + all, ok && len(o)+len(all) <= maxValue
+	}
+	i := strings.LastIndexByte(value, '/')
+	if i <= 0 || !Clean(value) {
+		return "", false // the whole workspace is no directory of it
+	}
+	return value[:i] + all, true
+}
+
+func schemeOf(v string) string {
+	for _, s := range []string{"https://", "http://"} {
+		if strings.HasPrefix(v, s) {
+			return s
+		}
+	}
+	return ""
+}
+
+// Origin is the scheme, host and port of an http or https URL ("https://host:8443")
+// that every program reads alike: in lower case, without user name, trailing
+// dot, escapes, backslashes or anything invisible. Not ok: it is none.
+func Origin(value string) (string, bool) {
+	scheme := schemeOf(value)
+	if scheme == "" || !printable(value) || strings.ContainsAny(value, "\\ ") {
+		return "", false
+	}
+	host, _, _ := strings.Cut(value[len(scheme):], "/")
+	if !authority(host) {
+		return "", false
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.User != nil || u.Opaque != "" || u.Host != host {
+		return "", false
+	}
+	return scheme + host, true
+}
+
+// authority reports whether s is a host name or IPv4 address in its one form, with
+// an optional port.
+func authority(s string) bool {
+	name, port, has := strings.Cut(s, ":")
+	if has {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
+			return false
+		}
+	}
+	if len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
+			label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// plain are the characters of a clean path beside letters, marks and digits. What
+// some shell, decoder or file system gives a meaning of its own is not among them.
+const plain = "/ ._-+=@,()[]"
+
+// Clean reports whether a value is a relative path that every program reads alike.
+func Clean(path string) bool {
+	if path == "" || len(path) > maxValue || !utf8.ValidString(path) {
+		return false
+	}
+	for _, r := range path {
+		if !strings.ContainsRune(plain, r) && (!unicode.In(r, unicode.Letter, unicode.Mark, unicode.Nd) || r == utf8.RuneError) {
+			return false
+		}
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		// Some systems drop a trailing dot or blank: "..." may be "..".
+		if segment == "" || strings.HasSuffix(segment, ".") || segment != strings.TrimSpace(segment) {
+			return false
+		}
+	}
+	return true
+}
+
+// printable reports whether a value shows what it is: no control or format
+// characters, no blanks but the usual one.
+func printable(v string) bool {
+	if !utf8.ValidString(v) {
+		return false
+	}
+	for _, r := range v {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return false
+		}
+	}
+	return true
+}
