@@ -12,9 +12,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
+
+	"skandha.dev/services/internal/hosts"
 )
 
 // DefaultListen is where the server listens unless Config says otherwise.
@@ -46,41 +46,22 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("tls_cert and tls_key belong together; set both or none"))
 	}
 	for _, h := range c.Hosts {
-		if h == "" || strings.ContainsAny(h, "/*, ") || hostOf(h) != strings.ToLower(h) {
-			errs = append(errs, fmt.Errorf("hosts: %q: want a name without scheme, port and *, such as agent.example.org", h))
+		if err := hosts.Check(h); err != nil {
+			errs = append(errs, fmt.Errorf("hosts: %w", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // Loopback reports whether the server is reached from this machine alone.
-func (c Config) Loopback() bool {
-	host, _, err := net.SplitHostPort(c.withDefaults().Listen)
-	return err == nil && isLoopback(host)
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// hostOf is the name in a Host header, without port, in lower case.
-func hostOf(h string) string {
-	if host, _, err := net.SplitHostPort(h); err == nil {
-		h = host
-	}
-	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]"))
-}
+func (c Config) Loopback() bool { return hosts.ListensOnLoopback(c.withDefaults().Listen) }
 
 // Guard lets through what is meant for one of the host names.
 func (c Config) Guard(next http.Handler) http.Handler {
-	known := make([]string, len(c.Hosts))
-	for i, h := range c.Hosts {
-		known[i] = strings.ToLower(h)
-	}
+	own := hosts.Of(c.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if host := hostOf(r.Host); !isLoopback(host) && !slices.Contains(known, host) {
-			Error(w, http.StatusMisdirectedRequest, "Host", "this is not "+host+"; name it in listeners.http.hosts if it is")
+		if !own.Has(r.Host) {
+			Error(w, http.StatusMisdirectedRequest, "Host", "this is not "+r.Host+"; name it in listeners.http.hosts if it is")
 			return
 		}
 		next.ServeHTTP(w, r)

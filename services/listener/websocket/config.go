@@ -11,8 +11,8 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/contract"
-	"skandha.dev/services/listener/secret"
 )
 
 // The defaults and limits.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/listener/secret"
+	"skandha.dev/services/internal/secret"
 )
 
 func TestSecretsComeFromWhereTheyAreSaidToBe(t *testing.T) {
