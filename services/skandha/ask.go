@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,11 +22,12 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/skandha/safetext"
 )
 
 // askCmd asks one thing and waits for the end of its turn.
 type askCmd struct {
-	Text    []string      `arg:"" help:"What to ask; \"-\" reads standard input."`
+	Text    []string      `arg:"" help:"What to ask, or a slash command such as /help; \"-\" reads standard input."`
 	Agent   string        `short:"a" default:"main" help:"Agent to ask."`
 	Session string        `short:"s" placeholder:"NAME" help:"Session to go on with. Default: a new one."`
 	JSON    bool          `help:"Print every event of the turn as one line of JSON."`
@@ -60,7 +62,7 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	seq, err := c.Say(ctx, ref, event.Input{Text: text, Source: "ask"})
+	seq, err := c.submit(ctx, ref, text, "ask")
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bus.ErrTimeout) {
 		fmt.Fprintf(os.Stderr, "skandha: the bus did not take the input within %s: %v\n", a.Timeout, err)
 		return exitTimeout
@@ -268,7 +270,7 @@ func (w *waiter) result(e event.Event) {
 	}
 	if !w.json {
 		s := stylesFor(w.err)
-		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, p.Tool, resultSummary(p), s.off)
+		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
 		for _, a := range artifactsOf(p) {
 			_, _ = fmt.Fprintf(w.err, "%s  %s, %d bytes: skandha artifacts get %s%s\n", s.dim, clean(a.Path), a.Bytes, clean(a.Ref), s.off)
 		}
@@ -289,11 +291,11 @@ func (w *waiter) confirm(ctx context.Context, e event.Event) error {
 		return w.c.Confirm(ctx, w.ref, q, w.yes, reason)
 	}
 	s := stylesFor(w.err)
-	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s\n", s.yellow, s.bold, clean(q.ToolName), s.off)
+	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s\n", s.yellow, s.bold, strings.ReplaceAll(safetext.Visible(q.ToolName), "\n", " "), s.off)
 	if q.SecurityWarning != nil {
 		_, _ = fmt.Fprintf(w.err, "  %s%s%s\n", s.yellow, clean(q.SecurityWarning.Message), s.off)
 	}
-	_, _ = fmt.Fprintf(w.err, "  with %s\n", clean(indentJSON(q.Args)))
+	_, _ = fmt.Fprintf(w.err, "  with %s\n", safetext.Visible(indentJSON(q.Args)))
 	_, _ = fmt.Fprintf(w.err, "Approve? [y/N, until %s] ", q.ExpiresAt.Local().Format("15:04:05"))
 	if w.answers == nil {
 		w.answers = bufio.NewReader(os.Stdin)
@@ -306,10 +308,11 @@ func (w *waiter) confirm(ctx context.Context, e event.Event) error {
 	return w.c.Confirm(ctx, w.ref, q, answer == "y" || answer == "yes", "")
 }
 
+// indentJSON is JSON on lines, otherwise exactly as it was sent.
 func indentJSON(b json.RawMessage) string {
-	out, err := json.MarshalIndent(b, "  ", "  ")
-	if err != nil {
+	var out bytes.Buffer
+	if json.Indent(&out, b, "  ", "  ") != nil {
 		return string(b)
 	}
-	return string(out)
+	return out.String()
 }

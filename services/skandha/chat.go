@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
 )
 
@@ -22,6 +23,7 @@ type chatCmd struct {
 	Agent   string `short:"a" default:"main" help:"Agent to talk to."`
 	Session string `short:"s" placeholder:"NAME" help:"Session to go on with. Default: a new one."`
 	Yes     bool   `short:"y" help:"Approve every confirmation request."`
+	Plain   bool   `help:"Print line by line, without a live region. So it is also when standard input or output is no terminal, and with TERM=dumb. NO_COLOR takes the colours away."`
 }
 
 // Run implements the command.
@@ -30,7 +32,15 @@ func (c *chatCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	conn, err := g.connect(ctx)
+	if !c.Plain && canDraw() {
+		return c.terminal(ctx, g, ref)
+	}
+	tty := isTerminal(os.Stdin) && isTerminal(os.Stdout)
+	connect := g.connect
+	if tty {
+		connect = g.connectToStay
+	}
+	conn, err := connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,7 +53,7 @@ func (c *chatCmd) Run(ctx context.Context, g *globals) error {
 	}
 	ch := &chat{
 		conn: conn, ref: ref, items: items, yes: c.Yes, lines: bufio.NewReader(os.Stdin),
-		tty: isTerminal(os.Stdin) && isTerminal(os.Stdout), styles: stylesFor(os.Stdout),
+		tty: tty, styles: stylesFor(os.Stdout),
 	}
 	return ch.run(ctx)
 }
@@ -63,6 +73,9 @@ func (c *chat) run(ctx context.Context) error {
 	if c.tty {
 		s := c.styles
 		fmt.Printf("%sSkandha%s — %s\n", s.bold, s.off, c.conn.about)
+		for _, hint := range page(ctx, c.conn) {
+			fmt.Printf("%s%s%s\n", s.dim, hint, s.off)
+		}
 		fmt.Printf("%ssession %s · /help for commands · Ctrl-C cancels a turn · Ctrl-D leaves%s\n\n", s.dim, c.ref, s.off)
 	}
 	for {
@@ -79,7 +92,7 @@ func (c *chat) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		text = strings.TrimSpace(text)
+		text = strings.TrimRight(text, " \t\r\n") // a space in front says that it is no command
 		switch text {
 		case "":
 		case "/quit", "/exit":
@@ -116,24 +129,23 @@ func (c *chat) read(ctx context.Context) (string, error) {
 	}
 }
 
+// submit stores what a person has typed: an input, or a slash command.
+func (c *connection) submit(ctx context.Context, ref subject.Ref, text, source string) (uint64, error) {
+	say, command := client.Typed(text)
+	if command != nil {
+		return c.Run(ctx, ref, *command)
+	}
+	return c.Say(ctx, ref, event.Input{Text: say, Source: source})
+}
+
 // turn says one thing and shows what comes of it. Ctrl-C cancels the turn.
 func (c *chat) turn(ctx context.Context, text string) error {
-	var seq uint64
-	var err error
-	if name, isCommand := strings.CutPrefix(text, "/"); isCommand {
-		words := strings.Fields(name)
-		if len(words) == 0 {
-			words = []string{"help"}
-		}
-		seq, err = c.conn.Command(ctx, c.ref, words[0], words[1:]...)
-		if words[0] == "help" && err == nil {
-			defer fmt.Println("- `/quit` — leave")
-		}
-	} else {
-		seq, err = c.conn.Say(ctx, c.ref, event.Input{Text: text, Source: "chat"})
-	}
+	seq, err := c.conn.submit(ctx, c.ref, text, "chat")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "skandha: "+err.Error())
+		fmt.Fprintln(os.Stderr, "skandha: "+clean(err.Error()))
+		if !c.tty {
+			c.failed = exitFailed
+		}
 		return nil
 	}
 	stop := c.cancelOnInterrupt(ctx, seq)

@@ -57,7 +57,7 @@ func (doctorCmd) Run(ctx context.Context, g *globals) error {
 func (g *globals) findings(ctx context.Context) []finding {
 	out := []finding{g.dataFinding(), g.configFinding()}
 	out = append(out, g.busFinding(ctx), g.providerFinding(ctx))
-	out = append(out, g.storeFinding(ctx))
+	out = append(out, g.storeFinding(ctx), g.uiFinding(ctx))
 	out = append(out, g.sandboxFindings(ctx)...)
 	out = append(out, program("redis-server", "Redis for a deployed system", "apt-get install redis-server, or use the docker-compose file"),
 		docker(), program("docker-compose", "docker-compose for containers", "apt-get install docker-compose"),

@@ -11,12 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/uibridge"
 )
 
 // globals are the flags of every command.
@@ -36,6 +39,7 @@ type globals struct {
 	NotesPlugin  string   `env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
 	HTTPAllow    []string `env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
 	NoSandbox    bool     `env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system offers no python:execute, shell:execute and sandbox_fs."`
+	UI           string   `name:"ui" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Where an embedded system that stays (up, chat) serves its page. Default: 127.0.0.1:7070 or, if that is taken, the next free port; off: nowhere."`
 	Sync         string   `env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
 	Sandbox selection.Flags `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
@@ -69,6 +73,14 @@ func (g *globals) systemConfig() system.Config {
 	return cfg
 }
 
+// uiConfig is the page of an embedded system that stays; nil: there is none.
+func (g *globals) uiConfig() *system.UI {
+	if g.UI == "off" {
+		return nil
+	}
+	return &system.UI{Listen: g.UI}
+}
+
 // connection is a client and how to end it.
 type connection struct {
 	*client.Client
@@ -77,8 +89,16 @@ type connection struct {
 }
 
 // connect reaches the system that the flags name: the bus of --nats, else the
-// one that runs on the data directory, else it starts one.
-func (g *globals) connect(ctx context.Context) (*connection, error) {
+// one that runs on the data directory, else it starts one, without a page.
+func (g *globals) connect(ctx context.Context) (*connection, error) { return g.reach(ctx, nil) }
+
+// connectToStay is connect for a command that a person stays in: a system that it
+// starts serves the page, too; see [connection.page].
+func (g *globals) connectToStay(ctx context.Context) (*connection, error) {
+	return g.reach(ctx, g.uiConfig())
+}
+
+func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error) {
 	if g.NATS != "" {
 		return g.dial(ctx, g.NATS, g.Token, "the system on "+redactURL(g.NATS))
 	}
@@ -86,6 +106,7 @@ func (g *globals) connect(ctx context.Context) (*connection, error) {
 		return g.dial(ctx, run.URL, run.Token, fmt.Sprintf("the system that process %d runs on %s", run.PID, g.Data))
 	}
 	cfg := g.systemConfig()
+	cfg.UI = ui
 	sys, err := system.Start(ctx, cfg)
 	if errors.Is(err, system.ErrLocked) { // it came up meanwhile
 		if run, err := system.AwaitRunning(ctx, g.Data); err == nil {
@@ -122,6 +143,35 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 		return nil, err
 	}
 	return &connection{c, nil, about}, nil
+}
+
+// page is a one-time link to the page of the system, wherever that runs. Without a
+// page the error says so, within seconds.
+func (c *connection) page(ctx context.Context) (uibridge.Link, error) {
+	if c.own != nil {
+		return c.own.UILink(ctx)
+	}
+	var l uibridge.Link
+	err := c.askBridge(ctx, uibridge.VerbLink, &l)
+	return l, err
+}
+
+// pageStatus is where the page of the system is, wherever that runs; the error is as
+// that of page.
+func (c *connection) pageStatus(ctx context.Context) (uibridge.Status, error) {
+	var st uibridge.Status
+	err := c.askBridge(ctx, uibridge.VerbStatus, &st)
+	return st, err
+}
+
+func (c *connection) askBridge(ctx context.Context, verb string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	err := c.AskService(ctx, uibridge.ServiceName, verb, nil, answer)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return system.ErrNoUI
+	}
+	return err
 }
 
 // close ends the connection, and the system if it is this process's own.

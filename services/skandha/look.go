@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/uibridge"
 )
 
 // toolsCmd lists the tools.
@@ -75,21 +78,41 @@ func ask(ctx context.Context, g *globals, verb string, question, answer any) err
 	return c.Ask(ctx, verb, question, answer)
 }
 
-// statusCmd shows who is there.
+// statusCmd shows who is there, and where the page is.
 type statusCmd struct {
 	JSON bool `help:"Print JSON."`
 }
 
 // Run implements the command.
 func (s *statusCmd) Run(ctx context.Context, g *globals) error {
-	var st coreapi.Status
-	if err := ask(ctx, g, coreapi.VerbStatus, nil, &st); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	var st struct {
+		coreapi.Status
+		Page *uibridge.Status `json:"page,omitempty"` // of one of the bridges
+	}
+	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st.Status); err != nil {
+		return err
+	}
+	page, err := c.pageStatus(ctx)
+	switch {
+	case err == nil:
+		st.Page = &page
+	case !errors.Is(err, system.ErrNoUI):
 		return err
 	}
 	if s.JSON {
 		return printJSON(os.Stdout, st, true)
 	}
 	fmt.Printf("core %s, version %s, %d open sessions, agents %v\n", st.Instance, st.Version, st.Open, st.Agents)
+	if st.Page != nil {
+		fmt.Printf("page %s, %d connections, %d sessions watched; skandha ui opens it\n", page.Page, page.Connections, page.Sessions)
+	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "EXECUTOR\tSERVICE\tHOST\tBUSY\tSLOTS\tOFFERS\tSINCE")
 	for _, e := range st.Executors {

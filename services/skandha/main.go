@@ -16,8 +16,9 @@ import (
 type cli struct {
 	globals
 
-	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox."`
+	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox, web page."`
 	Chat      chatCmd      `cmd:"" help:"Talk to an agent."`
+	UI        uiCmd        `cmd:"" name:"ui" help:"Print a link that opens the web page once, or open it."`
 	Ask       askCmd       `cmd:"" help:"Ask an agent one thing. The exit code tells: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
 	Plugins   pluginsCmd   `cmd:"" help:"Look after plugins; write one, and try one."`
@@ -25,7 +26,7 @@ type cli struct {
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions, show one, follow its log, rebuild it from the log."`
 	Artifacts artifactsCmd `cmd:"" help:"List what tools have left for you, fetch it, and store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`
-	Status    statusCmd    `cmd:"" help:"Show the cores and executors that are alive."`
+	Status    statusCmd    `cmd:"" help:"Show the cores and executors that are alive, and where the page is."`
 	Env       envCmd       `cmd:"" help:"Print what a plugin of another process needs to join: eval \"$(skandha env)\"."`
 	Bench     benchCmd     `cmd:"" help:"Measure this machine against the budgets."`
 	Doctor    doctorCmd    `cmd:"" help:"Say what is present, what is missing and what to type."`

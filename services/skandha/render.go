@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/services/skandha/safetext"
 )
 
 // styles of a terminal; empty where the output is no terminal.
@@ -27,14 +28,7 @@ func stylesFor(w io.Writer) styles {
 
 // clean makes text from models, tools and hooks harmless on a terminal: no
 // escape sequence reaches it.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= 0x20 && r != 0x7f && (r < 0x80 || r > 0x9f) && r != utf8.RuneError {
-			return r
-		}
-		return '�'
-	}, s)
-}
+func clean(s string) string { return safetext.Clean(s) }
 
 // line is text on one line of at most n runes.
 func line(s string, n int) string {
@@ -85,7 +79,7 @@ func summary(e event.Event) string {
 	case event.TypeActRequested:
 		var p event.ActRequested
 		if e.DataAs(&p) == nil {
-			return fmt.Sprintf("%s %s, attempt %d, to %s", p.Tool, line(string(p.Args), 80), p.Attempts, p.Runner)
+			return fmt.Sprintf("%s %s, attempt %d, to %s", line(p.Tool, 100), line(string(p.Args), 80), p.Attempts, p.Runner)
 		}
 	case event.TypeActConfirmed:
 		var p event.ActConfirmed
@@ -95,7 +89,7 @@ func summary(e event.Event) string {
 	case event.TypeActCompleted:
 		var p event.ActCompleted
 		if e.DataAs(&p) == nil {
-			return p.Tool + " " + resultSummary(p)
+			return line(p.Tool, 100) + " " + resultSummary(p)
 		}
 	case event.TypeRecorded:
 		var p event.Recorded
@@ -133,7 +127,7 @@ func planSummary(e event.Event) string {
 	for _, s := range p.Steps {
 		names = append(names, s.Tool)
 	}
-	return "calls " + strings.Join(names, ", ")
+	return "calls " + line(strings.Join(names, ", "), 120)
 }
 
 func resultSummary(p event.ActCompleted) string {
@@ -180,7 +174,7 @@ func printEvent(w io.Writer, s styles, e event.Event, session bool) {
 		colour = s.yellow
 	}
 	_, _ = fmt.Fprintf(w, "%s%s%s%s %s%-22s%s %s\n", s.dim, e.Time.Local().Format("15:04:05.000"), s.off, where,
-		colour, e.Type.Phase()+"."+e.Type.Name(), s.off, summary(e))
+		colour, e.Type.Phase()+"."+e.Type.Name(), s.off, clean(summary(e)))
 }
 
 // printJSON writes v as one line, or indented.

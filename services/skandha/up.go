@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -10,6 +11,7 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/uibridge"
 )
 
 // upCmd runs the whole system until it is told to stop.
@@ -27,7 +29,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	defer stop()
 	cfg := g.systemConfig()
 	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, g.Token, u.Slots
-	cfg.Stdin = os.Stdin
+	cfg.Stdin, cfg.UI = os.Stdin, g.uiConfig()
 	if g.NATS != "" { // the flag of the other commands means the same here: this bus
 		cfg.NATS = g.NATS
 	}
@@ -39,6 +41,9 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	fmt.Printf("Skandha %s is up: %s\n", buildinfo.String(), sys.About())
 	fmt.Printf("  talk to it    skandha chat --data %s\n", g.Data)
 	fmt.Printf("  join it       export SKANDHA_NATS=%s\n", sys.Join())
+	if err := printPage(ctx, sys, g.Data); err != nil {
+		return err
+	}
 	if u.HTTP != "" {
 		fmt.Printf("  health        http://%s/healthz and /metrics\n", u.HTTP)
 	}
@@ -53,6 +58,26 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	case err := <-sys.Failed():
 		return err
 	}
+}
+
+// printPage says where the page is, and the first time the token of its owner.
+func printPage(ctx context.Context, sys *system.System, data string) error {
+	link, err := sys.UILink(ctx)
+	if errors.Is(err, system.ErrNoUI) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  page          %s  (opens once, within 5 minutes)\n", link.URL)
+	if sys.UIPortTaken() {
+		fmt.Printf("                (%s is taken; --ui HOST:PORT sets another)\n", uibridge.DefaultListen)
+	}
+	fmt.Printf("  another link  skandha ui --data %s\n", data)
+	if token := sys.UIToken(); token != "" {
+		fmt.Printf("  page's token  %s  (shown this once; it is kept in %s)\n", token, sys.UITokenFile())
+	}
+	return nil
 }
 
 // serverCmd runs the bus alone.

@@ -46,13 +46,19 @@ var (
 	// owned says which package alone imports a library, and so speaks to what is
 	// behind it.
 	owned = map[string]string{
+		"charm.land/bubbles":                          command,
+		"charm.land/bubbletea":                        command,
+		"charm.land/lipgloss":                         command,
+		"github.com/chromedp":                         services + "/uibridge/webtest",
 		"github.com/docker/docker":                    services + "/sandbox/docker",
+		"github.com/microcosm-cc/bluemonday":          services + "/uibridge/markdown",
 		"github.com/moby/moby":                        services + "/sandbox/docker",
 		"github.com/nats-io/nats-server/v2":           internal + "/natsserver",
 		"github.com/openai/openai-go":                 services + "/provider/openai",
 		"github.com/redis/go-redis":                   internal + "/store/redis",
 		"github.com/robfig/cron":                      services + "/listener/cron",
 		"github.com/synadia-io/orbit.go/jetstreamext": sdk + "/bus",
+		"github.com/yuin/goldmark":                    services + "/uibridge/markdown",
 		"modernc.org/sqlite":                          internal + "/store/sqlite",
 	}
 
@@ -68,7 +74,6 @@ var (
 			"contract":     "the interface that they implement",
 			"emitter":      "what they are given",
 			"listenertest": "the conformance suite",
-			"secret":       "reads what a configuration does not say itself",
 			"web":          "the server of those that are reached by HTTP",
 		},
 		services + "/provider": {

@@ -118,6 +118,7 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 		{"B10", "Python in bubblewrap", bubbles},
 		{"B12", "idle memory, start and size", idle},
 		{"B13", "the cost of a long session", growth},
+		{"B14", "an event on its way to a browser", frames},
 	} {
 		if len(o.Only) > 0 && !slices.ContainsFunc(o.Only, func(id string) bool { return slices.Contains(strings.Split(m.id, ", "), id) }) {
 			continue

@@ -163,8 +163,20 @@ func Role(ctx context.Context, role string) error {
 		<-ctx.Done()
 		return nil
 	}
-	if role == "plugin" {
+	switch role {
+	case "plugin":
 		return servePlugin(ctx, b, os.Getenv("SKANDHA_BENCH_PLUGIN"))
+	case "browser":
+		return browse(ctx, b, os.Getenv("SKANDHA_BENCH_WS"), func() { fmt.Println("READY") })
+	case "bridge":
+		ws, stop, err := bridge(ctx, b)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		fmt.Println("READY", ws)
+		<-ctx.Done()
+		return nil
 	}
 	if err := ServeBare(b.Conn(), role); err != nil {
 		return err

@@ -1,6 +1,7 @@
 // Package system runs a whole Skandha system in one process: an embedded NATS
-// server, the SQLite view, core, provider, tool runner, sandbox and listeners, each on an
-// in-process connection of its own, exactly as they would run as separate processes.
+// server, the SQLite view, core, provider, tool runner, sandbox, listeners and the UI
+// bridge, each on an in-process connection of its own, exactly as they would run as
+// separate processes.
 //
 // The server also listens on loopback, behind a token, so that other terminals,
 // processes and languages can join; where is written to run.json in the data
@@ -35,12 +36,13 @@ import (
 	"skandha.dev/services/provider"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/toolrunner"
+	"skandha.dev/services/uibridge"
 )
 
 // Config of a system. Data is needed.
 type Config struct {
 	Data       string // log, view and workspace
-	ConfigFile string // YAML: agents, policy and listeners; empty: one agent with the defaults
+	ConfigFile string // YAML: agents, policy, listeners and ui; empty: one agent with the defaults
 	Sync       string // always (default) or relaxed
 	NATS       string // where the bus listens; default a free port on loopback
 	Token      string // of the bus; default a random one
@@ -53,6 +55,7 @@ type Config struct {
 	NotesPlugin                            string    // the storage plugin that keeps notes; default files in Workspace
 	Slots                                  int       // of provider, tool runner and sandbox, each; default 64
 	Sandbox                                *Sandbox  // where the code of models runs; nil: it does not
+	UI                                     *UI       // the page for people; nil: there is none
 	Stdin                                  io.Reader // of a listener of standard input; nil: it is somebody else's
 	Log                                    *slog.Logger
 }
@@ -72,6 +75,7 @@ type System struct {
 
 	listeners *listener.Service // nil: none are configured
 	sandbox   *sandbox.Service  // nil: there is none
+	ui        *uibridge.Service // nil: there is none
 
 	failed chan error
 	once   sync.Once
@@ -135,6 +139,9 @@ func (s *System) start(ctx context.Context) (err error) {
 		return err
 	}
 	if err := s.startListeners(ctx); err != nil {
+		return err
+	}
+	if err := s.startUI(ctx); err != nil {
 		return err
 	}
 	if s.cfg.HTTP != "" {
@@ -284,7 +291,12 @@ func (s *System) ready() error {
 		return errors.New("core is not ready")
 	}
 	if s.listeners != nil {
-		return s.listeners.Ready()
+		if err := s.listeners.Ready(); err != nil {
+			return err
+		}
+	}
+	if s.ui != nil {
+		return s.ui.Ready()
 	}
 	return nil
 }
@@ -297,10 +309,13 @@ func (s *System) metrics() map[string]int64 {
 	if s.sandbox != nil {
 		maps.Copy(all, s.sandbox.Counters())
 	}
+	if s.ui != nil {
+		maps.Copy(all, s.ui.Counters())
+	}
 	return all
 }
 
-// Stop ends everything in order: listeners and core first, so that what runs is
+// Stop ends everything in order: the UI bridge, listeners and core first, so that what runs is
 // finished and recorded; the bus last.
 func (s *System) Stop() {
 	s.once.Do(func() {

@@ -1,0 +1,65 @@
+// Package safetext makes text of models, tools, hooks and strangers harmless
+// before it reaches a terminal: no escape sequence gets through, nothing moves the
+// cursor, and nothing pretends to be other text by its direction.
+package safetext
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Clean is for prose: control characters, and those that reorder what stands
+// around them, become U+FFFD. Line feeds and tabs stay, as do the letters, marks
+// and joiners of every script.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !control(r) && !reorders(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, s)
+}
+
+// Line is [Clean] on one line.
+func Line(s string) string { return strings.Join(strings.Fields(Clean(s)), " ") }
+
+// Visible is for what somebody decides by, such as a tool's arguments: every
+// character that is not seen, or that changes how others are seen, is spelled out
+// as ⟨U+202E⟩. Line feeds stay.
+func Visible(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == '\n' || !hidden(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		}
+	}
+	return b.String()
+}
+
+// control are C0, DEL and C1, and what is no character.
+func control(r rune) bool { return r < 0x20 || r >= 0x7f && r <= 0x9f || r == utf8.RuneError }
+
+// reorders are the embeddings, overrides and isolates of the bidirectional
+// algorithm, and the separators that begin a new line.
+func reorders(r rune) bool {
+	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x2028 || r == 0x2029
+}
+
+// hidden reports what a reader would not notice.
+func hidden(r rune) bool {
+	switch {
+	case control(r), reorders(r):
+		return true
+	case r == ' ':
+		return false
+	case r == 0x115f, r == 0x1160, r == 0x2800, r == 0x3164, r == 0xffa0: // letters and patterns that are blank
+		return true
+	case r >= 0xfe00 && r <= 0xfe0f, r >= 0xe0100 && r <= 0xe01ef: // variation selectors
+		return true
+	}
+	return unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs, unicode.Z)
+}

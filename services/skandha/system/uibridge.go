@@ -1,0 +1,89 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"skandha.dev/services/uibridge"
+	"skandha.dev/services/uibridge/access"
+)
+
+// UI says how a system shows itself to people.
+type UI struct {
+	Listen string // host:port; empty: the configuration's, else 127.0.0.1:7070 or, if that is taken, the next free port
+}
+
+// ErrNoUI says that a system has no page.
+var ErrNoUI = errors.New("this system serves no page; start it with --ui 127.0.0.1:7070")
+
+// uiConfig is what the bridge is to be, and whether any port will do.
+func (s *System) uiConfig() (cfg uibridge.Config, anyPort bool, err error) {
+	cfg, err = uibridge.Flags{File: s.cfg.ConfigFile, Listen: s.cfg.UI.Listen}.Config()
+	return cfg, cfg.Listen == "", err
+}
+
+func (s *System) startUI(ctx context.Context) error {
+	if s.cfg.UI == nil {
+		return nil
+	}
+	cfg, anyPort, err := s.uiConfig()
+	if err != nil {
+		return err
+	}
+	b, err := s.Connect(ctx, "uibridge")
+	if err != nil {
+		return err
+	}
+	ui, err := uibridge.New(cfg, uibridge.Options{AnyPort: anyPort, Drain: 2 * time.Second}, uibridge.Deps{
+		Bus: b, Log: s.log.With("service", "uibridge"), DataDir: s.cfg.Data,
+	})
+	if err == nil {
+		err = ui.Listen(ctx)
+	}
+	if err != nil {
+		b.Close()
+		return err
+	}
+	s.ui = ui
+	s.background("uibridge", b, ui.Run)
+	return ui.AwaitReady(ctx)
+}
+
+// UILink is a one-time link to the system's page; the error is [ErrNoUI] if it has none.
+func (s *System) UILink(ctx context.Context) (uibridge.Link, error) {
+	if s.ui == nil {
+		return uibridge.Link{}, ErrNoUI
+	}
+	l, err := s.ui.Link(ctx)
+	if err != nil {
+		return uibridge.Link{}, fmt.Errorf("making a link to the page: %w", err)
+	}
+	return l, nil
+}
+
+// UIAddr is where the page is served, host:port; "" if it is not.
+func (s *System) UIAddr() string {
+	if s.ui == nil {
+		return ""
+	}
+	return s.ui.Addr()
+}
+
+// UIPortTaken says that the page is served at another port because its usual one is
+// taken.
+func (s *System) UIPortTaken() bool { return s.ui != nil && s.ui.Moved() }
+
+// UITokenFile is where the token of the page's owner is kept.
+func (s *System) UITokenFile() string { return filepath.Join(s.cfg.Data, access.TokenFile) }
+
+// UIToken is the token of the page's owner, if it was made at this start: it is shown
+// once.
+func (s *System) UIToken() string {
+	if s.ui == nil {
+		return ""
+	}
+	return s.ui.Made()
+}

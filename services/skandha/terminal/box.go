@@ -1,0 +1,350 @@
+package terminal
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/services/skandha/safetext"
+)
+
+// box is a confirmation request that waits for somebody.
+type box struct {
+	q       event.ToolCallRequest
+	since   time.Time // it has been the one that is asked about
+	mode    boxMode
+	sending bool // an answer from here is on its way
+	yes     bool // which
+	seen    bool // all of it was on the screen at once, or was printed
+}
+
+// boxMode is what the next key means.
+type boxMode int
+
+const (
+	choosing  boxMode = iota // y, n, a, r or e
+	granting                 // the number of a grant
+	reasoning                // the reason of a refusal is typed
+)
+
+// settle is how long a box stands before it takes an approval: what was typed for
+// the editor must not approve anything.
+const settle = 400 * time.Millisecond
+
+// describeWait is how long a tool's own words are waited for.
+const describeWait = 2 * time.Second
+
+// ask shows a request.
+func (m *model) ask(q event.ToolCallRequest) {
+	if m.cfg.Yes {
+		m.note(yellow, fmt.Sprintf("Approved by --yes: %s %s", safetext.Visible(q.ToolName), brief(q.Args, 200)))
+		m.reply(&box{q: q}, event.Confirmation{Approved: true, Reason: "--yes"})
+		return
+	}
+	m.boxes = append(m.boxes, &box{q: q, since: m.now})
+	if len(m.boxes) == 1 {
+		m.typing = m.editor.value() != ""
+	}
+}
+
+// front is the box that is asked about.
+func (m *model) front() *box {
+	if len(m.boxes) == 0 {
+		return nil
+	}
+	return m.boxes[0]
+}
+
+// boxed reports whether keys go to the box.
+func (m *model) boxed() bool { return len(m.boxes) > 0 && !m.typing }
+
+func (m *model) settled(b *box) bool { return m.now.Sub(b.since) >= settle }
+
+// boxKey is a key for the box.
+func (m *model) boxKey(key string) {
+	b := m.front()
+	switch {
+	case b.mode == granting:
+		m.grant(b, key)
+	case key == "esc":
+		m.typing = true
+	case b.sending:
+	case key == "n":
+		m.reply(b, event.Confirmation{})
+	case key == "r":
+		b.mode, m.typing = reasoning, true
+		m.editor.ask("why not › ")
+	case key == "e":
+		m.describe(b)
+	case !m.settled(b) || !b.seen: // nobody approves what he cannot have read
+	case key == "y":
+		m.reply(b, event.Confirmation{Approved: true})
+	case key == "a" && len(b.q.Always) > 0:
+		b.mode = granting
+	}
+}
+
+// grant is the choice of what is approved from now on.
+func (m *model) grant(b *box, key string) {
+	if len(key) == 1 && key[0] >= '1' && int(key[0]-'1') < len(b.q.Always) {
+		g := b.q.Always[key[0]-'1']
+		m.reply(b, event.Confirmation{Approved: true, Always: &g})
+		return
+	}
+	if key == "esc" || key == "n" || key == "backspace" {
+		b.mode = choosing
+	}
+}
+
+// refuse sends the reason that was typed.
+func (m *model) refuse(reason string) {
+	b := m.front()
+	m.editor.plain()
+	m.typing = false
+	if b != nil {
+		m.reply(b, event.Confirmation{Reason: strings.TrimSpace(reason)})
+	}
+}
+
+// reply answers for exactly what was shown.
+func (m *model) reply(b *box, a event.Confirmation) {
+	b.sending, b.yes, b.mode = true, a.Approved, choosing
+	a.ConfirmationID, a.Hash, a.Source = b.q.ConfirmationID, b.q.Hash, Source
+	m.send(func(ctx context.Context) tea.Msg { return answered{a.ConfirmationID, m.cfg.Door.Answer(ctx, a)} })
+}
+
+func (m *model) answered(a answered) {
+	if a.err == nil {
+		return
+	}
+	m.note(red, "Your answer could not be sent: "+safetext.Line(a.err.Error()))
+	for _, b := range m.boxes {
+		if b.q.ConfirmationID == a.id {
+			b.sending, b.since = false, m.now
+		}
+	}
+}
+
+// confirmed closes a box, whoever has answered, and says who.
+func (m *model) confirmed(p event.ActConfirmed) {
+	i := slices.IndexFunc(m.boxes, func(b *box) bool { return b.q.ConfirmationID == p.Call })
+	what, ours := "", false
+	if i >= 0 {
+		b := m.boxes[i]
+		what, ours = safetext.Visible(b.q.ToolName), b.sending && b.yes == (p.Outcome == event.Approved)
+		m.boxes = slices.Delete(m.boxes, i, i+1)
+		if i == 0 {
+			m.next()
+		}
+	}
+	who := safetext.Line(string(p.By))
+	if p.Source != "" {
+		who += " in " + safetext.Line(p.Source)
+	}
+	if ours && p.By == m.cfg.Writer && p.Source == Source {
+		who = "you"
+	}
+	s, text := green, fmt.Sprintf("approved by %s", who)
+	switch p.Outcome {
+	case event.Denied:
+		s, text = yellow, fmt.Sprintf("refused by %s", who)
+	case event.Expired:
+		s, text = yellow, "expired: nobody answered in time, which means no"
+	}
+	if p.Always != nil {
+		text += ", and from now on in this session: " + grantText(*p.Always)
+	}
+	if p.Outcome != event.Approved {
+		m.refused[p.Call] = true // its result says nothing more
+	}
+	// Core says who has refused in the reason, too.
+	if why, _ := strings.CutPrefix(p.Reason, "refused by "+string(p.By)); p.Outcome != event.Expired && strings.Trim(why, ": ") != "" {
+		text += ": " + safetext.Line(strings.TrimLeft(why, ": "))
+	}
+	m.note(s, strings.TrimSpace(what+" "+text))
+}
+
+// next brings the next box forward, if there is one.
+func (m *model) next() {
+	m.editor.plain()
+	if b := m.front(); b != nil {
+		b.since = m.now
+		m.typing = m.editor.value() != ""
+		return
+	}
+	m.typing = false
+}
+
+// describe asks what the tool says of itself, and then shows everything.
+func (m *model) describe(b *box) {
+	id, name := b.q.ConfirmationID, b.q.ToolName
+	m.send(func(ctx context.Context) tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, describeWait)
+		defer cancel()
+		text, err := m.cfg.Door.Describe(ctx, name)
+		if err != nil {
+			text = "what it says of itself cannot be had: " + err.Error()
+		}
+		return described{id, text}
+	})
+}
+
+// explain prints all that is known of a request: above, where one can scroll.
+func (m *model) explain(d described) {
+	i := slices.IndexFunc(m.boxes, func(b *box) bool { return b.q.ConfirmationID == d.id })
+	if i < 0 {
+		return
+	}
+	q := m.boxes[i].q
+	m.boxes[i].seen = true
+	m.print(func(width int) []string {
+		out := []string{"", bold.of("About this request")}
+		out = append(out, wrap("tool: "+toolName(q.ToolName), width, "  ", "    ")...)
+		out = append(out, lines("it says of itself: "+d.text, dim, width, "  ")...)
+		if w := q.SecurityWarning; w != nil {
+			out = append(out, lines(fmt.Sprintf("why you are asked (%s): %s", w.Level, w.Message), yellow, width, "  ")...)
+		}
+		out = append(out, "  arguments, exactly as they would be used:")
+		for _, row := range argRows(q.Args, width-4) {
+			out = append(out, "    "+row)
+		}
+		for _, g := range q.Always {
+			out = append(out, lines("“always” could approve "+grantText(g), dim, width, "  ")...)
+		}
+		out = append(out, lines("An approval counts once, for these arguments alone (hash "+q.Hash+"), until "+
+			q.ExpiresAt.Local().Format("15:04:05")+". No answer means no.", dim, width, "  ")...)
+		return out
+	})
+}
+
+// grantText says in words what a grant approves.
+func grantText(g event.Grant) string {
+	name := safetext.Visible(g.Tool)
+	if g.Hash != "" {
+		return "exactly this call of " + name
+	}
+	if len(g.Args) == 0 {
+		return "every call of " + name
+	}
+	var parts []string
+	for _, arg := range slices.Sorted(maps.Keys(g.Args)) {
+		pattern := safetext.Visible(g.Args[arg])
+		arg = safetext.Visible(arg)
+		if below, ok := strings.CutSuffix(pattern, "/*"); ok {
+			parts = append(parts, fmt.Sprintf("%s below %s/", arg, below))
+		} else {
+			parts = append(parts, fmt.Sprintf("%s = %s", arg, pattern))
+		}
+	}
+	return name + " with " + strings.Join(parts, " and ")
+}
+
+// rows draws the box, in at most height rows.
+func (b *box) rows(m *model, width, height int) []string {
+	w := min(width, 100)
+	inner := w - 4
+	title := "approval"
+	if n := len(m.boxes); n > 1 {
+		title += fmt.Sprintf(", 1 of %d", n)
+	}
+	left := b.q.ExpiresAt.Sub(m.now)
+	clock := seconds(left)
+	if left <= 0 {
+		clock = "expired"
+	}
+	body, foot := b.content(m, inner, height-2)
+	rows := slices.Concat(body, foot)
+	edge := yellow
+	line := strings.Repeat("─", max(w-8-cells(title)-cells(clock), 1))
+	out := []string{fit(edge.of("╭─ ")+bold.of(title)+edge.of(" "+line+" ")+clock+edge.of(" ─╮"), w)}
+	for _, r := range rows {
+		out = append(out, edge.of("│ ")+r+strings.Repeat(" ", max(inner-cells(r), 0))+edge.of(" │"))
+	}
+	return append(out, edge.of("╰"+strings.Repeat("─", w-2)+"╯"))
+}
+
+// content is the box without its edge. A box that has stood, and has shown everything
+// together with what can be done, is seen.
+func (b *box) content(m *model, width, height int) (body, foot []string) {
+	was := b.seen
+	b.seen = true
+	foot = b.foot(m, width)
+	body, whole := b.body(m, width, max(height-len(foot), 3))
+	if was || whole && len(body)+len(foot) <= height && m.settled(b) {
+		return body, foot
+	}
+	b.seen = false
+	foot = b.foot(m, width)
+	body, _ = b.body(m, width, max(height-len(foot), 3))
+	return body, foot
+}
+
+// body is what is asked about, in at most height rows: of what there is no room for
+// it says so, and e shows it. Whole reports whether there was room for everything.
+func (b *box) body(m *model, width, height int) (rows []string, whole bool) {
+	name := wrap(toolName(b.q.ToolName)+" wants to run", width, "", "")
+	var warn []string
+	if w := b.q.SecurityWarning; w != nil {
+		s := yellow
+		if w.Level == hook.LevelCritical {
+			s = red
+		}
+		warn = wrap(s.of("⚠ "+safetext.Line(w.Message)), width, "", "  ")
+	}
+	args := callRows(b.q.ToolName, b.q.Args, &m.files, width)
+	over := len(name) + len(warn) + len(args) - height
+	if over > 0 {
+		name = name[:1]
+		warn = warn[:min(len(warn), max(height-len(name)-min(len(args), 3), 1))]
+		if space := max(height-len(name)-len(warn), 1); len(args) > space {
+			args = append(args[:space-1:space-1], fit(yellow.of(fmt.Sprintf("… %d more lines; e shows them all", len(args)-space+1)), width))
+		}
+	}
+	return slices.Concat(name, warn, args), over <= 0
+}
+
+// foot says what can be done now.
+func (b *box) foot(m *model, width int) []string {
+	key := func(k, what string) string { return bold.of(k) + nbsp + strings.ReplaceAll(what, " ", nbsp) }
+	choices := func(keys ...string) []string {
+		rows := wrap(strings.Join(keys, dim.of(" · ")), width, "", "")
+		for i, r := range rows {
+			rows[i] = strings.ReplaceAll(r, nbsp, " ")
+		}
+		return rows
+	}
+	switch {
+	case b.sending:
+		return wrap(dim.of("your answer is on its way…"), width, "", "")
+	case b.mode == reasoning:
+		return wrap(dim.of("Enter refuses with what you type · Esc goes back"), width, "", "")
+	case b.mode == granting:
+		rows := wrap("Approve, and from now on in this session:", width, "", "")
+		for i, g := range b.q.Always {
+			rows = append(rows, wrap(grantText(g), width, bold.of(fmt.Sprintf("%d ", i+1)), "  ")...)
+		}
+		return append(rows, dim.of("Esc goes back"))
+	case m.typing:
+		return wrap(dim.of("Esc: answer this · Enter: send what you type"), width, "", "")
+	case !m.settled(b):
+		return []string{dim.of("…")}
+	}
+	if !b.seen {
+		return choices(key("e", "show all of it, to approve"), key("n", "refuse"), key("r", "say why not"))
+	}
+	parts := []string{key("y", "approve"), key("n", "refuse")}
+	if len(b.q.Always) > 0 {
+		parts = append(parts, key("a", "always…"))
+	}
+	return choices(append(parts, key("r", "say why not"), key("e", "explain"))...)
+}
+
+// nbsp keeps a key and what it does on one row.
+const nbsp = "\u00a0"

@@ -1,0 +1,187 @@
+package terminal
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/tool"
+)
+
+func TestRequests(t *testing.T) {
+	play(t, []scenario{
+		{"a request takes no approval before it has stood a moment", func(r *rig) {
+			r.begin()
+			r.request("c1")
+			r.sees("mail:send wants to run", `"to": "bob"`, "⚠ it leaves", "1:00")
+			r.seesNot("y approve")
+			r.keys("y")
+			r.idle()
+			r.later(settle)
+			r.sees("y approve", "n refuse")
+			r.seesNot("always")
+			r.keys("y")
+			r.asked(`answer c1 hash-c1 true ""`)
+			r.sees("your answer is on its way")
+			r.keys("y", "n")
+			r.idle()
+			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Approved, By: "me", Source: Source})
+			r.reads("mail:send approved by you")
+			r.seesNot("wants to run")
+		}},
+		{"a refusal needs no moment, and may have a reason", func(r *rig) {
+			r.begin()
+			r.request("c1")
+			r.keys("n")
+			r.asked(`answer c1 hash-c1 false ""`)
+			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Denied, By: "me", Source: Source, Reason: "refused by me"})
+			r.reads("mail:send refused by you")
+			r.request("c2")
+			r.keys("r")
+			r.typed("not today")
+			r.keys("enter")
+			r.asked(`answer c2 hash-c2 false "not today"`)
+		}},
+		{"Esc gives up giving a reason, and what was typed before comes back", func(r *rig) {
+			r.begin()
+			r.typed("draft")
+			r.request("c1")
+			r.sees("Esc: answer this")
+			r.keys("esc", "r")
+			r.typed("because")
+			r.sees("why not › because")
+			r.keys("esc")
+			r.sees("› draft")
+			r.idle()
+		}},
+		{"always is one of what is offered", func(r *rig) {
+			r.begin()
+			r.request("c1", event.Grant{Tool: "mail:send", Args: map[string]string{"to": "bob"}}, event.Grant{Tool: "mail:send", Hash: "h"})
+			r.later(settle)
+			r.keys("a")
+			r.sees("1 mail:send with to = bob", "2 exactly this call of mail:send")
+			r.keys("3", "9", "0", "y")
+			r.idle()
+			r.keys("2")
+			r.asked(`answer c1 hash-c1 true "" always exactly this call of mail:send`)
+		}},
+		{"who answers elsewhere is named, and the next request must stand a moment again", func(r *rig) {
+			r.begin()
+			r.request("c1")
+			r.request("c2")
+			r.later(settle)
+			r.sees("approval, 1 of 2")
+			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Approved, By: "ui-ann", Source: "web", Always: &event.Grant{Tool: "mail:send"}})
+			r.reads("mail:send approved by ui-ann in web, and from now on in this session: every\ncall of mail:send")
+			r.seesNot("y approve")
+			r.keys("y")
+			r.idle()
+			r.event("t5", event.ActConfirmed{Call: "c2", Outcome: event.Expired, By: "core"})
+			r.reads("expired: nobody answered in time, which means no")
+		}},
+		{"an answer that is refused can be given again", func(r *rig) {
+			r.begin()
+			r.request("c1")
+			r.later(settle)
+			r.keys("y")
+			r.asked(`answer c1 hash-c1 true ""`)
+			r.event("", event.Audited{Principal: "me", Action: "confirmation", Call: "c1", Effect: event.EffectDeny, Reason: "too late"})
+			r.reads("An answer of yours was not accepted: too late")
+			r.sees("y approve")
+		}},
+		{"explaining shows everything that is hidden", func(r *rig) {
+			r.begin()
+			r.event("t5", event.ToolCallRequest{ToolName: "a\u200bb", ConfirmationID: "c1", Args: json.RawMessage(`{"x":"` + strings.Repeat("1\u202e", 500) + `"}`), ExpiresAt: r.now.Add(time.Minute)})
+			r.sees("a⟨U+200B⟩b", "more lines; e shows them all")
+			r.send(described{"c1", "its \x1b[2Jwords"})
+			r.reads("it says of itself: its �[2Jwords", "1⟨U+202E⟩1⟨U+202E⟩")
+		}},
+		{"--yes approves and says so", func(r *rig) {
+			r.m.cfg.Yes = true
+			r.begin()
+			r.request("c1")
+			r.asked(`answer c1 hash-c1 true "--yes"`)
+			r.reads(`Approved by --yes: mail:send {"to":"bob"}`)
+		}},
+		{"what was pasted answers nothing", func(r *rig) {
+			r.begin()
+			r.request("c1")
+			r.later(settle)
+			r.send(tea.PasteMsg{Content: "y"})
+			r.idle()
+			r.sees("› y", "Esc: answer this")
+		}},
+		{"what does not fit must be read before it is approved", func(r *rig) {
+			r.send(tea.WindowSizeMsg{Width: 40, Height: 12})
+			r.begin()
+			r.event("t5", event.ToolCallRequest{
+				ToolName: "sh", ConfirmationID: "c1", Hash: "h", Args: json.RawMessage(`{"cmd":"` + strings.Repeat("echo fine; ", 60) + `rm -rf x"}`),
+				ExpiresAt: r.now.Add(time.Minute), Always: []event.Grant{{Tool: "sh"}},
+			})
+			r.later(settle)
+			r.sees("e show all of it, to approve", "n refuse")
+			r.seesNot("y approve")
+			r.keys("y", "a", "1")
+			r.idle()
+			r.send(described{"c1", "runs"})
+			r.reads(`f x"`)
+			r.sees("y approve", "a always…")
+			r.keys("y")
+			r.asked(`answer c1 h true ""`)
+		}},
+		{"an edit is a diff, its other arguments are JSON", func(r *rig) {
+			r.begin()
+			r.edit("fs:edit", `{"path":"a.go","old":"one\n\ttwo\nthree","new":"one\n\t2\nthree","all":true}`)
+			r.sees(`{"path": "a.go", "all": true}`, "this text is replaced:", "  one", "- ⇥   two", "+ ⇥   2", "  three")
+		}},
+		{"a file that was read is compared, until something else happens to it", func(r *rig) {
+			r.begin()
+			lines := "1\\n2\\n3\\n4\\n5\\n6\\n7\\n"
+			r.call("fs:read", `{"path":"a"}`, `{"content":"`+lines+`","next_offset":null}`)
+			write := `{"path":"a","content":"` + strings.Replace(lines, "6", "six\u202e", 1) + `"}`
+			r.call("fs:read", `{"path":"a"}`, `{"content":"`+lines+`"}`)
+			r.edit("fs:write", write)
+			r.sees("compared with what was last read in this session:", "… 3 lines stay", "  5", "- 6", "+ six⟨U+202E⟩", "  7")
+			r.keys("n")
+			<-r.did
+			r.event("t5", event.ActConfirmed{Call: "c9", Outcome: event.Denied, By: "me", Source: Source})
+			r.call("fs:write", `{"path":"a","mode":"append","content":"8"}`, `{}`)
+			r.edit("fs:write", write)
+			r.sees("the whole new content; what is there now is replaced:", "+ 1", "+ six⟨U+202E⟩")
+		}},
+		{"what is added, and a file that is new", func(r *rig) {
+			r.begin()
+			r.edit("fs:append_file", `{"path":"a","content":"more"}`)
+			r.sees("added at the end:", "+ more", "(the last line has no end)")
+			r.event("t5", event.ActConfirmed{Call: "c9", Outcome: event.Expired, By: "core"})
+			r.edit("file_system:write_file", `{"path":"a","content":""}`)
+			r.sees("a new file; one that is there stays:", `{"path": "a"}`)
+		}},
+		{"texts of several lines are read as lines", func(r *rig) {
+			r.begin()
+			r.edit("python:execute", `{"code":"x = 1\nif x:\n\tprint(\"\u200b\")","timeout":1e400}`)
+			r.sees(`{"timeout": 1e400}`, "code:", "  x = 1", "  if x:", `  ⇥   print("⟨U+200B⟩")`)
+		}},
+		{"fields that one reader takes for one are shown as they came", func(r *rig) {
+			r.begin()
+			r.edit("fs:edit", `{"path":"good","old":"a","new":"b","Path":"evil"}`)
+			r.sees(`{"path": "good", "old": "a", "new": "b", "Path": "evil"}`)
+			r.seesNot("replaced")
+		}},
+	})
+}
+
+// edit has a request come for a call.
+func (r *rig) edit(name, args string) {
+	r.event("t5", event.ToolCallRequest{ToolName: name, Args: json.RawMessage(args), ConfirmationID: "c9", ExpiresAt: r.now.Add(time.Minute)})
+}
+
+// call has a call run.
+func (r *rig) call(name, args, result string) {
+	r.event("t5", event.ActRequested{Call: "c8", Tool: name, Args: json.RawMessage(args)})
+	r.event("t5", event.ActCompleted{Call: "c8", Tool: name, Result: tool.Result{Success: true, Data: json.RawMessage(result)}})
+}

@@ -1,0 +1,280 @@
+package terminal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/skandha/safetext"
+)
+
+// item takes in what has happened.
+func (m *model) item(i follow.Item) {
+	switch {
+	case i.Delta != nil:
+		if m.turn != nil && strings.HasPrefix(i.Delta.Plan, m.turn.id+"-") {
+			m.stream.delta(*i.Delta, m.room())
+		}
+		return
+	case i.Output != nil:
+		if c := m.call(i.Output.Call); c != nil {
+			c.output(*i.Output)
+		}
+		return
+	}
+	m.event(i.Event)
+}
+
+func (m *model) event(e event.Event) {
+	switch e.Type {
+	case event.TypePerceived:
+		on(e, m.perceived)
+	case event.TypePlanCompleted:
+		on(e, m.planCompleted)
+	case event.TypeUIMessage:
+		on(e, func(p event.UIMessage) { m.print(message(p.Content, p.Format)) })
+	case event.TypeActRequested:
+		on(e, m.actRequested)
+	case event.TypeActCompleted:
+		on(e, m.actCompleted)
+	case event.TypeToolCallRequest:
+		on(e, func(q event.ToolCallRequest) { m.ask(q) })
+	case event.TypeActConfirmed:
+		on(e, m.confirmed)
+	case event.TypeAudited:
+		on(e, m.audited)
+	case event.TypeUIState:
+		on(e, func(p event.UIState) { m.state = p.State })
+	case event.TypeRecorded:
+		on(e, m.recorded)
+	case event.TypeTurnFailed:
+		on(e, m.turnFailed)
+	case event.TypeSessionLocked:
+		on(e, func(p event.SessionLocked) {
+			m.note(red, "The session is locked: "+safetext.Line(p.Reason)+". /reset opens it again.")
+		})
+	case event.TypeSessionReset:
+		on(e, func(event.SessionReset) { m.queue, m.files = nil, files{} })
+	}
+}
+
+// on hands an event's payload over. One that cannot be read is not for here.
+func on[P event.Payload](e event.Event, f func(P)) {
+	var p P
+	if e.DataAs(any(&p).(event.Payload)) == nil {
+		f(p)
+	}
+}
+
+func (m *model) perceived(p event.Perceived) {
+	mine := m.mine[p.InputID] && p.Writer == m.cfg.Writer
+	s := said{who: string(p.Writer), source: p.Source, text: p.Text, mine: mine}
+	if mine {
+		if sent := m.sent(p.InputID); sent != nil {
+			s.text = sent.text // as it was typed
+		}
+	}
+	switch p.Disposition {
+	case event.Queued:
+		m.queue = append(m.queue, queued{p.Sequence, s})
+	case event.EndedAtOnce:
+		if mine {
+			m.print(s.block)
+		} else {
+			m.commands[p.Sequence] = string(p.Writer)
+		}
+	default:
+		if q := m.unqueue(p.Sequence); q != nil {
+			s = q.said
+		}
+		m.print(s.block)
+		m.turn = &turn{id: fmt.Sprint("t", p.Sequence), seq: p.Sequence, began: m.now}
+		m.cancelling = false
+	}
+}
+
+// sent takes what was typed here off the list of what is on its way.
+func (m *model) sent(id string) *outgoing {
+	i := slices.IndexFunc(m.outbox, func(o *outgoing) bool { return o.id == id })
+	if i < 0 {
+		return nil
+	}
+	o := m.outbox[i]
+	m.outbox = slices.Delete(m.outbox, i, i+1)
+	return o
+}
+
+func (m *model) unqueue(seq uint64) *queued {
+	i := slices.IndexFunc(m.queue, func(q queued) bool { return q.seq == seq })
+	if i < 0 {
+		return nil
+	}
+	q := m.queue[i]
+	m.queue = slices.Delete(m.queue, i, i+1)
+	return &q
+}
+
+func (m *model) planCompleted(p event.PlanCompleted) {
+	m.stream.finish(p.Plan)
+	if p.Error != nil {
+		m.note(yellow, "The model failed: "+safetext.Line(p.Error.Error()))
+	}
+}
+
+func (m *model) recorded(p event.Recorded) {
+	if p.Command != "" {
+		if who := m.commands[p.Sequence]; who != "" {
+			m.note(dim, fmt.Sprintf("— /%s by %s", safetext.Line(p.Command), safetext.Line(who)))
+			delete(m.commands, p.Sequence)
+		}
+		m.sent(p.InputID)
+		return
+	}
+	m.last = strings.Join([]string{
+		duration(time.Duration(p.DurationMS) * time.Millisecond), count(p.Rounds, "round"), count(len(p.Actions), "call"),
+		count(p.Usage.InputTokens+p.Usage.OutputTokens, "token"),
+	}, " · ")
+	m.end(p.Sequence)
+}
+
+func (m *model) turnFailed(p event.TurnFailed) {
+	style, text := red, fmt.Sprintf("Failed (%s): %s", p.Code, safetext.Line(p.Reason))
+	switch p.Code {
+	case event.FailCancelled, event.FailInterrupted, event.FailReset, event.FailUnknownCommand:
+		style, text = yellow, capital(safetext.Line(p.Reason))
+	}
+	if q := m.unqueue(p.Sequence); q != nil {
+		m.print(q.said.block) // it never had its turn
+	} else if sent := m.sent(p.InputID); sent != nil {
+		m.print(said{text: sent.text, mine: true}.block)
+	}
+	m.note(style, text)
+	m.end(p.Sequence)
+}
+
+// capital begins a sentence.
+func capital(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(r)) + s[n:]
+}
+
+// end closes the turn of an input, if that is the one that goes on.
+func (m *model) end(seq uint64) {
+	if m.turn == nil || m.turn.seq != seq {
+		return
+	}
+	m.turn, m.calls, m.boxes, m.cancelling, m.typing = nil, nil, nil, false, false
+	clear(m.refused)
+	m.editor.plain()
+	m.stream.finish(m.stream.plan)
+}
+
+// audited tells whose answer was refused: he believes that he has approved.
+func (m *model) audited(p event.Audited) {
+	if p.Action != "confirmation" || p.Effect != event.EffectDeny {
+		return
+	}
+	who := "An answer of " + safetext.Line(string(p.Principal))
+	if p.Principal == m.cfg.Writer {
+		who = "An answer of yours"
+	}
+	m.note(yellow, who+" was not accepted: "+safetext.Line(p.Reason))
+	for _, b := range m.boxes {
+		if b.q.ConfirmationID == p.Call {
+			b.sending = false
+		}
+	}
+}
+
+// cancel asks for the end of the turn.
+func (m *model) cancel() {
+	m.cancelling = true
+	seq := m.turn.seq
+	m.send(func(ctx context.Context) tea.Msg { return cancelled{m.cfg.Door.Cancel(ctx, seq)} })
+}
+
+func (m *model) cancelled(err error) {
+	if err != nil {
+		m.cancelling = false
+		m.note(red, "It could not be cancelled: "+safetext.Line(err.Error()))
+	}
+}
+
+// call is a tool call that is with a runner.
+type call struct {
+	event.ActRequested
+	began time.Time
+	tail  []string // the last lines that it printed
+	open  bool     // the last of them goes on
+}
+
+// tailLines is how much is shown of what a tool prints.
+const tailLines = 4
+
+func (m *model) call(id string) *call {
+	for _, c := range m.calls {
+		if c.Call == id {
+			return c
+		}
+	}
+	return nil
+}
+
+func (m *model) actRequested(p event.ActRequested) {
+	if c := m.call(p.Call); c != nil { // another attempt
+		*c = call{ActRequested: p, began: c.began}
+		return
+	}
+	m.calls = append(m.calls, &call{ActRequested: p, began: m.now})
+}
+
+func (c *call) output(o tool.Output) {
+	if o.Attempt != "" && o.Attempt != c.Attempt {
+		return
+	}
+	text := o.Text
+	if n := len(text) - 8<<10; n > 0 {
+		text = strings.ToValidUTF8(text[n:], "")
+	}
+	for line := range strings.Lines(text) {
+		whole := strings.HasSuffix(line, "\n")
+		line = safetext.Clean(strings.TrimRight(line, "\r\n"))
+		if c.open && len(c.tail) > 0 {
+			last := &c.tail[len(c.tail)-1]
+			if len(*last) < 4<<10 {
+				*last += line
+			}
+		} else {
+			c.tail = append(c.tail, line)
+		}
+		c.open = !whole
+	}
+	c.tail = c.tail[max(len(c.tail)-tailLines, 0):]
+}
+
+func (m *model) actCompleted(p event.ActCompleted) {
+	c := m.call(p.Call)
+	m.calls = slices.DeleteFunc(m.calls, func(o *call) bool { return o.Call == p.Call })
+	if c != nil {
+		m.files.learn(p, c.Args)
+	} else {
+		m.files.learn(p, nil)
+	}
+	if m.refused[p.Call] && c == nil {
+		delete(m.refused, p.Call)
+		return
+	}
+	m.print(func(width int) []string { return result(p, c, width) })
+}

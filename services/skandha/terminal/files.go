@@ -1,0 +1,84 @@
+package terminal
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"skandha.dev/pkg/event"
+)
+
+// files are the contents that were read and written in this session, as far as that
+// was seen here: an edit is compared with them.
+type files struct {
+	known map[string]content
+}
+
+type content struct {
+	content, how string
+}
+
+// Bounds of what is remembered.
+const (
+	maxFiles     = 64
+	maxFileBytes = 256 << 10
+)
+
+var reads = regexp.MustCompile(`(^|:)(read|read_file)$`)
+
+// learn takes in a call that has ended; args are nil if they were not seen.
+func (f *files) learn(p event.ActCompleted, args json.RawMessage) {
+	if !p.Result.Success {
+		return
+	}
+	fs, ok := fields(args)
+	if !ok {
+		clear(f.known) // whatever it was
+		return
+	}
+	for _, arg := range []string{"from", "to"} {
+		if moved, ok := textOf(fs, arg); ok {
+			delete(f.known, place(p.Tool, moved))
+		}
+	}
+	path, ok := textOf(fs, "path")
+	if !ok {
+		return
+	}
+	now := content{}
+	switch mode, _ := textOf(fs, "mode"); {
+	case reads.MatchString(p.Tool):
+		var data struct {
+			Content    *string         `json:"content"`
+			Offset     int64           `json:"offset"`
+			NextOffset json.RawMessage `json:"next_offset"`
+			Truncated  bool            `json:"truncated"`
+		}
+		if json.Unmarshal(p.Result.Data, &data) != nil || data.Content == nil || data.Offset != 0 || len(data.NextOffset) > 0 || data.Truncated {
+			return
+		}
+		now = content{*data.Content, "read"}
+	case writes.MatchString(p.Tool) && !strings.HasSuffix(p.Tool, "append_file") && mode != "append":
+		now.content, _ = textOf(fs, "content")
+		now.how = "written"
+	}
+	key := place(p.Tool, path)
+	if f.known == nil || len(f.known) >= maxFiles {
+		f.known = map[string]content{}
+	}
+	if now.how == "" || len(now.content) > maxFileBytes {
+		delete(f.known, key)
+		return
+	}
+	f.known[key] = now
+}
+
+func (f *files) get(tool, path string) (content, bool) {
+	c, ok := f.known[place(tool, path)]
+	return c, ok
+}
+
+// place tells the files of one group of tools from another's.
+func place(tool, path string) string {
+	return tool[:max(strings.LastIndex(tool, ":"), 0)] + " " + path
+}

@@ -1,0 +1,179 @@
+package terminal
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/skandha/safetext"
+)
+
+// key is a key that was pressed.
+func (m *model) key(k tea.KeyPressMsg) {
+	name := k.String()
+	if name == "ctrl+c" {
+		m.interrupt()
+		return
+	}
+	m.armed = time.Time{}
+	switch {
+	case name == "ctrl+l":
+		m.do(m.clear(false))
+	case name == "ctrl+z":
+		m.do(tea.Suspend)
+	case name == "ctrl+d" && m.editor.value() == "" && !m.editor.asking:
+		m.leave(nil)
+	case m.boxed():
+		m.boxKey(name)
+	default:
+		m.editorKey(k, name)
+	}
+}
+
+// interrupt is Ctrl-C: it cancels the turn, or clears what is typed; twice, it leaves.
+func (m *model) interrupt() {
+	if m.now.Before(m.armed) {
+		m.leave(nil)
+		return
+	}
+	m.armed = m.now.Add(armedFor)
+	switch {
+	case m.editor.asking:
+		m.back()
+	case m.turn != nil && !m.cancelling:
+		m.cancel()
+	default:
+		m.editor.set("")
+	}
+}
+
+// back is Esc while a reason is typed.
+func (m *model) back() {
+	m.editor.plain()
+	if b := m.front(); b != nil {
+		b.mode, m.typing = choosing, false
+	}
+}
+
+func (m *model) editorKey(k tea.KeyPressMsg, name string) {
+	e := &m.editor
+	listed := len(e.completions()) > 0
+	switch {
+	case name == "esc":
+		m.escape(listed)
+	case name == "tab":
+		e.complete(1)
+	case name == "shift+tab":
+		e.complete(-1)
+	case name == "enter":
+		m.enter()
+	case name == "up" && listed:
+		e.choose(-1)
+	case name == "down" && listed:
+		e.choose(1)
+	case (name == "up" || name == "ctrl+p") && e.first() && !e.asking:
+		if text, ok := e.past.back(e.value()); ok {
+			e.recall(text)
+		}
+	case (name == "down" || name == "ctrl+n") && e.last() && !e.asking:
+		if text, ok := e.past.forth(); ok {
+			e.recall(text)
+		}
+	default:
+		m.do(e.update(k))
+	}
+}
+
+func (m *model) escape(listed bool) {
+	switch {
+	case m.editor.asking:
+		m.back()
+	case listed:
+		m.editor.closed = true
+	case len(m.boxes) > 0:
+		m.typing = false
+		m.boxes[0].since = m.now
+	}
+}
+
+// paste is text, whatever it says: it never answers a question.
+func (m *model) paste(p tea.PasteMsg) {
+	if m.boxed() {
+		m.typing = true
+	}
+	m.editor.insert(p.Content)
+}
+
+// enter sends what is typed.
+func (m *model) enter() {
+	e := &m.editor
+	if e.asking {
+		m.refuse(e.value())
+		return
+	}
+	if c, ok := e.chosen(); ok {
+		e.accept(c)
+		if c.Args != "" {
+			return
+		}
+	}
+	text := e.value()
+	trimmed := strings.TrimSpace(text)
+	if trimmed == "" {
+		return
+	}
+	if err := e.past.add(strings.TrimRight(text, " \n")); err != nil {
+		m.note(yellow, safetext.Line(err.Error()))
+	}
+	e.set("")
+	m.typing = false
+	if b := m.front(); b != nil {
+		b.since = m.now
+	}
+	if trimmed == "/quit" && !strings.HasPrefix(text, " ") {
+		m.leave(nil)
+		return
+	}
+	m.submit(trimmed, text)
+}
+
+// submit sends what was typed: an input or a slash command. Text that begins with a
+// space, or with two slashes, is always an input.
+func (m *model) submit(shown, text string) {
+	id := m.cfg.NewID()
+	m.mine[id] = true
+	m.outbox = append(m.outbox, &outgoing{id: id, text: shown})
+	say, command := client.Typed(text)
+	if command != nil {
+		command.ID = id
+		m.send(func(ctx context.Context) tea.Msg {
+			_, err := m.cfg.Door.Run(ctx, *command)
+			return stored{id, err}
+		})
+		return
+	}
+	m.send(func(ctx context.Context) tea.Msg {
+		_, err := m.cfg.Door.Say(ctx, event.Input{ID: id, Text: strings.TrimSpace(say), Source: Source})
+		return stored{id, err}
+	})
+}
+
+// stored says what became of sending.
+func (m *model) stored(s stored) {
+	if s.err == nil {
+		for _, o := range m.outbox {
+			if o.id == s.id {
+				o.stored = true
+			}
+		}
+		return
+	}
+	if o := m.sent(s.id); o != nil {
+		m.print(said{text: o.text, mine: true}.block)
+		m.note(red, "It was not sent: "+safetext.Line(s.err.Error())+". Up brings it back.")
+	}
+}

@@ -1,0 +1,127 @@
+package terminal
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/skandha/safetext"
+)
+
+// toolName is what a tool is called, with what is not seen spelled out.
+func toolName(name string) string {
+	return bold.of(safetext.Visible(strings.Join(strings.Fields(name), " ")))
+}
+
+// result is a call that has ended, on one line, and what there is to know of it.
+func result(p event.ActCompleted, c *call, width int) []string {
+	mark, more := green.of("✓"), ""
+	if !p.Result.Success {
+		mark = red.of("✗")
+		code := tool.CodeFailed
+		if p.Result.Error != nil {
+			code = p.Result.Error.Code
+			more = string(code) + ": " + safetext.Line(p.Result.Error.Message)
+		} else {
+			more = string(code)
+		}
+		if code == tool.CodeDenied || code == tool.CodeExpired || code == tool.CodeCancelled || code == tool.CodeSkipped {
+			mark = yellow.of("⊘")
+		}
+	}
+	head := mark + " " + toolName(p.Tool)
+	tail := ""
+	if p.DurationMS > 0 || p.Runner != "" {
+		tail = dim.of(" · " + duration(time.Duration(p.DurationMS)*time.Millisecond))
+	}
+	if c != nil {
+		if args := brief(c.Args, width-cells(head)-cells(tail)-1); args != "" {
+			head += " " + dim.of(args)
+		}
+	}
+	out := []string{fit(head, width-cells(tail)) + tail}
+	if more != "" {
+		rows := wrap(dim.of(more), width, dim.of("  ↳ "), "    ")
+		if len(rows) > 3 {
+			rows = append(rows[:3], dim.of("    …"))
+		}
+		out = append(out, rows...)
+	} else {
+		out = append(out, answerRows(p.Result.Data, width)...)
+	}
+	for _, a := range artifacts(p.Result.Data) {
+		out = append(out, wrap(fmt.Sprintf("%s, %d bytes: skandha artifacts get %s", safetext.Line(a.Path), a.Bytes, safetext.Line(a.Ref)),
+			width, blue.of("  ⤓ "), "    ")...)
+	}
+	return out
+}
+
+// answerLines is how much is shown of what a tool has answered, or has printed.
+const answerLines = 6
+
+// answerRows are what a tool has answered: texts and what a program has printed as
+// lines, anything else in a few words.
+func answerRows(data json.RawMessage, width int) []string {
+	var text string
+	var printed struct {
+		Stdout string `json:"stdout"`
+		Stderr string `json:"stderr"`
+	}
+	if json.Unmarshal(data, &text) != nil && json.Unmarshal(data, &printed) == nil {
+		text = strings.TrimRight(printed.Stdout, "\n") + "\n" + printed.Stderr
+	}
+	text = strings.Trim(text, "\n")
+	if text == "" {
+		if short := brief(data, width-4); short != "" && short != `""` {
+			return []string{dim.of("  ↳ " + short)}
+		}
+		return nil
+	}
+	all := strings.Split(safetext.Clean(text), "\n")
+	var out []string
+	for i, line := range all[:min(len(all), answerLines)] {
+		mark := "    "
+		if i == 0 {
+			mark = "  ↳ "
+		}
+		out = append(out, fit(dim.of(mark+strings.ReplaceAll(line, "\t", "    ")), width))
+	}
+	if more := len(all) - answerLines; more > 0 {
+		out = append(out, dim.of("    … "+count(more, "more line")))
+	}
+	return out
+}
+
+// artifact is what a result says of a file that was kept.
+type artifact struct {
+	Path  string `json:"path"`
+	Ref   string `json:"ref"`
+	Bytes int64  `json:"bytes"`
+}
+
+func artifacts(data json.RawMessage) []artifact {
+	var d struct {
+		Artifacts []artifact `json:"artifacts"`
+	}
+	if json.Unmarshal(data, &d) != nil {
+		return nil // another tool's data
+	}
+	return d.Artifacts
+}
+
+// live is a call that goes on.
+func (c *call) live(now time.Time, width int) []string {
+	tail := dim.of(" · " + seconds(now.Sub(c.began)))
+	head := spinner(now) + " " + toolName(c.Tool)
+	if args := brief(c.Args, width-cells(head)-cells(tail)-1); args != "" {
+		head += " " + dim.of(args)
+	}
+	out := []string{fit(head, width-cells(tail)) + tail}
+	for _, l := range c.tail {
+		out = append(out, fit(dim.of("  │ "+strings.ReplaceAll(l, "\t", "    ")), width))
+	}
+	return out
+}

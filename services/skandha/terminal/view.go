@@ -1,0 +1,172 @@
+package terminal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/skandha/safetext"
+)
+
+// View implements tea.Model: what lives, below what was printed. From top to
+// bottom: the answer that is being written, calls that run, a request, what waits,
+// the state, the editor, completions. Where there is no room for everything, what
+// one must act on stays.
+func (m *model) View() tea.View {
+	if m.width == 0 {
+		return tea.NewView("")
+	}
+	if m.leaving { // what was printed is all that stays
+		m.drawn(1)
+		return tea.NewView("")
+	}
+	w := m.room()
+	edit := strings.Split(strings.TrimRight(m.editor.area.View(), "\n"), "\n")
+	list := m.editor.list(w)
+	left := max(m.height-1-len(edit)-1, 1) // of the rows, one stays for what is printed above, one is the state's
+	list = list[:min(len(list), left)]
+	left -= len(list)
+
+	var box []string
+	if b := m.front(); b != nil && left > 0 {
+		box = b.rows(m, w, left)
+		if len(box) > left { // a screen so low shows what can be done
+			box = box[len(box)-left:]
+		}
+		left -= len(box)
+	}
+	waits := m.waits(w)
+	waits = waits[:min(len(waits), left)]
+	left -= len(waits)
+	var calls []string
+	for _, c := range m.calls {
+		calls = append(calls, c.live(m.now, w)...)
+	}
+	calls = calls[max(len(calls)-left, 0):]
+	left -= len(calls)
+	tail := m.tail(min(left-1, max(m.height/2, 3)))
+
+	status := []string{m.status(w)}
+	if left > len(tail) && len(box) == 0 {
+		status = []string{"", status[0]}
+	}
+	above := slices.Concat(tail, calls, box, waits, status)
+	rows := slices.Concat(above, edit, list)
+	m.drawn(len(rows))
+	m.widest = 0
+	for _, r := range rows {
+		m.widest = max(m.widest, cells(strings.TrimRight(r, " ")))
+	}
+	v := tea.NewView(m.coloured(strings.Join(rows, "\n")))
+	if c := m.editor.area.Cursor(); c != nil && !m.boxed() {
+		c.Y += len(above)
+		v.Cursor = c
+	}
+	return v
+}
+
+// drawn notes how high the live region is from now on.
+func (m *model) drawn(rows int) {
+	if rows < m.shown {
+		if m.now.Sub(m.shrunk) >= shrinks {
+			m.high = 0
+		}
+		m.high, m.shrunk = max(m.high, m.shown), m.now
+	}
+	m.shown = rows
+}
+
+// tail is the end of the answer that is being written, in at most n rows.
+func (m *model) tail(n int) []string {
+	rows := m.stream.rows
+	switch more := len(rows) + 1 - n; {
+	case len(rows) == 0 || n <= 0:
+		return nil
+	case n == 1:
+		return rows[len(rows)-1:]
+	case more <= 0:
+		return append([]string{""}, rows...)
+	default:
+		return append([]string{dim.of(fmt.Sprintf("… %d lines above", more))}, rows[more:]...)
+	}
+}
+
+// waitRows is how much is shown of what waits.
+const waitRows = 3
+
+// waits is what was typed and has not had its turn.
+func (m *model) waits(w int) []string {
+	var out []string
+	for _, o := range m.outbox {
+		what := "sending"
+		if o.stored {
+			what = "sent"
+		}
+		out = append(out, fit(dim.of(what+" › "+safetext.Line(o.text)), w))
+	}
+	for _, q := range m.queue {
+		who := ""
+		if !q.said.mine {
+			who = " by " + safetext.Line(q.said.who)
+		}
+		out = append(out, fit(dim.of("waits"+who+" › "+safetext.Line(q.said.text)), w))
+	}
+	if more := len(out) - waitRows; more > 0 {
+		out = append(out[:waitRows], dim.of(fmt.Sprintf("… and %d more wait", more)))
+	}
+	return out
+}
+
+// status says what goes on.
+func (m *model) status(w int) string {
+	var s string
+	switch {
+	case m.now.Before(m.armed) && m.turn == nil:
+		s = yellow.of("Ctrl-C again leaves")
+	case m.away:
+		s = yellow.of(spinner(m.now) + " the bus is away")
+	case m.turn == nil && m.state == event.StateLocked:
+		s = red.of("locked") + dim.of(" · /reset opens the session again")
+	case m.turn == nil:
+		s = dim.of(m.last)
+	default:
+		what := "waiting for your answer"
+		if m.front() == nil {
+			what = stateText(m.state)
+		}
+		s = spinner(m.now) + " " + what + dim.of(" · "+seconds(m.now.Sub(m.turn.began)))
+		switch {
+		case m.cancelling && m.now.Before(m.armed):
+			s += yellow.of(" · cancelling; Ctrl-C again leaves")
+		case m.cancelling:
+			s += yellow.of(" · cancelling")
+		default:
+			s += dim.of(" · Ctrl-C cancels")
+		}
+	}
+	return fit(s, w)
+}
+
+func stateText(s event.AgentState) string {
+	switch s {
+	case event.StateSensing:
+		return "listening"
+	case event.StateConfirming:
+		return "waiting for an answer"
+	case event.StateExecuting:
+		return "working"
+	case event.StateReflecting:
+		return "reflecting"
+	}
+	return "thinking"
+}
+
+var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
+
+func spinner(now time.Time) string {
+	return blue.of(frames[int(now.UnixMilli()/fastTick.Milliseconds())%len(frames)])
+}

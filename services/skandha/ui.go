@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/uibridge"
+	"skandha.dev/services/uibridge/access"
+)
+
+// uiCmd gives a link to the page of a system that runs.
+type uiCmd struct {
+	Open bool `short:"o" help:"Open it in the browser."`
+}
+
+// Run implements the command.
+func (u *uiCmd) Run(ctx context.Context, g *globals) error {
+	c, err := g.connectRunning(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	link, err := c.page(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println(link.URL)
+	fmt.Fprintf(os.Stderr, "it opens once, within %d minutes; a browser that was let in stays so\n", int(time.Until(link.Expires).Round(time.Minute)/time.Minute))
+	if file := filepath.Join(g.Data, access.TokenFile); g.NATS == "" && isFile(file) {
+		fmt.Fprintf(os.Stderr, "the owner's token, for programs and other browsers, is kept in %s\n", file)
+	}
+	if !u.Open {
+		return nil
+	}
+	return g.openInBrowser(ctx, link)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// connectRunning reaches a system that runs already.
+func (g *globals) connectRunning(ctx context.Context) (*connection, error) {
+	if g.NATS == "" {
+		if _, err := system.Running(g.Data); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("no system runs on %s; start one (make run, or skandha up --data %s), or name yours by --data or --nats", g.Data, g.Data)
+		}
+	}
+	return g.connect(ctx)
+}
+
+// openers are the programs that open a file as people do, by operating system.
+var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}, "linux": {"xdg-open"}}
+
+// openInBrowser opens the link by a file that only this user can read: everybody on
+// this machine sees the arguments of a program.
+func (g *globals) openInBrowser(ctx context.Context, link uibridge.Link) error {
+	file, err := filepath.Abs(filepath.Join(g.Data, "ui-open.html"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(g.Data, 0o700); err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text := fmt.Sprintf("<!doctype html><meta charset=utf-8><title>Skandha</title><meta http-equiv=refresh content=\"0;url=%s\">\n", html.EscapeString(link.URL))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	with := openers[runtime.GOOS]
+	if with == nil {
+		with = openers["linux"]
+	}
+	if out, err := exec.CommandContext(ctx, with[0], append(with[1:], file)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("opening the page with %s: %w %s; open the link yourself", with[0], err, clean(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/uibridge"
+	"skandha.dev/services/uibridge/access"
+)
+
+// command is the command itself, as people run it.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(natstest.Context(t), os.Args[0], args...)
+	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
+	return cmd
+}
+
+// says runs a command to its end.
+func says(t *testing.T, args ...string) (stdout, all string, err error) {
+	t.Helper()
+	cmd := command(t, args...)
+	var out, both bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &both
+	err = cmd.Run()
+	return out.String(), out.String() + both.String(), err
+}
+
+// upOn runs a system and returns what it prints until it is up, and how to end it.
+func upOn(t *testing.T, data string, args ...string) (printed string, stop func()) {
+	t.Helper()
+	cmd := command(t, append([]string{"up", "--data", data, "--ready-line", "--no-sandbox", "--provider", "offline"}, args...)...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	for lines.Scan() && lines.Text() != "READY" {
+		printed += lines.Text() + "\n"
+	}
+	if lines.Text() != "READY" {
+		_ = cmd.Wait() // why is what it printed
+		t.Fatalf("it does not come up: %s%s", printed, errs.String())
+	}
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+		for lines.Scan() {
+		}
+		if err := cmd.Wait(); err != nil || errs.Len() > 0 {
+			t.Errorf("it ended with %v\n%s", err, errs.String())
+		}
+	}
+	t.Cleanup(stop)
+	return printed, stop
+}
+
+// field is what follows the name on its line.
+func field(printed, name string) string {
+	_, rest, _ := strings.Cut(printed, name)
+	words := strings.Fields(rest)
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0]
+}
+
+// A person brings a system up, is told how to open its page, and finds it again.
+func TestThePageIsFound(t *testing.T) {
+	data := t.TempDir()
+	if _, out, err := says(t, "ui", "--data", data); err == nil || !strings.Contains(out, "make run") {
+		t.Errorf("without a system: %v %s", err, out)
+	}
+	printed, stop := upOn(t, data, "--ui", "127.0.0.1:0")
+	page, code, ok := strings.Cut(field(printed, "\n  page "), "#code=")
+	kept, err := os.ReadFile(filepath.Join(data, access.TokenFile))
+	if !ok || code == "" || err != nil || field(printed, "page's token") != strings.TrimSpace(string(kept)) {
+		t.Fatalf("it prints no link, or not the token that is kept (%v):\n%s", err, printed)
+	}
+	link, all, err := says(t, "ui", "--data", data)
+	if again, fresh, _ := strings.Cut(strings.TrimSpace(link), "#code="); err != nil || again != page || fresh == "" || fresh == code || !strings.Contains(all, "opens once") {
+		t.Errorf("skandha ui: %v\n%s", err, all)
+	}
+	if out, all, err := says(t, "status", "--data", data); err != nil || !strings.Contains(out, "page "+page) {
+		t.Errorf("skandha status: %v\n%s", err, all)
+	}
+	if out, all, err := says(t, "doctor", "--data", data, "--provider", "offline"); err != nil || !strings.Contains(out, "page: "+page) {
+		t.Errorf("skandha doctor: %v\n%s", err, all)
+	}
+	stop()
+	if printed, _ := upOn(t, data, "--ui", "off"); strings.Contains(printed, "page") {
+		t.Errorf("there is no page, and it prints\n%s", printed)
+	}
+	if _, out, err := says(t, "ui", "--data", data); err == nil || !strings.Contains(out, "--ui") {
+		t.Errorf("without a page: %v %s", err, out)
+	}
+	if out, all, err := says(t, "status", "--data", data); err != nil || strings.Contains(out, "page") {
+		t.Errorf("skandha status without a page: %v\n%s", err, all)
+	}
+}
+
+// A port that was asked for is that port, or nothing runs.
+func TestAPortThatIsTakenIsSaid(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, out, err := says(t, "up", "--data", t.TempDir(), "--provider", "offline", "--no-sandbox", "--ui", l.Addr().String())
+	if err == nil || !strings.Contains(out, "address already in use; choose another with --ui") {
+		t.Errorf("%v %s", err, out)
+	}
+}
+
+func TestTheDoctorLooksAtThePage(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	config := func(text string) string {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	kept := t.TempDir()
+	if err := os.WriteFile(filepath.Join(kept, access.TokenFile), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for about, c := range map[string]struct {
+		g    globals
+		ok   bool
+		want []string
+	}{
+		"off":            {globals{UI: "off"}, true, []string{"page: off", "--ui"}},
+		"the first time": {globals{UI: "127.0.0.1:0"}, true, []string{"page: http://127.0.0.1:0", "will be made"}},
+		"later":          {globals{UI: "127.0.0.1:0", Data: kept}, true, []string{"is kept in " + kept}},
+		"a port that is taken": {
+			globals{UI: l.Addr().String()}, false, []string{"in use", "--ui"},
+		},
+		"a port of the file that is taken": {
+			globals{Config: config("ui: {listen: '" + l.Addr().String() + "'}")}, false, []string{"in use", "--ui"},
+		},
+		"other machines": {
+			globals{UI: "0.0.0.0:0", Config: config("ui: {owner: owner-0123456789, tokens: [{name: bot, token: bot-0123456789abc}]}")},
+			true,
+			[]string{"token is configured", "of others that are configured: 1", "without TLS"},
+		},
+		"a proxy with TLS": {globals{UI: "0.0.0.0:0", Config: config("ui: {url: 'https://agent.example.org'}")}, true, []string{"will be made"}},
+		"a wrong file":     {globals{Config: config("ui: {lisen: x}")}, false, []string{"lisen not found"}},
+		"a missing key":    {globals{Config: config("ui: {tls_cert: none.pem, tls_key: none.pem}")}, false, []string{"ui.tls_cert", "none.pem"}},
+		"a wrong address":  {globals{UI: "nonsense"}, false, []string{"ui.listen"}},
+	} {
+		t.Setenv(uibridge.TokenVar, "")
+		if c.g.Data == "" {
+			c.g.Data = t.TempDir()
+		}
+		f := c.g.uiFinding(t.Context())
+		if f.ok != c.ok {
+			t.Errorf("%s: ok is %t: %s; %s", about, f.ok, f.what, f.advice)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(f.what+"; "+f.advice, want) {
+				t.Errorf("%s: %s; %s: want %s in it", about, f.what, f.advice, want)
+			}
+		}
+		if strings.Contains(f.advice, "without TLS") != (about == "other machines") {
+			t.Errorf("%s: %s", about, f.advice)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package access
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// Owner is the name of the token that has all rights and that one-time codes stand for.
+const Owner = "owner"
+
+// The defaults.
+const (
+	DefaultCookie         = 30 * 24 * time.Hour
+	DefaultRequests       = 100
+	DefaultBurst          = 500
+	DefaultInputs         = 240
+	DefaultConnections    = 512
+	DefaultAllConnections = 2048
+	DefaultBody           = 8 << 20
+)
+
+// minToken is how many characters a token has at least.
+const minToken = 16
+
+// Config says who may do what.
+type Config struct {
+	URL     string        `yaml:"url"`     // by which browsers reach the bridge, if that is not where it listens: scheme://host[:port]
+	Hosts   []string      `yaml:"hosts"`   // names by which it is reached, without port, beside localhost, 127.0.0.1, ::1 and url's
+	Origins []string      `yaml:"origins"` // of other pages that may talk to it, with tokens of their own
+	Proxies []string      `yaml:"proxies"` // addresses or CIDRs whose X-Forwarded-For and X-Forwarded-Proto are believed
+	Cookie  time.Duration `yaml:"cookie"`  // how long a browser that is not used stays logged in; default 720h
+	Owner   string        `yaml:"owner"`   // the owner's token: env:NAME, file:PATH or itself; default one that is made and kept in the data directory
+	Tokens  []Token       `yaml:"tokens"`  // of others
+	Limits  Limits        `yaml:"limits"`
+}
+
+// Token lets somebody in.
+type Token struct {
+	Name    string           `yaml:"name"`    // an id; he writes on the bus as ui-<name>
+	Token   string           `yaml:"token"`   // env:NAME, file:PATH or the secret itself
+	Rights  []contract.Right `yaml:"rights"`  // default see, talk, approve
+	Agents  []subject.Agent  `yaml:"agents"`  // default every one
+	Expires Instant          `yaml:"expires"` // RFC 3339; default never
+}
+
+// Instant is a time as it stands in a configuration file: RFC 3339.
+type Instant struct{ time.Time }
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (i *Instant) UnmarshalYAML(n *yaml.Node) (err error) {
+	if i.Time, err = time.Parse(time.RFC3339, n.Value); err != nil {
+		return fmt.Errorf("line %d: %q is no time; write it as 2030-01-01T00:00:00Z", n.Line, n.Value)
+	}
+	return nil
+}
+
+// Limits bound what one token, or all, may use. 0 is the default.
+type Limits struct {
+	Requests       float64 `yaml:"requests"`        // a second and token; default 100
+	Burst          int     `yaml:"burst"`           // of them at once; default 500
+	Inputs         float64 `yaml:"inputs"`          // a minute and token; default 240, a quarter of them at once
+	Connections    int     `yaml:"connections"`     // open requests of one token, streams and WebSockets included; default 512
+	AllConnections int     `yaml:"all_connections"` // of all tokens; default 2048
+	Body           int64   `yaml:"body"`            // bytes of a request; default 8 MiB
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Requests: cmp.Or(l.Requests, DefaultRequests), Burst: cmp.Or(l.Burst, DefaultBurst), Inputs: cmp.Or(l.Inputs, DefaultInputs),
+		Connections: cmp.Or(l.Connections, DefaultConnections), AllConnections: cmp.Or(l.AllConnections, DefaultAllConnections),
+		Body: cmp.Or(l.Body, DefaultBody),
+	}
+}
+
+func (c Config) withDefaults() Config {
+	c.Cookie = cmp.Or(c.Cookie, DefaultCookie)
+	c.Limits = c.Limits.withDefaults()
+	return c
+}
+
+// Validate reports everything that is wrong; each error names its field. Secrets are
+// read by [New].
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.URL != "" {
+		if err := hosts.CheckOrigin(c.URL); err != nil {
+			bad("url: %w", err)
+		}
+	}
+	for _, h := range c.Hosts {
+		if err := hosts.Check(h); err != nil {
+			bad("hosts: %w", err)
+		}
+	}
+	for _, o := range c.Origins {
+		if err := hosts.CheckOrigin(o); err != nil {
+			bad("origins: %w", err)
+		}
+	}
+	if _, err := parseProxies(c.Proxies); err != nil {
+		bad("proxies: %w", err)
+	}
+	if c.Cookie < time.Minute || c.Cookie > 400*24*time.Hour {
+		bad("cookie is %s, want 1m to 9600h", c.Cookie)
+	}
+	return errors.Join(append(errs, c.checkTokens(), c.Limits.validate())...)
+}
+
+func (l Limits) validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name     string
+		is       float64
+		from, to float64
+	}{
+		{"requests", l.Requests, 0.01, 1e6},
+		{"burst", float64(l.Burst), 1, 1e6},
+		{"inputs", l.Inputs, 0.01, 1e6},
+		{"connections", float64(l.Connections), 1, 1e5},
+		{"all_connections", float64(l.AllConnections), 1, 1e5},
+		{"body", float64(l.Body), 1 << 10, 256 << 20},
+	} {
+		if !(f.is >= f.from && f.is <= f.to) { // not a number is neither
+			errs = append(errs, fmt.Errorf("limits.%s is %v, want %v to %v", f.name, f.is, f.from, f.to))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) checkTokens() error {
+	var errs []error
+	seen := map[string]bool{Owner: true}
+	for i, t := range c.Tokens {
+		bad := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("tokens[%d].%w", i, fmt.Errorf(format, args...)))
+		}
+		_, err := subject.Parse[subject.Writer](string(writerOf(t.Name)))
+		switch {
+		case t.Name == Owner:
+			bad("name: %s has all rights and is set by owner; choose another name", Owner)
+		case t.Name == "" || err != nil:
+			bad("name: %q: want up to 61 characters of A-Z a-z 0-9 _ -", t.Name)
+		case seen[t.Name]:
+			bad("name: there are two tokens called %s", t.Name)
+		}
+		seen[t.Name] = true
+		if t.Token == "" {
+			bad("token is empty; write env:NAME, file:PATH or the token")
+		}
+		for _, r := range t.Rights {
+			if !slices.Contains(contract.AllRights(), r) {
+				bad("rights: %q: want see, talk, approve or administer", r)
+			}
+		}
+		for _, a := range t.Agents {
+			if _, err := subject.Parse[subject.Agent](string(a)); err != nil {
+				bad("agents: %w", err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writerOf is as whom the token's holder writes on the bus.
+func writerOf(token string) subject.Writer { return subject.Writer("ui-" + token) }
+
+func parseProxies(list []string) (out []netip.Prefix, err error) {
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, err := netip.ParseAddr(s)
+			if err != nil {
+				return nil, fmt.Errorf("%q: want an address or a CIDR, such as 10.0.0.0/8", s)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// hostOfURL is the name in the configured URL, without port.
+func hostOfURL(s string) []string {
+	u, err := url.Parse(s)
+	if s == "" || err != nil {
+		return nil
+	}
+	return []string{strings.ToLower(u.Hostname())}
+}

@@ -1,0 +1,133 @@
+package access
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// claims are what a cookie says. They are signed with the key of the token.
+type claims struct {
+	Token   string `json:"t"` // by its name
+	Login   string `json:"l"` // random; what a logout ends
+	Expires int64  `json:"e"` // Unix seconds
+}
+
+var encoding = base64.RawURLEncoding.Strict()
+
+func (t *token) sign(payload string) []byte {
+	m := hmac.New(sha256.New, t.key)
+	m.Write([]byte(payload))
+	return m.Sum(nil)
+}
+
+func (t *token) cookie(c claims) string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // three plain fields
+	}
+	payload := encoding.EncodeToString(b)
+	return payload + "." + encoding.EncodeToString(t.sign(payload))
+}
+
+// readCookie says whose the cookie is.
+func (a *Access) readCookie(value string) (*token, claims, *contract.Error) {
+	bad := unauthenticated("the cookie is not one of this bridge's, or its token was replaced; log in again")
+	payload, signature, ok := strings.Cut(value, ".")
+	if !ok || len(value) > 1024 {
+		return nil, claims{}, bad
+	}
+	b, err := encoding.DecodeString(payload)
+	sum, err2 := encoding.DecodeString(signature)
+	var c claims
+	if err != nil || err2 != nil || json.Unmarshal(b, &c) != nil {
+		return nil, claims{}, bad
+	}
+	t := a.named(c.Token)
+	if t == nil || !hmac.Equal(sum, t.sign(payload)) {
+		return nil, claims{}, bad
+	}
+	if a.logouts.has(c.Login) {
+		return nil, claims{}, unauthenticated("this browser has logged out; log in again")
+	}
+	return t, c, expired(loggedIn(t, c))
+}
+
+// loggedIn is the token's holder in a browser.
+func loggedIn(t *token, c claims) contract.Principal {
+	p := t.Principal
+	p.Login = c.Login
+	if until := time.Unix(c.Expires, 0); p.Expires.IsZero() || until.Before(p.Expires) {
+		p.Expires = until
+	}
+	return p
+}
+
+// secure reports whether the browser came by TLS: to the bridge itself, or to a proxy
+// that says so, or to the URL by which it is reached, if that is https. Who comes to
+// that name without TLS is given a cookie that browsers do not take.
+func (a *Access) secure(r *http.Request) bool {
+	return r.TLS != nil || a.behindProxy(r) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") ||
+		strings.EqualFold("https://"+r.Host, a.cfg.URL)
+}
+
+// cookieName carries the port, because browsers keep one jar for all ports of a host.
+func (a *Access) cookieName(r *http.Request) string {
+	_, port, _ := hosts.Split(r.Host)
+	switch {
+	case a.secure(r) && port == "":
+		return "__Host-skandha-443"
+	case a.secure(r):
+		return "__Host-skandha-" + port
+	case port == "":
+		return "skandha-80"
+	}
+	return "skandha-" + port
+}
+
+// logIn gives the browser a cookie; login is empty for a new one.
+func (a *Access) logIn(w http.ResponseWriter, r *http.Request, t *token, login string) contract.Principal {
+	if login == "" {
+		login = rand.Text()
+		a.count.logins.Add(1)
+	}
+	c := claims{Token: t.Name, Login: login, Expires: time.Now().Add(a.cfg.Cookie).Unix()}
+	p := loggedIn(t, c)
+	http.SetCookie(w, &http.Cookie{
+		Name: a.cookieName(r), Value: t.cookie(c), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
+		MaxAge: max(int(time.Until(p.Expires)/time.Second), 1),
+	})
+	return p
+}
+
+// slide renews a cookie that has lived a twentieth of its time.
+func (a *Access) slide(w http.ResponseWriter, r *http.Request, t *token, c claims) {
+	if time.Until(time.Unix(c.Expires, 0)) < a.cfg.Cookie*19/20 {
+		a.logIn(w, r, t, c.Login)
+	}
+}
+
+// logOut ends the login of a browser, with its open connections.
+func (a *Access) logOut(w http.ResponseWriter, r *http.Request, p contract.Principal) error {
+	http.SetCookie(w, &http.Cookie{
+		Name: a.cookieName(r), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r), MaxAge: -1,
+	})
+	if p.Login == "" {
+		return nil // a token is not a login
+	}
+	err := a.logouts.add(p.Login, time.Now().Add(a.cfg.Cookie))
+	a.open.end(func(c *connection) bool { return c.Login == p.Login }, unauthenticated("this browser has logged out"))
+	if err != nil {
+		return fmt.Errorf("remembering a logout: %w", err)
+	}
+	return nil
+}

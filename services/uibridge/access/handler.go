@@ -1,0 +1,99 @@
+package access
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+// The paths of the handler.
+const (
+	pathToken  = "/v1/auth/token"
+	pathCode   = "/v1/auth/code"
+	pathLogout = "/v1/auth/logout"
+	pathMe     = "/v1/auth/me"
+)
+
+// maxLogin is how many bytes a login has at most.
+const maxLogin = 4 << 10
+
+// isLogin reports whether the request is one to log in, which nobody may make.
+func isLogin(r *http.Request) bool { return r.URL.Path == pathToken || r.URL.Path == pathCode }
+
+// Handler serves /v1/auth/; it is for behind [Access.Protect]:
+//
+//	POST /v1/auth/token {"token": "…"}  logs in with a token
+//	POST /v1/auth/code {"code": "…"}    logs in with a one-time code
+//	POST /v1/auth/logout                ends the browser's login and its connections
+//	GET /v1/auth/me                     says who one is
+//
+// Who has logged in is answered as [contract.Principal].
+func (a *Access) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+pathToken, func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Token string `json:"token"`
+		}
+		if a.read(w, r, &body) {
+			t, err := a.tokenOf(body.Token)
+			a.finish(w, r, t, err)
+		}
+	})
+	mux.HandleFunc("POST "+pathCode, func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Code string `json:"code"`
+		}
+		if !a.read(w, r, &body) {
+			return
+		}
+		// A code is short: when there were too many wrong ones, right ones wait too.
+		if err := a.failures.blocked(a.address(r)); err != nil {
+			a.turnAway(w, r, &refusal{err, 0, "guessing"})
+			return
+		}
+		a.finish(w, r, a.named(Owner), a.codes.use(body.Code, time.Now()))
+	})
+	mux.HandleFunc("POST "+pathLogout, func(w http.ResponseWriter, r *http.Request) {
+		if err := a.logOut(w, r, contract.PrincipalOf(r.Context())); err != nil {
+			a.log.Error("a logout is forgotten when the bridge restarts", "error", err)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET "+pathMe, func(w http.ResponseWriter, r *http.Request) {
+		request.JSON(w, http.StatusOK, contract.PrincipalOf(r.Context()))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "there is no such path, or not with this method"}, 0)
+	})
+	return mux
+}
+
+// read decodes the body; if it does not, it has answered.
+func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			return true
+		}
+		err = errors.New("something follows it")
+	}
+	e := asTooLarge(err)
+	a.turnAway(w, r, &refusal{e, 0, "body"})
+	return false
+}
+
+// finish gives the cookie, or says why not.
+func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, err *contract.Error) {
+	if err == nil && t != nil {
+		request.JSON(w, http.StatusOK, a.logIn(w, r, t, ""))
+		return
+	}
+	a.turnAway(w, r, a.wrong(r, err))
+}

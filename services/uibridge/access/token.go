@@ -1,0 +1,177 @@
+package access
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"skandha.dev/services/internal/secret"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// TokenFile is where the owner's token is kept in the data directory.
+const TokenFile = "ui-token"
+
+// tokenPrefix begins a token that was made, so that people and scanners know it.
+const tokenPrefix = "skandha_ui_"
+
+// token is one that lets in. The secret itself is not kept.
+type token struct {
+	contract.Principal
+	sum [sha256.Size]byte
+	key []byte // of its cookies
+}
+
+func newToken(p contract.Principal, text string) (token, error) {
+	if len(text) < minToken || len(text) > 512 || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != "" {
+		return token{}, fmt.Errorf("want %d characters or more of A-Z a-z 0-9 - . _ ~", minToken)
+	}
+	key, err := hkdf.Key(sha256.New, []byte(text), nil, "skandha ui cookie v1 "+p.Name, sha256.Size)
+	if err != nil {
+		return token{}, fmt.Errorf("deriving a key: %w", err)
+	}
+	return token{Principal: p, sum: sha256.Sum256([]byte(text)), key: key}, nil
+}
+
+// readTokens reads the owner's token, making it if there is none, and the others'.
+// Made is the owner's if it was made now.
+func readTokens(c Config, dataDir string) (all []token, made string, err error) {
+	text := ""
+	switch {
+	case c.Owner != "":
+		if text, err = secret.Read(c.Owner); err != nil {
+			return nil, "", fmt.Errorf("owner: %w", err)
+		}
+	case dataDir != "":
+		if text, made, err = ownerOf(filepath.Join(dataDir, TokenFile)); err != nil {
+			return nil, "", err
+		}
+	case len(c.Tokens) == 0:
+		return nil, "", errors.New("tokens: nobody could be let in; set owner (SKANDHA_UI_TOKEN) to a token, or name a data directory to keep one in")
+	}
+	if text != "" {
+		t, err := newToken(contract.Principal{Name: Owner, Writer: writerOf(Owner), Rights: contract.AllRights()}, text)
+		if err != nil {
+			return nil, "", fmt.Errorf("owner: %w", err)
+		}
+		all = append(all, t)
+	}
+	for i, conf := range c.Tokens {
+		text, err := secret.Read(conf.Token)
+		if err != nil {
+			return nil, "", fmt.Errorf("tokens[%d].token: %w", i, err)
+		}
+		p := contract.Principal{Name: conf.Name, Writer: writerOf(conf.Name), Rights: conf.Rights, Agents: conf.Agents, Expires: conf.Expires.Time}
+		if len(p.Rights) == 0 {
+			p.Rights = []contract.Right{contract.See, contract.Talk, contract.Approve}
+		}
+		t, err := newToken(p, text)
+		if err != nil {
+			return nil, "", fmt.Errorf("tokens[%d].token: %w", i, err)
+		}
+		for _, other := range all {
+			if other.sum == t.sum {
+				return nil, "", fmt.Errorf("tokens[%d].token: it is the same as that of %s; each needs its own", i, other.Name)
+			}
+		}
+		all = append(all, t)
+	}
+	return all, made, nil
+}
+
+// ownerOf reads the file, or makes it.
+func ownerOf(path string) (text, made string, err error) {
+	b, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		made, err = makeToken(path)
+		return made, made, err
+	case err != nil:
+		return "", "", fmt.Errorf("reading the owner's token: %w", err)
+	}
+	if text = strings.TrimSpace(string(b)); text == "" {
+		return "", "", fmt.Errorf("the owner's token in %s is empty; remove the file, and a new one is made", path)
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("the owner's token must be for its owner's eyes alone: %w", err)
+	}
+	return text, "", nil
+}
+
+// makeToken writes 256 random bits to the file, whole or not at all.
+func makeToken(path string) (string, error) {
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("making the owner's token: %w", err)
+	}
+	text := tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	if err := writeWhole(path, text+"\n"); err != nil {
+		return "", fmt.Errorf("keeping the owner's token: %w", err)
+	}
+	return text, nil
+}
+
+// writeWhole replaces a file, readable by its owner alone.
+func writeWhole(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // unless it was renamed
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// tokenOf finds who shows the token, in a time that does not depend on it.
+func (a *Access) tokenOf(text string) (t *token, err *contract.Error) {
+	sum := sha256.Sum256([]byte(text))
+	for i := range a.tokens {
+		if subtle.ConstantTimeCompare(sum[:], a.tokens[i].sum[:]) == 1 {
+			t = &a.tokens[i]
+		}
+	}
+	if t == nil {
+		return nil, unauthenticated("the token is not one of this bridge's")
+	}
+	return t, expired(t.Principal)
+}
+
+func (a *Access) named(name string) *token {
+	for i := range a.tokens {
+		if a.tokens[i].Name == name {
+			return &a.tokens[i]
+		}
+	}
+	return nil
+}
+
+// expired says so if the principal's time is over.
+func expired(p contract.Principal) *contract.Error {
+	if !p.Expires.IsZero() && !time.Now().Before(p.Expires) {
+		return unauthenticated("the token or login has expired; log in again")
+	}
+	return nil
+}
+
+func unauthenticated(message string) *contract.Error {
+	return &contract.Error{Code: contract.CodeUnauthenticated, Message: message}
+}

@@ -1,0 +1,256 @@
+package agui
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/eventstream"
+	"skandha.dev/services/uibridge/request"
+	"skandha.dev/services/uibridge/turn"
+)
+
+// Config of the door. What is zero has a default.
+type Config struct {
+	MaxMessage int64         // bytes of a body, which holds the whole conversation; default 8 MiB
+	MaxRuns    int           // that are told at once; default 2048
+	WriteWait  time.Duration // how long a peer may take for an event; default 10 s
+	KeepAlive  time.Duration // between comments; default 15 s
+}
+
+func (c Config) withDefaults() Config {
+	return Config{
+		MaxMessage: cmp.Or(c.MaxMessage, 8<<20), MaxRuns: cmp.Or(c.MaxRuns, 2048),
+		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
+	}
+}
+
+// Door is the handler of [Patterns]. The access layer stands before it.
+type Door struct {
+	cfg     Config
+	backend contract.Backend
+	log     *slog.Logger
+	shown   *shown
+
+	open, runs, failed atomic.Int64
+}
+
+// Patterns are what the door is to be served at, for [http.ServeMux.Handle].
+func Patterns() []string { return []string{"/v1/agui/{agent}"} }
+
+// New makes the door.
+func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
+	return &Door{cfg: cfg.withDefaults(), backend: b, log: log.With("door", "agui"), shown: newShown()}
+}
+
+// Counters are for metrics: runs that are told now, that were begun, and requests that
+// failed.
+func (d *Door) Counters() map[string]int64 {
+	return map[string]int64{"agui_open": d.open.Load(), "agui_runs_total": d.runs.Load(), "agui_failed_total": d.failed.Load()}
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		request.Refuse(w, contract.Invalid("method", "use POST"), http.StatusMethodNotAllowed)
+		return
+	}
+	run, status, err := d.read(w, r)
+	if err == nil {
+		if d.open.Add(1) > int64(d.cfg.MaxRuns) {
+			err = &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many runs as there may be", RetryAfterMS: 5000}
+		}
+		defer d.open.Add(-1)
+	}
+	if err == nil {
+		err = run.tell(r.Context())
+	}
+	switch {
+	case err == nil:
+	case run != nil && run.out.Begun():
+		d.log.Debug("a run is told no more", "session", run.ref, "run", run.in.RunID, "error", err)
+	default:
+		d.failed.Add(1)
+		d.log.Debug("a run was refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
+		request.Refuse(w, err, status)
+	}
+}
+
+// read reads the request; the status is another one than the error's, or 0.
+func (d *Door) read(w http.ResponseWriter, r *http.Request) (*run, int, error) {
+	p := contract.PrincipalOf(r.Context())
+	if p.Name == "" {
+		return nil, 0, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}
+	}
+	// A form of another page cannot send this type.
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return nil, http.StatusUnsupportedMediaType, contract.Invalid("Content-Type", "want application/json")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.cfg.MaxMessage))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, 0, &contract.Error{Code: contract.CodeTooLarge, Field: "body", Message: "it is larger than a request may be"}
+	case err != nil:
+		return nil, 0, contract.Invalid("body", "it did not arrive whole")
+	}
+	in, err := readInput(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	ref, err := request.Ref(r.PathValue("agent"), string(SessionOf(in.ThreadID)))
+	if err != nil {
+		return nil, 0, err
+	}
+	return &run{
+		door: d, p: p, in: in, ref: ref, out: eventstream.New(w, d.cfg.WriteWait), translator: newTranslator(in.ThreadID, in.RunID),
+	}, 0, nil
+}
+
+// run is one request.
+type run struct {
+	door       *Door
+	p          contract.Principal
+	in         *RunAgentInput
+	ref        subject.Ref
+	out        *eventstream.Writer
+	translator *translator
+	after      string                     // the id of what was told last
+	replayed   time.Time                  // when a turn of before was attached to; zero: it is none
+	waiting    []contract.ToolCallRequest // then
+}
+
+// errInterrupted ends the telling of a run that waits for people.
+var errInterrupted = errors.New("interrupted")
+
+// tell tells the run. The error is for the log if the response has begun.
+func (r *run) tell(ctx context.Context) error {
+	if len(r.in.Tools) > 0 {
+		return r.refuseTools()
+	}
+	t, err := r.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	r.door.runs.Add(1)
+	if t.Replayed {
+		r.replay(&t.Attached)
+	}
+	r.translator.begin(r.in, r.ref, t.Attached.State)
+	if err := r.send(); err != nil {
+		return err
+	}
+	err = t.Each(ctx, r.door.cfg.KeepAlive, r.next, r.out.KeepAlive)
+	if err == nil || errors.Is(err, errInterrupted) {
+		return nil
+	}
+	// The one who asked may be gone; if the bridge stops, or his token has expired, he
+	// is told so.
+	r.translator.fail(err)
+	return errors.Join(err, r.send())
+}
+
+func (r *run) refuseTools() error {
+	r.translator.emit(Event{Type: RunStarted, ThreadID: r.in.ThreadID, RunID: r.in.RunID})
+	r.translator.emit(Event{
+		Type: RunError, Code: "unsupported_tools",
+		Message: "tools: the client's own tools are not taken; the agent's tools are on the bus, where any UI sees them called and policy decides. Send tools: [], and offer a tool as a plugin",
+	})
+	return r.send()
+}
+
+// start sends the input, or the answers, whose turn is told.
+func (r *run) start(ctx context.Context) (*turn.Turn, error) {
+	if len(r.in.Resume) > 0 {
+		return r.resume(ctx)
+	}
+	text, err := r.in.text()
+	if err != nil {
+		return nil, err
+	}
+	t, err := turn.Attach(ctx, r.door.backend, r.p, r.ref, "", "agui")
+	if err != nil {
+		return nil, err
+	}
+	if r.in.props.Interrupts && len(t.Attached.Pending) > 0 {
+		t.Close()
+		return nil, &contract.Error{
+			Code: contract.CodeConflict, Field: "resume",
+			Message: "a person is asked in this thread; answer " + t.Attached.Pending[0].ConfirmationID + " with resume first",
+		}
+	}
+	if err := t.Submit(ctx, contract.Submission{Text: text, ID: r.in.RunID, Mode: r.in.props.Mode, Source: "agui"}); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// next tells one thing that happened.
+func (r *run) next(v any, id string) error {
+	if id != "" {
+		r.after = id
+	}
+	r.translator.tell(v)
+	switch v := v.(type) {
+	case *contract.Attached:
+		r.replay(v)
+	case *contract.ToolCallRequest:
+		r.door.shown.put(shownEntry{key: r.key(v.ConfirmationID), hash: v.Hash})
+	case *contract.StateChange: // the last of what asks, when all are asked
+		if asked := r.asked(); r.in.props.Interrupts && v.State == event.StateConfirming && len(asked) > 0 {
+			r.interrupt(asked)
+			return errors.Join(errInterrupted, r.send())
+		}
+	}
+	return r.send()
+}
+
+func (r *run) replay(now *contract.Attached) { r.replayed, r.waiting = time.Now(), now.Pending }
+
+// asked is what a person is asked now. What is told of before may have been answered.
+func (r *run) asked() []contract.ToolCallRequest {
+	return slices.DeleteFunc(slices.Clone(r.translator.pending), func(q contract.ToolCallRequest) bool {
+		same := func(p contract.ToolCallRequest) bool { return p.ConfirmationID == q.ConfirmationID }
+		return q.Time.Before(r.replayed) && !slices.ContainsFunc(r.waiting, same)
+	})
+}
+
+// interrupt ends the run until it is resumed.
+func (r *run) interrupt(asked []contract.ToolCallRequest) {
+	for _, q := range asked {
+		r.door.shown.put(shownEntry{key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls})
+	}
+	r.translator.interrupt(asked)
+}
+
+func (r *run) key(confirmation string) shownKey {
+	return shownKey{principal: r.p.Name, ref: r.ref, id: confirmation}
+}
+
+// send sends the events that were made.
+func (r *run) send() error {
+	for _, e := range r.translator.take() {
+		b, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if err := r.out.Data(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package agui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// RunAgentInput is what a client sends. What the protocol adds later is left out.
+type RunAgentInput struct {
+	ThreadID       string            `json:"threadId"`
+	RunID          string            `json:"runId"`
+	ParentRunID    string            `json:"parentRunId"`
+	State          json.RawMessage   `json:"state"`
+	Messages       []json.RawMessage `json:"messages"`
+	Tools          []json.RawMessage `json:"tools"`
+	Context        []Context         `json:"context"`
+	ForwardedProps json.RawMessage   `json:"forwardedProps"`
+	Resume         []Resume          `json:"resume"`
+
+	props Props
+}
+
+// Context is something that the client's application says of itself.
+type Context struct {
+	Description string `json:"description"`
+	Value       string `json:"value"`
+}
+
+// Resume answers an interrupt, which is a confirmation request.
+type Resume struct {
+	InterruptID string   `json:"interruptId"`
+	Status      string   `json:"status"` // resolved or cancelled
+	Payload     *Payload `json:"payload"`
+}
+
+// Payload is the answer.
+type Payload struct {
+	Approved *bool        `json:"approved"`
+	Hash     string       `json:"hash"` // of what was shown; may be left out by whom this door has shown it
+	Reason   string       `json:"reason"`
+	Always   *event.Grant `json:"always"`
+}
+
+// Props are what forwardedProps.skandha may hold.
+type Props struct {
+	Interrupts bool            `json:"interrupts"` // end the run when a person is asked
+	Mode       event.InputMode `json:"mode"`
+}
+
+// readInput reads what a client sends.
+func readInput(body []byte) (*RunAgentInput, error) {
+	in := &RunAgentInput{}
+	if err := json.Unmarshal(body, in); err != nil {
+		return nil, contract.Invalid(field(err), "want a RunAgentInput: "+err.Error())
+	}
+	var props struct {
+		Skandha json.RawMessage `json:"skandha"`
+	}
+	// Anything may be forwarded; what is Skandha's is read strictly.
+	if json.Unmarshal(in.ForwardedProps, &props) == nil && len(props.Skandha) > 0 {
+		d := json.NewDecoder(bytes.NewReader(props.Skandha))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&in.props); err != nil {
+			return nil, contract.Invalid("forwardedProps.skandha", "want {interrupts?, mode?}: "+err.Error())
+		}
+	}
+	switch {
+	case in.ThreadID == "":
+		return nil, contract.Invalid("threadId", "it is missing; name the thread")
+	case in.RunID == "":
+		return nil, contract.Invalid("runId", "it is missing; give each run an id of its own")
+	case len(in.RunID) > event.MaxInputIDBytes:
+		return nil, contract.Invalid("runId", fmt.Sprintf("has %d bytes, at most %d", len(in.RunID), event.MaxInputIDBytes))
+	}
+	return in, in.checkResume()
+}
+
+// field is the one that a JSON error is about.
+func field(err error) string {
+	if e, ok := err.(*json.UnmarshalTypeError); ok && e.Field != "" { //nolint:errorlint // it is encoding/json's own, unwrapped
+		return e.Field
+	}
+	return "body"
+}
+
+func (in *RunAgentInput) checkResume() error {
+	for i, r := range in.Resume {
+		at := fmt.Sprintf("resume[%d].", i)
+		switch {
+		case r.InterruptID == "":
+			return contract.Invalid(at+"interruptId", "it is missing; it is the confirmationId of skandha.confirmation")
+		case r.Status != "resolved" && r.Status != "cancelled":
+			return contract.Invalid(at+"status", fmt.Sprintf("is %q, want resolved or cancelled", r.Status))
+		case r.Status == "resolved" && (r.Payload == nil || r.Payload.Approved == nil):
+			return contract.Invalid(at+"payload", "want {approved: true or false, hash?, reason?, always?}")
+		case slices.ContainsFunc(in.Resume[:i], func(q Resume) bool { return q.InterruptID == r.InterruptID }):
+			return contract.Invalid(at+"interruptId", "is answered twice")
+		}
+	}
+	return nil
+}
+
+// text is the input: the last message, and the context.
+func (in *RunAgentInput) text() (string, error) {
+	at := len(in.Messages) - 1
+	if at < 0 {
+		return "", contract.Invalid("messages", "it is empty; the last message is what the agent is told")
+	}
+	where := fmt.Sprintf("messages[%d]", at)
+	var m struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(in.Messages[at], &m); err != nil {
+		return "", contract.Invalid(where, "want a message: "+err.Error())
+	}
+	if m.Role != "user" {
+		return "", contract.Invalid(where+".role", fmt.Sprintf("is %q; the last message is what the agent is told, and a user's", m.Role))
+	}
+	text, err := contentText(m.Content)
+	if err != nil {
+		return "", contract.Invalid(where+".content", err.Error())
+	}
+	if strings.TrimSpace(text) == "" {
+		return "", contract.Invalid(where+".content", "is empty; say something")
+	}
+	if len(in.Context) == 0 || strings.HasPrefix(text, "/") { // a slash command takes no more
+		return text, nil
+	}
+	var b strings.Builder
+	b.WriteString(text + "\n\n<context>\n")
+	for _, c := range in.Context {
+		b.WriteString(strings.TrimSpace(c.Description) + ": " + strings.TrimSpace(c.Value) + "\n")
+	}
+	b.WriteString("</context>")
+	return b.String(), nil
+}
+
+// contentText is a message's text: a string, or parts of type text.
+func contentText(raw json.RawMessage) (string, error) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text, nil
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return "", fmt.Errorf("want a string, or parts of type text")
+	}
+	texts := make([]string, 0, len(parts))
+	for _, p := range parts {
+		if p.Type != "text" {
+			return "", fmt.Errorf("has a part of type %q; the agent takes text alone", p.Type)
+		}
+		texts = append(texts, p.Text)
+	}
+	return strings.Join(texts, "\n"), nil
+}

@@ -1,0 +1,99 @@
+package backend
+
+import (
+	"context"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// Confirm implements contract.Backend.
+func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.Answer) (contract.Receipt, error) {
+	if err := p.Require(contract.Approve, a.Ref.Agent); err != nil {
+		return contract.Receipt{}, err
+	}
+	if err := b.checkRef(ctx, a.Ref); err != nil {
+		return contract.Receipt{}, err
+	}
+	if err := checkAnswer(a); err != nil {
+		return contract.Receipt{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
+	defer cancel()
+	r := receipt(a.Ref)
+	var err error
+	r.Sequence, err = b.client.As(p.Writer).Answer(ctx, a.Ref, event.Confirmation{
+		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source, Always: a.Always,
+	})
+	return r, b.told("storing an answer", err)
+}
+
+func checkAnswer(a contract.Answer) error {
+	switch {
+	case a.ConfirmationID == "":
+		return contract.Invalid("confirmationId", "is missing; it is that of onToolCallRequest")
+	case a.Hash == "":
+		return contract.Invalid("hash", "is missing; it is that of onToolCallRequest, of exactly what was shown")
+	case a.Always != nil && !a.Approved:
+		return contract.Invalid("always", "goes with an approval alone")
+	case a.Always != nil && a.Always.Tool == "":
+		return contract.Invalid("always", "names no tool; send one of those that onToolCallRequest offers")
+	}
+	return first(
+		checkText("confirmationId", a.ConfirmationID, event.MaxInputIDBytes),
+		checkText("hash", a.Hash, event.MaxInputIDBytes),
+		checkText("reason", a.Reason, maxReasonBytes),
+		checkText("source", a.Source, maxSourceBytes),
+		checkGrant(a.Always),
+	)
+}
+
+func checkGrant(g *event.Grant) error {
+	if g == nil {
+		return nil
+	}
+	bytes := len(g.Tool) + len(g.Hash)
+	for name, pattern := range g.Args {
+		bytes += len(name) + len(pattern)
+	}
+	if bytes > maxGrantBytes {
+		return tooLarge("always", bytes, maxGrantBytes)
+	}
+	return nil
+}
+
+// Cancel implements contract.Backend.
+func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.Cancellation) (contract.Receipt, error) {
+	if err := p.Require(contract.Talk, c.Ref.Agent); err != nil {
+		return contract.Receipt{}, err
+	}
+	if err := b.checkRef(ctx, c.Ref); err != nil {
+		return contract.Receipt{}, err
+	}
+	if c.Sequence != 0 && c.InputID != "" {
+		return contract.Receipt{}, contract.Invalid("sequence", "names the input, and so does inputId; send one of them")
+	}
+	if err := first(checkText("inputId", c.InputID, event.MaxInputIDBytes), checkText("reason", c.Reason, maxReasonBytes)); err != nil {
+		return contract.Receipt{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
+	defer cancel()
+	if c.Sequence == 0 && c.InputID == "" {
+		now, err := b.client.Session(ctx, c.Ref)
+		if err != nil {
+			return contract.Receipt{}, b.told("asking what runs", err)
+		}
+		if now.Running == 0 {
+			return contract.Receipt{}, &contract.Error{Code: contract.CodeConflict, Message: "nothing is running that could be cancelled"}
+		}
+		c.Sequence = now.Running
+	}
+	r := receipt(c.Ref)
+	r.ID = c.InputID
+	if c.Sequence != 0 {
+		r.Turn = event.TurnID(c.Sequence)
+	}
+	var err error
+	r.Sequence, err = b.client.As(p.Writer).Stop(ctx, c.Ref, event.Cancel{Sequence: c.Sequence, InputID: c.InputID, Reason: c.Reason})
+	return r, b.told("storing a cancel", err)
+}

@@ -1,0 +1,142 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/hub"
+)
+
+// Config of a backend. The zero value has the defaults.
+type Config struct {
+	Hub      hub.Config
+	Patience time.Duration // how long the bus and core may take to answer; default 10 s
+}
+
+// Deps of a backend.
+type Deps struct {
+	Bus *bus.Bus
+	Log *slog.Logger
+	// Markdown renders what the agent says; nil: nothing is rendered. See [hub.Rendering].
+	Markdown hub.Markdown
+}
+
+// Backend implements contract.Backend.
+type Backend struct {
+	cfg    Config
+	log    *slog.Logger
+	client *client.Client
+	hub    *hub.Hub
+	agents agents
+
+	mu      sync.Mutex
+	methods map[string]contract.Method
+}
+
+var _ contract.Backend = (*Backend)(nil)
+
+// writer is whose name the backend's own questions carry; it writes nothing itself.
+const writer = "uibridge"
+
+// New makes a backend on a connection; Close ends it.
+func New(cfg Config, deps Deps) (*Backend, error) {
+	if deps.Bus == nil || deps.Log == nil {
+		return nil, errors.New("backend: Deps.Bus and Deps.Log are needed")
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = 10 * time.Second
+	}
+	c, err := client.New(deps.Bus, writer, deps.Log)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{
+		cfg: cfg, log: deps.Log, client: c, methods: map[string]contract.Method{},
+		hub: hub.New(cfg.Hub, hub.Deps{Client: c, Log: deps.Log, Markdown: deps.Markdown}),
+	}
+	b.agents.ask = b.askAgents
+	return b, nil
+}
+
+// Run waits until ctx ends, then closes.
+func (b *Backend) Run(ctx context.Context) error {
+	<-ctx.Done()
+	b.Close()
+	return nil
+}
+
+// Close ends all feeds. The connection stays. It may be called more than once.
+func (b *Backend) Close() {
+	b.hub.Close()
+	if err := b.client.Close(); err != nil {
+		b.log.Debug("closing the reply subscription", "error", err) // it was closed, or the connection is gone
+	}
+}
+
+// Client is the connection's, for methods that ask core.
+func (b *Backend) Client() *client.Client { return b.client }
+
+// Stats are figures of the feeds.
+func (b *Backend) Stats() hub.Stats { return b.hub.Stats() }
+
+// Add makes methods callable. It panics if a name is taken, or the method lacks a
+// right or a function: that is a mistake of the program.
+func (b *Backend) Add(methods ...contract.Method) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range methods {
+		if _, taken := b.methods[m.Name]; taken || m.Name == "" || m.Right == "" || m.Call == nil {
+			panic(fmt.Sprintf("backend: the method %q is there already, or lacks a name, a right or a function", m.Name))
+		}
+		b.methods[m.Name] = m
+	}
+}
+
+// Methods implements contract.Backend.
+func (b *Backend) Methods() map[string]contract.Method {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.methods)
+}
+
+// Attach implements contract.Backend.
+func (b *Backend) Attach(ctx context.Context, p contract.Principal, a contract.Attachment) (contract.Feed, error) {
+	if err := p.Require(contract.See, a.Ref.Agent); err != nil {
+		return nil, err
+	}
+	if err := b.checkRef(ctx, a.Ref); err != nil {
+		return nil, err
+	}
+	if p.Expires.IsZero() {
+		return b.hub.Attach(ctx, a)
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, p.Expires, errExpired)
+	f, err := b.hub.Attach(ctx, a)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &expiring{f, cancel}, nil
+}
+
+var errExpired = &contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"}
+
+// expiring is a feed that ends when its principal does.
+type expiring struct {
+	contract.Feed
+	cancel context.CancelFunc
+}
+
+// Close implements contract.Feed.
+func (e *expiring) Close() {
+	e.Feed.Close()
+	e.cancel()
+}

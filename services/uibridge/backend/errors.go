@@ -1,0 +1,38 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// told is an error of the bus as the caller is told it. Its text is logged.
+func (b *Backend) told(doing string, err error) error {
+	var known *contract.Error
+	switch {
+	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, bus.ErrInvalidArgument):
+		return err
+	}
+	b.log.Warn(doing, "error", err)
+	switch {
+	case errors.Is(err, bus.ErrTooLarge):
+		return &contract.Error{Code: contract.CodeTooLarge, Message: "it is larger than a message may be; say less at once"}
+	case errors.Is(err, bus.ErrDenied):
+		return &contract.Error{Code: contract.CodeForbidden, Message: "the bus does not let this bridge write that; its credentials lack the right"}
+	case errors.Is(err, bus.ErrRefused):
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "the log takes nothing now, perhaps because it is full; it was not stored"}
+	case errors.Is(err, bus.ErrAmbiguous):
+		return &contract.Error{
+			Code:    contract.CodeUnavailable,
+			Message: "the bus did not acknowledge it, so it may have been stored or not; the same again with the same id is safe",
+		}
+	}
+	return &contract.Error{Code: contract.CodeUnavailable, Message: fmt.Sprintf("%s failed: the bus or core does not answer; try again", doing)}
+}
+
+func tooLarge(field string, has, most int) error {
+	return &contract.Error{Code: contract.CodeTooLarge, Field: field, Message: fmt.Sprintf("has %d bytes, at most %d", has, most)}
+}

@@ -1,0 +1,96 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// The bounds of what a caller says beside the text, in bytes.
+const (
+	maxSourceBytes = 64
+	maxReasonBytes = 4 << 10
+	maxArgs        = 64 // of a slash command
+	maxGrantBytes  = 64 << 10
+)
+
+// Submit implements contract.Backend.
+func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.Submission) (contract.Receipt, error) {
+	if err := p.Require(contract.Talk, in.Ref.Agent); err != nil {
+		return contract.Receipt{}, err
+	}
+	if err := b.checkRef(ctx, in.Ref); err != nil {
+		return contract.Receipt{}, err
+	}
+	if err := checkSubmission(in); err != nil {
+		return contract.Receipt{}, err
+	}
+	if in.ID == "" {
+		in.ID = client.NewID()
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
+	defer cancel()
+	c, r := b.client.As(p.Writer), receipt(in.Ref)
+	r.ID = in.ID
+	var err error
+	say, cmd := client.Typed(in.Text)
+	if cmd != nil {
+		if len(cmd.Args) > maxArgs {
+			return contract.Receipt{}, contract.Invalid("input", fmt.Sprintf("the command has %d arguments, at most %d", len(cmd.Args), maxArgs))
+		}
+		cmd.ID = in.ID
+		r.Sequence, err = c.Run(ctx, in.Ref, *cmd)
+		return r, b.told("storing a command", err)
+	}
+	r.Sequence, err = c.Say(ctx, in.Ref, event.Input{Text: say, ID: in.ID, Source: in.Source, Mode: in.Mode})
+	if err == nil {
+		r.Turn = event.TurnID(r.Sequence)
+	}
+	return r, b.told("storing an input", err)
+}
+
+func receipt(ref subject.Ref) contract.Receipt {
+	return contract.Receipt{Agent: ref.Agent, Session: ref.Session}
+}
+
+func checkSubmission(in contract.Submission) error {
+	switch {
+	case strings.TrimSpace(in.Text) == "":
+		return contract.Invalid("input", "is empty; say something")
+	case len(in.Text) > event.MaxTextBytes:
+		return tooLarge("input", len(in.Text), event.MaxTextBytes)
+	case in.Mode != "" && in.Mode != event.ModeQueue && in.Mode != event.ModeInterrupt:
+		return contract.Invalid("mode", fmt.Sprintf("is %q, want %q or %q", in.Mode, event.ModeQueue, event.ModeInterrupt))
+	}
+	return first(
+		checkText("input", in.Text, event.MaxTextBytes),
+		checkText("id", in.ID, event.MaxInputIDBytes),
+		checkText("source", in.Source, maxSourceBytes),
+	)
+}
+
+// checkText verifies that a text is not too long, and one at all.
+func checkText(field, text string, most int) error {
+	switch {
+	case len(text) > most:
+		return tooLarge(field, len(text), most)
+	case !utf8.ValidString(text):
+		return contract.Invalid(field, "is no UTF-8")
+	}
+	return nil
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package uibridge
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/uibridge/access"
+)
+
+// DefaultListen is where the bridge listens unless Config says otherwise.
+const DefaultListen = "127.0.0.1:7070"
+
+// Config is the section ui of the configuration file; see the package's documentation.
+type Config struct {
+	Listen  string `yaml:"listen"`   // host:port; default 127.0.0.1:7070
+	TLSCert string `yaml:"tls_cert"` // PEM file; with tls_key it serves HTTPS
+	TLSKey  string `yaml:"tls_key"`  // PEM file
+
+	access.Config `yaml:",inline"`
+}
+
+// ReadConfig reads the section of a configuration file; the sections of other services
+// are left to them. Without a file or a section it is the defaults. The error names
+// the line.
+func ReadConfig(path string) (Config, error) {
+	if path == "" {
+		return Config{}, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading configuration: %w", err)
+	}
+	c, err := ParseConfig(b)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig is [ReadConfig] for what was read.
+func ParseConfig(file []byte) (Config, error) {
+	var sections struct {
+		UI     Config               `yaml:"ui"`
+		Others map[string]yaml.Node `yaml:",inline"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(file))
+	d.KnownFields(true)
+	if err := d.Decode(&sections); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	return sections.UI, nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	return c
+}
+
+// Validate reports everything that is wrong; each error names its field.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if err := hosts.CheckListen(c.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("listen: %w", err))
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		errs = append(errs, errors.New("tls_cert and tls_key belong together; set both or none"))
+	}
+	return prefixed(errors.Join(append(errs, c.Config.Validate())...))
+}
+
+// CheckTLS reads the certificate and its key; without them there is nothing to check.
+func (c Config) CheckTLS() error {
+	_, err := c.certificate()
+	return err
+}
+
+// certificate is nil if the bridge serves HTTP.
+func (c Config) certificate() (*tls.Certificate, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("ui.tls_cert: %w", err)
+	}
+	return &cert, nil
+}
+
+// prefixed puts the section before each error.
+func prefixed(err error) error {
+	if err == nil {
+		return nil
+	}
+	var out []error
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		out = append(out, errors.New("ui."+line))
+	}
+	return errors.Join(out...)
+}
+
+// url is by what a browser reaches the bridge that listens there.
+func (c Config) url(listens net.Addr) string {
+	if c.URL != "" {
+		return c.URL
+	}
+	scheme := "http://"
+	if c.TLSCert != "" {
+		scheme = "https://"
+	}
+	host, port, err := net.SplitHostPort(listens.String())
+	if err != nil {
+		return scheme + listens.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if len(c.Hosts) > 0 {
+			host = c.Hosts[0]
+		}
+	}
+	return scheme + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,41 @@
+package uibridge
+
+import (
+	"os"
+	"strconv"
+)
+
+// TokenVar is the environment variable that holds the owner's token.
+const TokenVar = "SKANDHA_UI_TOKEN"
+
+// Flags are what a command line and the environment say; they go before the
+// configuration file.
+type Flags struct {
+	File   string // configuration; empty: none
+	Listen string // host:port
+	URL    string // by which browsers reach the bridge
+	// Port of loopback at which a container's is published; browsers reach the bridge
+	// by it if no URL says otherwise. 0: none.
+	Port int
+}
+
+// Config is the checked configuration that the flags ask for.
+func (f Flags) Config() (Config, error) {
+	c, err := ReadConfig(f.File)
+	if err != nil {
+		return Config{}, err
+	}
+	if f.Listen != "" {
+		c.Listen = f.Listen
+	}
+	if f.URL != "" {
+		c.URL = f.URL
+	}
+	if c.URL == "" && f.Port != 0 {
+		c.URL = "http://127.0.0.1:" + strconv.Itoa(f.Port)
+	}
+	if c.Owner == "" && os.Getenv(TokenVar) != "" {
+		c.Owner = "env:" + TokenVar
+	}
+	return c, c.Validate()
+}

@@ -1,0 +1,96 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// begin finds where the feed begins, and makes onAttached.
+func (f *feed) begin(ctx context.Context, after string) error {
+	if after == "" {
+		f.tail = f.s.position()
+	} else {
+		at, err := parsePlace(after)
+		if err != nil {
+			return err
+		}
+		if err := f.s.check(ctx, at); err != nil {
+			return err
+		}
+		f.tail = at
+	}
+	f.seen = f.tail.id()
+	f.s.join(f)
+	n, err := f.s.welcome(ctx, f.seen)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.first = &n
+	f.mu.Unlock()
+	return nil
+}
+
+// check verifies that something has that place.
+func (s *session) check(ctx context.Context, at place) error {
+	if at.commit == 0 || at == s.position() {
+		return nil
+	}
+	m, err := s.bus().Message(ctx, at.commit)
+	switch {
+	case errors.Is(err, bus.ErrNotFound):
+		last, err := s.end(ctx)
+		if err != nil {
+			return unavailable(s.log, "looking at the log", err)
+		}
+		if at.commit < last.commit {
+			return nil // it was purged, or deleted; what follows is there
+		}
+	case err != nil:
+		return unavailable(s.log, "looking at the log", err)
+	case m.Subject == s.ref.Commit() && at.index <= lastOf(s.ref, m).index:
+		return nil
+	}
+	return contract.Invalid("after", fmt.Sprintf(`nothing in session %s has the id %q; use the id of a notification that was seen, "0" for the beginning, or nothing for what comes now`, s.ref, at.id()))
+}
+
+func unavailable(log *slog.Logger, doing string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	log.Warn(doing, "error", err)
+	return &contract.Error{Code: contract.CodeUnavailable, Message: "the bus or core does not answer; try again"}
+}
+
+func (s *session) enter(f *feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feeds[f] = struct{}{}
+}
+
+func (s *session) leave(f *feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.feeds, f)
+}
+
+// welcome is onAttached: where the session stands, at a time after the id.
+func (s *session) welcome(ctx context.Context, after string) (contract.Notification, error) {
+	about := contract.About{Agent: s.ref.Agent, Session: s.ref.Session}
+	until := s.position().id()
+	now, err := s.hub.deps.Client.Session(ctx, s.ref)
+	if err != nil {
+		return contract.Notification{}, unavailable(s.log, "asking where a session stands", err)
+	}
+	a := contract.Attached{About: about, After: after, Until: until, State: now.State, Title: now.Title}
+	for _, q := range now.Pending {
+		about.Turn, about.Time, about.Cause = q.Event.Turn, q.Event.Time, q.Event.Cause
+		a.Pending = append(a.Pending, toolCallRequest(about, q.Request))
+	}
+	return encode(place{}, contract.OnAttached, a)
+}

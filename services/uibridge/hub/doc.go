@@ -1,0 +1,37 @@
+// Package hub tells many UIs what happens in many sessions.
+//
+// One follower per session (services/internal/follow) is shared by all feeds of that
+// session. What it brings becomes a notification once ([Notifications]), encoded once,
+// and is handed to each feed, which has a queue of its own.
+//
+// # What it reads
+//
+//	agent.<agent>.<session>.*.*      live copies of events, plain
+//	stream.<agent>.<session>         token deltas and what tools print, plain
+//	agent.<agent>.<session>.commit   the log, for what is missing and what was before
+//	service.core.session             where a session stands, when a feed begins
+//
+// It publishes nothing.
+//
+// # What is promised
+//
+// What stands in the log is told in its order, each once, to every feed: a feed that
+// begins after an id gets exactly what follows it, from memory if that is recent,
+// otherwise from the log, at the reader's own pace, until it has caught up. Deltas and
+// output come between and are lossy; no delta comes after the text that
+// replaces it.
+//
+// Nobody waits for a feed. Deltas and output are dropped when a feed's queue is half
+// full. When it is full, a feed that is being read goes on from the log, at its own
+// pace; one that nobody reads any more ends with [contract.CodeSlow] and names the id
+// to go on after. Markdown is rendered in the readers' goroutines, or in one that
+// gathers the deltas that come meanwhile, so that those who want none do not wait.
+//
+// # When something fails
+//
+// While the bus is away feeds are told so once, by onBus, and are silent; afterwards
+// they are told that it is back, and go on where they were. A feed that was catching up tries again for [Config.Patience], then ends with
+// [contract.CodeUnavailable]. A commit that cannot be read is skipped, and logged.
+//
+// A session without feeds is let go after [Config.Idle].
+package hub

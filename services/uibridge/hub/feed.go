@@ -1,0 +1,299 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// feed tells one connection. It is live, and the session puts into its queue what
+// comes; or it is behind, and Next reads from the log until it has caught up.
+type feed struct {
+	s       *session
+	name    string
+	commits bool
+	html    bool
+	wake    chan struct{} // something was put, or has changed
+
+	mu    sync.Mutex
+	first *contract.Notification // onAttached
+	taken time.Time              // when Next took something last
+	alone bool                   // it was told that the bus is away
+	queue []*told
+	bytes int
+	live  bool
+	tail  place              // everything up to here is told or in the queue
+	seen  string             // the last id that Next returned
+	err   error              // it has ended
+	stop  context.CancelFunc // of the reading of the log
+	apart func() bool        // from the context of Attach
+	done  chan struct{}      // closed with err
+}
+
+// Next implements contract.Feed. One goroutine at a time may wait in it.
+func (f *feed) Next(ctx context.Context) (contract.Notification, error) {
+	var since time.Time // when reading the log began to fail
+	for {
+		n, ok, behind, err := f.take()
+		switch {
+		case err != nil:
+			return contract.Notification{}, err
+		case ok:
+			return n, nil
+		case behind:
+			if err := f.catchUp(ctx, &since); err != nil {
+				return contract.Notification{}, err
+			}
+			continue
+		}
+		select {
+		case <-f.wake:
+		case <-f.done:
+		case <-ctx.Done():
+			return contract.Notification{}, ctx.Err()
+		}
+	}
+}
+
+// take gives the next one that waits.
+func (f *feed) take() (n contract.Notification, ok, behind bool, err error) {
+	f.mu.Lock()
+	if f.err != nil {
+		defer f.mu.Unlock()
+		return n, false, false, f.err
+	}
+	f.taken = time.Now()
+	if f.first != nil {
+		n, f.first = *f.first, nil
+		f.mu.Unlock()
+		return n, true, false, nil
+	}
+	if away := f.s.hub.away.Load(); away != f.alone {
+		f.alone = away
+		f.mu.Unlock()
+		n, err = f.s.aboutBus(!away)
+		return n, err == nil, false, err
+	}
+	if len(f.queue) == 0 {
+		defer f.mu.Unlock()
+		return n, false, !f.live, nil
+	}
+	t := f.queue[0]
+	f.queue[0] = nil
+	f.queue = f.queue[1:]
+	f.bytes -= t.size()
+	if t.note.ID != "" {
+		f.seen = t.note.ID
+	}
+	f.mu.Unlock()
+	return t.is(f.html), true, false, nil // rendering may take a while
+}
+
+// Close implements contract.Feed.
+func (f *feed) Close() { f.end(context.Canceled) }
+
+// endWith ends the feed when ctx ends.
+func (f *feed) endWith(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.apart = context.AfterFunc(ctx, func() { f.end(context.Cause(ctx)) })
+	}
+}
+
+// end ends the feed for a reason; the first one counts.
+func (f *feed) end(err error) {
+	f.mu.Lock()
+	if f.err != nil {
+		f.mu.Unlock()
+		return
+	}
+	f.fail(err)
+	f.mu.Unlock()
+	f.s.hub.release(f)
+}
+
+// fail ends it under the lock.
+func (f *feed) fail(err error) {
+	f.err, f.queue, f.first, f.bytes, f.live = err, nil, nil, 0, false
+	close(f.done)
+	if f.stop != nil {
+		f.stop()
+	}
+	if f.apart != nil {
+		f.apart()
+	}
+}
+
+// offer puts what has come into the queue, if the feed is live. It never waits. It
+// reports whether the feed goes on; if not, it is to be released.
+func (f *feed) offer(t *told) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.err != nil:
+		return false
+	case !f.live:
+		return len(f.queue) == 0 || f.moves()
+	case t.whole && !f.commits:
+		return true
+	case t.lossy():
+		if !f.full(t, 2) {
+			f.put(t)
+		}
+		return true
+	case !f.tail.before(t.at):
+		return true // it was read from the log
+	case f.commits && t.bare && f.tail.commit < t.at.commit:
+		f.fallBehind() // its onCommit is in the log alone
+		return true
+	}
+	if f.full(t, 1) {
+		f.dropLossy()
+	}
+	if f.full(t, 1) {
+		f.fallBehind()
+		return f.moves()
+	}
+	f.tail = t.at
+	f.put(t)
+	return true
+}
+
+// fallBehind has Next read what follows the queue from the log.
+func (f *feed) fallBehind() {
+	f.live = false
+	f.poke()
+}
+
+// moves reports whether somebody still reads; if not, the feed ends.
+func (f *feed) moves() bool {
+	if time.Since(f.taken) < f.s.hub.cfg.Stall {
+		return true
+	}
+	f.fail(&contract.Error{
+		Code: contract.CodeSlow, After: f.seen,
+		Message: fmt.Sprintf("the connection did not keep up: %d notifications (%d bytes) waited; attach again after %q, nothing is lost",
+			len(f.queue), f.bytes, f.seen),
+	})
+	return false
+}
+
+// full reports whether t does not fit into a part of the queue.
+func (f *feed) full(t *told, part int) bool {
+	c := f.s.hub.cfg
+	return len(f.queue) > 0 && (len(f.queue) >= c.Queue/part || f.bytes+t.size() > c.QueueBytes/part)
+}
+
+func (f *feed) put(t *told) {
+	f.queue = append(f.queue, t)
+	f.bytes += t.size()
+	f.poke()
+}
+
+func (f *feed) poke() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *feed) dropLossy() {
+	kept := f.queue[:0]
+	for _, t := range f.queue {
+		if t.lossy() {
+			f.bytes -= t.size()
+		} else {
+			kept = append(kept, t)
+		}
+	}
+	clear(f.queue[len(kept):])
+	f.queue = kept
+}
+
+// catchUp goes live if the session still has all that follows in memory, and
+// otherwise reads a page of the log into the queue.
+func (f *feed) catchUp(ctx context.Context, since *time.Time) error {
+	if f.s.join(f) {
+		return nil
+	}
+	ctx, cancel := f.until(ctx)
+	defer cancel()
+	mark := f.s.position()
+	page, at, end, err := f.s.page(ctx, f.tail, f.commits)
+	if end {
+		// What the session had seen by then was in the log, or is there no more.
+		if at.before(place{mark.commit, follow.All}) {
+			at = place{mark.commit, follow.All}
+		}
+	}
+	f.mu.Lock()
+	f.taken = time.Now() // somebody waited for it, however long the log took
+	if f.err == nil {
+		f.tail = at
+		for _, t := range page {
+			f.put(t)
+		}
+	}
+	f.mu.Unlock()
+	if err == nil || len(page) > 0 {
+		*since = time.Time{}
+		return nil
+	}
+	return f.retry(ctx, since, err)
+}
+
+// until is ctx that ends with the feed, too.
+func (f *feed) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stop = cancel
+	if f.err != nil {
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// retry waits before the log is read again, unless that has failed for too long.
+func (f *feed) retry(ctx context.Context, since *time.Time, err error) error {
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	if ctx.Err() == nil && (!bus.Retryable(err) || time.Since(*since) > f.s.hub.cfg.Patience) {
+		f.s.log.Warn("a feed cannot read the log", "feed", f.name, "error", err)
+		f.mu.Lock()
+		after := f.seen
+		f.mu.Unlock()
+		f.end(&contract.Error{
+			Code: contract.CodeUnavailable, After: after,
+			Message: fmt.Sprintf("the log cannot be read now; attach again after %q", after),
+		})
+		return nil // take says it
+	}
+	t := time.NewTimer(retryPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-f.done:
+	case <-ctx.Done():
+		if f.ended() == nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (f *feed) ended() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// retryPause is between two attempts at reading the log.
+const retryPause = 100 * time.Millisecond

@@ -1,0 +1,271 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// Config of a hub. The zero value has the defaults.
+type Config struct {
+	Queue      int           // notifications that may wait for one feed; default 1024
+	QueueBytes int           // their size; default 4 MiB
+	Ring       int           // notifications of a session kept for feeds that come back; default 1024
+	RingBytes  int           // their size; default 2 MiB
+	Idle       time.Duration // how long a session is kept without feeds; default 10 s
+	Stall      time.Duration // a feed that nobody reads for so long ends, when its queue is full or it is behind; default 5 s
+	Patience   time.Duration // how long a feed that is behind tries to read the log; default 30 s
+	Outage     time.Duration // how long the bus has to be away before feeds are told; default 1 s
+}
+
+func (c Config) withDefaults() Config {
+	orElse(&c.Queue, 1024)
+	orElse(&c.QueueBytes, 4<<20)
+	orElse(&c.Ring, 1024)
+	orElse(&c.RingBytes, 2<<20)
+	orElse(&c.Idle, 10*time.Second)
+	orElse(&c.Stall, 5*time.Second)
+	orElse(&c.Patience, 30*time.Second)
+	orElse(&c.Outage, time.Second)
+	return c
+}
+
+func orElse[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Deps of a hub.
+type Deps struct {
+	Client   *client.Client // of the connection; the hub asks, and writes nothing
+	Log      *slog.Logger
+	Markdown Markdown // nil: nothing is rendered
+}
+
+// Stats are figures of a hub.
+type Stats struct {
+	Sessions int   // followed now
+	Feeds    int   // now
+	Slow     int64 // feeds that did not keep up, since the start
+}
+
+// Hub shares the followers of sessions among feeds.
+type Hub struct {
+	cfg      Config
+	deps     Deps
+	rendered *rendered // nil without Markdown
+	running  sync.WaitGroup
+	stop     context.CancelFunc // of the watch over the bus
+	away     atomic.Bool        // the bus, as feeds are told
+	slow     atomic.Int64
+
+	mu       sync.Mutex
+	sessions map[subject.Ref]*session
+	feeds    map[*feed]struct{}
+	closed   bool
+}
+
+// New makes a hub; Close ends it.
+func New(cfg Config, deps Deps) *Hub {
+	h := &Hub{cfg: cfg.withDefaults(), deps: deps, sessions: map[subject.Ref]*session{}, feeds: map[*feed]struct{}{}}
+	if deps.Markdown != nil {
+		h.rendered = newRendered(deps.Markdown)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	h.running.Go(func() { h.watch(ctx) })
+	return h
+}
+
+// render is nil without Markdown.
+func (h *Hub) render() func(string) string {
+	if h.rendered == nil {
+		return nil
+	}
+	return h.rendered.of
+}
+
+// errClosed is what feeds are told when the hub ends.
+var errClosed = &contract.Error{Code: contract.CodeUnavailable, Message: "the bridge is shutting down; attach again after the last id"}
+
+// Close ends all feeds and waits until nothing of the hub runs.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	var feeds []*feed
+	for f := range h.feeds {
+		feeds = append(feeds, f)
+	}
+	for _, s := range h.sessions {
+		h.let(s)
+	}
+	h.mu.Unlock()
+	for _, f := range feeds {
+		f.end(errClosed)
+	}
+	h.stop()
+	h.running.Wait()
+}
+
+// Stats are the hub's figures now.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Stats{Sessions: len(h.sessions), Feeds: len(h.feeds), Slow: h.slow.Load()}
+}
+
+// Attach begins to tell what happens in a session. The feed ends with ctx.
+//
+// Errors: *contract.Error with CodeInvalid if a.After is no id of the session, and
+// CodeUnavailable if the bus or core does not answer.
+func (h *Hub) Attach(ctx context.Context, a contract.Attachment) (contract.Feed, error) {
+	s, err := h.session(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	f := &feed{
+		s: s, name: a.Name, commits: a.Commits, html: a.HTML && h.deps.Markdown != nil,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), taken: time.Now(),
+	}
+	if !h.add(f) {
+		return nil, errClosed
+	}
+	if err := f.begin(ctx, a.After); err != nil {
+		f.end(err)
+		return nil, err
+	}
+	f.endWith(ctx)
+	return f, nil
+}
+
+// session finds or begins the session of an attachment, and holds it.
+func (h *Hub) session(ctx context.Context, a contract.Attachment) (*session, error) {
+	h.mu.Lock()
+	s := h.sessions[a.Ref]
+	switch {
+	case h.closed:
+		h.mu.Unlock()
+		return nil, errClosed
+	case s == nil:
+		s = h.start(a.Ref)
+	}
+	s.attached++
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	h.mu.Unlock()
+	select {
+	case <-s.ready:
+		if s.failed == nil {
+			return s, nil
+		}
+		h.drop(s)
+		h.deps.Log.Warn("a session cannot be followed", "session", a.Ref, "error", s.failed)
+		return nil, &contract.Error{Code: contract.CodeUnavailable, Message: "the bus does not answer; try again"}
+	case <-ctx.Done():
+		h.drop(s)
+		return nil, ctx.Err()
+	}
+}
+
+// start begins to follow a session, under the lock.
+func (h *Hub) start(ref subject.Ref) *session {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &session{
+		hub: h, ref: ref, log: h.deps.Log, cancel: cancel, ready: make(chan struct{}), feeds: map[*feed]struct{}{},
+	}
+	h.sessions[ref] = s
+	h.running.Go(func() { s.run(ctx) })
+	return s
+}
+
+// add counts a feed of a session that is held.
+func (h *Hub) add(f *feed) bool {
+	if f.commits {
+		f.s.commits.Add(1)
+	}
+	if f.html {
+		f.s.html.Add(1)
+	}
+	f.s.enter(f)
+	h.mu.Lock()
+	h.feeds[f] = struct{}{}
+	closed := h.closed
+	h.mu.Unlock()
+	if closed {
+		h.release(f)
+	}
+	return !closed
+}
+
+// release lets go of feeds that have ended. A second time it does nothing.
+func (h *Hub) release(feeds ...*feed) {
+	for _, f := range feeds {
+		f.s.leave(f)
+		h.mu.Lock()
+		_, held := h.feeds[f]
+		delete(h.feeds, f)
+		h.mu.Unlock()
+		if !held {
+			continue
+		}
+		if f.commits {
+			f.s.commits.Add(-1)
+		}
+		if f.html {
+			f.s.html.Add(-1)
+		}
+		h.log(f)
+		h.drop(f.s)
+	}
+}
+
+func (h *Hub) log(f *feed) {
+	var e *contract.Error
+	if err := f.ended(); errors.As(err, &e) && e.Code == contract.CodeSlow {
+		h.slow.Add(1)
+		h.deps.Log.Warn("a feed did not keep up", "session", f.s.ref, "feed", f.name, "after", e.After)
+	}
+}
+
+// drop lets go of a hold on a session.
+func (h *Hub) drop(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.attached--; s.attached > 0 || h.sessions[s.ref] != s {
+		return
+	}
+	s.idle = time.AfterFunc(h.cfg.Idle, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if s.attached == 0 {
+			h.let(s)
+		}
+	})
+}
+
+// forget drops a session that could not be followed.
+func (h *Hub) forget(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.let(s)
+}
+
+// let ends a session, under the lock.
+func (h *Hub) let(s *session) {
+	if h.sessions[s.ref] == s {
+		delete(h.sessions, s.ref)
+	}
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.cancel()
+}

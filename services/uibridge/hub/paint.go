@@ -1,0 +1,182 @@
+package hub
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// painter renders the text of the attempt that is being written, for the feeds that
+// want HTML. What comes while it renders is rendered in one go, so that however slow
+// rendering is, it is at most one step behind.
+type painter struct {
+	mu       sync.Mutex
+	plan     string
+	attempt  string
+	before   string // the attempt before; what still comes of it is late
+	done     string // the plan that was completed last; likewise
+	attempts int    // counts them, so that one that is over is known by its number
+
+	text, reasoning strings.Builder // what waits
+	last            follow.Item     // of what waits
+	stream          Stream          // nil until somebody wants HTML
+	blocks          []string        // so far
+	all             bool            // somebody new has not seen the blocks before
+	painting        bool            // a goroutine is at it
+}
+
+// maxUnpainted bounds the text that is kept in case somebody wants it as HTML, in bytes.
+const maxUnpainted = 1 << 20
+
+// add takes a delta, and reports whether it is still of interest.
+func (p *painter) add(s *session, i follow.Item) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := i.Delta
+	if d.Plan == p.done || d.Attempt == p.before {
+		return false
+	}
+	if d.Plan != p.plan || d.Attempt != p.attempt {
+		p.before = p.attempt
+		p.reset()
+		p.plan, p.attempt = d.Plan, d.Attempt
+	}
+	if s.hub.deps.Markdown == nil || p.text.Len()+p.reasoning.Len() > maxUnpainted {
+		return true
+	}
+	p.text.WriteString(d.Text)
+	p.reasoning.WriteString(d.Reasoning)
+	p.last = i
+	if !p.painting && s.html.Load() > 0 {
+		p.painting = true
+		s.hub.running.Go(func() { p.paint(s) })
+	}
+	return true
+}
+
+// reset forgets the attempt.
+func (p *painter) reset() {
+	p.attempts++
+	p.text.Reset()
+	p.reasoning.Reset()
+	p.stream, p.blocks, p.all = nil, nil, false
+}
+
+// replaced forgets an attempt whose text is in the log now.
+func (p *painter) replaced(i follow.Item) {
+	var body struct {
+		Plan string `json:"plan"`
+	}
+	switch i.Event.Type {
+	case event.TypePlanCompleted:
+		if json.Unmarshal(i.Event.Data, &body) != nil {
+			return
+		}
+	case event.TypeRecorded, event.TypeTurnFailed:
+	default:
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case body.Plan == p.plan:
+		p.reset()
+	case body.Plan == "" && i.Event.Turn != "" && i.Event.Turn == p.last.Turn:
+		body.Plan = p.plan // cut off
+		p.reset()
+	}
+	if body.Plan != "" {
+		p.done = body.Plan
+	}
+}
+
+// repaint has all blocks told with the next delta.
+func (p *painter) repaint() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = true
+}
+
+// paint renders until nothing waits.
+func (p *painter) paint(s *session) {
+	for {
+		stream, delta, number, ok := p.next(s)
+		if !ok {
+			return
+		}
+		var changed []contract.Block
+		if delta.Text != "" {
+			changed = stream.Append(delta.Text) // of an attempt that may be over by now, which keep knows
+		}
+		delta.Blocks = p.keep(changed, number)
+		n, err := encode(place{}, contract.OnDelta, delta)
+		if err != nil {
+			s.log.Warn("a delta cannot be told", "session", s.ref, "error", err)
+			continue
+		}
+		s.mu.Lock()
+		var ended []*feed
+		if p.current(number) { // else the log has the text, or another attempt has begun
+			ended = s.offer(&told{note: n}, withHTML)
+		}
+		s.mu.Unlock()
+		s.hub.release(ended...)
+	}
+}
+
+// next takes what waits, and the stream that renders it.
+func (p *painter) next(s *session) (stream Stream, d contract.Delta, number int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.text.Len() == 0 && p.reasoning.Len() == 0 || s.html.Load() == 0 {
+		p.painting = false
+		return nil, d, 0, false
+	}
+	if p.stream == nil {
+		p.stream = s.hub.deps.Markdown.Stream()
+	}
+	d = contract.Delta{
+		About: contract.About{Agent: s.ref.Agent, Session: s.ref.Session, Turn: p.last.Turn},
+		Delta: provider.Delta{
+			Plan: p.plan, Attempt: p.attempt, N: p.last.Delta.N, Text: p.text.String(), Reasoning: p.reasoning.String(),
+		},
+	}
+	p.text.Reset()
+	p.reasoning.Reset()
+	return p.stream, d, p.attempts, true
+}
+
+// keep notes the blocks that have changed and returns those that are to be told.
+func (p *painter) keep(changed []contract.Block, number int) []contract.Block {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.attempts != number {
+		return nil
+	}
+	for _, b := range changed {
+		for len(p.blocks) <= b.Index {
+			p.blocks = append(p.blocks, "")
+		}
+		p.blocks[b.Index] = b.HTML
+	}
+	if !p.all {
+		return changed
+	}
+	p.all = false
+	all := make([]contract.Block, len(p.blocks))
+	for i, html := range p.blocks {
+		all[i] = contract.Block{Index: i, HTML: html}
+	}
+	return all
+}
+
+func (p *painter) current(number int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.attempts == number
+}

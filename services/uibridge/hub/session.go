@@ -1,0 +1,266 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/follow"
+)
+
+// session is what all feeds of a session share: the follower, and what it brought
+// lately.
+type session struct {
+	hub     *Hub
+	ref     subject.Ref
+	log     *slog.Logger
+	cancel  context.CancelFunc
+	ready   chan struct{} // closed when it follows, or failed to
+	failed  error         // set before ready is closed
+	commits atomic.Int32  // feeds that want onCommit
+	html    atomic.Int32  // feeds that want HTML
+	paint   painter
+
+	// Of the hub, under its lock.
+	attached int
+	idle     *time.Timer
+
+	mu    sync.Mutex
+	feeds map[*feed]struct{} // live ones
+	at    place              // of the last that came
+	ring  []*told            // what came lately and has a place
+	bytes int
+	floor place  // the ring has everything after it
+	whole uint64 // the last commit that came whole
+	bare  uint64 // the last one that did not
+}
+
+// startWait bounds how long a session may take to begin to follow.
+const startWait = 5 * time.Second
+
+// run follows the session until ctx ends.
+func (s *session) run(ctx context.Context) {
+	items, err := s.follow(ctx)
+	s.failed = err
+	close(s.ready)
+	if err != nil {
+		s.hub.forget(s)
+		return
+	}
+	for range items { // each item goes to came
+	}
+}
+
+func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
+	wait, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	at, err := s.end(wait)
+	if err != nil {
+		return nil, err
+	}
+	s.at, s.floor, s.bare = at, at, at.commit
+	items, err := follow.With(ctx, s.bus(), s.ref, follow.Position{Commit: at.commit, Index: follow.All}, follow.Options{
+		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.came,
+	})
+	return items, err
+}
+
+func (s *session) bus() *bus.Bus { return s.hub.deps.Client.Bus }
+
+// end is the place of the session's last event.
+func (s *session) end(ctx context.Context) (place, error) {
+	m, err := s.bus().LastCommit(ctx, s.ref)
+	if errors.Is(err, bus.ErrNotFound) {
+		return place{0, follow.All}, nil
+	}
+	if err != nil {
+		return place{}, fmt.Errorf("looking for the end of %s: %w", s.ref, err)
+	}
+	return lastOf(s.ref, m), nil
+}
+
+// lastOf is the place of the last event of a message on the session's commit
+// subject; that of the commit itself if it has none, or cannot be read.
+func lastOf(ref subject.Ref, m bus.StoredMsg) place {
+	c, err := event.DecodeCommit(ref, m.Data)
+	if err != nil {
+		return place{m.Seq, header}
+	}
+	return place{m.Seq, len(c.Events) - 1}
+}
+
+// came takes what the follower brings.
+func (s *session) came(i follow.Item) {
+	if i.Delta != nil || i.Output != nil {
+		s.cameLossy(i)
+		return
+	}
+	t, err := tellOf(s.ref, i, s.hub.render())
+	if err != nil {
+		s.log.Warn("an event cannot be told", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
+	}
+	s.paint.replaced(i)
+	s.mu.Lock()
+	s.at = placeOf(i)
+	if i.Whole != nil {
+		s.whole = i.Commit
+	} else if i.Commit != s.whole {
+		s.bare = i.Commit
+	}
+	var ended []*feed
+	if t != nil {
+		t.bare = i.Commit == s.bare
+		s.keep(t)
+		ended = s.offer(t, everybody)
+	}
+	s.mu.Unlock()
+	s.hub.release(ended...)
+}
+
+// cameLossy passes on a delta or output. Feeds that want HTML get deltas from the painter.
+func (s *session) cameLossy(i follow.Item) {
+	if i.Delta != nil && !s.paint.add(s, i) {
+		return
+	}
+	to := everybody
+	if i.Delta != nil && s.hub.deps.Markdown != nil {
+		to = withoutHTML
+	}
+	t, err := tellOf(s.ref, i, nil)
+	if err != nil {
+		s.log.Warn("a delta cannot be told", "session", s.ref, "error", err)
+		return
+	}
+	s.mu.Lock()
+	ended := s.offer(t, to)
+	s.mu.Unlock()
+	s.hub.release(ended...)
+}
+
+// Who is offered something.
+func everybody(*feed) bool     { return true }
+func withoutHTML(f *feed) bool { return !f.html }
+func withHTML(f *feed) bool    { return f.html }
+
+// offer hands t to the feeds it is for, under the lock. Those that are returned did
+// not keep up and are to be released.
+func (s *session) offer(t *told, to func(*feed) bool) (ended []*feed) {
+	for f := range s.feeds {
+		if to(f) && !f.offer(t) {
+			delete(s.feeds, f)
+			ended = append(ended, f)
+		}
+	}
+	return ended
+}
+
+// keep has t in memory for those who come back.
+func (s *session) keep(t *told) {
+	s.ring = append(s.ring, t)
+	s.bytes += t.size()
+	drop := 0
+	for len(s.ring)-drop > s.hub.cfg.Ring || s.bytes > s.hub.cfg.RingBytes && len(s.ring)-drop > 1 {
+		s.bytes -= s.ring[drop].size()
+		s.floor = s.ring[drop].at
+		s.ring[drop] = nil
+		drop++
+	}
+	s.ring = s.ring[drop:]
+}
+
+func (s *session) position() place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// join makes a feed live if memory has all that follows what it was told.
+func (s *session) join(f *feed) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.err != nil, f.live:
+		return true // take says it
+	case f.tail.before(s.floor), f.commits && f.tail.commit < s.bare:
+		return false
+	}
+	for _, t := range s.ring {
+		if f.tail.before(t.at) && (f.commits || !t.whole) {
+			f.tail = t.at
+			f.put(t)
+		}
+	}
+	f.live = true
+	if f.html {
+		s.paint.repaint()
+	}
+	return true
+}
+
+// The bounds of a page of the log.
+const (
+	pageTold  = 1024
+	pageBytes = 1 << 20
+)
+
+// page reads what follows a place from the log: all of it, which end says, or as
+// much as a page has. What was read is sound even if there is an error.
+func (s *session) page(ctx context.Context, tail place, commits bool) (list []*told, at place, end bool, err error) {
+	at = tail
+	after := tail.commit
+	if tail.index < follow.All && after > 0 {
+		after-- // some of that commit may not have been told
+	}
+	bytes := 0
+	for m, err := range s.bus().Commits(ctx, s.ref, after) {
+		if err != nil {
+			return list, at, false, err
+		}
+		for _, t := range s.tellCommit(m, commits) {
+			if tail.before(t.at) {
+				list = append(list, t)
+				bytes += t.size()
+			}
+		}
+		at = place{m.Seq, follow.All}
+		if len(list) >= pageTold || bytes >= pageBytes {
+			return list, at, false, nil
+		}
+	}
+	return list, at, true, nil
+}
+
+// tellCommit is what is told of a stored commit; nothing if it cannot be read.
+func (s *session) tellCommit(m bus.StoredMsg, commits bool) (list []*told) {
+	c, err := event.DecodeCommit(s.ref, m.Data)
+	if err != nil {
+		s.log.Warn("a commit cannot be read", "session", s.ref, "commit", m.Seq, "error", err)
+		return nil
+	}
+	items := make([]follow.Item, 0, len(c.Events)+1)
+	if commits {
+		items = append(items, follow.Item{Commit: m.Seq, Index: header, Whole: &c})
+	}
+	for i, e := range c.Events {
+		items = append(items, follow.Item{Commit: m.Seq, Index: i, Event: e})
+	}
+	for _, i := range items {
+		t, err := tellOf(s.ref, i, s.hub.render())
+		if err != nil {
+			s.log.Warn("an event cannot be told", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
+		}
+		if t != nil {
+			list = append(list, t)
+		}
+	}
+	return list
+}

@@ -1,0 +1,115 @@
+package hub
+
+import (
+	"sync"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// told is a notification on its way to many.
+type told struct {
+	at    place // zero: it is lossy
+	whole bool  // onCommit
+	bare  bool  // an event whose onCommit was not made, as nobody wanted it
+	note  contract.Notification
+	// html is the notification with rendered Markdown, made when the first one wants
+	// it. Nil: there is none to render.
+	html func() contract.Notification
+}
+
+func (t *told) lossy() bool { return t.at.commit == 0 }
+
+// size is about how many bytes wait with it.
+func (t *told) size() int { return len(t.note.Params) + 128 }
+
+// is for a feed that wants HTML, or not.
+func (t *told) is(html bool) contract.Notification {
+	if html && t.html != nil {
+		return t.html()
+	}
+	return t.note
+}
+
+// tellOf is what is told of an item; nil: nothing.
+func tellOf(ref subject.Ref, i follow.Item, render func(string) string) (*told, error) {
+	method, params, err := tell(ref, i)
+	if err != nil || method == "" {
+		return nil, err
+	}
+	t := &told{at: placeOf(i), whole: i.Whole != nil}
+	if t.note, err = encode(t.at, method, params); err != nil {
+		return nil, err
+	}
+	if rendered := renderer(params, render); rendered != nil {
+		plain := t.note
+		t.html = sync.OnceValue(func() contract.Notification {
+			n, err := encode(t.at, method, rendered())
+			if err != nil {
+				return plain
+			}
+			return n
+		})
+	}
+	return t, nil
+}
+
+// renderer makes the parameters with HTML; nil: they have no Markdown.
+func renderer(params any, render func(string) string) func() any {
+	if render == nil {
+		return nil
+	}
+	switch p := params.(type) {
+	case contract.Message:
+		if p.Format == event.Markdown && p.Content != "" {
+			return func() any { p.HTML = render(p.Content); return p }
+		}
+	case contract.PlanCompleted:
+		if p.Text != "" {
+			return func() any { p.HTML = render(p.Text); return p }
+		}
+	}
+	return nil
+}
+
+// rendered keeps what was rendered lately, so that the same text is rendered once
+// however many want it: a plan's text and the message that is made of it, and a
+// history that many read from the log.
+type rendered struct {
+	render func(string) string
+
+	mu    sync.Mutex
+	texts map[string]func() string
+	order []string
+	bytes int
+}
+
+// The bounds of what is kept.
+const (
+	renderedTexts = 512
+	renderedBytes = 4 << 20
+)
+
+func newRendered(m Markdown) *rendered {
+	return &rendered{render: m.Render, texts: map[string]func() string{}}
+}
+
+func (r *rendered) of(text string) string {
+	r.mu.Lock()
+	f := r.texts[text]
+	if f == nil {
+		f = sync.OnceValue(func() string { return r.render(text) })
+		r.texts[text] = f
+		r.order = append(r.order, text)
+		r.bytes += len(text)
+		for len(r.order) > 1 && (len(r.order) > renderedTexts || r.bytes > renderedBytes) {
+			r.bytes -= len(r.order[0])
+			delete(r.texts, r.order[0])
+			r.order = r.order[1:]
+		}
+	}
+	r.mu.Unlock()
+	return f()
+}

@@ -1,0 +1,176 @@
+package hub_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/hub"
+)
+
+var ref = subject.Ref{Agent: "main", Session: "one"}
+
+// world is a real bus whose log the test writes itself, so that it can hold what core
+// would not write. A core that knows no session answers for it.
+type world struct {
+	*hub.Hub
+	t      *testing.T
+	bus    *bus.Bus // of who writes
+	client *client.Client
+	prev   uint64
+	ids    []string // of all that is to be told, commits too
+}
+
+func newWorld(t *testing.T, cfg hub.Config, md hub.Markdown) *world {
+	t.Helper()
+	srv := natstest.Start(t)
+	w := &world{t: t, bus: natstest.Connect(t, srv)}
+	core, err := w.bus.Respond(subject.Service(coreapi.ServiceName, coreapi.VerbSession), coreapi.ServiceName, coreapi.ServiceName, func(q *bus.Request) {
+		_ = q.ReplyError(bus.Errorf(bus.CodeNotFound, "no such session"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(core.Stop)
+	if err := w.bus.Conn().Flush(); err != nil { // the client asks over another connection
+		t.Fatal(err)
+	}
+	if w.client, err = client.New(natstest.Connect(t, srv), "uibridge", natstest.Logger(t)); err != nil {
+		t.Fatal(err)
+	}
+	w.Hub = hub.New(cfg, hub.Deps{Client: w.client, Log: natstest.Logger(t), Markdown: md})
+	t.Cleanup(w.Close)
+	return w
+}
+
+// newHub makes one more hub in the same world.
+func newHub(w *world) *hub.Hub {
+	h := hub.New(hub.Config{}, hub.Deps{Client: w.client, Log: natstest.Logger(w.t)})
+	w.t.Cleanup(h.Close)
+	return h
+}
+
+// commit stores a commit of these payloads, and returns how to publish the live copies.
+func (w *world) commit(payloads ...event.Payload) (seq uint64, live func(index int)) {
+	w.t.Helper()
+	c := event.Commit{Ref: ref, Header: event.Header{
+		CommitID: "c" + strconv.FormatUint(w.prev, 10), Prev: w.prev, Now: time.Now().UTC(), Trigger: event.Trigger{Kind: event.ByProgress},
+	}}
+	for i, p := range payloads {
+		e := event.New(ref, fmt.Sprintf("e%d.%d", w.prev, i), event.Source, p)
+		e.Turn = "t1"
+		c.Events = append(c.Events, e)
+	}
+	body, err := c.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	prev := w.prev
+	if w.prev, err = w.bus.AppendCommit(natstest.Context(w.t), ref, body, prev); err != nil {
+		w.t.Fatal(err)
+	}
+	seq = w.prev
+	w.ids = append(w.ids, fmt.Sprintf("%d.h", seq))
+	for i := range c.Events {
+		w.ids = append(w.ids, fmt.Sprintf("%d.%d", seq, i))
+	}
+	return seq, func(i int) {
+		h := nats.Header{
+			bus.HeaderCommit: {strconv.FormatUint(seq, 10)}, bus.HeaderIndex: {strconv.Itoa(i)},
+			bus.HeaderEvents: {strconv.Itoa(len(c.Events))}, bus.HeaderPrev: {strconv.FormatUint(prev, 10)},
+		}
+		w.publish(c.Events[i].Live(), h, c.Events[i].AppendJSON(nil))
+	}
+}
+
+func (w *world) publish(subj string, h nats.Header, body []byte) {
+	w.t.Helper()
+	if err := w.bus.Publish(natstest.Context(w.t), subj, h, body); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// said stores a commit with these messages and publishes all of it.
+func (w *world) said(texts ...string) {
+	w.t.Helper()
+	payloads := make([]event.Payload, len(texts))
+	for i, s := range texts {
+		payloads[i] = event.UIMessage{Content: s, Format: event.Markdown}
+	}
+	_, live := w.commit(payloads...)
+	for i := range texts {
+		live(i)
+	}
+}
+
+type deltaPayload provider.Delta
+
+func (deltaPayload) EventType() event.Type { return event.TypeDelta }
+
+// delta publishes a piece of an answer.
+func (w *world) delta(d provider.Delta) {
+	w.t.Helper()
+	e := event.New(ref, fmt.Sprintf("%s/%d", d.Attempt, d.N), "test", deltaPayload(d))
+	e.Turn = "t1"
+	w.publish(ref.Stream(), nil, e.AppendJSON(nil))
+}
+
+func (w *world) attach(a contract.Attachment) contract.Feed {
+	w.t.Helper()
+	a.Ref = ref
+	f, err := w.Attach(context.Background(), a)
+	if err != nil {
+		w.t.Fatalf("attaching after %q: %v", a.After, err)
+	}
+	w.t.Cleanup(f.Close)
+	if n := next(w.t, f); n.Method != contract.OnAttached {
+		w.t.Fatalf("the first is %s", n.Method)
+	}
+	return f
+}
+
+func next(t testing.TB, f contract.Feed) contract.Notification {
+	t.Helper()
+	n, err := f.Next(natstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// read reads until the id, and returns the ids that were told.
+func read(ctx context.Context, f contract.Feed, until string) (ids []string, err error) {
+	for {
+		n, err := f.Next(ctx)
+		if err != nil {
+			return ids, err
+		}
+		if n.ID != "" {
+			ids = append(ids, n.ID)
+		}
+		if n.ID == until {
+			return ids, nil
+		}
+	}
+}
+
+func decode[P any](t testing.TB, n contract.Notification) (p P) {
+	t.Helper()
+	if err := json.Unmarshal(n.Params, &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,58 @@
+package inspect
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// clip cuts a text to n bytes, between characters, and says so with "…".
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// line is the first n bytes of a text in one line.
+func line(s string, n int) string {
+	return clip(strings.Join(strings.Fields(clip(s, 4*n)), " "), n)
+}
+
+// clipper cuts values to a size each, and to much less once all of them together
+// have used up the budget.
+type clipper struct {
+	most   int // bytes of one value
+	budget int // bytes of all
+}
+
+// scarce is what a value keeps when the budget is used up, in bytes.
+const scarce = 240
+
+func (c *clipper) room() int {
+	if c.budget <= 0 {
+		return scarce
+	}
+	return c.most
+}
+
+// text cuts a text; cut reports whether it did.
+func (c *clipper) text(s string) (out string, cut bool) {
+	room := c.room()
+	out = clip(s, room)
+	c.budget -= len(out)
+	return out, len(s) > room
+}
+
+// json cuts a JSON value, which becomes a string: the beginning of its text.
+func (c *clipper) json(v json.RawMessage) (out json.RawMessage, cut bool) {
+	if len(v) <= c.room() {
+		c.budget -= len(v)
+		return v, false
+	}
+	s, err := json.Marshal(clip(string(v), c.room()))
+	if err != nil {
+		return nil, true // a string always encodes
+	}
+	c.budget -= len(s)
+	return s, true
+}

@@ -1,0 +1,236 @@
+package inspect_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/inspect"
+)
+
+// A person refuses a call, asks again and approves it: lists and waterfalls say so.
+func TestWhatHappenedCanBeSeen(t *testing.T) {
+	w := newWorld(t)
+	w.join("guard", `{"verb":"continue"}`)
+	w.say(kitchen, "call time:now {}", false)
+	approved := w.say(kitchen, "call time:now {}", true)
+	w.say(kitchen, "fail unavailable")
+	w.say(kitchen, "hello")
+
+	page := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Limit: 3})
+	if len(page.Turns) != 3 || page.Turns[0].Outcome != "answered" || page.Turns[0].Text != "hello" || page.Turns[1].Outcome != "provider_failed" || page.Turns[1].Rounds != 1 {
+		t.Fatalf("got %+v", page)
+	}
+	if r := page.Turns[2]; r.Sequence != approved || r.Rounds != 2 || r.Calls != 1 || r.Writer != "ui-ada" || r.Started.IsZero() {
+		t.Errorf("got %+v", r)
+	}
+	page = call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Before: page.Next})
+	if len(page.Turns) != 1 || page.Next != "" {
+		t.Fatalf("the second page: %+v", page)
+	}
+	refusedTurn := page.Turns[0].Turn
+
+	find := func(turn string, k inspect.Kind) inspect.Span {
+		t.Helper()
+		tl := call[inspect.Timeline](w, "getTimeline", names{Agent: "main", Session: "kitchen", Turn: turn})
+		i := slices.IndexFunc(tl.Spans, func(s inspect.Span) bool { return s.Kind == k })
+		if i < 0 {
+			t.Fatalf("turn %s has no span of kind %s: %+v", turn, k, tl)
+		}
+		return tl.Spans[i]
+	}
+	if s := find(refusedTurn, inspect.KindConfirm); s.Status != inspect.StatusDenied || s.Detail.By != "ui-ada" || !strings.Contains(s.Detail.Reason, "as the test says") {
+		t.Errorf("refused: %+v", s)
+	}
+	turn := "t" + jsonText(approved)
+	if s := find(turn, inspect.KindConfirm); s.Status != inspect.StatusOK || s.Detail.Outcome != event.Approved {
+		t.Errorf("approved: %+v", s)
+	}
+	if s := find(turn, inspect.KindStep); s.Name != "time:now" || s.Status != inspect.StatusOK || s.Detail.ApprovedBy != "ui-ada" || len(s.Detail.Result) == 0 {
+		t.Errorf("the step: %+v", s)
+	}
+	if s := find(turn, inspect.KindHook); s.Detail.Plugin != "guard" || s.Detail.Point != hook.BeforeAct || s.Lane != inspect.LaneHook {
+		t.Errorf("the hook: %+v", s)
+	}
+	if s := find(turn, inspect.KindPolicy); s.Status != inspect.StatusAsked || !strings.Contains(s.Detail.Reason, "the time is precious") || s.Detail.Rule == "" {
+		t.Errorf("the policy: %+v", s)
+	}
+}
+
+func jsonText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func TestATurnThatGoesOnIsOpen(t *testing.T) {
+	w := newWorld(t)
+	ctx := natstest.Context(t)
+	seq, err := w.client.Say(ctx, kitchen, event.Input{Text: "hang"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := names{Agent: "main", Session: "kitchen", Turn: "t" + jsonText(seq)}
+	natstest.Eventually(t, "the model is asked", func() bool {
+		tl, err := try[inspect.Timeline](w, ada, "getTimeline", turn)
+		return err == nil && len(tl.Spans) > 1 && tl.Outcome == inspect.OutcomeRunning && tl.Spans[1].Kind == inspect.KindPlan && tl.Spans[1].Status == inspect.StatusOpen
+	})
+	if rows := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen"}).Turns; len(rows) != 1 || rows[0].Outcome != inspect.OutcomeRunning || rows[0].Text != "hang" {
+		t.Errorf("got %+v", rows)
+	}
+	if err := w.client.Cancel(ctx, kitchen, seq, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the turn is cancelled", func() bool {
+		tl := call[inspect.Timeline](w, "getTimeline", turn)
+		return tl.Outcome == string(event.FailCancelled) && !slices.ContainsFunc(tl.Spans, func(s inspect.Span) bool { return s.Status == inspect.StatusOpen })
+	})
+}
+
+func TestWhatCoreSaysIsPassedOn(t *testing.T) {
+	w := newWorld(t)
+	w.join("guard", `{"verb":"continue"}`)
+	w.say(kitchen, "hello")
+	if tools := call[[]coreapi.ToolInfo](w, "listTools", nil); !slices.ContainsFunc(tools, func(i coreapi.ToolInfo) bool { return i.Name == "time:now" && i.Live && i.SuccessRate == 0.5 }) {
+		t.Errorf("tools: %+v", tools)
+	}
+	type pluginState struct{ Name, Version, State, Reason string }
+	if p := call[[]pluginState](w, "listPlugins", nil); len(p) != 1 || p[0] != (pluginState{"guard", "1.2.3", "active", ""}) {
+		t.Errorf("plugins: %+v", p)
+	}
+	if st := call[coreapi.Status](w, "getStatus", nil); len(st.Agents) != 3 || len(st.Executors) == 0 || st.Instance == "" {
+		t.Errorf("status: %+v", st)
+	}
+	if s := call[struct{ State struct{ Ref subject.Ref } }](w, "getSession", names{Agent: "main", Session: "kitchen"}); s.State.Ref != kitchen {
+		t.Errorf("session: %+v", s)
+	}
+	suspended := call[pluginState](w, "pluginAction", map[string]any{"op": "suspend", "plugin": "guard", "reason": "I want to see what happens"})
+	if suspended.State != "suspended" || !strings.Contains(suspended.Reason, "ui-ada") || !strings.Contains(suspended.Reason, "I want to see what happens") {
+		t.Errorf("suspended: %+v", suspended)
+	}
+	if resumed := call[pluginState](w, "pluginAction", map[string]any{"op": "resume", "plugin": "guard"}); resumed.State == "suspended" {
+		t.Errorf("resumed: %+v", resumed)
+	}
+}
+
+// Of agents that he may not reach, a principal is told nothing.
+func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
+	w := newWorld(t)
+	for _, a := range []subject.Agent{"main", "other", "secret", "main", "secret", "other"} {
+		for _, s := range []subject.Session{"one", "two"} {
+			w.say(subject.Ref{Agent: a, Session: s}, "hello")
+		}
+	}
+	bob := contract.Principal{Name: "bob", Writer: "ui-bob", Rights: []contract.Right{contract.See}, Agents: []subject.Agent{"main", "other"}}
+	natstest.Eventually(t, "the sessions are listed", func() bool {
+		return len(call[coreapi.SessionsPage](w, "listSessions", nil).Sessions) == 6
+	})
+	var seen []string
+	after := ""
+	for range 10 {
+		page, err := try[coreapi.SessionsPage](w, bob, "listSessions", map[string]any{"limit": 1, "after": after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range page.Sessions {
+			seen = append(seen, s.Ref.String())
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	slices.Sort(seen)
+	if want := []string{"main/one", "main/two", "other/one", "other/two"}; !slices.Equal(seen, want) {
+		t.Errorf("he sees %v", seen)
+	}
+	st, err := try[coreapi.Status](w, bob, "getStatus", nil)
+	if err != nil || !slices.Equal(st.Agents, []subject.Agent{"main", "other"}) {
+		t.Errorf("he is told of the agents %v, %v", st.Agents, err)
+	}
+	hidden := names{Agent: "secret", Session: "one"}
+	for _, method := range []string{"getSession", "listTurns", "listArtifacts"} {
+		if got := w.refused(bob, method, hidden); got != "forbidden" {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+	hidden.Turn = "t1"
+	if got := w.refused(bob, "getTimeline", hidden); got != "forbidden" {
+		t.Errorf("getTimeline: %s", got)
+	}
+	if got := w.refused(bob, "listSessions", names{Agent: "secret"}); got != "forbidden" {
+		t.Errorf("listSessions: %s", got)
+	}
+	if got := w.refused(bob, "pluginAction", map[string]any{"op": "resume", "plugin": "guard"}); got != "forbidden" {
+		t.Errorf("pluginAction: %s", got)
+	}
+	for name := range w.methods {
+		if got := w.refused(contract.Principal{Name: "nobody"}, name, nil); got != "forbidden" {
+			t.Errorf("%s for nobody: %s", name, got)
+		}
+	}
+}
+
+func TestBadQuestionsAreRefusedByField(t *testing.T) {
+	w := newWorld(t)
+	w.say(kitchen, "hello")
+	long := strings.Repeat("x", 600)
+	for _, c := range []struct {
+		method string
+		params any
+		want   string
+	}{
+		{"listTools", map[string]any{"x": 1}, "invalid_argument x"},
+		{"listSessions", map[string]any{"agent": "a.b"}, "invalid_argument agent"},
+		{"listSessions", map[string]any{"limit": 201}, "invalid_argument limit"},
+		{"listSessions", map[string]any{"limit": -1}, "invalid_argument limit"},
+		{"listSessions", map[string]any{"limit": "ten"}, "invalid_argument limit"},
+		{"getSession", map[string]any{"agent": "main"}, "invalid_argument session"},
+		{"getSession", names{Agent: "main", Session: "nowhere"}, "not_found"},
+		{"listTurns", names{Agent: "main", Session: "kitchen", Limit: 1000}, "invalid_argument limit"},
+		{"listTurns", names{Agent: "main", Session: "kitchen", Before: "soon"}, "invalid_argument before"},
+		{"listTurns", names{Agent: "main", Session: "kitchen", Before: "1-9"}, "invalid_argument before"}, // an input, no commit
+		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "7"}, "invalid_argument turn"},
+		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "t0"}, "invalid_argument turn"},
+		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "t-1"}, "invalid_argument turn"},
+		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "t2"}, "not_found"},
+		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "t999999"}, "not_found"},
+		{"pluginAction", map[string]any{"op": "love", "plugin": "p"}, "invalid_argument op"},
+		{"pluginAction", map[string]any{"op": "suspend", "plugin": "p q"}, "invalid_argument plugin"},
+		{"pluginAction", map[string]any{"op": "suspend", "plugin": "p", "reason": long}, "invalid_argument reason"},
+		{"pluginAction", map[string]any{"op": "suspend", "plugin": "p", "force": true}, "invalid_argument force"},
+		{"pluginAction", map[string]any{"op": "suspend", "plugin": "nobody"}, "not_found"},
+	} {
+		if got := w.refused(ada, c.method, c.params); got != c.want {
+			t.Errorf("%s %v: %s, want %s", c.method, c.params, got, c.want)
+		}
+	}
+	if page := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "nowhere"}); len(page.Turns) != 0 || page.Turns == nil {
+		t.Errorf("a session that is not there: %+v", page)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t), Name: "uibridge"})
+	c, err := client.New(b, "ui-ada", natstest.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, client: c, methods: map[string]contract.Method{}}
+	for _, m := range inspect.Methods(inspect.Deps{Client: c}) {
+		w.methods[m.Name] = m
+	}
+	if got := w.refused(ada, "listTools", nil); got != "unavailable" {
+		t.Errorf("without a core: %s", got)
+	}
+}

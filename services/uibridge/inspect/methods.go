@@ -1,0 +1,240 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+// Deps is what looking needs.
+type Deps struct {
+	Client *client.Client // asks core, reads the log and the artifacts
+	Log    *slog.Logger   // of what goes wrong inside; default discards
+}
+
+// askWait bounds one question.
+const askWait = 10 * time.Second
+
+type inspector struct {
+	client *client.Client
+	log    *slog.Logger
+}
+
+func newInspector(d Deps) *inspector {
+	log := d.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &inspector{client: d.Client, log: log}
+}
+
+// Methods are listSessions, getSession, listTools, listPlugins, getHooks, getStatus,
+// pluginAction, listTurns, getTimeline and listArtifacts. They may be called at the
+// same time.
+func Methods(d Deps) []contract.Method {
+	i := newInspector(d)
+	return []contract.Method{
+		method(i, "listSessions", contract.See, i.listSessions),
+		method(i, "getSession", contract.See, i.getSession),
+		method(i, "listTools", contract.See, pass(i, coreapi.VerbTools)),
+		method(i, "listPlugins", contract.See, pass(i, coreapi.VerbPlugins)),
+		method(i, "getHooks", contract.See, pass(i, coreapi.VerbHooks)),
+		method(i, "getStatus", contract.See, i.getStatus),
+		method(i, "pluginAction", contract.Administer, i.pluginAction),
+		method(i, "listTurns", contract.See, i.listTurns),
+		method(i, "getTimeline", contract.See, i.getTimeline),
+		method(i, "listArtifacts", contract.See, i.listArtifacts),
+	}
+}
+
+// query is a method's parameters.
+type query[Q any] interface {
+	*Q
+	params() []request.Param
+}
+
+// method decodes the parameters, bounds the time and translates errors. The right is
+// required here too: whoever forgets to check it gives nothing away.
+func method[Q, A any, P query[Q]](i *inspector, name string, right contract.Right, call func(context.Context, contract.Principal, Q) (A, error)) contract.Method {
+	return contract.Method{Name: name, Right: right, Call: func(ctx context.Context, p contract.Principal, params json.RawMessage) (any, error) {
+		if err := p.Require(right, ""); err != nil {
+			return nil, err
+		}
+		var q Q
+		if err := request.Decode(params, P(&q).params()...); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, askWait)
+		defer cancel()
+		a, err := call(ctx, p, q)
+		if err != nil {
+			return nil, i.refusal(name, err)
+		}
+		return a, nil
+	}}
+}
+
+// none are the parameters of a method that has none.
+type none struct{}
+
+func (*none) params() []request.Param { return nil }
+
+// reach checks the names of a session and that the principal may reach its agent.
+func reach(p contract.Principal, agent, session string) (subject.Ref, error) {
+	ref, err := request.Ref(agent, session)
+	if err != nil {
+		return subject.Ref{}, err
+	}
+	return ref, p.Require(contract.See, ref.Agent)
+}
+
+// notAnID says what an id looks like.
+const notAnID = "want 1 to 64 characters of A-Z a-z 0-9 _ -"
+
+// pass gives what core answers to a question without parameters.
+func pass(i *inspector, verb string) func(context.Context, contract.Principal, none) (json.RawMessage, error) {
+	return func(ctx context.Context, _ contract.Principal, _ none) (json.RawMessage, error) {
+		var answer json.RawMessage
+		return answer, i.client.Ask(ctx, verb, nil, &answer)
+	}
+}
+
+// Bounds of listSessions.
+const (
+	defaultSessions = 50
+	maxSessions     = 200
+	maxSessionPages = 20 // that core is asked for, to find the sessions that may be seen
+)
+
+type sessionsQuery struct {
+	Agent string
+	Limit int
+	After string
+}
+
+func (q *sessionsQuery) params() []request.Param {
+	return []request.Param{{Name: "agent", Into: &q.Agent}, {Name: "limit", Into: &q.Limit}, {Name: "after", Into: &q.After}}
+}
+
+// listSessions gives a page of the sessions that the principal may see, most recently
+// updated first. A page may be shorter than its limit; there is more if Next is set.
+func (i *inspector) listSessions(ctx context.Context, p contract.Principal, q sessionsQuery) (coreapi.SessionsPage, error) {
+	page := coreapi.SessionsPage{Sessions: []coreapi.SessionRow{}}
+	if q.Agent != "" {
+		if !subject.Valid(q.Agent) {
+			return page, contract.Invalid("agent", notAnID)
+		}
+		if err := p.Require(contract.See, subject.Agent(q.Agent)); err != nil {
+			return page, err
+		}
+	} else if len(p.Agents) == 1 {
+		q.Agent = string(p.Agents[0])
+	}
+	limit, err := bounded("limit", q.Limit, defaultSessions, maxSessions)
+	if err != nil {
+		return page, err
+	}
+	page.Next = q.After
+	for range maxSessionPages {
+		ask := coreapi.SessionsQuery{Agent: q.Agent, Limit: limit - len(page.Sessions), After: page.Next}
+		var got coreapi.SessionsPage
+		if err := i.client.Ask(ctx, coreapi.VerbSessions, ask, &got); err != nil {
+			return page, err
+		}
+		for _, s := range got.Sessions {
+			if p.Require(contract.See, s.Agent) == nil {
+				page.Sessions = append(page.Sessions, s)
+			}
+		}
+		if page.Next = got.Next; page.Next == "" || len(page.Sessions) >= limit {
+			break
+		}
+	}
+	return page, nil
+}
+
+// bounded gives a number its default and refuses what is out of range.
+func bounded(field string, n, standard, most int) (int, error) {
+	switch {
+	case n == 0:
+		return standard, nil
+	case n < 0 || n > most:
+		return 0, contract.Invalid(field, fmt.Sprintf("is %d; want 1 to %d", n, most))
+	}
+	return n, nil
+}
+
+type sessionQuery struct{ Agent, Session string }
+
+func (q *sessionQuery) params() []request.Param {
+	return []request.Param{{Name: "agent", Into: &q.Agent, Must: true}, {Name: "session", Into: &q.Session, Must: true}}
+}
+
+// getSession gives a session as core folds it: {state, digest}.
+func (i *inspector) getSession(ctx context.Context, p contract.Principal, q sessionQuery) (json.RawMessage, error) {
+	ref, err := reach(p, q.Agent, q.Session)
+	if err != nil {
+		return nil, err
+	}
+	var answer json.RawMessage
+	return answer, i.client.Ask(ctx, coreapi.VerbSession, ref, &answer)
+}
+
+// getStatus gives what one core knows of the system.
+func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none) (coreapi.Status, error) {
+	var st coreapi.Status
+	if err := i.client.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
+		return st, err
+	}
+	st.Agents = slices.DeleteFunc(st.Agents, func(a subject.Agent) bool { return p.Require(contract.See, a) != nil })
+	slices.Sort(st.Agents)
+	return st, nil
+}
+
+// pluginAction is service.core.plugin's request (schemas/service/core/plugin_request.json).
+type pluginAction struct {
+	Op     string `json:"op"`
+	Plugin string `json:"plugin"`
+	Force  bool   `json:"force,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (q *pluginAction) params() []request.Param {
+	return []request.Param{{Name: "op", Into: &q.Op, Must: true}, {Name: "plugin", Into: &q.Plugin, Must: true}, {Name: "force", Into: &q.Force}, {Name: "reason", Into: &q.Reason}}
+}
+
+// maxReason bounds what an operator says, in bytes.
+const maxReason = 500
+
+// pluginAction has core suspend, resume or unload a plugin, and gives the plugin as
+// it is then. Core is told who wants it, as part of the reason.
+func (i *inspector) pluginAction(ctx context.Context, p contract.Principal, q pluginAction) (json.RawMessage, error) {
+	switch {
+	case !slices.Contains([]string{"suspend", "resume", "unload"}, q.Op):
+		return nil, contract.Invalid("op", fmt.Sprintf("is %q; want suspend, resume or unload", clip(q.Op, 40)))
+	case !subject.Valid(q.Plugin):
+		return nil, contract.Invalid("plugin", notAnID)
+	case len(q.Reason) > maxReason:
+		return nil, contract.Invalid("reason", fmt.Sprintf("has %d bytes, at most %d", len(q.Reason), maxReason))
+	case q.Force && q.Op != "unload":
+		return nil, contract.Invalid("force", "goes with unload alone")
+	}
+	if q.Op == "resume" {
+		q.Reason = ""
+	} else {
+		q.Reason = strings.TrimSuffix("by "+string(p.Writer)+": "+q.Reason, ": ")
+	}
+	i.log.Info("a plugin is operated on", "op", q.Op, "plugin", q.Plugin, "by", p.Writer, "force", q.Force)
+	var answer json.RawMessage
+	return answer, i.client.Ask(ctx, coreapi.VerbPlugin, q, &answer)
+}

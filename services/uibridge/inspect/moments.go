@@ -1,0 +1,188 @@
+package inspect
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
+)
+
+// asked is one verdict and when its plugin was asked.
+type asked struct {
+	hook.Verdict
+	owner      string // whose it is: see owners
+	start, end time.Time
+}
+
+// moments are the times within one commit.
+type moments struct {
+	began   time.Time // what made core decide was there
+	first   time.Time // it began to ask plugins
+	decided time.Time // the last plugin had answered
+	stored  time.Time // the log had it: from then on executors and people know
+	asked   []asked
+}
+
+// momentsOf places what happened within a commit. The log says when it began and,
+// by the bus's clock, when it was stored; plugins say how long they took. A cause's
+// time is of the bus too, so that with a cause the plugins were asked just before the
+// commit was stored. A reply's time is of core's clock, which may differ: plugins
+// were asked right after it, and the time of storing counts as far as it is possible.
+//
+// The log's times are cut to milliseconds. What happened after prev, the moments of the
+// commit before, is not told as if it was before them.
+func momentsOf(c Stored, prev moments, next time.Time) moments {
+	m := moments{began: c.Header.Now, asked: place(c)}
+	if prev.decided.After(m.began) {
+		m.began = earlier(prev.decided, m.began.Add(time.Millisecond))
+	}
+	var work time.Duration
+	for _, a := range m.asked {
+		work = max(work, a.end.Sub(c.Header.Now))
+	}
+	first := m.began
+	if c.Header.Trigger.Kind == event.ByCause && !c.At.IsZero() {
+		first = later(first, c.At.Add(-work))
+	}
+	for i := range m.asked {
+		m.asked[i].start = m.asked[i].start.Add(first.Sub(c.Header.Now))
+		m.asked[i].end = m.asked[i].end.Add(first.Sub(c.Header.Now))
+	}
+	m.first, m.decided = first, first.Add(work)
+	m.stored = m.decided
+	most := m.decided.Add(executor.Skew)
+	if !next.IsZero() {
+		most = later(m.decided, next)
+	}
+	if c.At.After(m.stored) {
+		m.stored = c.At
+	}
+	if m.stored.After(most) {
+		m.stored = most
+	}
+	return m
+}
+
+// place gives the verdicts of a commit times as if asking had begun at its time: the
+// plugins of a chain one after another, those of a parallel point together.
+func place(c Stored) []asked {
+	out := make([]asked, len(c.Header.Hooks))
+	owners := ownersOf(c)
+	at := c.Header.Now
+	end := at
+	for i, v := range c.Header.Hooks {
+		together := i > 0 && v.Point.DefaultMode() == hook.Parallel &&
+			v.Point == c.Header.Hooks[i-1].Point && v.Step == c.Header.Hooks[i-1].Step
+		if !together {
+			at = end
+		}
+		stop := at.Add(time.Duration(max(v.LatencyUS, 0)) * time.Microsecond)
+		out[i] = asked{Verdict: v, owner: owners[i], start: at, end: stop}
+		end = later(end, stop)
+	}
+	return out
+}
+
+// ownersOf says what each verdict of a commit was about: "sense:<sequence>" an input,
+// "plan:<id>" a model call, "call:<id>" a step, "end:<sequence>" the end of a turn. The
+// log names the step alone; a commit may end one turn and begin another, and then the
+// verdicts of one point come in the order of the events.
+func ownersOf(c Stored) []string {
+	out := make([]string, len(c.Header.Hooks))
+	var begun, failed []string
+	recorded := ""
+	planDenied := slices.ContainsFunc(c.Header.Hooks, func(v hook.Verdict) bool {
+		return v.Point == hook.AfterPlan && v.Verb == hook.DenyVerb
+	})
+	for _, e := range c.Events {
+		switch e.Type {
+		case event.TypePlanRequested:
+			if p, ok := read[event.PlanRequested](e); ok && p.Attempts <= 1 {
+				begun = append(begun, "plan:"+p.Plan)
+			}
+		case event.TypeTurnFailed:
+			p, ok := read[event.TurnFailed](e)
+			if !ok || e.Turn == "" && p.Sequence != c.Header.Trigger.Sequence {
+				continue // of an input that waited: nobody is asked
+			}
+			failed = append(failed, endKey(p.Sequence))
+			if p.Code == event.FailDenied && e.Turn != "" && !planDenied {
+				begun = append(begun, endKey(p.Sequence))
+			}
+		case event.TypeRecorded:
+			if p, ok := read[event.Recorded](e); ok && p.Command == "" {
+				recorded = endKey(p.Sequence)
+			}
+		}
+	}
+	plans, errs := rounds{of: begun}, rounds{of: failed}
+	for i, v := range c.Header.Hooks {
+		switch v.Point {
+		case hook.BeforeSense, hook.AfterSense:
+			out[i] = senseKey(c.Header.Trigger.Sequence)
+		case hook.BeforePlan:
+			out[i] = plans.next(v)
+		case hook.AfterPlan:
+			out[i] = "plan:" + c.Header.Trigger.Call
+		case hook.BeforeAct, hook.AfterAct:
+			out[i] = "call:" + v.Step
+		case hook.BeforeReflect, hook.AfterReflect:
+			out[i] = recorded
+		case hook.OnError:
+			out[i] = errs.next(v)
+		}
+	}
+	return out
+}
+
+func senseKey(seq uint64) string { return "sense:" + strconv.FormatUint(seq, 10) }
+func endKey(seq uint64) string   { return "end:" + strconv.FormatUint(seq, 10) }
+
+// rounds deals out owners to verdicts of one point: the next one's turn has come when
+// a plugin is asked again.
+type rounds struct {
+	of   []string
+	seen map[string]bool
+}
+
+func (r *rounds) next(v hook.Verdict) string {
+	if r.seen[string(v.Plugin)] && len(r.of) > 1 {
+		r.of, r.seen = r.of[1:], nil
+	}
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	r.seen[string(v.Plugin)] = true
+	if len(r.of) == 0 {
+		return ""
+	}
+	return r.of[0]
+}
+
+// read decodes an event's payload. One that cannot be read tells nothing.
+func read[P event.Payload](e event.Event) (P, bool) {
+	var p P
+	err := e.DataAs(any(&p).(event.Payload)) // a pointer has its type's methods
+	return p, err == nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// within reports whether a call belongs to the turn: <turn>-p<round>-c<index>….
+func within(call, turn string) bool { return strings.HasPrefix(call, turn+"-") }

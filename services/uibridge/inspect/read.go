@@ -1,0 +1,93 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+type timelineQuery struct {
+	sessionQuery
+	Turn string
+}
+
+func (q *timelineQuery) params() []request.Param {
+	return append(q.sessionQuery.params(), request.Param{Name: "turn", Into: &q.Turn, Must: true})
+}
+
+// getTimeline reads the turn's commits, from its input to its end, and builds the
+// waterfall of them.
+func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q timelineQuery) (Timeline, error) {
+	ref, err := reach(p, q.Agent, q.Session)
+	if err != nil {
+		return Timeline{}, err
+	}
+	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
+	if err != nil || seq == 0 || !strings.HasPrefix(q.Turn, "t") {
+		return Timeline{}, contract.Invalid("turn", fmt.Sprintf("is %q; want t<sequence of the input>, e.g. t17", clip(q.Turn, 40)))
+	}
+	commits, cut, err := i.commitsOf(ctx, ref, seq)
+	if err != nil {
+		return Timeline{}, err
+	}
+	if len(commits) == 0 {
+		return Timeline{}, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("session %s has no turn t%d: nothing was decided about such an input, or it was purged", ref, seq)}
+	}
+	tl := Build(seq, commits, time.Now())
+	if cut != "" {
+		tl.Cut = append(tl.Cut, cut)
+	}
+	return tl, nil
+}
+
+// commitsOf reads the commits that say something of the turn, from the one that took
+// up its input to the one that ended it.
+func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []Stored, cut string, err error) {
+	id, read, size := "t"+strconv.FormatUint(seq, 10), 0, 0
+	for m, err := range i.client.Bus.Commits(ctx, ref, seq-1) {
+		if err != nil {
+			return nil, "", err
+		}
+		c, err := stored(ref, m)
+		if err != nil {
+			return nil, "", err
+		}
+		about, ends := concerns(c.Stored, id, seq)
+		if about {
+			out = append(out, c.Stored)
+		}
+		// Causes are processed in the order of the log: this one was, and begins no turn.
+		if ends || len(out) == 0 && c.Header.Cursor >= seq {
+			break
+		}
+		read, size = read+1, size+c.bytes
+		if read >= scanCommits || size >= scanBytes || len(out) >= turnCommits {
+			return out, fmt.Sprintf("the turn goes on: %d commits of the session were read, %d of them its own", read, len(out)), nil
+		}
+	}
+	return out, "", nil
+}
+
+// concerns reports whether a commit says something of the turn, and whether it ends it.
+func concerns(c Stored, id string, seq uint64) (about, ends bool) {
+	about = c.Header.Trigger.Sequence == seq
+	for _, e := range c.Events {
+		about = about || e.Turn == id
+		switch e.Type {
+		case event.TypePerceived:
+			with(e, func(p event.Perceived) { about = about || p.Sequence == seq })
+		case event.TypeRecorded:
+			with(e, func(p event.Recorded) { ends = ends || p.Sequence == seq })
+		case event.TypeTurnFailed:
+			with(e, func(p event.TurnFailed) { ends = ends || p.Sequence == seq })
+		}
+	}
+	return about || ends, ends
+}

@@ -1,0 +1,40 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// refusal is err as the caller is told it. What he cannot act on goes to the log.
+func (i *inspector) refusal(doing string, err error) error {
+	var told *contract.Error
+	if errors.As(err, &told) {
+		return told
+	}
+	message := err.Error()
+	var e *bus.Error
+	if errors.As(err, &e) && e.Message != "" {
+		message = e.Message // without what this side was doing
+	}
+	code, known := map[bus.Code]contract.Code{
+		bus.CodeInvalidArgument: contract.CodeInvalid,
+		bus.CodeNotFound:        contract.CodeNotFound,
+		bus.CodeDenied:          contract.CodeForbidden,
+		bus.CodeTooLarge:        contract.CodeTooLarge,
+		bus.CodeConflict:        contract.CodeConflict,
+	}[bus.CodeOf(err)]
+	switch {
+	case known:
+		return &contract.Error{Code: code, Message: clip(message, 1000)}
+	case errors.Is(err, context.Canceled):
+		return err
+	case bus.Retryable(err):
+		i.log.Warn("core or the bus does not answer", "doing", doing, "error", err)
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "core or the bus does not answer; try again in a moment", RetryAfterMS: 1000}
+	}
+	i.log.Error("looking has failed", "doing", doing, "error", err)
+	return err
+}

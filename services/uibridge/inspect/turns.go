@@ -1,0 +1,297 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+// What a turn's outcome is, beside the codes of turn.failed.
+const (
+	OutcomeAnswered = "answered"
+	OutcomeCommand  = "command" // it was a slash command
+	OutcomeRunning  = "running"
+	OutcomeQueued   = "queued" // behind a running turn
+)
+
+// The bounds of listTurns and getTimeline.
+const (
+	defaultTurns = 20
+	maxTurns     = 100
+
+	walkCommits = 1000     // that one page of turns looks at
+	walkBytes   = 32 << 20 // of commits, likewise
+
+	turnCommits = 2000     // of one turn's that a timeline is made of
+	scanCommits = 20000    // of the session's that are looked at for it
+	scanBytes   = 64 << 20 // likewise
+)
+
+// TurnRow is a turn in a listing.
+type TurnRow struct {
+	Turn       string         `json:"turn"`     // t<sequence>
+	Sequence   uint64         `json:"sequence"` // of the input
+	Text       string         `json:"text"`     // its beginning, in one line
+	Writer     subject.Writer `json:"writer,omitempty"`
+	Outcome    string         `json:"outcome"` // answered, command, running, queued, or a code of turn.failed
+	Reason     string         `json:"reason,omitempty"`
+	Started    time.Time      `json:"started,omitzero"` // when the input was stored
+	DurationMS int64          `json:"duration_ms"`      // from then to its end; 0 while it has none
+	Calls      int            `json:"calls"`            // of tools, that have a result
+	Rounds     int            `json:"rounds"`
+	Tokens     int64          `json:"tokens"` // in and out
+}
+
+// TurnsPage is a page of turns, the latest input first.
+type TurnsPage struct {
+	Turns []TurnRow `json:"turns"`
+	Next  string    `json:"next,omitempty"` // before, for the following page
+	Cut   string    `json:"cut,omitempty"`  // why the page is shorter than asked for
+}
+
+type turnsQuery struct {
+	sessionQuery
+	Limit  int
+	Before string
+}
+
+func (q *turnsQuery) params() []request.Param {
+	return append(q.sessionQuery.params(), request.Param{Name: "limit", Into: &q.Limit}, request.Param{Name: "before", Into: &q.Before})
+}
+
+// listTurns reads the log backwards, commit by commit, until the page is full.
+func (i *inspector) listTurns(ctx context.Context, p contract.Principal, q turnsQuery) (TurnsPage, error) {
+	ref, err := reach(p, q.Agent, q.Session)
+	if err != nil {
+		return TurnsPage{}, err
+	}
+	limit, err := bounded("limit", q.Limit, defaultTurns, maxTurns)
+	if err != nil {
+		return TurnsPage{}, err
+	}
+	w := &walk{limit: limit, rows: map[uint64]*turnRow{}}
+	var at uint64
+	if q.Before != "" {
+		if _, err := fmt.Sscanf(q.Before, "%d-%d", &at, &w.below); err != nil || at == 0 {
+			return TurnsPage{}, contract.Invalid("before", "is none of listTurns' cursors: take the next of the page before")
+		}
+	}
+	return i.backwards(ctx, ref, at, w)
+}
+
+func (i *inspector) backwards(ctx context.Context, ref subject.Ref, at uint64, w *walk) (TurnsPage, error) {
+	m, err := i.commitAt(ctx, ref, at)
+	size := 0
+	for n := 0; ; n++ {
+		if bus.CodeOf(err) == bus.CodeNotFound {
+			return w.page(0, ""), nil // there is no more, or it was purged
+		}
+		if err != nil {
+			return TurnsPage{}, err
+		}
+		if n == walkCommits || size > walkBytes {
+			return w.page(m.Sequence, fmt.Sprintf("only the %d commits before were read; ask for the following page", n)), nil
+		}
+		size += m.bytes
+		if w.take(m.Stored) || m.Header.Prev == 0 {
+			return w.page(m.Header.Prev, ""), nil
+		}
+		m, err = i.commitAt(ctx, ref, m.Header.Prev)
+	}
+}
+
+type readCommit struct {
+	Stored
+	bytes int
+}
+
+// commitAt reads one commit of the session: the one at the sequence or, at 0, the last.
+func (i *inspector) commitAt(ctx context.Context, ref subject.Ref, at uint64) (readCommit, error) {
+	var m bus.StoredMsg
+	var err error
+	if at == 0 {
+		m, err = i.client.Bus.LastCommit(ctx, ref)
+	} else {
+		m, err = i.client.Bus.Message(ctx, at)
+	}
+	if err != nil {
+		return readCommit{}, err
+	}
+	if m.Subject != ref.Commit() {
+		return readCommit{}, contract.Invalid("before", "is no place in this session")
+	}
+	return stored(ref, m)
+}
+
+func stored(ref subject.Ref, m bus.StoredMsg) (readCommit, error) {
+	c, err := event.DecodeCommit(ref, m.Data)
+	if err != nil {
+		return readCommit{}, fmt.Errorf("reading commit %d of %s: %w", m.Seq, ref, err)
+	}
+	return readCommit{Stored{Commit: c, Sequence: m.Seq, At: m.Time}, len(m.Data)}, nil
+}
+
+// walk collects turns from a session's commits, read backwards. Inputs are taken up
+// in the order of the log, so that turns become whole in that order, too, latest first.
+type walk struct {
+	limit int
+	below uint64 // only inputs before this one; 0: all
+	rows  map[uint64]*turnRow
+	whole []*turnRow
+}
+
+type turnRow struct {
+	TurnRow
+	last   uint64    // the last commit that speaks of it
+	end    time.Time // of its terminal event; zero: there is none
+	begun  bool      // its turn has begun
+	counts bool      // its figures come from its events: it has not ended, or has failed
+}
+
+// row is the turn's, or nil if it is not wanted.
+func (w *walk) row(seq, commit uint64) *turnRow {
+	if seq == 0 || w.below > 0 && seq >= w.below {
+		return nil
+	}
+	r := w.rows[seq]
+	if r == nil {
+		r = &turnRow{TurnRow: TurnRow{Turn: "t" + strconv.FormatUint(seq, 10), Sequence: seq, Outcome: OutcomeRunning}, counts: true, last: commit}
+		w.rows[seq] = r
+	}
+	return r
+}
+
+// take reads one commit, and reports whether the page is full.
+func (w *walk) take(c Stored) bool {
+	for _, e := range slices.Backward(c.Events) {
+		w.event(c, e)
+	}
+	t := c.Header.Trigger
+	if r := w.rows[t.Sequence]; r != nil && t.Sequence > 0 && (t.Kind == event.ByPoison || t.Cause == subject.Input || t.Cause == subject.Command) {
+		r.Started = c.Header.Now
+		if r.Writer == "" {
+			r.Writer = t.Writer
+		}
+		if !r.end.IsZero() {
+			r.DurationMS = r.end.Sub(r.Started).Milliseconds()
+		}
+		w.whole = append(w.whole, r)
+		delete(w.rows, t.Sequence)
+	}
+	return len(w.whole) >= w.limit
+}
+
+func (w *walk) event(c Stored, e event.Event) {
+	ended := func(seq uint64) *turnRow {
+		r := w.row(seq, c.Sequence)
+		if r != nil {
+			r.end = c.Header.Now
+			if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
+				r.end = c.At // it ended as it was taken up
+			}
+		}
+		return r
+	}
+	switch e.Type {
+	case event.TypeRecorded:
+		with(e, func(p event.Recorded) {
+			if r := ended(p.Sequence); r != nil {
+				r.Outcome, r.Text, r.counts = OutcomeAnswered, line(p.Input, 240), false
+				r.Calls, r.Rounds, r.Tokens = len(p.Actions), p.Rounds, p.Usage.InputTokens+p.Usage.OutputTokens
+				if p.Command != "" {
+					r.Outcome, r.Text = OutcomeCommand, "/"+p.Command
+				}
+			}
+		})
+	case event.TypeTurnFailed:
+		with(e, func(p event.TurnFailed) {
+			if r := ended(p.Sequence); r != nil {
+				r.Outcome, r.Reason = string(p.Code), line(p.Reason, 240)
+				r.Tokens = p.Usage.InputTokens + p.Usage.OutputTokens
+			}
+		})
+	case event.TypePerceived:
+		with(e, func(p event.Perceived) {
+			r := w.row(p.Sequence, c.Sequence)
+			if r == nil {
+				return
+			}
+			r.Writer = p.Writer
+			if p.Text != "" {
+				r.Text = line(p.Text, 240)
+			}
+			switch p.Disposition {
+			case event.Started, event.FromQueue:
+				r.begun = true
+			case event.Queued:
+				if !r.begun && r.end.IsZero() {
+					r.Outcome = OutcomeQueued
+				}
+			}
+		})
+	default:
+		w.count(c, e)
+	}
+}
+
+// count adds what an event says of a turn whose terminal event does not sum it up.
+func (w *walk) count(c Stored, e event.Event) {
+	seq, err := strconv.ParseUint(strings.TrimPrefix(e.Turn, "t"), 10, 64)
+	if err != nil {
+		return
+	}
+	switch e.Type {
+	case event.TypePlanRequested, event.TypePlanCompleted, event.TypeActCompleted:
+	default:
+		return
+	}
+	r := w.row(seq, c.Sequence)
+	if r == nil || !r.counts {
+		return
+	}
+	switch e.Type {
+	case event.TypePlanRequested:
+		with(e, func(p event.PlanRequested) { r.Rounds = max(r.Rounds, p.Round) })
+	case event.TypeActCompleted:
+		r.Calls++
+	case event.TypePlanCompleted:
+		if r.end.IsZero() {
+			with(e, func(p event.PlanCompleted) {
+				if p.Response != nil {
+					r.Tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
+				}
+			})
+		}
+	}
+}
+
+// page is what was found, with the way on if the log goes on before at: from the last
+// commit that speaks of a turn that is not whole yet.
+func (w *walk) page(at uint64, cut string) TurnsPage {
+	out := TurnsPage{Turns: make([]TurnRow, len(w.whole)), Cut: cut}
+	below := w.below
+	for i, r := range w.whole {
+		out.Turns[i] = r.TurnRow
+		below = r.Sequence
+	}
+	if at == 0 {
+		return out
+	}
+	if below == 0 {
+		below = 1<<63 - 1
+	}
+	for _, r := range w.rows {
+		at = max(at, r.last)
+	}
+	out.Next = fmt.Sprintf("%d-%d", at, below)
+	return out
+}

@@ -1,0 +1,369 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+)
+
+// The bounds of a timeline.
+const (
+	maxSpans       = 2000
+	maxDetailBytes = 8 << 10   // of one value, e.g. a result
+	maxDetails     = 768 << 10 // of all values
+	maxListed      = 64        // entries of a list in a detail
+)
+
+// Build makes the waterfall of the turn of the input at seq. commits are its
+// session's, in order, from the one that took up the input; those that say nothing of
+// the turn may be missing, and do not matter. What has not ended goes on until now.
+// Build is pure: the same commits give the same timeline.
+func Build(seq uint64, commits []Stored, now time.Time) Timeline {
+	b := &builder{
+		id: "t" + strconv.FormatUint(seq, 10), seq: seq,
+		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[string]*span{},
+		clip: clipper{most: maxDetailBytes, budget: maxDetails},
+	}
+	b.line = Timeline{Turn: b.id, Sequence: seq, Outcome: OutcomeRunning}
+	var m moments
+	for i, c := range commits {
+		if b.over {
+			break
+		}
+		var next time.Time
+		if i+1 < len(commits) {
+			next = commits[i+1].Header.Now
+		}
+		m = momentsOf(c, m, next)
+		b.commit(c, m)
+	}
+	return b.done(now)
+}
+
+// span is a Span while it is being made.
+type span struct {
+	Span
+	start, end time.Time
+	closed     bool
+	n          int // in the order of making
+}
+
+// plan is a round of the turn.
+type plan struct {
+	*span
+	attempt *span
+	n       int
+}
+
+// step is a tool call of the turn.
+type step struct {
+	*span
+	ready   time.Time // since when it has waited
+	readyIn uint64    // the commit that made it wait
+	confirm *span
+	run     *span
+	runs    int
+}
+
+type builder struct {
+	id   string
+	seq  uint64
+	line Timeline
+	all  []*span
+	clip clipper
+	over bool // the terminal event was read
+
+	sense, queue *span
+	plans        map[string]*plan
+	steps        map[string]*step
+	owned        map[string]*span // whose a hook's verdict is, see ownersOf
+
+	// Of the commit that is being read.
+	c Stored
+	m moments
+}
+
+// open begins a span.
+func (b *builder) open(id, parent string, lane Lane, kind Kind, name string, at time.Time) *span {
+	s := &span{Span: Span{ID: id, Parent: parent, Lane: lane, Kind: kind, Name: line(name, 200)}, start: at, n: len(b.all)}
+	s.Detail.Commit = b.c.Sequence
+	b.all = append(b.all, s)
+	return s
+}
+
+// shut ends a span, once.
+func (b *builder) shut(s *span, at time.Time, st Status) {
+	if s == nil || s.closed {
+		return
+	}
+	s.end, s.Status, s.closed, s.Detail.Ended = later(s.start, at), st, true, b.c.Sequence
+}
+
+// mark adds a point in time.
+func (b *builder) mark(id, parent string, lane Lane, kind Kind, name string, at time.Time, st Status) *span {
+	s := b.open(id, parent, lane, kind, name, at)
+	s.end, s.Status, s.closed = at, st, true
+	return s
+}
+
+func (b *builder) commit(c Stored, m moments) {
+	b.c, b.m = c, m
+	trigger := c.Header.Trigger
+	if trigger.Sequence == b.seq && b.sense == nil {
+		b.line.Agent, b.line.Session = c.Ref.Agent, c.Ref.Session
+		b.line.Started, b.line.Writer = m.began, trigger.Writer
+		b.sense = b.open("sense", "", LaneSense, KindSense, "sense", m.began)
+		b.owned[senseKey(b.seq)] = b.sense
+	}
+	for _, e := range c.Events {
+		b.event(e)
+	}
+	b.hooks()
+	// The input was taken up when its plugins had answered.
+	end := b.asked(senseKey(b.seq))
+	if end.IsZero() {
+		end = m.first
+	}
+	b.shut(b.sense, end, StatusOK)
+}
+
+// asked is when the last plugin that was asked about the owner in this commit had
+// answered; zero: none was.
+func (b *builder) asked(owner string) (end time.Time) {
+	for _, a := range b.m.asked {
+		if a.owner == owner {
+			end = later(end, a.end)
+		}
+	}
+	return end
+}
+
+// after is asked, or when core began to decide.
+func (b *builder) after(owner string) time.Time { return later(b.m.began, b.asked(owner)) }
+
+// before is when the first plugin was asked about the owner in this commit, or else at.
+func (b *builder) before(owner string, at time.Time) time.Time {
+	for _, a := range b.m.asked {
+		if a.owner == owner {
+			return a.start
+		}
+	}
+	return at
+}
+
+// hooks puts the commit's verdicts under what they were about.
+func (b *builder) hooks() {
+	for i, a := range b.m.asked {
+		owner := b.owned[a.owner]
+		if owner == nil {
+			continue // of another turn
+		}
+		parent := owner.ID
+		if owner.Kind == KindEnd {
+			parent = ""
+		}
+		st := StatusOK
+		switch {
+		case a.Verb == "deny":
+			st = StatusDenied
+		case a.Error != "":
+			st = StatusFailed
+		case a.Verb == "confirm":
+			st = StatusAsked
+		}
+		id := fmt.Sprintf("h%d.%d", b.c.Sequence, i)
+		s := b.open(id, parent, LaneHook, KindHook, string(a.Plugin)+" at "+string(a.Point), a.start)
+		s.end, s.closed, s.Status = a.end, true, st
+		s.Detail.Plugin, s.Detail.Point, s.Detail.Verb = a.Plugin, a.Point, a.Verb
+		s.Detail.Reason, s.Detail.Error, s.Detail.Call = clip(a.Reason, 1000), clip(a.Error, 1000), a.Step
+	}
+}
+
+// event reads what concerns the turn.
+func (b *builder) event(e event.Event) {
+	switch e.Type {
+	case event.TypePerceived:
+		with(e, b.perceived)
+	case event.TypePlanRequested:
+		with(e, b.planRequested)
+	case event.TypePlanCompleted:
+		with(e, b.planCompleted)
+	case event.TypeAudited:
+		if e.Turn == b.id {
+			with(e, b.audited)
+		}
+	case event.TypeToolCallRequest:
+		with(e, b.confirmAsked)
+	case event.TypeActConfirmed:
+		with(e, b.confirmed)
+	case event.TypeActRequested:
+		with(e, b.actRequested)
+	case event.TypeActCompleted:
+		with(e, b.actCompleted)
+	case event.TypeRecorded:
+		with(e, b.recorded)
+	case event.TypeTurnFailed:
+		with(e, b.turnFailed)
+	}
+}
+
+func with[P event.Payload](e event.Event, f func(P)) {
+	if p, ok := read[P](e); ok {
+		f(p)
+	}
+}
+
+func (b *builder) perceived(p event.Perceived) {
+	if p.Sequence != b.seq {
+		return
+	}
+	if p.Disposition == event.FromQueue {
+		b.shut(b.queue, b.m.began, StatusOK)
+		b.line.Outcome = OutcomeRunning
+		return
+	}
+	if b.sense == nil {
+		return // taken up in somebody else's commit: that cannot be
+	}
+	b.line.Writer, b.line.Source = p.Writer, p.Source
+	b.line.Text, _ = b.clip.text(p.Text)
+	d := &b.sense.Detail
+	d.By, d.Source, d.Notes = p.Writer, p.Source, b.list(p.Annotations, d)
+	if p.Disposition == event.Queued {
+		b.line.Outcome = OutcomeQueued
+		b.queue = b.open("queue", "", LaneSense, KindQueue, "waits for the turn before", b.m.decided)
+	}
+}
+
+// list cuts a list of texts.
+func (b *builder) list(texts []string, d *Detail) []string {
+	if len(texts) > maxListed {
+		texts = texts[:maxListed]
+		d.Cut = append(d.Cut, "notes")
+	}
+	out := make([]string, len(texts))
+	for i, t := range texts {
+		out[i], _ = b.clip.text(t)
+	}
+	return out
+}
+
+// done closes what is open, and sorts and bounds what there is.
+func (b *builder) done(now time.Time) Timeline {
+	b.alone()
+	end := b.line.Started
+	for _, s := range b.all {
+		end = later(end, later(s.start, s.end))
+	}
+	if !b.over {
+		end = later(end, now)
+	}
+	for _, s := range b.all {
+		if !s.closed {
+			s.end, s.Status = end, StatusOpen
+		}
+	}
+	b.cover()
+	b.line.DurationMS = end.Sub(b.line.Started).Milliseconds()
+	b.line.Spans = b.tree(b.bound())
+	return b.line
+}
+
+// alone takes out what says nothing that its parent does not say: the run of a step in
+// which nothing else happened, and the one attempt at a model call.
+func (b *builder) alone() {
+	inside, attempts := map[string]int{}, map[string]int{}
+	for _, s := range b.all {
+		inside[s.Parent]++
+		if s.Kind == KindAttempt {
+			attempts[s.Parent]++
+		}
+	}
+	b.all = slices.DeleteFunc(b.all, func(s *span) bool {
+		return s.Kind == KindRun && inside[s.Parent] == 1 || s.Kind == KindAttempt && attempts[s.Parent] == 1
+	})
+}
+
+// cover makes every parent as long as its children.
+func (b *builder) cover() {
+	byID := make(map[string]*span, len(b.all))
+	for _, s := range b.all {
+		byID[s.ID] = s
+	}
+	for _, s := range slices.Backward(b.all) { // children are made after their parents
+		if p := byID[s.Parent]; p != nil {
+			p.end = later(p.end, s.end)
+			if s.start.Before(p.start) {
+				p.start = s.start
+			}
+		}
+	}
+}
+
+// bound drops what is too much: hooks first, then what is inside of steps, the last first.
+func (b *builder) bound() []*span {
+	over := len(b.all) - maxSpans
+	if over <= 0 {
+		return b.all
+	}
+	for _, kinds := range [][]Kind{{KindHook}, {KindPolicy, KindWait, KindAttempt}, {KindRun, KindConfirm}, {KindStep}, {KindPlan}} {
+		if over <= 0 {
+			break
+		}
+		dropped := map[string]bool{}
+		for _, s := range slices.Backward(b.all) {
+			if len(dropped) < over && slices.Contains(kinds, s.Kind) {
+				dropped[s.ID] = true
+			}
+		}
+		if len(dropped) == 0 {
+			continue
+		}
+		over -= len(dropped)
+		b.all = slices.DeleteFunc(b.all, func(s *span) bool { return dropped[s.ID] })
+		b.line.Cut = append(b.line.Cut, fmt.Sprintf("%d spans (%s) are left out, the last ones: a timeline has at most %d", len(dropped), join(kinds), maxSpans))
+	}
+	return b.all
+}
+
+// tree puts children behind their parents, and all of them in the order of time.
+func (b *builder) tree(all []*span) []Span {
+	children := map[string][]*span{}
+	there := map[string]bool{"": true}
+	for _, s := range all {
+		there[s.ID] = true
+	}
+	for _, s := range all {
+		if !there[s.Parent] {
+			s.Parent = ""
+		}
+		children[s.Parent] = append(children[s.Parent], s)
+	}
+	out := make([]Span, 0, len(all))
+	var put func(parent string)
+	put = func(parent string) {
+		list := children[parent]
+		slices.SortStableFunc(list, func(x, y *span) int { return cmp.Or(x.start.Compare(y.start), x.n-y.n) })
+		for _, s := range list {
+			s.StartUS = s.start.Sub(b.line.Started).Microseconds()
+			s.DurationUS = s.end.Sub(s.start).Microseconds()
+			out = append(out, s.Span)
+			put(s.ID)
+		}
+	}
+	put("")
+	return out
+}
+
+func join(kinds []Kind) string {
+	out := make([]string, len(kinds))
+	for i, k := range kinds {
+		out[i] = string(k)
+	}
+	return strings.Join(out, ", ")
+}

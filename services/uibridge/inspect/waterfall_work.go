@@ -1,0 +1,302 @@
+package inspect
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
+)
+
+// planRequested begins a round, or another attempt at it.
+func (b *builder) planRequested(p event.PlanRequested) {
+	if !within(p.Plan, b.id) {
+		return
+	}
+	at := b.m.decided
+	pl := b.plans[p.Plan]
+	if pl == nil {
+		key := "plan:" + p.Plan
+		if end := b.asked(key); !end.IsZero() {
+			at = end
+		}
+		pl = &plan{span: b.open(p.Plan, "", LanePlan, KindPlan, fmt.Sprintf("plan, round %d", p.Round), b.before(key, at))}
+		b.plans[p.Plan], b.owned[key] = pl, pl.span
+		d := &pl.Detail
+		d.Plan, d.Round, d.Offered, d.Notes = p.Plan, p.Round, len(p.Tools), b.list(p.Notes, d)
+	}
+	if pl.attempt != nil {
+		b.shut(pl.attempt, b.m.began, StatusFailed)
+		pl.attempt.Detail.Usage = usage(p.Spent)
+		pl.attempt.Detail.Error = "its answer was of no use, or none came: another attempt was made"
+	}
+	pl.n++
+	pl.attempt = b.open(fmt.Sprintf("%s/a%d", p.Plan, pl.n), p.Plan, LanePlan, KindAttempt, fmt.Sprintf("attempt %d, %s", p.Attempts, p.Provider), at)
+	for _, d := range []*Detail{&pl.Detail, &pl.attempt.Detail} {
+		d.Attempt, d.Attempts, d.Provider = p.Attempt, p.Attempts, p.Provider
+	}
+}
+
+func usage(u provider.Usage) *provider.Usage {
+	if u == (provider.Usage{}) {
+		return nil
+	}
+	return &u
+}
+
+// planCompleted ends a round; the calls of the answer begin to wait.
+func (b *builder) planCompleted(p event.PlanCompleted) {
+	pl := b.plans[p.Plan]
+	if pl == nil {
+		return
+	}
+	st, at := StatusOK, b.after("plan:"+p.Plan)
+	d := &pl.attempt.Detail
+	d.WorkedMS = p.DurationMS
+	switch {
+	case p.Error != nil:
+		st = StatusFailed
+		d.Code, d.Error, d.Usage = string(p.Error.Code), clip(p.Error.Message, 1000), usage(p.Spent)
+	case p.Response != nil:
+		var cut bool
+		d.Model, d.Usage, d.Calls = p.Response.Model, usage(p.Response.Usage), len(p.Steps)
+		if d.Text, cut = b.clip.text(p.Response.TextContent); cut {
+			d.Cut = append(d.Cut, "text")
+		}
+	}
+	b.shut(pl.attempt, b.m.began, st)
+	b.shut(pl.span, at, st)
+	began := pl.Detail.Commit
+	round, offered, notes := pl.Detail.Round, pl.Detail.Offered, pl.Detail.Notes
+	pl.Detail = *d
+	pl.Detail.Commit, pl.Detail.Plan, pl.Detail.Round, pl.Detail.Offered, pl.Detail.Notes = began, p.Plan, round, offered, notes
+	for _, s := range p.Steps {
+		b.planned(s, p.Plan, at)
+	}
+}
+
+func (b *builder) planned(s event.Step, plan string, at time.Time) {
+	parent := ""
+	if b.steps[s.Parent] != nil {
+		parent = s.Parent
+	}
+	st := &step{span: b.open(s.Call, parent, LaneAct, KindStep, s.Tool, at), ready: at, readyIn: b.c.Sequence}
+	d := &st.Detail
+	d.Plan, d.Call, d.Tool, d.Idempotent = plan, s.Call, s.Tool, s.Idempotent
+	d.DependsOn = s.DependsOn[:min(len(s.DependsOn), maxListed)]
+	b.args(d, s.Args)
+	b.steps[s.Call], b.owned["call:"+s.Call] = st, st.span
+}
+
+func (b *builder) args(d *Detail, args []byte) {
+	var cut bool
+	if d.Args, cut = b.clip.json(args); cut {
+		d.Cut = append(d.Cut, "args")
+	}
+}
+
+// moved ends a step's waiting: now it is decided about.
+func (b *builder) moved(s *step, why string) {
+	at := b.before("call:"+s.ID, b.m.began)
+	if !s.ready.IsZero() && s.readyIn != b.c.Sequence && at.After(s.ready) {
+		w := b.open(fmt.Sprintf("%s/w%d", s.ID, len(b.all)), s.ID, LaneAct, KindWait, why, s.ready)
+		w.Detail.Call, w.Detail.DependsOn = s.ID, s.Detail.DependsOn
+		b.shut(w, at, StatusOK)
+	}
+	s.ready = time.Time{}
+}
+
+// waitsFor is what a step that was planned has waited for.
+func waitsFor(s *step) string {
+	if len(s.Detail.DependsOn) > 0 {
+		return "waits for " + strings.Join(s.Detail.DependsOn, ", ")
+	}
+	return "waits for a runner"
+}
+
+// audited marks what the security layer decided.
+func (b *builder) audited(p event.Audited) {
+	parent, at := "", b.m.began
+	if s := b.steps[p.Call]; s != nil {
+		parent, at = s.ID, b.after("call:"+p.Call)
+		if s.confirm != nil && !s.confirm.closed {
+			parent = s.confirm.ID
+		} else {
+			b.moved(s, waitsFor(s))
+		}
+	}
+	st := map[event.Effect]Status{event.EffectDeny: StatusDenied, event.EffectConfirm: StatusAsked}[p.Effect]
+	if st == "" {
+		st = StatusOK
+	}
+	s := b.mark(fmt.Sprintf("s%d.%d", b.c.Sequence, len(b.all)), parent, LaneConfirm, KindPolicy, "policy: "+string(p.Effect), at, st)
+	d := &s.Detail
+	d.Principal, d.Action, d.Tool, d.Call, d.Hash, d.Effect = p.Principal, p.Action, p.Resource, p.Call, p.Hash, p.Effect
+	d.Rule, d.Reason, d.Grant, d.Obligations = p.Rule, clip(p.Reason, 1000), p.Grant, p.Obligations
+}
+
+// confirmAsked begins the waiting for a person, who knows once the log has it.
+func (b *builder) confirmAsked(p event.ToolCallRequest) {
+	s := b.steps[p.ConfirmationID]
+	if s == nil {
+		return
+	}
+	b.moved(s, waitsFor(s))
+	s.confirm = b.open(s.ID+"/confirm", s.ID, LaneConfirm, KindConfirm, "waits for a person", b.m.stored)
+	d := &s.confirm.Detail
+	d.Call, d.Tool, d.Hash, d.ExpiresAt, d.Warning = s.ID, p.ToolName, p.Hash, p.ExpiresAt, p.SecurityWarning
+	b.args(d, p.Args)
+	s.Detail.Hash, s.Detail.Args = p.Hash, d.Args
+}
+
+func (b *builder) confirmed(p event.ActConfirmed) {
+	s := b.steps[p.Call]
+	if s == nil || s.confirm == nil {
+		return
+	}
+	st := StatusDenied
+	if p.Outcome == event.Approved {
+		st = StatusOK
+		s.ready, s.readyIn = b.m.began, b.c.Sequence
+	}
+	d := &s.confirm.Detail
+	d.Outcome, d.By, d.Source, d.Reason, d.Grant = p.Outcome, p.By, p.Source, clip(p.Reason, 1000), p.Always
+	s.confirm.Name = string(p.Outcome) + " by " + string(p.By)
+	if p.Outcome == event.Expired {
+		s.confirm.Name = "nobody answered in time"
+	}
+	b.shut(s.confirm, b.m.began, st)
+}
+
+// actRequested gives a step to a runner, who knows once the log has it.
+func (b *builder) actRequested(p event.ActRequested) {
+	s := b.steps[p.Call]
+	if s == nil {
+		return
+	}
+	if s.run != nil {
+		b.shut(s.run, b.m.began, StatusCancelled)
+		if s.run.Detail.Reason = "it certainly did not run: it was given to another"; p.Uncertain {
+			s.run.Status, s.run.Detail.Reason = StatusUnknown, "it may have run: the tool is idempotent, so it was given to another"
+		}
+	} else {
+		why := waitsFor(s)
+		if s.confirm != nil {
+			why = "waits for a runner"
+		}
+		b.moved(s, why)
+	}
+	s.runs++
+	s.run = b.open(fmt.Sprintf("%s/a%d", s.ID, s.runs), s.ID, LaneAct, KindRun, fmt.Sprintf("attempt %d, %s", p.Attempts, p.Runner), b.m.stored)
+	b.args(&s.run.Detail, p.Args)
+	for _, d := range []*Detail{&s.Detail, &s.run.Detail} {
+		d.Args = s.run.Detail.Args
+		d.Call, d.Tool, d.Hash, d.Attempt, d.Attempts, d.Runner = p.Call, p.Tool, p.Hash, p.Attempt, p.Attempts, p.Runner
+		d.Idempotent, d.Uncertain, d.ApprovedBy = p.Idempotent, p.Uncertain, p.ApprovedBy
+	}
+}
+
+// actCompleted gives a step its one result.
+func (b *builder) actCompleted(p event.ActCompleted) {
+	s := b.steps[p.Call]
+	if s == nil {
+		return
+	}
+	st := statusOf(p.Result)
+	if s.run == nil && len(b.children(s)) == 0 {
+		b.moved(s, waitsFor(s))
+	}
+	b.shut(s.run, b.m.began, st)
+	if s.confirm != nil {
+		b.shut(s.confirm, b.m.began, st)
+	}
+	d := &s.Detail
+	d.WorkedMS, d.Note = p.DurationMS, clip(p.Note, 1000)
+	if p.Hash != "" {
+		d.Hash = p.Hash
+	}
+	if e := p.Result.Error; e != nil {
+		d.Code, d.Error = string(e.Code), clip(e.Error(), 2000)
+		d.Notes = b.list(e.Details, d)
+	}
+	var cut bool
+	if d.Result, cut = b.clip.json(p.Result.Data); cut {
+		d.Cut = append(d.Cut, "result")
+	}
+	b.shut(s.span, b.after("call:"+p.Call), st)
+}
+
+// children are the steps of a plan:execute call.
+func (b *builder) children(of *step) (out []*step) {
+	for _, s := range b.steps {
+		if s.Parent == of.ID {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// recorded ends a turn that went through.
+func (b *builder) recorded(p event.Recorded) {
+	if p.Sequence != b.seq {
+		return
+	}
+	b.over = true
+	b.shut(b.sense, b.m.decided, StatusOK)
+	b.line.Outcome = OutcomeAnswered
+	at, name := b.m.stored, "answered"
+	if p.Command != "" {
+		b.line.Outcome, name = OutcomeCommand, "/"+p.Command
+		b.line.Text = name
+	} else {
+		began := b.m.began
+		for _, pl := range b.plans {
+			began = later(began, pl.end)
+		}
+		r := b.open("reflect", "", LaneReflect, KindReflect, "reflect", b.before(endKey(b.seq), began))
+		b.owned[endKey(b.seq)] = r
+		at = later(at, b.asked(endKey(b.seq)))
+		b.shut(r, at, StatusOK)
+		d := &r.Detail
+		d.Notes = b.list(p.Notes, d)
+		if p.Input != "" && b.line.Text == "" {
+			b.line.Text, _ = b.clip.text(p.Input)
+		}
+	}
+	end := b.mark("end", "", LaneReflect, KindEnd, name, at, StatusOK)
+	d := &end.Detail
+	d.Rounds, d.Calls, d.Usage, d.WorkedMS = p.Rounds, len(p.Actions), usage(p.Usage), p.DurationMS
+	var cut bool
+	if d.Text, cut = b.clip.text(p.Answer); cut {
+		d.Cut = append(d.Cut, "text")
+	}
+	b.rest(at, StatusCancelled)
+}
+
+// turnFailed ends a turn without an answer.
+func (b *builder) turnFailed(p event.TurnFailed) {
+	if p.Sequence != b.seq {
+		return
+	}
+	b.over = true
+	st := endOf(p.Code)
+	b.line.Outcome, b.line.Reason = string(p.Code), clip(p.Reason, 1000)
+	at := b.after(endKey(b.seq))
+	if b.sense != nil && !b.sense.closed {
+		b.shut(b.sense, later(b.asked(senseKey(b.seq)), b.m.began), st)
+		at = later(at, b.m.decided)
+	}
+	end := b.mark("end", "", LaneReflect, KindEnd, "failed: "+string(p.Code), at, st)
+	b.owned[endKey(b.seq)] = end
+	d := &end.Detail
+	d.Code, d.Reason, d.Calls, d.Usage, d.WorkedMS = string(p.Code), clip(p.Reason, 1000), len(p.Actions), usage(p.Usage), p.DurationMS
+	b.rest(at, StatusCancelled)
+}
+
+// rest ends what the turn's end has ended.
+func (b *builder) rest(at time.Time, st Status) {
+	for _, s := range b.all {
+		b.shut(s, at, st)
+	}
+}

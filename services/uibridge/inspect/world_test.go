@@ -1,0 +1,204 @@
+package inspect_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/inspect"
+)
+
+// world is a whole system, and what looks into it.
+type world struct {
+	*testing.T
+	client    *client.Client
+	methods   map[string]contract.Method
+	artifacts http.Handler
+}
+
+const config = `
+agents:
+  main: {}
+  other: {}
+  secret: {}
+policy:
+  - {tool: "time:now", effect: confirm, reason: "the time is precious"}
+`
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"config.yaml": config, "rules.yaml": string(offline.TestRules)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := natstest.Context(t)
+	s, err := system.Start(ctx, system.Config{
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: filepath.Join(dir, "config.yaml"), Provider: "offline", OfflineRules: filepath.Join(dir, "rules.yaml"), Log: natstest.Logger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	b, err := s.Connect(ctx, "uibridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	c, err := client.New(b, "ui-ada", natstest.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := inspect.Deps{Client: c, Log: natstest.Logger(t)}
+	w := &world{T: t, client: c, methods: map[string]contract.Method{}}
+	for _, m := range inspect.Methods(deps) {
+		w.methods[m.Name] = m
+	}
+	mux := http.NewServeMux()
+	mux.Handle(inspect.ArtifactsPattern, inspect.Artifacts(deps))
+	w.artifacts = mux
+	return w
+}
+
+// ada may do everything.
+var ada = contract.Principal{Name: "ada", Writer: "ui-ada", Rights: contract.AllRights()}
+
+// call calls a method as ada and decodes what it answers.
+func call[A any](w *world, method string, params any) A {
+	w.Helper()
+	a, err := try[A](w, ada, method, params)
+	if err != nil {
+		w.Fatalf("%s %v: %v", method, params, err)
+	}
+	return a
+}
+
+func try[A any](w *world, p contract.Principal, method string, params any) (a A, err error) {
+	w.Helper()
+	var raw json.RawMessage
+	if params != nil {
+		if raw, err = json.Marshal(params); err != nil {
+			w.Fatal(err)
+		}
+	}
+	v, err := w.methods[method].Call(natstest.Context(w.T), p, raw)
+	if err != nil {
+		return a, err
+	}
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(b, &a)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return a, nil
+}
+
+// refused says with which code a call is refused, and about which field.
+func (w *world) refused(p contract.Principal, method string, params any) string {
+	w.Helper()
+	_, err := try[any](w, p, method, params)
+	var e *contract.Error
+	if !errors.As(err, &e) {
+		return "it is not refused: " + errorText(err)
+	}
+	return strings.TrimSuffix(string(e.Code)+" "+e.Field, " ")
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return err.Error()
+}
+
+// say runs a turn to its end, answering what a person is asked, and gives its sequence.
+func (w *world) say(ref subject.Ref, text string, approve ...bool) uint64 {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
+	defer cancel()
+	items, err := w.client.Follow(ctx, ref)
+	if err != nil {
+		w.Fatal(err)
+	}
+	seq, err := w.client.Say(ctx, ref, event.Input{Text: text, Source: "test"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for i := range items {
+		switch i.Event.Type {
+		case event.TypeToolCallRequest:
+			var q event.ToolCallRequest
+			if err := i.Event.DataAs(&q); err != nil {
+				w.Fatal(err)
+			}
+			if len(approve) == 0 {
+				w.Fatalf("nobody expected to be asked about %s", q.ToolName)
+			}
+			if err := w.client.Confirm(ctx, ref, q, approve[0], "as the test says"); err != nil {
+				w.Fatal(err)
+			}
+			approve = approve[1:]
+		case event.TypeRecorded, event.TypeTurnFailed:
+			return seq
+		}
+	}
+	w.Fatalf("the turn of %q does not end", text)
+	return 0
+}
+
+// join registers a plugin that answers at before_act.
+func (w *world) join(name subject.Plugin, answer string) {
+	w.Helper()
+	b := w.client.Bus
+	if _, err := b.Conn().QueueSubscribe("hook.before_act."+string(name), string(name), func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
+		w.Fatal(err)
+	}
+	caller, err := b.NewCaller()
+	if err != nil {
+		w.Fatal(err)
+	}
+	m := plugin.Manifest{Name: name, Version: "1.2.3", Instance: b.Instance(), Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}
+	body, err := json.Marshal(m)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := caller.Request(natstest.Context(w.T), subject.Registry(subject.Register, name), "core", body); err != nil {
+		w.Fatal(err)
+	}
+	natstest.Eventually(w.T, "core asks the plugin "+string(name), func() bool {
+		return slices.ContainsFunc(call[coreapi.HooksInfo](w, "getHooks", nil).Points, func(p coreapi.PointInfo) bool {
+			return slices.ContainsFunc(p.Plugins, func(h coreapi.HookInfo) bool { return h.Plugin == name && h.Unasked == "" })
+		})
+	})
+}
+
+var kitchen = subject.Ref{Agent: "main", Session: "kitchen"}
+
+type names struct {
+	Agent   subject.Agent   `json:"agent,omitempty"`
+	Session subject.Session `json:"session,omitempty"`
+	Turn    string          `json:"turn,omitempty"`
+	Limit   int             `json:"limit,omitempty"`
+	Before  string          `json:"before,omitempty"`
+}

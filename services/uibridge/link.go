@@ -1,0 +1,53 @@
+package uibridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+)
+
+// VerbLink asks any replica for a one-time link to its page; it answers with a [Link].
+const VerbLink = "link"
+
+// Link opens the page once, and logs the browser in as the owner.
+type Link struct {
+	URL     string    `json:"url"`     // with the one-time code behind #, which browsers do not send
+	Page    string    `json:"page"`    // the same without it
+	Expires time.Time `json:"expires"` // of the code
+}
+
+// Link makes a one-time link.
+func (s *Service) Link(ctx context.Context) (Link, error) {
+	if s.listener == nil {
+		return Link{}, fmt.Errorf("the page is not served")
+	}
+	code, expires, err := s.access.Code(ctx)
+	if err != nil {
+		return Link{}, err
+	}
+	page := s.URL() + "/"
+	return Link{URL: page + "#code=" + code, Page: page, Expires: expires}, nil
+}
+
+// AskLink asks a bridge that runs somewhere on the bus for a one-time link. The
+// connection must have no other caller: answers go to one of them.
+func AskLink(ctx context.Context, b *bus.Bus) (Link, error) {
+	c, err := b.NewCaller()
+	if err != nil {
+		return Link{}, fmt.Errorf("opening the reply subscription: %w", err)
+	}
+	defer func() { _ = c.Close() }() // the answer is here, or will not come
+	body, err := c.Request(ctx, subject.Service(ServiceName, VerbLink), ServiceName, nil)
+	if err != nil {
+		return Link{}, fmt.Errorf("asking the UI bridge for a link: %w", err)
+	}
+	var l Link
+	if err := json.Unmarshal(body, &l); err != nil {
+		return Link{}, fmt.Errorf("asking the UI bridge for a link: %w", err)
+	}
+	return l, nil
+}

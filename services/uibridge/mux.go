@@ -1,0 +1,84 @@
+package uibridge
+
+import (
+	"context"
+	"maps"
+	"net/http"
+
+	"skandha.dev/services/uibridge/access"
+	"skandha.dev/services/uibridge/agui"
+	"skandha.dev/services/uibridge/backend"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/hub"
+	"skandha.dev/services/uibridge/inspect"
+	"skandha.dev/services/uibridge/markdown"
+	"skandha.dev/services/uibridge/openai"
+	"skandha.dev/services/uibridge/request"
+	"skandha.dev/services/uibridge/rpc"
+	"skandha.dev/services/uibridge/sse"
+	"skandha.dev/services/uibridge/web"
+)
+
+// doors are the ways to the backend.
+type doors struct {
+	backend   *backend.Backend
+	ws        *rpc.Door
+	sse       *sse.Door
+	agui      *agui.Door
+	openai    *openai.Door
+	artifacts http.Handler
+}
+
+func newDoors(a *access.Access, deps Deps) (*doors, error) {
+	log := deps.Log
+	b, err := backend.New(backend.Config{}, backend.Deps{Bus: deps.Bus, Log: log, Markdown: hub.Rendering[*markdown.Stream](markdown.New())})
+	if err != nil {
+		return nil, err
+	}
+	look := inspect.Deps{Client: b.Client(), Log: log}
+	b.Add(inspect.Methods(look)...)
+	limited := a.Limit(b)
+	return &doors{
+		backend: b,
+		// What comes over a connection is counted where it is read.
+		ws:        rpc.New(rpc.Config{Limit: func(_ context.Context, p contract.Principal, input bool) error { return a.Spend(p, input) }}, b, log),
+		sse:       sse.New(sse.Config{}, limited, log),
+		agui:      agui.New(agui.Config{}, limited, log),
+		openai:    openai.New(openai.Config{}, limited, log),
+		artifacts: inspect.Artifacts(look),
+	}, nil
+}
+
+// run runs what is behind the doors until ctx ends.
+func (d *doors) run(ctx context.Context) error { return d.backend.Run(ctx) }
+
+func (d *doors) counters() map[string]int64 {
+	st := d.backend.Stats()
+	out := map[string]int64{"sessions": int64(st.Sessions), "feeds": int64(st.Feeds), "feeds_slow_total": st.Slow}
+	for _, door := range []interface{ Counters() map[string]int64 }{d.ws, d.sse, d.agui, d.openai} {
+		maps.Copy(out, door.Counters())
+	}
+	return out
+}
+
+// handler is everything that is served, behind what protects it.
+func (s *Service) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", brief(web.Handler()))
+	mux.Handle("/v1/auth/", brief(s.access.Handler()))
+	for _, door := range []struct {
+		http.Handler
+		patterns []string
+	}{
+		{s.doors.ws, []string{rpc.Path}}, {s.doors.sse, sse.Patterns()}, {s.doors.agui, agui.Patterns()}, {s.doors.openai, openai.Patterns()},
+	} {
+		for _, pattern := range door.patterns {
+			mux.Handle(pattern, door)
+		}
+	}
+	mux.Handle(inspect.ArtifactsPattern, brief(s.doors.artifacts))
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) {
+		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "there is no such path, or not with this method; package uibridge lists what there is"}, 0)
+	})
+	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(mux))))
+}

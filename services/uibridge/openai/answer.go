@@ -1,0 +1,339 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/eventstream"
+	"skandha.dev/services/uibridge/request"
+	"skandha.dev/services/uibridge/turn"
+)
+
+// answer is one request while it is answered.
+type answer struct {
+	door    *Door
+	p       contract.Principal
+	c       *completion
+	id      string // the input's; "": a random one
+	w       http.ResponseWriter
+	created int64
+
+	ref     subject.Ref
+	taken   *remembered // the conversation that is continued
+	turn    *turn.Turn
+	stream  *eventstream.Writer // nil: all at once
+	live    turn.Text
+	began   bool            // the stream has said the role
+	streams bool            // something of the plan's text was passed on
+	passed  bool            // something was
+	content strings.Builder // what the log has
+	usage   provider.Usage
+}
+
+// between separates the texts of a turn.
+const between = "\n\n"
+
+// give answers.
+func (a *answer) give(ctx context.Context, named subject.Session) error {
+	if a.c.Metadata[metaConfirmations] == "deny" {
+		if err := a.p.Require(contract.Approve, a.c.agent); err != nil {
+			return err
+		}
+	}
+	a.ref = subject.Ref{Agent: a.c.agent, Session: a.session(named)}
+	if err := a.submit(ctx); err != nil {
+		a.putBack()
+		return err
+	}
+	defer a.turn.Close()
+	t := a.turn
+	a.w.Header().Set("X-Skandha-Session", string(a.ref.Session))
+	a.w.Header().Set("X-Skandha-Sequence", fmt.Sprint(t.Receipt.Sequence))
+	if a.c.Stream {
+		a.stream = eventstream.New(a.w, a.door.cfg.WriteWait)
+	}
+	return a.wait(ctx)
+}
+
+// submit says the last message in the session.
+func (a *answer) submit(ctx context.Context) error {
+	t, err := turn.Attach(ctx, a.door.backend, a.p, a.ref, "", "openai")
+	if err != nil {
+		return err
+	}
+	text, err := a.c.text(t.Attached.After == "0")
+	if err == nil {
+		err = t.Submit(ctx, contract.Submission{Text: text, ID: a.id, Source: "openai"})
+	}
+	if err != nil {
+		t.Close()
+		return err
+	}
+	a.turn = t
+	return nil
+}
+
+// session is the one that the conversation is continued in, or a fresh one.
+func (a *answer) session(named subject.Session) subject.Session {
+	again := requestKey(a.p.Name, a.c.agent, a.id)
+	if a.id != "" {
+		if s, ok := a.door.conversations.get(again); ok {
+			return s
+		}
+	}
+	s := named
+	if s == "" {
+		s = a.continued()
+	}
+	if a.id != "" {
+		a.door.conversations.put(again, s)
+	}
+	return s
+}
+
+func (a *answer) continued() subject.Session {
+	if before := a.c.before(); len(before) > 0 {
+		k := conversationKey(a.p.Name, a.c.agent, before)
+		if s, ok := a.door.conversations.take(k); ok {
+			a.taken = &remembered{k, s}
+			return s
+		}
+	}
+	return request.Fresh()
+}
+
+// putBack lets the conversation be found again: nothing was added to it.
+func (a *answer) putBack() {
+	if a.taken != nil {
+		a.door.conversations.put(a.taken.key, a.taken.session)
+	}
+}
+
+// wait tells the turn, and its end.
+func (a *answer) wait(ctx context.Context) error {
+	err := a.turn.Each(ctx, a.door.cfg.KeepAlive, func(v any, _ string) error { return a.tell(ctx, v) }, a.idle)
+	if err == nil {
+		a.remember()
+		return a.finish()
+	}
+	a.gone(ctx)
+	e := told(err)
+	e.taken = true
+	if a.stream == nil || !a.stream.Begun() {
+		return e
+	}
+	a.door.failed.Add(1)
+	a.door.log.Debug("a stream has ended early", "session", a.ref, "error", err)
+	_ = a.stream.Data(e.body()) // the asker may be gone, which is why
+	return nil
+}
+
+// gone cancels the turn of a client that has gone away, if it wants that.
+func (a *answer) gone(ctx context.Context) {
+	var known *contract.Error
+	if a.c.Metadata[metaDisconnect] != "true" || ctx.Err() == nil || errors.As(context.Cause(ctx), &known) {
+		return // the bridge stops, or the token has expired: the client is there
+	}
+	c := contract.Cancellation{Ref: a.ref, Sequence: a.turn.Receipt.Sequence, Reason: "the client has gone away"}
+	if _, err := a.door.backend.Cancel(context.WithoutCancel(ctx), a.p, c); err != nil {
+		a.door.log.Warn("the turn of a client that has gone was not cancelled", "session", a.ref, "error", err)
+	}
+}
+
+// remember makes the conversation, with the answer, be continued in this session.
+func (a *answer) remember() {
+	all := append(slices.Clone(a.c.Messages), message{Role: "assistant", text: a.content.String()})
+	a.door.conversations.put(conversationKey(a.p.Name, a.c.agent, all), a.ref.Session)
+}
+
+func (a *answer) idle() error {
+	if a.stream == nil {
+		return nil
+	}
+	return a.stream.KeepAlive()
+}
+
+// tell takes one thing that happened.
+func (a *answer) tell(ctx context.Context, v any) error {
+	switch v := v.(type) {
+	case *contract.PlanRequested:
+		early, _ := a.live.Begin(v.Plan, v.Attempt)
+		for _, d := range early {
+			if err := a.written(d); err != nil {
+				return err
+			}
+		}
+	case *contract.Delta:
+		return a.written(v)
+	case *contract.PlanCompleted:
+		if v.Error == nil { // else the turn fails
+			return a.completed(v)
+		}
+	case *contract.ToolCallRequest:
+		return a.deny(ctx, v)
+	case *contract.TurnEnd:
+		return a.end(v)
+	}
+	return nil
+}
+
+// written passes on what the model writes.
+func (a *answer) written(d *contract.Delta) error {
+	if a.stream == nil || a.c.Metadata[metaDeltas] == "off" {
+		return nil
+	}
+	text, _ := a.live.Delta(d)
+	return a.pass(text)
+}
+
+// completed has a plan's whole text.
+func (a *answer) completed(v *contract.PlanCompleted) error {
+	rest, ok := a.live.Complete(v.Plan, v.Text)
+	if !ok {
+		return errorOf(http.StatusConflict, "text_replaced",
+			"the answer was written anew, or changed, after a part of it was sent; what was sent does not count. The turn goes on in the session; send the request again with its Idempotency-Key, or ask without stream")
+	}
+	if v.Text != "" {
+		if a.content.Len() > 0 {
+			a.content.WriteString(between)
+		}
+		a.content.WriteString(v.Text)
+	}
+	err := a.pass(rest)
+	a.streams = false
+	return err
+}
+
+// pass passes a piece of a text on.
+func (a *answer) pass(text string) error {
+	if a.stream == nil || text == "" {
+		return nil
+	}
+	if a.passed && !a.streams {
+		text = between + text
+	}
+	a.passed, a.streams = true, true
+	return a.chunk(delta{Content: text}, nil)
+}
+
+// deny refuses what a person would be asked, if the client wants that.
+func (a *answer) deny(ctx context.Context, q *contract.ToolCallRequest) error {
+	if a.c.Metadata[metaConfirmations] != "deny" {
+		return nil
+	}
+	_, err := a.door.backend.Confirm(context.WithoutCancel(ctx), a.p, contract.Answer{
+		Ref: a.ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Source: "openai", Reason: "the client does not wait for people",
+	})
+	return err
+}
+
+func (a *answer) end(v *contract.TurnEnd) error {
+	switch {
+	case v.Failed != nil:
+		return failed(v.Failed)
+	case v.Recorded == nil:
+		return fmt.Errorf("the turn's end cannot be read")
+	}
+	a.usage = v.Recorded.Usage
+	if a.content.Len() == 0 { // a slash command's
+		a.content.WriteString(v.Recorded.Answer)
+		return a.pass(v.Recorded.Answer)
+	}
+	return nil
+}
+
+// What is answered.
+type (
+	reply struct {
+		ID      string    `json:"id"`
+		Object  string    `json:"object"`
+		Created int64     `json:"created"`
+		Model   string    `json:"model"`
+		Choices []choice  `json:"choices"`
+		Usage   *apiUsage `json:"usage,omitempty"`
+	}
+	choice struct {
+		Index        int      `json:"index"`
+		Message      *said    `json:"message,omitempty"`
+		Delta        *delta   `json:"delta,omitempty"`
+		Logprobs     *float64 `json:"logprobs"` // none
+		FinishReason *string  `json:"finish_reason"`
+	}
+	said struct {
+		Role    string  `json:"role"`
+		Content string  `json:"content"`
+		Refusal *string `json:"refusal"` // none
+	}
+	delta struct {
+		Role    string `json:"role,omitempty"`
+		Content string `json:"content,omitempty"`
+	}
+	apiUsage struct {
+		PromptTokens     int64 `json:"prompt_tokens"`
+		CompletionTokens int64 `json:"completion_tokens"`
+		TotalTokens      int64 `json:"total_tokens"`
+	}
+)
+
+var stop = "stop"
+
+func (a *answer) reply(object string, choices ...choice) reply {
+	return reply{
+		ID: fmt.Sprintf("chatcmpl-%s-%d", a.ref.Session, a.turn.Receipt.Sequence), Object: object, Created: a.created, Model: a.c.Model, Choices: choices,
+	}
+}
+
+func (a *answer) used() *apiUsage {
+	u := a.usage
+	return &apiUsage{PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
+}
+
+// chunk sends a chunk of a stream; the first one says the role.
+func (a *answer) chunk(d delta, finish *string) error {
+	if !a.began {
+		a.began = true
+		if err := a.send(a.reply("chat.completion.chunk", choice{Delta: &delta{Role: "assistant"}})); err != nil {
+			return err
+		}
+	}
+	return a.send(a.reply("chat.completion.chunk", choice{Delta: &d, FinishReason: finish}))
+}
+
+func (a *answer) send(r reply) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding a chunk: %w", err)
+	}
+	return a.stream.Data(b)
+}
+
+// finish says that this was all.
+func (a *answer) finish() error {
+	if a.stream == nil {
+		r := a.reply("chat.completion", choice{Message: &said{Role: "assistant", Content: a.content.String()}, FinishReason: &stop})
+		r.Usage = a.used()
+		request.JSON(a.w, http.StatusOK, r)
+		return nil
+	}
+	err := a.chunk(delta{}, &stop)
+	if o := a.c.StreamOptions; err == nil && o != nil && o.IncludeUsage {
+		r := a.reply("chat.completion.chunk")
+		r.Choices, r.Usage = []choice{}, a.used()
+		err = a.send(r)
+	}
+	if err == nil {
+		err = a.stream.Data([]byte("[DONE]"))
+	}
+	if err != nil {
+		a.door.log.Debug("a stream was not read to its end", "session", a.ref, "error", err)
+	}
+	return nil // it has begun, so there is nothing else to tell
+}

@@ -1,0 +1,104 @@
+package openai
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"skandha.dev/pkg/subject"
+)
+
+// conversations remembers which session an answer was given from, by what was said
+// until then. It is bounded: what was used least lately is forgotten.
+type conversations struct {
+	most int
+
+	mu    sync.Mutex
+	known map[key]*list.Element
+	order *list.List // of remembered, the latest first
+}
+
+// key is a hash of who said what to whom.
+type key [sha256.Size]byte
+
+type remembered struct {
+	key     key
+	session subject.Session
+}
+
+func newConversations(most int) *conversations {
+	return &conversations{most: most, known: map[key]*list.Element{}, order: list.New()}
+}
+
+// keyOf hashes each part with its length, so that no two lists hash alike.
+func keyOf(parts ...string) key {
+	h := sha256.New()
+	for _, p := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return key(h.Sum(nil))
+}
+
+// conversationKey is that of a conversation. Clients may trim what they are told.
+func conversationKey(principal string, agent subject.Agent, messages []message) key {
+	parts := []string{"conversation", principal, string(agent)}
+	for _, m := range messages {
+		parts = append(parts, m.Role, strings.TrimSpace(m.text))
+	}
+	return keyOf(parts...)
+}
+
+// requestKey is that of a request that may be sent again.
+func requestKey(principal string, agent subject.Agent, id string) key {
+	return keyOf("request", principal, string(agent), id)
+}
+
+func (c *conversations) put(k key, s subject.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(k)
+	c.known[k] = c.order.PushFront(remembered{k, s})
+	for c.order.Len() > c.most {
+		c.drop(c.order.Back().Value.(remembered).key)
+	}
+}
+
+func (c *conversations) drop(k key) {
+	if e := c.known[k]; e != nil {
+		c.order.Remove(e)
+		delete(c.known, k)
+	}
+}
+
+// take is the session, which is not to be found by this key any more.
+func (c *conversations) take(k key) (subject.Session, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.find(k)
+	c.drop(k)
+	return s, ok
+}
+
+func (c *conversations) get(k key) (subject.Session, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.find(k)
+}
+
+func (c *conversations) find(k key) (subject.Session, bool) {
+	e := c.known[k]
+	if e == nil {
+		return "", false
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(remembered).session, true
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,210 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+// Config of the door. What is zero has a default.
+type Config struct {
+	MaxMessage    int64         // bytes of a body, which holds the whole conversation; default 8 MiB
+	MaxOpen       int           // requests that wait at once; default 2048
+	Conversations int           // that are remembered; default 16384
+	WriteWait     time.Duration // how long a peer may take for an event; default 10 s
+	KeepAlive     time.Duration // between comments of a stream; default 15 s
+}
+
+func (c Config) withDefaults() Config {
+	return Config{
+		MaxMessage: cmp.Or(c.MaxMessage, 8<<20), MaxOpen: cmp.Or(c.MaxOpen, 2048), Conversations: cmp.Or(c.Conversations, 16384),
+		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
+	}
+}
+
+// Door is the handler of [Patterns]. The access layer stands before it.
+type Door struct {
+	cfg           Config
+	backend       contract.Backend
+	log           *slog.Logger
+	mux           *http.ServeMux
+	conversations *conversations
+	began         time.Time
+
+	open, requests, failed atomic.Int64
+}
+
+// Patterns are what the door is to be served at, for [http.ServeMux.Handle].
+func Patterns() []string {
+	return []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}"}
+}
+
+// New makes the door.
+func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
+	cfg = cfg.withDefaults()
+	d := &Door{
+		cfg: cfg, backend: b, log: log.With("door", "openai"), mux: http.NewServeMux(),
+		conversations: newConversations(cfg.Conversations), began: time.Now(),
+	}
+	d.mux.HandleFunc("/v1/chat/completions", d.only(http.MethodPost, d.complete))
+	d.mux.HandleFunc("/v1/models", d.only(http.MethodGet, d.models))
+	d.mux.HandleFunc("/v1/models/{id...}", d.only(http.MethodGet, d.model))
+	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, errorOf(http.StatusNotFound, "unknown_url", "there is nothing here"))
+	})
+	return d
+}
+
+// Counters are for metrics: requests that wait now, that came, and that failed.
+func (d *Door) Counters() map[string]int64 {
+	return map[string]int64{"openai_open": d.open.Load(), "openai_requests_total": d.requests.Load(), "openai_failed_total": d.failed.Load()}
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
+
+// only lets one HTTP method through, from somebody, and tells errors.
+func (d *Door) only(method string, next func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		d.requests.Add(1)
+		var err error
+		switch {
+		case r.Method != method:
+			w.Header().Set("Allow", method)
+			err = errorOf(http.StatusMethodNotAllowed, "method_not_allowed", "use "+method)
+		case contract.PrincipalOf(r.Context()).Name == "":
+			err = &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token as the API key"}
+		default:
+			err = next(w, r)
+		}
+		if err != nil {
+			d.failed.Add(1)
+			d.log.Debug("a request was refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
+			refuse(w, err)
+		}
+	}
+}
+
+// complete answers a chat completion. An error is told by the caller; what has begun
+// tells its own.
+func (d *Door) complete(w http.ResponseWriter, r *http.Request) error {
+	defer d.open.Add(-1)
+	if d.open.Add(1) > int64(d.cfg.MaxOpen) {
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many requests as there may be", RetryAfterMS: 5000}
+	}
+	body, err := d.body(w, r)
+	if err != nil {
+		return err
+	}
+	c, err := readCompletion(body)
+	if err != nil {
+		return err
+	}
+	named := cmp.Or(r.Header.Get("X-Skandha-Session"), c.Metadata[metaSession])
+	if named != "" && !subject.Valid(named) {
+		return invalid("X-Skandha-Session", "want 1 to 64 characters of A-Z a-z 0-9 _ -")
+	}
+	a := &answer{
+		door: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w, created: time.Now().Unix(),
+	}
+	return a.give(r.Context(), subject.Session(named))
+}
+
+func (d *Door) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// A form of another page cannot send this type.
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return nil, errorOf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type: want application/json")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.cfg.MaxMessage))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, errorOf(http.StatusRequestEntityTooLarge, "too_large", "the body is larger than a request may be")
+	case err != nil:
+		return nil, invalid("", "the body did not arrive whole")
+	}
+	return body, nil
+}
+
+// model is one of OpenAI's.
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// agents are those that core has and the principal may reach.
+func (d *Door) agents(ctx context.Context) ([]subject.Agent, error) {
+	p := contract.PrincipalOf(ctx)
+	if err := p.Require(contract.See, ""); err != nil {
+		return nil, err
+	}
+	m, ok := d.backend.Methods()["getStatus"]
+	if !ok {
+		return nil, fmt.Errorf("listing models: the backend has no getStatus")
+	}
+	result, err := m.Call(ctx, p, nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(result)
+	var status struct {
+		Agents []subject.Agent `json:"agents"`
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &status)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing models: %w", err)
+	}
+	return slices.DeleteFunc(status.Agents, func(a subject.Agent) bool { return p.Require(contract.See, a) != nil }), nil
+}
+
+func (d *Door) models(w http.ResponseWriter, r *http.Request) error {
+	agents, err := d.agents(r.Context())
+	if err != nil {
+		return err
+	}
+	list := struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{Object: "list", Data: []model{}}
+	for _, a := range agents {
+		list.Data = append(list.Data, d.modelOf(string(a)))
+	}
+	request.JSON(w, http.StatusOK, list)
+	return nil
+}
+
+func (d *Door) model(w http.ResponseWriter, r *http.Request) error {
+	agents, err := d.agents(r.Context())
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	for _, a := range agents {
+		if id == string(a) || id == "skandha/"+string(a) {
+			request.JSON(w, http.StatusOK, d.modelOf(id))
+			return nil
+		}
+	}
+	return noModel(id)
+}
+
+func (d *Door) modelOf(id string) model {
+	return model{ID: id, Object: "model", Created: d.began.Unix(), OwnedBy: "skandha"}
+}

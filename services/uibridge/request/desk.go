@@ -1,0 +1,224 @@
+package request
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// The methods whose parameters are read here. The first two are the specification's.
+const (
+	SubmitUserInput     = "submitUserInput"
+	ProvideConfirmation = "provideConfirmation"
+	CancelTurn          = "cancelTurn"
+	RunCommand          = "runCommand"
+)
+
+// Origin is what a request need not say, because of where it comes from.
+type Origin struct {
+	Ref    subject.Ref // for requests that name no session; may be empty
+	Fixed  bool        // there is no other: requests must not name one
+	Source string      // the UI
+	// Shown is the hash of what this caller was shown for a confirmation, or "". nil:
+	// nothing was shown.
+	Shown func(ref subject.Ref, confirmationID string) string
+}
+
+// Desk takes requests. It is safe for concurrent use.
+type Desk struct {
+	backend contract.Backend
+	log     *slog.Logger
+	own     []string
+}
+
+// NewDesk makes one. The door's own methods are those that it does not give to Call.
+func NewDesk(b contract.Backend, log *slog.Logger, doors ...string) *Desk {
+	return &Desk{backend: b, log: log, own: append([]string{SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand}, doors...)}
+}
+
+// Names lists all methods, sorted.
+func (d *Desk) Names() []string {
+	all := append(slices.Clone(d.own), slices.Collect(maps.Keys(d.backend.Methods()))...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Writes reports whether the method puts something into the log. Those of one caller
+// are to be called one after the other, because their order means something.
+func Writes(method string) bool {
+	switch method {
+	case SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand:
+		return true
+	}
+	return false
+}
+
+// Call calls a method by its name. The parameters are
+//
+//	submitUserInput      input, id?, mode?, agent?, session?
+//	provideConfirmation  confirmationId, approved, hash?, reason?, always?, agent?, session?
+//	cancelTurn           sequence?, inputId?, reason?, agent?, session?
+//	runCommand           name, args?, id?, agent?, session?
+//
+// and those answer with a [contract.Receipt]. The error is a [contract.Error].
+func (d *Desk) Call(ctx context.Context, p contract.Principal, o Origin, method string, params json.RawMessage) (result any, err error) {
+	defer func() {
+		if r := recover(); r != nil { // one request of one caller, whoever wrote its method
+			d.log.Error("a method panicked", "method", method, "panic", r, "stack", string(debug.Stack()))
+			result, err = nil, contract.ErrorOf(fmt.Errorf("%v", r))
+		}
+		if err != nil {
+			err = d.told(ctx, method, err)
+		}
+	}()
+	var right contract.Right
+	var call func() (any, error)
+	switch method {
+	case SubmitUserInput:
+		right, call = contract.Talk, func() (any, error) { return d.submit(ctx, p, o, params) }
+	case ProvideConfirmation:
+		right, call = contract.Approve, func() (any, error) { return d.confirm(ctx, p, o, params) }
+	case CancelTurn:
+		right, call = contract.Talk, func() (any, error) { return d.cancel(ctx, p, o, params) }
+	case RunCommand:
+		right, call = contract.Talk, func() (any, error) { return d.command(ctx, p, o, params) }
+	default:
+		m, ok := d.backend.Methods()[method]
+		if !ok {
+			return nil, &contract.Error{
+				Code: contract.CodeUnknownMethod, Field: "method",
+				Message: "there is no method " + clip(method) + "; there are: " + strings.Join(d.Names(), ", "),
+			}
+		}
+		right, call = m.Right, func() (any, error) { return m.Call(ctx, p, params) }
+	}
+	// The backend asks again, for the agent too; this one is so that who may not is
+	// told that, and not what else is wrong.
+	if err := p.Require(right, ""); err != nil {
+		return nil, err
+	}
+	return call()
+}
+
+// told is an error as the caller is told it; what he is not told is logged.
+func (d *Desk) told(ctx context.Context, method string, err error) error {
+	e := contract.ErrorOf(err)
+	if ctx.Err() != nil && e.Code == contract.CodeInternal {
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "there was no answer in time; the same id again is safe"}
+	}
+	if e.Code == contract.CodeInternal {
+		d.log.Error("a request failed", "method", method, "error", err)
+	}
+	return e
+}
+
+func (d *Desk) submit(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
+	var text, id, mode string
+	ref, err := o.decode(
+		params,
+		Param{"input", &text, true},
+		Param{"id", &id, false},
+		Param{"mode", &mode, false},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return answer(d.backend.Submit(ctx, p, contract.Submission{Ref: ref, Text: text, ID: id, Mode: event.InputMode(mode), Source: o.Source}))
+}
+
+func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
+	a := contract.Answer{Source: o.Source}
+	var err error
+	if a.Ref, err = o.decode(
+		params,
+		Param{"confirmationId", &a.ConfirmationID, true},
+		Param{"approved", &a.Approved, true},
+		Param{"hash", &a.Hash, false},
+		Param{"reason", &a.Reason, false},
+		Param{"always", &a.Always, false},
+	); err != nil {
+		return nil, err
+	}
+	if a.Hash == "" && o.Shown != nil {
+		a.Hash = o.Shown(a.Ref, a.ConfirmationID)
+	}
+	if a.Hash == "" {
+		return nil, contract.Invalid("hash", "it is missing, and this connection was not shown the request; send the hash that came with it")
+	}
+	return answer(d.backend.Confirm(ctx, p, a))
+}
+
+func (d *Desk) cancel(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
+	var c contract.Cancellation
+	var err error
+	if c.Ref, err = o.decode(
+		params,
+		Param{"sequence", &c.Sequence, false},
+		Param{"inputId", &c.InputID, false},
+		Param{"reason", &c.Reason, false},
+	); err != nil {
+		return nil, err
+	}
+	return answer(d.backend.Cancel(ctx, p, c))
+}
+
+// command says a slash command as a person would type it.
+func (d *Desk) command(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
+	var name, id string
+	var args []string
+	ref, err := o.decode(
+		params,
+		Param{"name", &name, true},
+		Param{"args", &args, false},
+		Param{"id", &id, false},
+	)
+	if err != nil {
+		return nil, err
+	}
+	words := append([]string{strings.TrimPrefix(name, "/")}, args...)
+	for i, w := range words {
+		// As the backend reads it: "//" would be a text that begins with a slash.
+		if f := strings.Fields(w); len(f) == 1 && f[0] == w && (i > 0 || w[0] != '/') {
+			continue
+		}
+		field := "name"
+		if i > 0 {
+			field = fmt.Sprintf("args[%d]", i-1)
+		}
+		return nil, contract.Invalid(field, "want one word, without white space")
+	}
+	return answer(d.backend.Submit(ctx, p, contract.Submission{Ref: ref, Text: "/" + strings.Join(words, " "), ID: id, Source: o.Source}))
+}
+
+// answer keeps a receipt that means nothing out of the result.
+func answer(r contract.Receipt, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// decode reads the parameters, and which session they are for.
+func (o Origin) decode(raw json.RawMessage, params ...Param) (subject.Ref, error) {
+	if o.Fixed {
+		return o.Ref, Decode(raw, params...)
+	}
+	var agent, session string
+	if err := Decode(raw, append(params, Param{"agent", &agent, false}, Param{"session", &session, false})...); err != nil {
+		return subject.Ref{}, err
+	}
+	if session == "" && (agent == "" || agent == string(o.Ref.Agent)) && o.Ref.Session != "" {
+		return o.Ref, nil
+	}
+	return Ref(cmp.Or(agent, string(o.Ref.Agent)), session)
+}

@@ -1,0 +1,163 @@
+package request
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skandha.dev/services/uibridge/contract"
+)
+
+// Param is a parameter by its name, and where its value goes: a pointer that is left
+// alone if the parameter is not there.
+type Param struct {
+	Name string
+	Into any
+	Must bool // it may not be missing, nor null
+}
+
+// Decode reads parameters: a JSON object, an array of values in the order of params, or
+// nothing. The error is a [contract.Error] whose Field is the parameter.
+func Decode(raw json.RawMessage, params ...Param) error {
+	values, err := split(raw, params)
+	if err != nil {
+		return err
+	}
+	for i, p := range params {
+		v := values[i]
+		if len(v) == 0 || string(v) == "null" {
+			if p.Must {
+				return contract.Invalid(p.Name, "it is missing; send "+kind(p.Into))
+			}
+			continue
+		}
+		if err := strict(v, p.Into); err != nil {
+			return contract.Invalid(field(p.Name, err), "want "+kind(p.Into)+detail(err))
+		}
+	}
+	return nil
+}
+
+// split gives each parameter its value, nil if it has none.
+func split(raw json.RawMessage, params []Param) ([]json.RawMessage, error) {
+	values := make([]json.RawMessage, len(params))
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) == 0:
+		return values, nil
+	case raw[0] == '[':
+		var list []json.RawMessage
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, broken(err)
+		}
+		if len(list) > len(params) {
+			return nil, contract.Invalid("params", fmt.Sprintf("there are %d values; send at most %d: %s", len(list), len(params), names(params)))
+		}
+		copy(values, list)
+	default:
+		// Through a map, because names in another case are others.
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &object); err != nil {
+			return nil, broken(err)
+		}
+		for name, v := range object {
+			i := slices.IndexFunc(params, func(p Param) bool { return p.Name == name })
+			if i < 0 {
+				return nil, contract.Invalid(clip(name), fmt.Sprintf("there is no parameter %.64q; there are: %s", name, names(params)))
+			}
+			values[i] = v
+		}
+	}
+	return values, nil
+}
+
+// Encoded is one JSON value and nothing after it, or nothing at all; the error says
+// what is wrong with it.
+func Encoded(body []byte) (json.RawMessage, error) {
+	if body = bytes.TrimSpace(body); len(body) > 0 && !json.Valid(body) {
+		var v any
+		return nil, broken(json.Unmarshal(body, &v))
+	}
+	return body, nil
+}
+
+func broken(err error) error {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) {
+		return contract.Invalid("params", "want a JSON object, not a "+t.Value)
+	}
+	return contract.Invalid("params", "want a JSON object: "+err.Error())
+}
+
+// strict decodes a value, which was checked to be one, and refuses unknown fields.
+func strict(v json.RawMessage, into any) error {
+	d := json.NewDecoder(bytes.NewReader(v))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+const unknownField = "json: unknown field "
+
+// field is the path to what is wrong.
+func field(name string, err error) string {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) && t.Field != "" {
+		return name + "." + t.Field
+	}
+	if f, ok := strings.CutPrefix(err.Error(), unknownField); ok {
+		return name + "." + clip(strings.Trim(f, `"`))
+	}
+	return name
+}
+
+func detail(err error) string {
+	var t *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &t):
+		return ", not a " + t.Value
+	case strings.HasPrefix(err.Error(), unknownField):
+		return " without this field"
+	}
+	return ": " + err.Error()
+}
+
+// kind says what fits into a pointer.
+func kind(into any) string {
+	switch into.(type) {
+	case *string:
+		return "a string"
+	case *bool:
+		return "true or false"
+	case *uint64:
+		return "a whole number that is not negative"
+	case *[]string:
+		return "an array of strings"
+	}
+	return "an object"
+}
+
+func names(params []Param) string {
+	if len(params) == 0 {
+		return "none"
+	}
+	out := make([]string, len(params))
+	for i, p := range params {
+		out[i] = p.Name
+	}
+	return strings.Join(out, ", ")
+}
+
+// clip shortens what is told back to its sender, who is told something in any case.
+func clip(s string) string {
+	if s == "" {
+		return "params"
+	}
+	const most = 64
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,153 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"skandha.dev/services/uibridge/contract"
+)
+
+// MaxBatch is how many requests a batch may have.
+const MaxBatch = 64
+
+const version = "2.0"
+
+// call is a request, or a notification if it has no id, or something that is neither:
+// then failed is the answer.
+type call struct {
+	id     json.RawMessage // as it was written; nil: a notification
+	method string
+	params json.RawMessage // an object, an array or nothing
+	failed []byte
+}
+
+var null = json.RawMessage("null")
+
+// parse reads a message. What is in a batch is answered in an array.
+func parse(body []byte) (calls []call, batch bool) {
+	body = bytes.TrimSpace(body)
+	if !json.Valid(body) {
+		var v any
+		return refused(null, codeParse, contract.Invalid("", fmt.Sprintf("the message is no JSON: %v", json.Unmarshal(body, &v)))), false
+	}
+	if body[0] != '[' {
+		return []call{one(body)}, false
+	}
+	var parts []json.RawMessage
+	if err := json.Unmarshal(body, &parts); err != nil { // it was valid: nested too deeply at most
+		return refused(null, codeParse, contract.Invalid("", err.Error())), false
+	}
+	switch {
+	case len(parts) == 0:
+		return refused(null, codeRequest, contract.Invalid("", "the batch is empty")), false
+	case len(parts) > MaxBatch:
+		return refused(null, codeRequest, contract.Invalid("", fmt.Sprintf("the batch has %d requests, at most %d", len(parts), MaxBatch))), false
+	}
+	for _, p := range parts {
+		calls = append(calls, one(p))
+	}
+	return calls, true
+}
+
+func refused(id json.RawMessage, number int, e *contract.Error) []call {
+	return []call{{id: id, failed: failure(id, number, e)}}
+}
+
+// one reads one request. Names count in their exact case; what the standard does not
+// name is ignored.
+func one(body json.RawMessage) call {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return invalid(null, "", "want an object with jsonrpc, method, params and id")
+	}
+	id, given := members["id"]
+	if given && !isID(id) {
+		return invalid(null, "id", "want a string, a number or null")
+	}
+	answerTo := id
+	if !given {
+		answerTo = null
+	}
+	var v string
+	if err := json.Unmarshal(members["jsonrpc"], &v); err != nil || v != version {
+		return invalid(answerTo, "jsonrpc", `want "2.0"`)
+	}
+	c := call{id: id, params: members["params"]}
+	if m := members["method"]; len(m) == 0 || m[0] != '"' || json.Unmarshal(m, &c.method) != nil {
+		return invalid(answerTo, "method", "want the name of a method")
+	}
+	if len(c.params) > 0 && c.params[0] != '{' && c.params[0] != '[' {
+		return invalid(answerTo, "params", `want an object, or an array such as ["hello"], or none`)
+	}
+	return c
+}
+
+func invalid(id json.RawMessage, field, message string) call {
+	return refused(id, codeRequest, contract.Invalid(field, message))[0]
+}
+
+// isID reports whether a value may be an id.
+func isID(v json.RawMessage) bool {
+	switch v[0] {
+	case '{', '[', 't', 'f':
+		return false
+	}
+	return true
+}
+
+type answer struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  any             `json:"result"`
+}
+
+type failed struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Error   told            `json:"error"`
+}
+
+type told struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    *contract.Error `json:"data"`
+}
+
+// success is the answer with a result.
+func success(id json.RawMessage, result any) ([]byte, error) {
+	return json.Marshal(answer{version, id, result})
+}
+
+// failure is the answer with an error.
+func failure(id json.RawMessage, number int, e *contract.Error) []byte {
+	b, err := json.Marshal(failed{version, id, told{number, e.Error(), e}})
+	if err != nil { // strings and numbers, and an id that was read from JSON
+		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"internal"}}`, Number(contract.CodeInternal))
+	}
+	return b
+}
+
+// appendNotification writes a notification. Its parameters were encoded once for all
+// who are told; its place is put in front of them.
+func appendNotification(b []byte, n contract.Notification) []byte {
+	b = append(b, `{"jsonrpc":"2.0","method":`...)
+	b = strconv.AppendQuote(b, n.Method)
+	b = append(b, `,"params":`...)
+	params := bytes.TrimSpace(n.Params)
+	if len(params) < 2 || params[0] != '{' {
+		params = []byte("{}")
+	}
+	if n.ID == "" {
+		b = append(b, params...)
+	} else {
+		b = append(b, `{"id":`...)
+		b = strconv.AppendQuote(b, n.ID)
+		if rest := bytes.TrimSpace(params[1:]); rest[0] != '}' {
+			b = append(b, ',')
+		}
+		b = append(b, params[1:]...)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,150 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+// The methods that are the connection's own.
+const (
+	Attach = "attach"
+	Detach = "detach"
+)
+
+// take handles a message. It never waits: reading goes on, so that pings are answered.
+func (c *conn) take(body []byte) {
+	calls, batch := parse(body)
+	g := &gather{c: c, batch: batch, answers: make([][]byte, len(calls)), missing: len(calls)}
+	for i, k := range calls {
+		c.begin(k, func(b []byte) { g.put(i, b) })
+	}
+}
+
+// gather collects the answers to a message and sends them when they are there.
+type gather struct {
+	c       *conn
+	batch   bool
+	mu      sync.Mutex
+	answers [][]byte
+	missing int
+}
+
+func (g *gather) put(i int, b []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answers[i] = b
+	if g.missing--; g.missing > 0 {
+		return
+	}
+	var all [][]byte
+	for _, b := range g.answers {
+		if b != nil {
+			all = append(all, b)
+		}
+	}
+	switch {
+	case len(all) == 0: // notifications alone
+	case g.batch:
+		g.c.reply(append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']'))
+	default:
+		g.c.reply(all[0])
+	}
+}
+
+// reply gives an answer to the writer. Who leaves so many lying does not read.
+func (c *conn) reply(b []byte) {
+	select {
+	case c.out <- b:
+		select {
+		case c.due <- struct{}{}:
+		default:
+		}
+	default:
+		if c.life.Err() == nil {
+			c.drop("reading answers")
+		}
+	}
+}
+
+// begin begins a call; done is called once, with the answer, nil for a notification.
+func (c *conn) begin(k call, done func([]byte)) {
+	if k.failed != nil {
+		done(k.failed)
+		return
+	}
+	c.door.requests.Add(1)
+	if !c.enter() {
+		done(c.answer(k, nil, contract.ErrGoingAway))
+		return
+	}
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		done(c.answer(k, nil, errTooMany))
+		c.busy.Done()
+		return
+	}
+	answer := func(result any, err error) {
+		done(c.answer(k, result, err))
+		<-c.slots
+		c.busy.Done()
+	}
+	input := k.method == request.SubmitUserInput || k.method == request.RunCommand
+	if err := c.door.cfg.Limit(c.life, c.principal, input); err != nil {
+		answer(nil, err)
+		return
+	}
+	switch {
+	case k.method == Attach:
+		c.lane <- func() { c.attachAgain(k.params, answer) }
+	case k.method == Detach:
+		c.lane <- func() { answer(c.detach(k.params)) }
+	case request.Writes(k.method):
+		// What was taken is stored, though nobody may hear the answer.
+		c.lane <- func() { c.call(context.WithoutCancel(c.life), k, answer) }
+	default:
+		go c.call(c.life, k, answer)
+	}
+}
+
+// call asks the desk.
+func (c *conn) call(ctx context.Context, k call, answer func(any, error)) {
+	ctx, cancel := context.WithTimeout(ctx, c.door.cfg.Timeout)
+	defer cancel()
+	o := request.Origin{Source: c.first.Name, Shown: c.shown.hash}
+	if request.Writes(k.method) {
+		o.Ref = c.ref // it is the lane's
+	}
+	answer(c.door.desk.Call(ctx, c.principal, o, k.method, k.params))
+}
+
+var errTooMany = &contract.Error{
+	Code: contract.CodeRateLimited, RetryAfterMS: 100, Message: "as many requests are under way as may be; wait for answers",
+}
+
+// answer is what is written; nil for a notification.
+func (c *conn) answer(k call, result any, err error) []byte {
+	if err != nil {
+		c.door.failed.Add(1)
+		e := contract.ErrorOf(err)
+		c.door.log.Debug("a request was refused", "from", c.from, "principal", c.principal.Name, "method", k.method, "code", e.Code, "field", e.Field)
+		if k.id == nil {
+			return nil
+		}
+		return failure(k.id, Number(e.Code), e)
+	}
+	if k.id == nil {
+		return nil
+	}
+	b, err := success(k.id, result)
+	if err != nil {
+		c.door.log.Error("a result cannot be encoded", "method", k.method, "error", err)
+		e := contract.ErrorOf(err)
+		return failure(k.id, Number(e.Code), e)
+	}
+	return b
+}

@@ -1,0 +1,143 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/coder/websocket"
+
+	"skandha.dev/services/uibridge/contract"
+)
+
+// write writes answers, and how the connection ends.
+func (c *conn) write() {
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case <-c.due: // not the answer itself: a note may not overtake it
+			if !c.alone(c.answers) {
+				return
+			}
+		case why := <-c.bye:
+			c.alone(func() bool {
+				if c.answers() {
+					c.close(why)
+				}
+				c.end()
+				return false
+			})
+			return
+		}
+	}
+}
+
+// alone runs what writes while nobody else does, unless the connection has ended.
+func (c *conn) alone(write func() bool) bool {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.life.Err() == nil && write()
+}
+
+// note writes a notification, in the goroutine that has it: one wake-up less. Answers go
+// first: a feed begins after the answer to its attach. It reports false when the
+// connection, or ctx, has ended.
+func (c *conn) note(ctx context.Context, n contract.Notification) bool {
+	return c.alone(func() bool { return ctx.Err() == nil && c.answers() && c.tell(n) })
+}
+
+// answers writes those that are there.
+func (c *conn) answers() bool {
+	for {
+		select {
+		case b := <-c.out:
+			if !c.send(b) {
+				return false
+			}
+		default:
+			return true
+		}
+	}
+}
+
+// send writes one frame. It reports false when the connection has ended.
+func (c *conn) send(b []byte) bool {
+	ctx, cancel := context.WithTimeout(c.life, c.door.cfg.WriteWait)
+	defer cancel()
+	err := c.ws.Write(ctx, websocket.MessageText, b)
+	if err == nil {
+		return true
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		c.drop("writing")
+	} else {
+		c.end() // the peer is gone
+	}
+	return false
+}
+
+func (c *conn) tell(n contract.Notification) bool {
+	switch n.Method {
+	case contract.OnAttached:
+		var a contract.Attached
+		if json.Unmarshal(n.Params, &a) == nil {
+			c.told, c.after = true, a.After
+			c.shown.begin(a)
+		}
+	case contract.OnDropped:
+		c.told = false
+	case contract.OnToolCallRequest, contract.OnConfirmationResolved:
+		c.shown.see(n)
+	}
+	c.buf = appendNotification(c.buf[:0], n)
+	if !c.send(c.buf) {
+		return false
+	}
+	if n.ID != "" {
+		c.after = n.ID
+	}
+	if cap(c.buf) > keepBuffer {
+		c.buf = nil
+	}
+	return true
+}
+
+// keepBuffer is the largest buffer that a connection keeps, in bytes.
+const keepBuffer = 64 << 10
+
+// close tells why the connection ends, and ends it.
+func (c *conn) close(why *contract.Error) {
+	if why.Code == contract.CodeSlow {
+		c.slow("reading what it is told")
+	}
+	if c.told && !c.tell(dropped(why, c.after)) {
+		return
+	}
+	code, reason := closeCode(why), why.Message
+	if code == StatusSlow {
+		reason = "after=" + c.after + ": " + reason
+	}
+	_ = c.ws.Close(code, clip(reason)) // waits for the answer, at most 5 s, and closes anyway
+}
+
+func dropped(why *contract.Error, after string) contract.Notification {
+	b, err := json.Marshal(contract.Dropped{Code: why.Code, Message: why.Message, After: after})
+	if err != nil { // strings alone
+		b = []byte("{}")
+	}
+	return contract.Notification{Method: contract.OnDropped, Params: b}
+}
+
+// clip fits a reason into a close frame.
+func clip(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	end := most - len("…")
+	for end > 0 && s[end]&0xC0 == 0x80 { // not inside a character
+		end--
+	}
+	return s[:end] + "…"
+}

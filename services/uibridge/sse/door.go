@@ -1,0 +1,225 @@
+package sse
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+// Config of the door. What is zero has a default.
+type Config struct {
+	MaxMessage int64         // bytes of a body; default 1 MiB
+	MaxStreams int           // default 2048
+	Timeout    time.Duration // of a request that is no stream; default 30 s
+	WriteWait  time.Duration // how long a peer may take for an event; default 10 s
+	KeepAlive  time.Duration // between comments; default 15 s
+	Retry      time.Duration // after which a browser connects again; default 1 s
+}
+
+func (c Config) withDefaults() Config {
+	return Config{
+		MaxMessage: cmp.Or(c.MaxMessage, 1<<20), MaxStreams: cmp.Or(c.MaxStreams, 2048), Timeout: cmp.Or(c.Timeout, 30*time.Second),
+		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second), Retry: cmp.Or(c.Retry, time.Second),
+	}
+}
+
+// Door is the handler of [Patterns]. The access layer stands before it.
+type Door struct {
+	cfg     Config
+	backend contract.Backend
+	desk    *request.Desk
+	log     *slog.Logger
+	mux     *http.ServeMux
+
+	life context.Context //nolint:containedctx // of the door: streams end with it
+	end  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	streams int
+	handled sync.WaitGroup // of requests
+
+	opened, dropped, requests, failed atomic.Int64
+}
+
+const session = "/v1/agents/{agent}/sessions/{session}/"
+
+// posts are the methods behind the paths below a session.
+var posts = map[string]string{
+	"inputs": request.SubmitUserInput, "confirmations": request.ProvideConfirmation, "cancels": request.CancelTurn, "commands": request.RunCommand,
+}
+
+// Patterns are what the door is to be served at, for [http.ServeMux.Handle].
+func Patterns() []string {
+	return []string{
+		session + "events", session + "inputs", session + "confirmations", session + "cancels", session + "commands", "/v1/rpc/{method}",
+	}
+}
+
+// New makes the door.
+func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
+	log = log.With("door", "sse")
+	d := &Door{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log), log: log, mux: http.NewServeMux()}
+	d.life, d.end = context.WithCancelCause(context.Background())
+	d.mux.HandleFunc(session+"events", d.only(http.MethodGet, d.events))
+	for path, method := range posts {
+		d.mux.HandleFunc(session+path, d.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { d.post(w, r, method) }))
+	}
+	d.mux.HandleFunc("/v1/rpc/{method}", d.only(http.MethodPost, d.rpc))
+	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "there is nothing here"}, 0)
+	})
+	return d
+}
+
+// Counters are for metrics: streams that are open, that were opened, that were dropped
+// because they did not keep up, requests, and those that failed.
+func (d *Door) Counters() map[string]int64 {
+	d.mu.Lock()
+	open := d.streams
+	d.mu.Unlock()
+	return map[string]int64{
+		"sse_open": int64(open), "sse_connected_total": d.opened.Load(), "sse_dropped_total": d.dropped.Load(),
+		"http_requests_total": d.requests.Load(), "http_failed_total": d.failed.Load(),
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !d.enter() {
+		w.Header().Set("Connection", "close")
+		request.Refuse(w, contract.ErrGoingAway, 0)
+		return
+	}
+	defer d.handled.Done()
+	d.mux.ServeHTTP(w, r)
+}
+
+func (d *Door) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life.Err() != nil {
+		return false
+	}
+	d.handled.Add(1)
+	return true
+}
+
+// Shutdown takes no requests any more, ends the streams with onDropped, and waits for
+// what is due to be answered, as long as ctx allows.
+func (d *Door) Shutdown(ctx context.Context) error {
+	d.mu.Lock()
+	d.end(contract.ErrGoingAway)
+	d.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		d.handled.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// only lets one HTTP method through, from somebody.
+func (d *Door) only(method string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != method:
+			w.Header().Set("Allow", method)
+			request.Refuse(w, contract.Invalid("method", "use "+method), http.StatusMethodNotAllowed)
+		case contract.PrincipalOf(r.Context()).Name == "":
+			request.Refuse(w, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}, 0)
+		default:
+			next(w, r)
+		}
+	}
+}
+
+// post is a POST below a session.
+func (d *Door) post(w http.ResponseWriter, r *http.Request, method string) {
+	ref, err := request.Ref(r.PathValue("agent"), r.PathValue("session"))
+	if err != nil {
+		d.refuse(w, r, method, err, 0)
+		return
+	}
+	d.call(w, r, method, request.Origin{Ref: ref, Fixed: true}, http.StatusAccepted)
+}
+
+func (d *Door) rpc(w http.ResponseWriter, r *http.Request) {
+	d.call(w, r, r.PathValue("method"), request.Origin{}, http.StatusOK)
+}
+
+func (d *Door) call(w http.ResponseWriter, r *http.Request, method string, o request.Origin, status int) {
+	d.requests.Add(1)
+	var err error
+	if o.Source, err = request.UI(r.URL.Query(), "http"); err != nil {
+		d.refuse(w, r, method, err, 0)
+		return
+	}
+	body, refusal, err := d.body(w, r)
+	if err != nil {
+		d.refuse(w, r, method, err, refusal)
+		return
+	}
+	// What was taken is stored, though nobody may hear the answer.
+	ctx := r.Context()
+	if request.Writes(method) {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	result, err := d.desk.Call(ctx, contract.PrincipalOf(r.Context()), o, method, body)
+	if err != nil {
+		d.refuse(w, r, method, err, 0)
+		return
+	}
+	d.deadline(w)
+	request.JSON(w, status, result)
+}
+
+// body reads the parameters. With an error may come a status of its own.
+func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.cfg.MaxMessage))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, 0, &contract.Error{Code: contract.CodeTooLarge, Field: "body", Message: "it is larger than a request may be"}
+	case err != nil:
+		return nil, 0, contract.Invalid("body", "it did not arrive whole")
+	case len(b) == 0:
+		return nil, 0, nil
+	}
+	// A form of another page cannot send this type.
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return nil, http.StatusUnsupportedMediaType, contract.Invalid("Content-Type", "want application/json")
+	}
+	raw, err := request.Encoded(b)
+	return raw, 0, err
+}
+
+func (d *Door) refuse(w http.ResponseWriter, r *http.Request, method string, err error, status int) {
+	d.failed.Add(1)
+	d.deadline(w)
+	e := contract.ErrorOf(err)
+	d.log.Debug("a request was refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "method", method, "code", e.Code, "field", e.Field)
+	request.Refuse(w, err, status)
+}
+
+// deadline bounds the writing that follows.
+func (d *Door) deadline(w http.ResponseWriter) {
+	// A server that cannot do this has a WriteTimeout of its own.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d.cfg.WriteWait))
+}

@@ -1,0 +1,75 @@
+package sse_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/doortest"
+)
+
+// A turn of a live system, by HTTP alone; then every event of it is resumed after, and
+// exactly the rest comes.
+func TestAWholeTurnOfALiveSystem(t *testing.T) {
+	l := doortest.Start(t)
+	file := filepath.Join(l.Workspace, "a.txt")
+	doortest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
+	client := &http.Client{Transport: l.Transport()}
+	here := l.URL + "/v1/agents/main/sessions/s/"
+	post := func(path, body string) {
+		t.Helper()
+		res, err := client.Post(here+path, "application/json", strings.NewReader(body))
+		doortest.Fatal(t, err)
+		defer func() { _ = res.Body.Close() }()
+		var r contract.Receipt
+		if err := json.NewDecoder(res.Body).Decode(&r); err != nil || res.StatusCode != http.StatusAccepted || r.Sequence == 0 {
+			t.Fatalf("%s is answered %s %+v, %v", path, res.Status, r, err)
+		}
+	}
+	s := follow(t, client, here+"events?after=0&commits=1", "")
+	var whole []event
+	until := func(name string) event {
+		t.Helper()
+		for {
+			e, err := s.next()
+			doortest.Fatal(t, err)
+			if e.id != "" {
+				whole = append(whole, e)
+			}
+			if e.name == name {
+				return e
+			}
+		}
+	}
+	until(contract.OnAttached)
+	post("inputs", `{"input":"delete a.txt","id":"one"}`)
+	var asked contract.ToolCallRequest
+	doortest.Fatal(t, json.Unmarshal([]byte(until(contract.OnToolCallRequest).data), &asked))
+	post("confirmations", `{"confirmationId":"`+asked.ConfirmationID+`","hash":"`+asked.Hash+`","approved":true,"reason":"I made it"}`)
+	if e := until(contract.OnTurnEnd); strings.Contains(e.data, "failed") {
+		t.Errorf("the turn ended with %s", e.data)
+	}
+	until(contract.OnReadyForInput)
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("after the approval: %v", err)
+	}
+	post("commands", `{"name":"tools"}`)
+	until(contract.OnNewMessage)
+
+	for i, from := range whole {
+		s := follow(t, client, here+"events?after=0&commits=1", from.id)
+		for _, want := range whole[i+1:] {
+			e, err := s.next()
+			for err == nil && e.id == "" {
+				e, err = s.next()
+			}
+			if err != nil || e != want {
+				t.Fatalf("after %s comes %+v (%v), want %+v", from.id, e, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package sse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
+)
+
+// stream is one connection that is told what happens.
+type stream struct {
+	door  *Door
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	after string // the last id that was told
+	buf   []byte
+}
+
+// events answers GET events.
+func (d *Door) events(w http.ResponseWriter, r *http.Request) {
+	a, err := attachment(r)
+	if err == nil {
+		err = d.room()
+	}
+	if err != nil {
+		d.refuse(w, r, "events", err, 0)
+		return
+	}
+	defer d.leave()
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	defer context.AfterFunc(d.life, func() { end(context.Cause(d.life)) })()
+	if expires := contract.PrincipalOf(ctx).Expires; !expires.IsZero() {
+		t := time.AfterFunc(time.Until(expires), func() {
+			end(&contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"})
+		})
+		defer t.Stop()
+	}
+	feed, err := d.attach(ctx, a)
+	if err != nil {
+		d.refuse(w, r, "events", err, 0)
+		return
+	}
+	s := &stream{door: d, w: w, rc: http.NewResponseController(w), after: a.After}
+	err = s.run(ctx, end, feed)
+	log := d.log.With("from", r.RemoteAddr, "principal", contract.PrincipalOf(ctx).Name, "session", a.Ref, "after", s.after, "error", err)
+	if errors.Is(err, errSlow) || contract.ErrorOf(err).Code == contract.CodeSlow {
+		d.dropped.Add(1)
+		log.Info("a stream did not keep up and was dropped")
+	} else {
+		log.Debug("a stream has ended")
+	}
+}
+
+var errSlow = errors.New("the peer took nothing for too long")
+
+// attachment is what one wants to be told.
+func attachment(r *http.Request) (contract.Attachment, error) {
+	ref, err := request.Ref(r.PathValue("agent"), r.PathValue("session"))
+	if err != nil {
+		return contract.Attachment{}, err
+	}
+	q := r.URL.Query()
+	ui, err := request.UI(q, "sse")
+	if err != nil {
+		return contract.Attachment{}, err
+	}
+	a, err := request.FromQuery(q, request.Origin{Ref: ref, Source: ui}, "after", "html", "commits", "ui")
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		a.After = last
+	}
+	return a, err
+}
+
+// room counts a stream, if there may be another one.
+func (d *Door) room() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.streams >= d.cfg.MaxStreams {
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many streams as there may be", RetryAfterMS: 5000}
+	}
+	d.streams++
+	d.opened.Add(1)
+	return nil
+}
+
+func (d *Door) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.streams--
+}
+
+// attach begins the feed, in bounded time.
+func (d *Door) attach(ctx context.Context, a contract.Attachment) (contract.Feed, error) {
+	begun, cancel := context.WithCancel(ctx) // it ends with ctx
+	patience := time.AfterFunc(d.cfg.Timeout, cancel)
+	feed, err := d.backend.Attach(begun, contract.PrincipalOf(ctx), a)
+	if patience.Stop() {
+		return feed, err
+	}
+	if err == nil {
+		feed.Close()
+	}
+	return nil, &contract.Error{Code: contract.CodeUnavailable, Message: "attaching took too long; connect again"}
+}
+
+// run tells until the feed or ctx ends, or the peer takes nothing.
+func (s *stream) run(ctx context.Context, end context.CancelCauseFunc, feed contract.Feed) error {
+	// The stream lasts longer than a server waits for requests. One that cannot be
+	// told so has no such bounds.
+	_ = s.rc.SetReadDeadline(time.Time{})
+	h := s.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Accel-Buffering", "no") // by a proxy
+	s.w.WriteHeader(http.StatusOK)
+
+	notes, over := make(chan contract.Notification), make(chan error, 1)
+	var pumping sync.WaitGroup
+	pumping.Go(func() { over <- pump(ctx, feed, notes) })
+	pumped := false
+	err := s.send(fmt.Appendf(nil, "retry: %d\n\n", s.door.cfg.Retry.Milliseconds()))
+	idle := time.NewTicker(s.door.cfg.KeepAlive)
+	defer idle.Stop()
+	for err == nil && !pumped {
+		select {
+		case n := <-notes:
+			err = s.tell(n)
+			idle.Reset(s.door.cfg.KeepAlive)
+		case <-idle.C:
+			err = s.send([]byte(": still here\n\n"))
+		case err = <-over:
+			pumped = true
+		}
+	}
+	if pumped {
+		return s.last(err)
+	}
+	end(err)
+	feed.Close()
+	pumping.Wait()
+	return err
+}
+
+// pump brings what the feed tells; its error says why no more comes.
+func pump(ctx context.Context, feed contract.Feed, notes chan<- contract.Notification) error {
+	defer feed.Close()
+	for {
+		n, err := feed.Next(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case notes <- n:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// last tells why no more comes, unless the peer has gone.
+func (s *stream) last(why error) error {
+	if errors.Is(why, context.Canceled) {
+		return why
+	}
+	e := contract.ErrorOf(why)
+	b, err := json.Marshal(contract.Dropped{Code: e.Code, Message: e.Message, After: s.after})
+	if err != nil {
+		return err
+	}
+	if err := s.tell(contract.Notification{Method: contract.OnDropped, Params: b}); err != nil {
+		return err
+	}
+	return why
+}
+
+// tell writes a notification as an event.
+func (s *stream) tell(n contract.Notification) error {
+	if n.Method == contract.OnAttached {
+		var a contract.Attached
+		if json.Unmarshal(n.Params, &a) == nil {
+			s.after = a.After
+		}
+	}
+	b := s.buf[:0]
+	if n.ID != "" {
+		b = append(append(append(b, "id: "...), n.ID...), '\n')
+	}
+	b = append(append(append(b, "event: "...), n.Method...), "\ndata: "...)
+	if bytes.ContainsAny(n.Params, "\r\n") { // in JSON these stand between values alone
+		var line bytes.Buffer
+		if err := json.Compact(&line, n.Params); err != nil {
+			return err
+		}
+		b = append(b, line.Bytes()...)
+	} else {
+		b = append(b, n.Params...)
+	}
+	b = append(b, "\n\n"...)
+	if err := s.send(b); err != nil {
+		return err
+	}
+	if n.ID != "" {
+		s.after = n.ID
+	}
+	if s.buf = b; cap(b) > keepBuffer {
+		s.buf = nil
+	}
+	return nil
+}
+
+// keepBuffer is the largest buffer that a stream keeps, in bytes.
+const keepBuffer = 64 << 10
+
+// send writes and flushes, in bounded time.
+func (s *stream) send(b []byte) error {
+	deadline := time.Now().Add(s.door.cfg.WriteWait)
+	_ = s.rc.SetWriteDeadline(deadline) // a server that cannot do this has one of its own
+	_, err := s.w.Write(b)
+	if err == nil {
+		err = s.rc.Flush()
+	}
+	if err != nil && !time.Now().Before(deadline) {
+		return fmt.Errorf("%w: %w", errSlow, err)
+	}
+	return err
+}

@@ -1,0 +1,321 @@
+// Package turn follows one input from its sending to its end, for doors whose protocol
+// is a request with one answer: a run of AG-UI, a chat completion.
+//
+// The session is attached to before the input is sent, so that nothing of its turn is
+// missed. What belongs to other turns is left out. A feed that did not keep up is
+// attached to again after what was seen last; only deltas are lost then. An input whose
+// id was taken before is not taken again: the turn that it had is told from the log,
+// from its beginning, and to its end if it still runs.
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/contract"
+)
+
+// Turn is what happens because of one input. One goroutine at a time uses it.
+type Turn struct {
+	// Attached says where the session stood when it was attached to.
+	Attached contract.Attached
+	// Receipt is the input's, after Submit.
+	Receipt contract.Receipt
+	// Replayed says, after Submit, that the input was taken before, and its turn is told
+	// from its beginning.
+	Replayed bool
+
+	backend   contract.Backend
+	principal contract.Principal
+	ref       subject.Ref
+	name      string
+	feed      contract.Feed
+	after     string // the last id that was seen
+
+	id       string // of the turn; "": a command's, or not known yet
+	sequence uint64 // of the input; 0: not known
+	seek     string // the id of the input whose turn is looked for in the log
+	over     bool
+}
+
+// Attach attaches to a session, after the id of a notification, or "" for what comes
+// now. The door is named for logs. The turn is told until ctx ends, or Close.
+func Attach(ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, door string) (*Turn, error) {
+	t := &Turn{backend: b, principal: p, ref: ref, name: door}
+	var err error
+	if t.Attached, err = t.attach(ctx, after); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Turn) attach(ctx context.Context, after string) (a contract.Attached, err error) {
+	t.Close()
+	f, err := t.backend.Attach(ctx, t.principal, contract.Attachment{Ref: t.ref, After: after, Name: t.name})
+	if err != nil {
+		return a, err
+	}
+	t.feed = f
+	n, err := f.Next(ctx)
+	if err == nil && n.Method != contract.OnAttached {
+		err = fmt.Errorf("attaching to %s: the first notification is %s", t.ref, n.Method)
+	}
+	if err == nil {
+		err = json.Unmarshal(n.Params, &a)
+	}
+	if err != nil {
+		t.Close()
+		return a, err
+	}
+	t.after = a.After
+	return a, nil
+}
+
+// Submit sends the input whose turn is followed. Once it is sent it goes on, whether
+// somebody waits or not.
+func (t *Turn) Submit(ctx context.Context, in contract.Submission) error {
+	in.Ref = t.ref
+	r, err := t.backend.Submit(context.WithoutCancel(ctx), t.principal, in)
+	if err != nil {
+		return err
+	}
+	t.Receipt, t.sequence, t.id = r, r.Sequence, r.Turn
+	if r.Sequence <= commitOf(t.after) { // the same one was acknowledged before, perhaps to another request
+		t.Replayed = true
+		t.Attached, err = t.attach(ctx, "0")
+		return err
+	}
+	return nil
+}
+
+// Follow follows a turn that runs, by its id.
+func (t *Turn) Follow(id string) { t.id = id }
+
+// Close ends the following. The turn goes on.
+func (t *Turn) Close() {
+	if t.feed != nil {
+		t.feed.Close()
+	}
+}
+
+// commitOf is the sequence of the commit that an id stands in.
+func commitOf(id string) uint64 {
+	commit, _, _ := strings.Cut(id, ".")
+	n, err := strconv.ParseUint(commit, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// kinds makes what a notification is read into.
+var kinds = map[string]func() any{
+	contract.OnNewMessage:           func() any { return &contract.Message{} },
+	contract.OnToolCallRequest:      func() any { return &contract.ToolCallRequest{} },
+	contract.OnAgentStateChange:     func() any { return &contract.StateChange{} },
+	contract.OnInput:                func() any { return &contract.Input{} },
+	contract.OnPlanRequested:        func() any { return &contract.PlanRequested{} },
+	contract.OnPlanCompleted:        func() any { return &contract.PlanCompleted{} },
+	contract.OnToolCall:             func() any { return &contract.ToolCall{} },
+	contract.OnToolResult:           func() any { return &contract.ToolResult{} },
+	contract.OnConfirmationResolved: func() any { return &contract.ConfirmationResolved{} },
+	contract.OnAudit:                func() any { return &contract.Audit{} },
+	contract.OnTurnEnd:              func() any { return &contract.TurnEnd{} },
+	contract.OnDelta:                func() any { return &contract.Delta{} },
+	contract.OnToolOutput:           func() any { return &contract.ToolOutput{} },
+}
+
+// Next is what happens next, and the id of its place in the log, if it has one: a
+// pointer to one of the contract's types, [contract.TurnEnd] last, then [io.EOF].
+// [contract.Attached] comes if the input turns out to have been taken before; its turn
+// is told from its beginning then.
+func (t *Turn) Next(ctx context.Context) (v any, id string, err error) {
+	for !t.over {
+		n, err := t.feed.Next(ctx)
+		if err != nil {
+			if err = t.again(ctx, err); err != nil {
+				return nil, "", err
+			}
+			continue
+		}
+		if n.ID != "" {
+			t.after = n.ID
+		}
+		kind := kinds[n.Method]
+		if kind == nil {
+			continue
+		}
+		v := kind()
+		if err := json.Unmarshal(n.Params, v); err != nil {
+			return nil, "", fmt.Errorf("reading %s: %w", n.Method, err)
+		}
+		switch told, before := t.mine(v); {
+		case before:
+			a, err := t.attach(ctx, "0")
+			return &a, "", err
+		case told:
+			return v, n.ID, nil
+		}
+	}
+	return nil, "", io.EOF
+}
+
+// again attaches again if the feed ended because it was not read fast enough.
+func (t *Turn) again(ctx context.Context, err error) error {
+	var e *contract.Error
+	if !errors.As(err, &e) || e.Code != contract.CodeSlow {
+		return err
+	}
+	_, err = t.attach(ctx, t.after)
+	return err
+}
+
+// mine reports whether what has come is the turn's, and notes its end; or whether the
+// input was taken before, so that its turn is to be looked for.
+func (t *Turn) mine(v any) (told, before bool) {
+	if t.seek != "" {
+		return t.found(v), false
+	}
+	switch v := v.(type) {
+	case *contract.Input:
+		return v.Sequence == t.sequence, false
+	case *contract.TurnEnd:
+		return t.end(v)
+	case *contract.Message:
+		// What a command answers stands in no turn.
+		return t.of(v.About) || t.id == "" && v.Cause != "" && v.Cause == strconv.FormatUint(t.sequence, 10), false
+	}
+	return t.of(aboutOf(v)), false
+}
+
+func (t *Turn) of(a contract.About) bool { return t.id != "" && a.Turn == t.id }
+
+func (t *Turn) end(v *contract.TurnEnd) (told, before bool) {
+	if sequenceOf(v) != t.sequence && !t.of(v.About) {
+		return false, false
+	}
+	if v.Failed != nil && v.Failed.Code == event.FailDuplicate && t.Receipt.ID != "" {
+		t.seek = t.Receipt.ID
+		return false, true
+	}
+	t.over = true
+	return true, false
+}
+
+// found looks for the input that was taken under the id before, whose turn is told
+// instead. It stood before the one that was refused.
+func (t *Turn) found(v any) bool {
+	switch v := v.(type) {
+	case *contract.Input:
+		if v.InputID != t.seek || v.Writer != t.principal.Writer {
+			return false
+		}
+		t.seek, t.sequence = "", v.Sequence
+		if t.id != "" {
+			t.id = event.TurnID(v.Sequence)
+		}
+		return true
+	case *contract.TurnEnd: // it is in the log no more
+		t.over = sequenceOf(v) == t.sequence
+		return t.over
+	}
+	return false
+}
+
+func sequenceOf(v *contract.TurnEnd) uint64 {
+	if v.Recorded != nil {
+		return v.Recorded.Sequence
+	}
+	if v.Failed != nil {
+		return v.Failed.Sequence
+	}
+	return 0
+}
+
+func aboutOf(v any) contract.About {
+	switch v := v.(type) {
+	case *contract.ToolCallRequest:
+		return v.About
+	case *contract.StateChange:
+		return v.About
+	case *contract.PlanRequested:
+		return v.About
+	case *contract.PlanCompleted:
+		return v.About
+	case *contract.ToolCall:
+		return v.About
+	case *contract.ToolResult:
+		return v.About
+	case *contract.ConfirmationResolved:
+		return v.About
+	case *contract.Audit:
+		return v.About
+	case *contract.Delta:
+		return v.About
+	case *contract.ToolOutput:
+		return v.About
+	}
+	return contract.About{}
+}
+
+// Each gives each thing that happens to tell, with the id of its place in the log if it
+// has one, and calls idle whenever nothing has
+// happened for so long, until the turn or ctx ends or one of them fails. The error is
+// nil after the turn's end.
+func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id string) error, idle func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	type item struct {
+		v  any
+		id string
+	}
+	items, over, stopped := make(chan item), make(chan error, 1), make(chan struct{})
+	defer func() { cancel(); <-stopped }()
+	go func() {
+		defer close(stopped)
+		for {
+			v, id, err := t.Next(ctx)
+			if err != nil {
+				over <- err
+				return
+			}
+			select {
+			case items <- item{v, id}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	timer := time.NewTicker(wait)
+	defer timer.Stop()
+	for {
+		var err error
+		select {
+		case i := <-items:
+			err = tell(i.v, i.id)
+			timer.Reset(wait)
+		case <-timer.C:
+			err = idle()
+		case err = <-over:
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case ctx.Err() != nil:
+				return context.Cause(ctx) // which says more
+			}
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

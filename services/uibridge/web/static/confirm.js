@@ -1,0 +1,303 @@
+// The card on which a person decides: what is to be done, with exactly which arguments,
+// why one is asked, and until when. What is shown is what the answer is bound to: the
+// card answers with the hash it came with, once.
+
+import { el, fill, icon } from './dom.js';
+import { diffLines, hunks, shown } from './diff.js';
+import { highlight } from './code.js';
+import { pretty } from './exact.js';
+import { countUnseen, oneLine, reveal } from './reveal.js';
+import { serverNow } from './http.js';
+import { LEVELS, refusal } from './words.js';
+import * as fmt from './fmt.js';
+
+const ARMED_AFTER = 350; // ms; a card that pops up under the pointer is not clicked by accident
+const SOON = 30_000; // ms before the end, from which on the time left is a warning
+
+let next = 1;
+
+export class Decision {
+  #context;
+  #request;
+  #argsText;
+  #buttons;
+  #left;
+  #foot;
+  #remarks; // what stays
+  #sending; // how far the answer is
+  #timer = 0;
+  #answered = null; // what this page has sent
+  #outcome = null;
+  #after;
+  #armed = false;
+  #late = false; // what this page has answered came too late, which the card says
+
+  // options: {live} says that it came just now.
+  constructor(context, request, argsText, { live = false } = {}) {
+    this.#context = context;
+    this.#request = request;
+    this.#argsText = argsText;
+    const id = `ask-${next++}`;
+    const warning = request.security_warning;
+    const level = LEVELS[warning?.level] ? warning.level : 'warn';
+    const what = describe(context, request, argsText);
+    this.#left = el('span', { class: 'ask-left num' });
+    this.#foot = el('div', { class: 'ask-foot' });
+    this.#remarks = el('div', { class: 'ask-remarks', role: 'status' });
+    this.#sending = el('div', { class: 'ask-remarks small', role: 'status' });
+    this.#after = el('span', { class: 'ask-after' });
+    this.node = el('section', { class: 'ask', id, role: 'group', tabindex: -1, 'aria-labelledby': `${id}-title`, 'aria-describedby': `${id}-why`, dataset: { level, open: 'true', confirmation: request.confirmationId } },
+      el('header', { class: 'ask-head' },
+        el('span', { class: 'ask-level' }, icon(level === 'info' ? 'info' : 'warn'), LEVELS[level]),
+        el('h3', { id: `${id}-title` }, what.title),
+        this.#left),
+      el('p', { class: 'ask-why', id: `${id}-why` }, warning?.message ? reveal(warning.message.replace(/([.!?])\.$/, '$1')) : 'The agent wants to do this, and policy asks for a person’s approval first.'),
+      el('div', { class: 'ask-what' }, what.body),
+      this.#remarks, this.#foot, this.#sending);
+    this.#offer();
+    if (live) setTimeout(() => this.#arm(), ARMED_AFTER);
+    else this.#arm();
+    this.#tick();
+  }
+
+  get id() { return this.#request.confirmationId; }
+  get isOpen() { return this.#outcome === null; }
+
+  // spoken is the question as a screen reader says it.
+  get spoken() {
+    const why = oneLine(this.#request.security_warning?.message ?? '', 300);
+    return `The agent asks whether it may run ${this.#request.toolName}.${why && ` ${why.replace(/[.!?]*$/, '.')}`}`;
+  }
+
+  // focus goes to the card, from where Tab reaches its buttons.
+  focus() {
+    this.node.scrollIntoView({ block: 'nearest' });
+    this.node.focus();
+  }
+
+  // resolved says how it ended, and by whom; from then on there is nothing to click.
+  resolved({ outcome, by, source, reason, always, time }) {
+    if (this.#outcome && this.#outcome !== 'withdrawn') return;
+    const mine = this.#answered && by === this.#context.app.principal.writer && (outcome === 'approved') === this.#answered.approved;
+    const who = mine ? 'you' : by;
+    const where = mine && source === 'web' ? '' : ({ web: ' in a browser', chat: ' in a terminal', terminal: ' in a terminal' }[source] ?? (source ? ` in ${source}` : ''));
+    const at = time ? ` at ${fmt.timeSeconds(time)}` : '';
+    const words = {
+      approved: ['check', 'Approved', ` by ${who}${where}${at}, ${always ? 'always for this session' : 'once'}`],
+      denied: ['close', 'Refused', ` by ${who}${where}${at}`],
+      expired: ['clock', 'Expired', ` without an answer${at}, which means refused`],
+    }[outcome] ?? ['info', outcome, ` by ${who}${where}${at}`];
+    this.#late = Boolean(this.#answered) && !mine && outcome !== 'expired';
+    const late = this.#late && ' Your answer came later, and does not count.';
+    const said = reason?.replace(/^refused by [\w-]+(: )?/, ''); // which the line says already
+    this.#close(outcome, words, [said && el('q', { class: 'ask-reason' }, reveal(said)), late && el('span', null, late), always && el('div', { class: 'ask-grant' }, 'From now on, too: ', grant(always))]);
+  }
+
+  // withdrawn says that nobody is asked any more, without an answer.
+  withdrawn() {
+    if (this.#outcome) return;
+    this.#close('withdrawn', ['info', 'Not asked any more', ': the turn ended before anybody answered'], []);
+  }
+
+  // happened says what became of the call.
+  happened(words) { fill(this.#after, words); }
+
+  // remark adds what else is to be known, such as an answer that was refused.
+  remark(words) { this.#remarks.append(el('p', { class: 'small muted' }, words)); }
+
+  // refused says that an answer does not count, which is told in all pages.
+  refused(principal, reason) {
+    const mine = principal === this.#context.app.principal.writer;
+    if (this.isOpen) this.remark(`An answer by ${mine ? 'you' : principal} was refused: ${reason || 'it did not fit the request'}.`);
+    else if (!mine) this.remark(`${principal} answered later, which does not count.`);
+    else if (!this.#late) this.remark('Your answer came later, and does not count.');
+  }
+
+  // connected enables the buttons, or takes them away for as long as nothing can be sent.
+  connected() { this.#enable(); }
+
+  #close(outcome, [drawing, verb, rest], more) {
+    this.#outcome = outcome;
+    clearTimeout(this.#timer);
+    const focused = this.node.contains(document.activeElement);
+    this.node.dataset.open = 'false';
+    this.node.dataset.outcome = outcome;
+    this.#left.replaceChildren();
+    this.#sending.remove();
+    fill(this.#foot, el('p', { class: 'ask-outcome' }, icon(drawing), el('span', null, el('strong', null, verb), rest, '. ', more, ' ', this.#after)));
+    const what = this.node.querySelector('.ask-what');
+    if (what && !what.closest('details')) { // what was decided on stays, folded
+      const fold = el('details', { class: 'fold ask-what-fold' }, el('summary', null, icon('chevron'), 'What was asked'));
+      what.replaceWith(fold);
+      fold.append(what);
+    }
+    if (focused) this.node.focus();
+    this.#context.decided(this);
+  }
+
+  #offer() {
+    const app = this.#context.app;
+    if (!app.can('approve')) {
+      fill(this.#foot, el('p', { class: 'note' }, icon('lock'), 'Your token may see this, but not decide it.'));
+      this.#buttons = [];
+      return;
+    }
+    const approve = el('button', { class: 'btn btn-primary ask-approve', type: 'button', on: { click: () => this.#answer({ approved: true }) } }, 'Approve once');
+    const refuse = el('button', { class: 'btn btn-danger ask-refuse', type: 'button', on: { click: () => this.#answer({ approved: false, reason: reason.value.trim() }) } }, 'Refuse');
+    const reason = el('input', { class: 'input ask-reason-input', type: 'text', maxlength: 500, placeholder: 'Reason, if you like', 'aria-label': 'Reason for refusing (optional); the agent is told', on: { keydown: (e) => { if (e.key === 'Enter' && !e.isComposing) { e.preventDefault(); refuse.click(); } } } });
+    const grants = (this.#request.always ?? []).map((g) => el('li', null,
+      el('button', { class: 'btn ask-always', type: 'button', on: { click: () => this.#answer({ approved: true, always: g }) } }, el('span', { class: 'ask-grant' }, grant(g)))));
+    this.#buttons = [approve, refuse, ...grants.map((li) => li.firstChild)];
+    const more = grants.length > 0 && el('details', { class: 'fold ask-more' },
+      el('summary', null, icon('chevron'), 'Always…'),
+      el('div', { class: 'ask-more-body' }, el('p', { class: 'small muted' }, 'Approve this, and until /reset do not ask again in this session for:'), el('ul', null, grants)));
+    fill(this.#foot, el('div', { class: 'ask-actions' }, approve, el('div', { class: 'ask-no' }, reason, refuse)), more);
+    this.#enable();
+  }
+
+  #arm() {
+    this.#armed = true;
+    this.#enable();
+  }
+
+  #enable() {
+    const over = this.#remaining() <= 0;
+    for (const b of this.#buttons ?? []) b.disabled = !this.#armed || over || Boolean(this.#answered) || !this.#context.app.connection.isOpen;
+  }
+
+  async #answer({ approved, reason, always }) {
+    if (!this.isOpen || this.#answered) return;
+    this.#answered = { approved };
+    this.#enable();
+    fill(this.#sending, el('p', { class: 'muted' }, 'Sending your answer…'));
+    const { confirmationId, hash } = this.#request;
+    try {
+      await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
+      fill(this.#sending, el('p', { class: 'muted' }, 'Your answer was stored. Waiting for core…'));
+    } catch (e) {
+      fill(this.#sending, el('p', { class: 'ask-error', role: 'alert' }, refusal(e)));
+      this.#answered = null; // the bridge took nothing, or the same answer again does no harm: the first one counts
+      this.#enable();
+    }
+  }
+
+  #remaining() { return Date.parse(this.#request.expiresAt) - serverNow(); }
+
+  #tick() {
+    if (!this.isOpen) return;
+    const left = this.#remaining();
+    if (Number.isNaN(left)) return;
+    if (left <= 0) {
+      fill(this.#left, 'Expired; waiting for core to say so');
+      this.#enable();
+      return;
+    }
+    const soon = left < SOON;
+    if (soon && this.#left.dataset.soon !== 'true') {
+      this.#left.dataset.soon = 'true';
+      this.#context.app.announce(`The request to run ${this.#request.toolName} expires in ${Math.round(left / 1000)} seconds.`, true);
+    }
+    fill(this.#left, el('span', { class: 'visually-hidden' }, `Expires at ${fmt.timeSeconds(this.#request.expiresAt)}. `),
+      el('span', { 'aria-hidden': 'true', title: `Expires at ${fmt.exact(this.#request.expiresAt)}` }, `${remaining(left)} left`));
+    this.#timer = setTimeout(() => this.#tick(), Math.min(left, left % 1000 || 1000));
+  }
+}
+
+function remaining(ms) {
+  const s = Math.ceil(ms / 1000);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)}:${String(s % 60).padStart(2, '0')}`;
+  return fmt.duration(s * 1000);
+}
+
+// grant is the exact pattern of an approval for all that follows.
+function grant(g) {
+  const args = Object.entries(g.args ?? {});
+  if (!args.length) return [el('code', null, reveal(g.tool)), g.hash ? ' with exactly these arguments' : ' with any arguments'];
+  return [el('code', null, reveal(g.tool)), ' with ', args.map(([name, pattern], i) => [i > 0 && ' and ', el('code', null, reveal(`${name} = ${pattern}`))]), args.some(([, p]) => p.endsWith('/*')) && ' (and everything below)'];
+}
+
+// describe is the card's title and body for a call.
+function describe(context, request, raw) {
+  const tool = request.toolName;
+  const title = ['Run ', el('code', null, reveal(tool)), '?'];
+  let args = {};
+  try {
+    args = JSON.parse(raw);
+  } catch {
+    // It is shown as it is.
+  }
+  const unseen = countUnseen(JSON.stringify(args) ? texts(args) : raw);
+  const body = [];
+  if (unseen > 0) body.push(el('p', { class: 'note note-warn' }, icon('warn'), unseen === 1 ? 'One character cannot be seen, or changes how others look. It is shown as its code point.' : `${unseen} characters cannot be seen, or change how others look. They are shown as code points.`));
+  const edit = editOf(context, tool, args);
+  const exact = () => el('pre', { class: 'code ask-args', tabindex: 0, role: 'group', 'aria-label': 'Exact arguments, as JSON' }, colour(pretty(raw), 'json'));
+  if (edit) {
+    body.push(el('div', { class: 'diff-head' }, el('span', { class: 'mono clip' }, reveal(edit.path)), el('span', { class: 'small muted' }, edit.about)), edit.view,
+      el('details', { class: 'fold' }, el('summary', null, icon('chevron'), 'Exact arguments'), exact()));
+    return { title, body };
+  }
+  const blocks = Object.entries(args ?? {}).filter(([, v]) => typeof v === 'string' && v.includes('\n'));
+  for (const [name, value] of blocks) { // many lines are read as lines
+    body.push(el('p', { class: 'ask-arg' }, el('code', null, reveal(name))), el('pre', { class: 'code ask-code', tabindex: 0, role: 'group', 'aria-label': name }, colour(value, languageFor(tool))));
+  }
+  body.push(blocks.length ? el('details', { class: 'fold' }, el('summary', null, icon('chevron'), 'Exact arguments'), exact()) : exact());
+  return { title, body };
+}
+
+function texts(value) {
+  if (typeof value === 'string') return value;
+  if (value === null || typeof value !== 'object') return '';
+  return Object.entries(value).map(([k, v]) => k + texts(v)).join('');
+}
+
+// colour highlights a text, and reveals what cannot be seen in each of its pieces.
+export function colour(text, language) {
+  return highlight(text, language).flatMap((piece) => (typeof piece === 'string' ? reveal(piece) : [fill(piece, reveal(piece.textContent))]));
+}
+
+function languageFor(tool) {
+  if (/python/.test(tool)) return 'python';
+  if (/shell|bash/.test(tool)) return 'sh';
+  return '';
+}
+
+const OLD_AND_NEW = [['old', 'new'], ['old_text', 'new_text'], ['old_string', 'new_string'], ['old_str', 'new_str'], ['before', 'after']];
+
+// editOf is the change that a call would make to a file, if it is one: {path, about, view}.
+function editOf(context, tool, args) {
+  if (args === null || typeof args !== 'object') return null;
+  const path = typeof args.path === 'string' ? args.path : '';
+  for (const [a, b] of OLD_AND_NEW) {
+    if (typeof args[a] === 'string' && typeof args[b] === 'string') {
+      return { path, about: args.all ? 'every occurrence' : 'one occurrence', view: diffView(args[a], args[b], args[a].length === 0 ? 'everything is new' : '') };
+    }
+  }
+  if (!/(^|:)(write|write_file|append_file)$/.test(tool) || typeof args.content !== 'string') return null;
+  if (/append_file$/.test(tool) || args.mode === 'append') return { path, about: 'added at the end', view: diffView('', args.content) };
+  if (args.mode === 'create') return { path, about: 'a new file; one that is there stays', view: diffView('', args.content) };
+  const known = context.files.known(tool, path);
+  if (known) return { path, about: `compared with what was last ${known.how} in this session`, view: diffView(known.content, args.content) };
+  return { path, about: /write_file$/.test(tool) && args.mode !== 'overwrite' ? 'a new file; one that is there stays' : 'the whole new content; what is there now is replaced', view: diffView('', args.content) };
+}
+
+function diffView(before, after) {
+  const ops = diffLines(before, after);
+  if (!ops) {
+    return el('div', { class: 'diff-pair' }, el('p', { class: 'ask-arg' }, 'Old'), el('pre', { class: 'code', tabindex: 0, role: 'group', 'aria-label': 'Old' }, reveal(before)), el('p', { class: 'ask-arg' }, 'New'), el('pre', { class: 'code', tabindex: 0, role: 'group', 'aria-label': 'New' }, reveal(after)));
+  }
+  if (!ops.length) return el('p', { class: 'small muted' }, 'The text is empty.');
+  const words = { '+': 'added', '-': 'removed' };
+  const rows = hunks(ops).map((o) => {
+    if (o.op === '…') return el('div', { class: 'diff-row diff-skip' }, `${fmt.count(o.count, 'line')} unchanged`);
+    const [text, open] = shown(o.text);
+    return el('div', { class: `diff-row ${o.op === '+' ? 'diff-add' : o.op === '-' ? 'diff-del' : ''}` },
+      el('span', { class: 'diff-no num', 'aria-hidden': 'true' }, o.op === '+' ? '' : o.old), el('span', { class: 'diff-no num', 'aria-hidden': 'true' }, o.op === '-' ? '' : o.new),
+      el('span', { class: 'diff-op', 'aria-hidden': 'true' }, o.op), words[o.op] && el('span', { class: 'visually-hidden' }, `${words[o.op]}: `),
+      el('span', { class: 'diff-text' }, reveal(text), open && el('span', { class: 'diff-eof' }, ' no line end')));
+  });
+  const added = ops.filter((o) => o.op === '+').length;
+  const removed = ops.filter((o) => o.op === '-').length;
+  return el('div', { class: 'diff mono', tabindex: 0, role: 'group', 'aria-label': `Change: ${fmt.count(added, 'line')} added, ${removed} removed` }, rows);
+}
+

@@ -1,0 +1,401 @@
+// The conversation: what the bridge tells of a session, as turns. Whatever is told is
+// looked up by its place in the log, so that it does not matter whether it comes live,
+// from the past, or again.
+
+import { el, fill, icon, iconButton } from './dom.js';
+import { field } from './exact.js';
+import { Turn } from './turn.js';
+import { Files } from './call.js';
+import { Composer } from './composer.js';
+import { StateLine } from './state.js';
+import { Transcript } from './transcript.js';
+import { Outbox } from './outbox.js';
+import { isAfter, place } from './rpc.js';
+import { welcome } from './welcome.js';
+import { refusal } from './words.js';
+
+const WINDOW = 40; // turns that are shown at first, and added by "Earlier turns"
+const QUIET = 250; // ms after which the past is told, if its last event is one of which nothing is told
+
+export class Conversation {
+  #app;
+  #title;
+  #offline; // the bridge cannot be reached
+  #away; // the bridge can, and the bus cannot
+  #locked;
+  #problem;
+  #transcript;
+  #turns = new Map(); // by sequence
+  #decisions = new Set(); // that are open
+  #context;
+  #composer;
+  #state;
+  #outbox;
+  #shown = WINDOW;
+  #opening = 0;
+  #live = false; // the past is told: what comes now is news
+  #until = null; // the place where the past ends
+  #quiet = 0;
+  #spoken = new Set(); // ids of the requests that screen readers were told of
+  #pending = null; // ids of requests that waited when we attached
+  #sessionTitle = '';
+
+  constructor(root, app) {
+    this.#app = app;
+    this.#context = {
+      app, files: new Files(),
+      artifactURL: (ref) => artifactURL(app.session(), ref),
+      cancel: (sequence) => this.cancel(sequence),
+      decided: (d) => { this.#decisions.delete(d); this.#mark(); },
+    };
+    this.#composer = new Composer({ canSend: app.can('talk'), send: (text, mode) => this.#send(text, mode) });
+    this.#outbox = new Outbox(app, (m) => this.#composer.notice(m));
+    this.#state = new StateLine({ cancel: app.can('talk') ? () => this.cancel() : null, show: () => this.focusDecision() });
+    this.#transcript = new Transcript({ earlier: () => this.#earlier() });
+    this.#title = el('h1', { class: 'clip grow' }, 'Skandha');
+    this.#offline = el('div', { class: 'banner', role: 'status', hidden: true });
+    this.#away = el('div', { class: 'banner banner-away', role: 'status', hidden: true });
+    this.#locked = el('div', { class: 'banner banner-danger', role: 'alert', hidden: true });
+    this.#problem = el('div', { class: 'banner banner-danger', role: 'alert', hidden: true });
+    const panel = iconButton('panel', 'Events, timeline, tools and plugins', () => app.panel.toggle(), { 'aria-expanded': String(app.panel.isOpen), 'aria-controls': 'panel' });
+    app.panel.onChange = (open) => panel.setAttribute('aria-expanded', String(open));
+    root.append(
+      el('header', { class: 'topbar' }, iconButton('menu', 'Sessions', () => app.shell.toggleDrawer(), { class: 'icon-btn only-narrow' }), this.#title,
+        iconButton('plus', 'New session', () => app.newSession(), { class: 'icon-btn only-narrow' }), panel),
+      this.#offline, this.#away, this.#problem, this.#transcript.node, this.#locked,
+      el('div', { class: 'bottom' }, this.#state.node, this.#composer.node));
+    this.#listen();
+  }
+
+  // open shows another session.
+  async open() {
+    this.#shown = WINDOW;
+    this.#sessionTitle = '';
+    this.#spoken.clear();
+    this.#outbox.clear();
+    await this.#tell();
+    if (!this.#app.shell.isNarrow) this.#composer.focus();
+  }
+
+  // title is what the session is about; '' before its first turn has ended.
+  get title() { return this.#sessionTitle; }
+
+  // focus puts the cursor into the input box.
+  focus() { this.#composer.focus(); }
+
+  // focusDecision goes to the request that has waited longest.
+  focusDecision() {
+    const [first] = this.#decisions;
+    if (first) first.focus();
+    else this.#app.announce('No decision waits.');
+  }
+
+  // escape is the key: pressed once it says what twice would do.
+  escape(again) {
+    if (!this.#state.busy || !this.#app.can('talk')) return;
+    if (again) this.cancel();
+    else this.#state.hint('Esc again cancels the turn');
+  }
+
+  // cancel stops the turn of an input, or the one that runs.
+  async cancel(sequence) {
+    this.#state.hint('Cancelling…');
+    try {
+      await this.#app.rpc.call('cancelTurn', { ...(sequence && { sequence }), reason: 'cancelled on the page' });
+    } catch (e) {
+      this.#state.hint('');
+      this.#composer.notice(`It was not cancelled. ${refusal(e)}`);
+    }
+  }
+
+  // showTurn scrolls to a turn, e.g. "t42".
+  showTurn(name) {
+    const turn = this.#turns.get(Number(name.slice(1)));
+    if (!turn) return;
+    if (this.#app.shell.isOverlay) this.#app.panel.hide();
+    turn.node.scrollIntoView({ block: 'start' });
+    turn.node.classList.add('pointed');
+    setTimeout(() => turn.node.classList.remove('pointed'), 1600);
+  }
+
+  // use puts a text into the box, as the examples do.
+  use(text) { this.#composer.fill(text); }
+
+  // #tell has the session told, as far back as is shown.
+  async #tell() {
+    const opening = ++this.#opening;
+    this.#forget();
+    let after = '0';
+    try {
+      const session = this.#app.session();
+      await this.#open();
+      const { turns = [] } = await this.#app.rpc.call('listTurns', { ...session, limit: this.#shown + 1 });
+      if (opening !== this.#opening) return;
+      const sequences = turns.map((t) => t.sequence).filter((n) => n > 0).sort((a, b) => b - a);
+      if (sequences.length > this.#shown) after = `${sequences[this.#shown - 1] - 1}.h`;
+      this.#transcript.hasEarlier(sequences.length > this.#shown);
+    } catch (e) {
+      if (opening !== this.#opening) return;
+      if (e.code === 'unavailable' || e.code === 'timeout') return this.#again(opening);
+      if (e.code !== 'not_found' && e.code !== 'unknown_method') this.#fail(e); // a new one has no past
+    }
+    try {
+      await this.#app.attach(after);
+    } catch (e) {
+      if (opening === this.#opening) this.#fail(e);
+    }
+    return undefined;
+  }
+
+  // #open waits for the connection.
+  #open() {
+    if (this.#app.connection.isOpen) return Promise.resolve();
+    return new Promise((resolve) => {
+      const off = this.#app.on('connection', ({ state }) => {
+        if (state !== 'open') return;
+        off();
+        resolve();
+      });
+    });
+  }
+
+  #again(opening) {
+    setTimeout(() => opening === this.#opening && this.#tell(), 500);
+  }
+
+  #forget() {
+    this.#turns.clear();
+    this.#decisions.clear();
+    this.#context.files.forget();
+    this.#transcript.clear();
+    this.#state.set('');
+    this.#locked.hidden = true;
+    this.#problem.hidden = true;
+    this.#live = false;
+    this.#pending = null;
+    this.#mark();
+  }
+
+  async #earlier() {
+    this.#shown += WINDOW * 2;
+    this.#transcript.keep();
+    await this.#tell();
+    this.#outbox.each((turn) => this.#transcript.append(turn.node));
+  }
+
+  #fail(e) {
+    fill(this.#problem, icon('warn'), el('span', { class: 'grow' }, refusal(e)), el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#tell() } }, 'Try again'));
+    this.#problem.hidden = false;
+  }
+
+  #send(text, mode) {
+    if (text === '/quit') {
+      this.#composer.notice('To leave, close this page; the session goes on. To sign out, use the button below the sessions.');
+      return;
+    }
+    const turn = new Turn(this.#context, 0);
+    turn.say({ text, writer: '', time: new Date().toISOString() });
+    this.#transcript.append(turn.node, true);
+    this.#outbox.send({ text, mode, turn, session: this.#app.session(), placed: (sequence) => this.#adopt(turn, sequence) });
+  }
+
+  // #adopt gives a turn that was typed here its place, when the bus has acknowledged it.
+  #adopt(turn, sequence) {
+    const told = this.#turns.get(sequence);
+    if (told === turn) return;
+    if (told) { // it was told of before the acknowledgement came
+      turn.node.remove();
+      return;
+    }
+    turn.place(sequence);
+    this.#turns.set(sequence, turn);
+    this.#transcript.place(turn.node, sequence);
+  }
+
+  // #turn is the view of what a notification is about: its turn's, or its cause's.
+  #turn(p, sequence = p.turn ? Number(p.turn.slice(1)) : Number(p.cause || 0)) {
+    if (!(sequence > 0)) return null;
+    let turn = this.#turns.get(sequence);
+    if (!turn) {
+      turn = this.#outbox.take(p.input_id ?? p.recorded?.input_id ?? p.failed?.input_id, sequence) ?? new Turn(this.#context, sequence);
+      turn.place(sequence);
+      this.#turns.set(sequence, turn);
+      this.#transcript.place(turn.node, sequence);
+    }
+    if (p.turn && !turn.running && !turn.over) turn.began(p.turn);
+    return turn;
+  }
+
+  #listen() {
+    const { on } = this.#app;
+    const handle = (method, fn) => on(method, (p, id, raw) => {
+      const at = place(id);
+      if (at && this.#until && isAfter(at, this.#until)) this.#settle();
+      this.#transcript.change(() => fn(p, raw, id));
+      if (!this.#live && at) this.#told(at);
+    });
+    handle('onAttached', (p) => this.#attached(p));
+    handle('onInput', (p) => { this.#turn(p, p.sequence).perceived(p); this.#queue(); });
+    handle('onAgentStateChange', (p) => this.#changed(p.state));
+    handle('onPlanRequested', (p) => this.#turn(p)?.asked(p));
+    handle('onDelta', (p) => this.#turn(p)?.delta(p));
+    handle('onPlanCompleted', (p, raw) => this.#turn(p)?.planned(p, (i) => field(raw, ['params', 'steps', i, 'args'])));
+    handle('onNewMessage', (p) => this.#said(p));
+    handle('onToolCallRequest', (p, raw) => this.#asked(p, field(raw, ['params', 'args'])));
+    handle('onConfirmationResolved', (p) => { this.#turn(p)?.resolved(p); this.#tellOutcome(p); });
+    handle('onAudit', (p) => this.#turn(p)?.audited(p));
+    handle('onToolCall', (p, raw) => { this.#turn(p)?.started(p, field(raw, ['params', 'args'])); this.#state.tool(p.toolName); });
+    handle('onToolOutput', (p) => this.#turn(p)?.printed(p));
+    handle('onToolResult', (p) => this.#turn(p)?.ended(p));
+    handle('onTurnEnd', (p) => this.#ended(p));
+    handle('onSessionLocked', (p) => this.#lock(p.reason));
+    handle('onSessionReset', (p) => { this.#locked.hidden = true; this.#transcript.divide(`The conversation was reset by ${p.by}. What is above, the model does not know any more.`); });
+    on('onBus', ({ connected }) => this.#bus(connected));
+    on('onDropped', (d) => this.#composer.notice(d.code === 'too_slow' ? '' : d.message ?? ''));
+    on('attachFailed', (e) => this.#fail(e));
+    on('connection', ({ state, detail }) => this.#connected(state, detail));
+  }
+
+  #attached(p) {
+    this.#sessionTitle = p.title ?? '';
+    this.#changed(p.state);
+    this.#pending = new Set((p.pending ?? []).map((r) => r.confirmationId));
+    this.#problem.hidden = true;
+    this.#live = false;
+    this.#until = place(p.until);
+    this.#told(place(p.after));
+  }
+
+  // #told is called when the past was told up to a place.
+  #told(at) {
+    if (!this.#until || (at && !isAfter(this.#until, at))) return this.#settle();
+    clearTimeout(this.#quiet);
+    this.#quiet = setTimeout(() => this.#settle(), QUIET);
+    return undefined;
+  }
+
+  // #settle ends the past: what comes from now on is news.
+  #settle() {
+    clearTimeout(this.#quiet);
+    if (this.#live) return;
+    this.#live = true;
+    this.#transcript.change(() => {
+      // A request that neither was answered nor waits any more has lost its turn.
+      for (const d of [...this.#decisions]) if (this.#pending && !this.#pending.has(d.id)) d.withdrawn();
+      if (!this.#turns.size && !this.#outbox.size) this.#transcript.showEmpty(welcome(this.#app));
+    });
+    this.#transcript.settled();
+    for (const d of this.#decisions) this.#speak(d);
+    this.#mark();
+  }
+
+  #changed(state) {
+    this.#state.set(state);
+    if (state && state !== 'locked') this.#locked.hidden = true;
+    else if (state === 'locked' && this.#locked.hidden) this.#lock('');
+    this.#mark();
+  }
+
+  #said(m) {
+    const known = m.turn || this.#turns.has(Number(m.cause));
+    const turn = this.#turn(m);
+    if (!turn) return;
+    if (!m.turn && (turn.running || turn.over || m.format === 'text' || !known)) turn.notice(m);
+    else turn.message(m);
+    if (this.#live) this.#app.announce(`Skandha: ${plain(m)}`);
+  }
+
+  #asked(p, argsText) {
+    const turn = this.#turn(p);
+    if (!turn) return;
+    const decision = turn.request(p, argsText || JSON.stringify(p.args), { live: this.#live });
+    if (!decision.isOpen) return;
+    this.#pending?.add(decision.id); // told now, so it waits now
+    this.#decisions.add(decision);
+    this.#mark();
+    if (this.#live) this.#speak(decision);
+  }
+
+  // #speak tells screen readers of a request that waits, once.
+  #speak(decision) {
+    if (!decision.isOpen || this.#spoken.has(decision.id)) return;
+    this.#spoken.add(decision.id);
+    this.#app.announce(`${decision.spoken} Alt A goes to the request.`, true);
+  }
+
+  #tellOutcome({ outcome, by }) {
+    if (this.#live) this.#app.announce(outcome === 'expired' ? 'The request expired.' : `The request was ${outcome} by ${by}.`);
+  }
+
+  #ended(p) {
+    const end = p.recorded ?? p.failed;
+    const turn = this.#turn(p, end?.sequence);
+    if (!turn) return;
+    turn.finish(p);
+    this.#queue();
+    this.#state.hint('');
+    if (this.#live && p.failed) this.#app.announce(`The turn ended without an answer: ${p.failed.reason || p.failed.code}`);
+    if (!this.#sessionTitle && p.recorded?.input) this.#sessionTitle = p.recorded.input.replace(/\s+/g, ' ').slice(0, 80);
+    this.#mark();
+  }
+
+  #lock(reason) {
+    fill(this.#locked, icon('lock'), el('span', { class: 'grow' }, 'This session is locked', reason && `: ${reason}`, '. ', el('code', null, '/reset'), ' forgets the conversation and unlocks it.'),
+      this.#app.can('talk') && el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#send('/reset') } }, 'Reset'));
+    this.#locked.hidden = false;
+  }
+
+  #queue() { this.#state.queue([...this.#turns.values()].filter((t) => t.queued).length); }
+
+  // #mark writes what is the case where it is seen from afar: the title, the state line.
+  #mark() {
+    const { session } = this.#app.session();
+    const title = this.#sessionTitle || 'New session';
+    this.#title.textContent = title;
+    this.#title.title = session;
+    const open = [...this.#decisions].filter((d) => d.isOpen).length;
+    this.#state.decisions(open);
+    document.title = `${open ? '(!) ' : ''}${this.#sessionTitle || session || 'Session'} · Skandha`;
+  }
+
+  #bus(connected) {
+    this.#away.hidden = connected;
+    fill(this.#away, connected ? '' : [icon('warn'), el('span', { class: 'grow' }, 'The bridge has lost the bus, and tries to reach it again. Nothing is lost: what happens meanwhile is told then.')]);
+    this.#state.connection(connected ? 'open' : 'away');
+    if (connected) this.#outbox.flush();
+  }
+
+  #connected(state, pause) {
+    if (state !== 'open') this.#bus(true); // the bridge says it again if it is still so
+    const down = state === 'waiting' || (state === 'connecting' && !this.#offline.hidden);
+    this.#offline.hidden = !down;
+    if (state === 'waiting') {
+      fill(this.#offline, icon('warn'), el('span', { class: 'grow' }, 'No connection to the bridge. It is tried again', pause > 2500 ? ` in ${Math.round(pause / 1000)} s` : '', '; what you send meanwhile is kept.'),
+        el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#app.connection.retryNow() } }, 'Try now'));
+      this.#pending = null;
+    }
+    if (state === 'open') {
+      clearTimeout(this.#quiet);
+      this.#live = false;
+      this.#outbox.flush();
+    }
+    for (const d of this.#decisions) d.connected();
+    this.#state.connection(state);
+  }
+}
+
+// artifactURL is where the bridge serves an artifact. Names that a browser would tidy are asked for as they are.
+function artifactURL({ agent, session }, ref) {
+  const own = `${agent}/${session}/`;
+  const name = ref.startsWith(own) ? ref.slice(own.length) : ref;
+  const base = `/v1/agents/${agent}/sessions/${session}/artifacts/`;
+  const parts = name.split('/');
+  if (parts.some((part) => part === '' || part === '.' || part === '..')) return `${base}?name=${encodeURIComponent(name)}`;
+  return base + parts.map(encodeURIComponent).join('/');
+}
+
+// plain is a message as it is spoken.
+function plain(m) {
+  const text = m.content.replace(/```[\s\S]*?```/g, ' (code) ').replace(/[*_`#>]+/g, '').replace(/\s+/g, ' ').trim();
+  return text.length > 600 ? `${text.slice(0, 600)}… and more` : text;
+}

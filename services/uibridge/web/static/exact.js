@@ -1,0 +1,89 @@
+// JSON as it was sent, for decisions. Reading and writing it again with JSON.parse would
+// round large numbers and drop the first of two fields of one name; here tokens are kept.
+
+// tokens are the tokens of a JSON text: {kind: "{" "}" "[" "]" ":" "," "string" "other", text, at}.
+function* tokens(raw, from = 0) {
+  const token = /[ \t\n\r]*(?:([{}[\]:,])|("(?:[^"\\]|\\.)*")|([^\s{}[\]:,"]+))/gys;
+  token.lastIndex = from;
+  for (let m = token.exec(raw); m; m = token.exec(raw)) {
+    const text = m[1] ?? m[2] ?? m[3];
+    yield { kind: m[1] ?? (m[2] ? 'string' : 'other'), text, at: token.lastIndex - text.length, end: token.lastIndex };
+  }
+}
+
+// field is the text of a value inside a JSON text, by its path of names and indices; ''
+// if it is not there. Of two fields of one name the last counts, as it does for readers.
+export function field(raw, path) {
+  let text = raw;
+  for (const name of path) {
+    text = member(text, name);
+    if (!text) return '';
+  }
+  return text;
+}
+
+function member(raw, name) {
+  let depth = 0;
+  let found = '';
+  let index = 0;
+  let key = null;
+  let start = -1;
+  let array = false;
+  const matches = () => (array ? index === name : key === name);
+  for (const t of tokens(raw)) {
+    const closes = t.kind === '}' || t.kind === ']';
+    if (depth === 1 && start >= 0 && (t.kind === ',' || closes)) {
+      if (matches()) found = raw.slice(start, t.at).trim();
+      start = -1;
+    }
+    if (closes) depth--;
+    else if (depth === 1) {
+      if (t.kind === ',') { index++; key = null; } else if (t.kind === ':') start = t.end;
+      else if (!array && start < 0 && t.kind === 'string') key = JSON.parse(t.text);
+      else if (array && start < 0) start = t.at;
+    }
+    if (t.kind === '{' || t.kind === '[') {
+      if (depth === 0) array = t.kind === '[';
+      depth++;
+    }
+  }
+  return found;
+}
+
+// pretty writes a JSON text on lines. Numbers and the order of fields stay as they are;
+// in texts only what must be escaped is.
+export function pretty(raw) {
+  let out = '';
+  let depth = 0;
+  let before = '';
+  const line = () => `\n${'  '.repeat(depth)}`;
+  for (const t of tokens(raw)) {
+    switch (t.kind) {
+      case '{': case '[':
+        if (before === '{' || before === '[' || before === ',') out += line();
+        out += t.text;
+        depth++;
+        break;
+      case '}': case ']':
+        depth--;
+        if (before !== '{' && before !== '[') out += line();
+        out += t.text;
+        break;
+      case ',': out += ','; break;
+      case ':': out += ': '; break;
+      default:
+        if (before === '{' || before === '[' || before === ',') out += line();
+        out += t.kind === 'string' ? string(t.text) : t.text;
+    }
+    before = t.kind;
+  }
+  return out;
+}
+
+function string(literal) {
+  try {
+    return JSON.stringify(JSON.parse(literal));
+  } catch {
+    return literal;
+  }
+}

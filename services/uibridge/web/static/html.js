@@ -1,0 +1,90 @@
+// The one place where text becomes HTML. The server has rendered and sanitised it; here
+// it is parsed where nothing runs or loads, and whatever is on no list is taken out once
+// more, so that a fault of either side alone does no harm. The content policy allows no
+// other way: it names the policy below as the only one whose HTML is taken.
+
+const policy = window.trustedTypes?.createPolicy('skandha', { createHTML: (html) => html });
+
+const TAGS = new Set((
+  'a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img input ins kbd li mark ol p pre q s samp ' +
+  'section small span strong sub summary sup table tbody td tfoot th thead tr u ul var'
+).split(' '));
+const ATTRIBUTES = {
+  '*': ['class', 'title', 'dir', 'lang'],
+  a: ['href'], img: ['src', 'alt', 'width', 'height'], input: ['type', 'checked', 'disabled'],
+  ol: ['start', 'reversed'], td: ['align', 'colspan', 'rowspan'], th: ['align', 'colspan', 'rowspan', 'scope'], details: ['open'],
+};
+
+// renderHTML replaces what is in node by HTML that the server has rendered.
+export function renderHTML(node, html) {
+  const template = document.createElement('template');
+  template.innerHTML = policy ? policy.createHTML(html) : html;
+  clean(template.content);
+  node.replaceChildren(template.content);
+}
+
+function clean(parent) {
+  for (const node of [...parent.querySelectorAll('*')].reverse()) { // children before their parents
+    const tag = node.localName;
+    if (!TAGS.has(tag) || node.namespaceURI !== 'http://www.w3.org/1999/xhtml') {
+      node.remove();
+      continue;
+    }
+    const allowed = [...ATTRIBUTES['*'], ...(ATTRIBUTES[tag] ?? [])];
+    for (const { name } of [...node.attributes]) if (!allowed.includes(name)) node.removeAttribute(name);
+    node.className = [...node.classList].filter((c) => /^language-[\w+#.-]{1,30}$/.test(c)).join(' ');
+    if (!node.className) node.removeAttribute('class');
+    if (tag === 'a') link(node);
+    if (tag === 'img') image(node);
+    if (tag === 'input') { // of a list of tasks
+      if (node.type !== 'checkbox') node.remove();
+      else { node.disabled = true; node.setAttribute('aria-label', node.checked ? 'done' : 'to do'); }
+    }
+    if (tag === 'pre' || tag === 'table') scrolling(node, tag);
+  }
+}
+
+function link(a) {
+  let url = null;
+  try {
+    url = new URL(a.getAttribute('href') ?? '', document.baseURI);
+  } catch {
+    // No address: what it says stays.
+  }
+  if (!url || !['http:', 'https:', 'mailto:'].includes(url.protocol)) {
+    a.removeAttribute('href');
+    return;
+  }
+  if (url.origin === location.origin) {
+    // Text of the agent does not steer this page; its own files may be opened.
+    if (!url.pathname.startsWith('/v1/') || !url.pathname.includes('/artifacts/')) { a.removeAttribute('href'); return; }
+  }
+  a.target = '_blank';
+  a.rel = 'noopener noreferrer nofollow';
+  a.referrerPolicy = 'no-referrer';
+  if (!a.title) a.title = url.href;
+}
+
+function image(img) {
+  let url = null;
+  try {
+    url = new URL(img.getAttribute('src') ?? '', document.baseURI);
+  } catch {
+    // Taken out below.
+  }
+  const own = url?.origin === location.origin && url.pathname.startsWith('/v1/') && url.pathname.includes('/artifacts/');
+  if (!own) { // nothing is fetched from elsewhere: an address can carry out what the agent knows
+    img.replaceWith(document.createTextNode(img.alt ? `[picture: ${img.alt}]` : '[picture]'));
+    return;
+  }
+  img.loading = 'lazy';
+  img.decoding = 'async';
+}
+
+// What is wider than the column can be scrolled by keyboard, too.
+function scrolling(node, tag) {
+  node.tabIndex = 0;
+  if (tag !== 'pre') return;
+  node.setAttribute('role', 'group');
+  node.setAttribute('aria-label', 'Code');
+}

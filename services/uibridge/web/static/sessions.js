@@ -1,0 +1,181 @@
+// The rail: all sessions, the newest first, with what they are doing and whether
+// something was said in them since they were last looked at.
+
+import { el, fill, icon, iconButton } from './dom.js';
+import { brand } from './shell.js';
+import { recall, remember } from './store.js';
+import { STATES, busy, refusal } from './words.js';
+import * as fmt from './fmt.js';
+
+const EVERY = 5_000; // ms between two looks
+const PAGE = 50;
+const MOST_SEEN = 500; // sessions whose last look is remembered
+
+export class Sessions {
+  #app;
+  #list;
+  #note;
+  #search;
+  #newButton;
+  #rows = []; // as listSessions has them
+  #limit = PAGE;
+  #more = '';
+  #timer = 0;
+  #state = null; // of the session that is shown: what is told comes before what is listed
+  #due = 0; // when the timer runs out
+  #seen = recall('seen', {});
+  #since = recall('seen.since', 0);
+
+  constructor(root, app) {
+    this.#app = app;
+    if (!this.#since) { // what was there before the first visit is not news
+      this.#since = Date.now();
+      remember('seen.since', this.#since);
+    }
+    this.#search = el('input', { class: 'input', type: 'search', placeholder: 'Find a session', 'aria-label': 'Find a session', spellcheck: 'false', on: { input: () => this.#draw(), keydown: (e) => this.#searchKeys(e) } });
+    this.#list = el('ul', { class: 'sessions' });
+    this.#note = el('p', { class: 'sessions-note muted small', hidden: true });
+    this.#newButton = el('button', { class: 'btn new-session', type: 'button', on: { click: () => app.newSession() } }, icon('plus'), 'New session');
+    const signOut = iconButton('out', 'Sign out', () => app.logout());
+    root.append(
+      el('header', { class: 'rail-head' }, el('a', { class: 'brand-link', href: '#', 'aria-label': 'Skandha, new session', on: { click: (e) => { e.preventDefault(); app.newSession(); } } }, brand()),
+        iconButton('close', 'Close the sessions', () => app.shell.dismiss(), { class: 'icon-btn only-narrow' })),
+      el('div', { class: 'rail-tools' }, app.can('talk') && this.#newButton, this.#search),
+      el('div', { class: 'rail-list' }, this.#list, this.#note),
+      el('footer', { class: 'rail-foot' },
+        el('span', { class: 'clip small muted grow', title: `Signed in as ${app.principal.writer}: may ${app.rights.join(', ') || 'nothing'}` }, app.principal.name),
+        iconButton('keyboard', 'Keyboard shortcuts', () => app.help()), themeButton(), signOut));
+
+    app.on('connection', ({ state }) => state === 'open' && this.refresh());
+    for (const m of ['onTurnEnd', 'onToolCallRequest', 'onConfirmationResolved', 'onSessionReset']) app.on(m, () => this.#soon(400));
+    for (const m of ['onAttached', 'onAgentStateChange']) app.on(m, (p) => { this.#state = p.state; this.#draw(); });
+    app.on('onTurnEnd', () => this.#draw());
+    app.onSession(() => { this.#state = null; this.#draw(); this.#soon(400); });
+    document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.refresh());
+  }
+
+  // refresh looks now.
+  async refresh() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    try {
+      const page = await this.#app.rpc.call('listSessions', { limit: this.#limit });
+      this.#rows = page.sessions ?? [];
+      this.#more = page.next ?? '';
+      this.#note.hidden = true;
+      this.#draw();
+    } catch (e) {
+      if (e.code !== 'unavailable' && e.code !== 'timeout') { // of those the banner tells
+        this.#note.textContent = `The sessions could not be listed. ${refusal(e)}`;
+        this.#note.hidden = false;
+      }
+    }
+    this.#soon(EVERY);
+  }
+
+  // step opens the session before or after the current one in the list.
+  step(by) {
+    const { agent, session } = this.#app.session();
+    const rows = this.#found();
+    const at = rows.findIndex((r) => r.agent === agent && r.session === session);
+    const next = rows[at < 0 ? 0 : at + by];
+    if (next) this.#app.openSession(next);
+  }
+
+  // focusSearch puts the cursor into the search.
+  focusSearch() {
+    if (this.#app.shell.isNarrow && !this.#app.shell.rail.classList.contains('open')) this.#app.shell.toggleDrawer();
+    this.#search.focus();
+    this.#search.select();
+  }
+
+  // #soon looks after so long at the latest: news that keep coming do not put it off.
+  #soon(ms) {
+    const due = performance.now() + ms;
+    if (this.#timer && this.#due <= due) return;
+    clearTimeout(this.#timer);
+    this.#due = due;
+    this.#timer = setTimeout(() => {
+      this.#timer = 0;
+      if (document.visibilityState === 'visible' && this.#app.connection.isOpen) this.refresh();
+      else this.#soon(EVERY);
+    }, ms);
+  }
+
+  #found() {
+    const words = this.#search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    return this.#rows.filter((r) => {
+      const text = `${r.title} ${r.session} ${r.agent}`.toLowerCase();
+      return words.every((w) => text.includes(w));
+    });
+  }
+
+  #draw() {
+    const here = this.#app.session();
+    const found = this.#found();
+    const listed = this.#rows.some((r) => r.agent === here.agent && r.session === here.session);
+    const agents = new Set(this.#rows.map((r) => r.agent));
+    const focused = document.activeElement?.closest?.('.session')?.getAttribute('href');
+    const now = (r) => (r.agent !== here.agent || r.session !== here.session ? r : { ...r, title: r.title || (this.#app.conversation?.title ?? ''), state: this.#state ?? r.state });
+    const rows = found.map((r) => this.#row(now(r), here, agents.size > 1));
+    if (!listed && here.session && !this.#search.value) {
+      rows.unshift(this.#row(now({ ...here, title: '', state: '', turns: 0, updated: '' }), here, agents.size > 1));
+    }
+    fill(this.#list, rows, this.#more && !this.#search.value && el('li', null, el('button', { class: 'btn btn-quiet btn-small sessions-more', type: 'button', on: { click: () => { this.#limit += PAGE; this.refresh(); } } }, 'Show more')));
+    if (focused) [...this.#list.querySelectorAll('.session')].find((a) => a.getAttribute('href') === focused)?.focus({ preventScroll: true });
+    if (this.#search.value && !found.length) fill(this.#list, el('li', { class: 'sessions-note muted small' }, 'No session is called like that.'));
+  }
+
+  #row(r, here, withAgent) {
+    const key = `${r.agent}/${r.session}`;
+    const current = r.agent === here.agent && r.session === here.session;
+    const updated = Date.parse(r.updated) || 0;
+    if (current && updated && document.visibilityState === 'visible') this.#look(key, updated);
+    const unread = !current && updated > Math.max(this.#seen[key] ?? 0, this.#since);
+    const asks = r.state === 'awaiting_confirmation';
+    const doing = asks || r.state === 'locked' || busy(r.state) ? STATES[r.state] ?? r.state : '';
+    return el('li', null, el('a', { class: 'session', href: `#/${r.agent}/${r.session}`, 'aria-current': current ? 'page' : null, dataset: { unread: String(unread) } },
+      el('span', { class: 'session-title clip' }, r.title || (r.turns ? r.session : 'New session')),
+      el('span', { class: 'session-meta tiny' },
+        doing ? el('span', { class: `session-state ${asks ? 'asks' : r.state === 'locked' ? 'locked' : 'busy'}` }, el('span', { class: 'dot', 'aria-hidden': 'true' }), doing)
+          : el('span', { class: 'clip' }, withAgent ? key : r.session),
+        updated > 0 && el('time', { class: 'num session-ago', datetime: r.updated, title: fmt.exact(r.updated) }, fmt.ago(r.updated))),
+      unread && el('span', { class: 'unread' }, el('span', { class: 'visually-hidden' }, ', unread'))));
+  }
+
+  #look(key, updated) {
+    if ((this.#seen[key] ?? 0) >= updated) return;
+    this.#seen[key] = updated;
+    const keys = Object.keys(this.#seen);
+    if (keys.length > MOST_SEEN) {
+      keys.sort((a, b) => this.#seen[a] - this.#seen[b]);
+      for (const k of keys.slice(0, keys.length - MOST_SEEN)) delete this.#seen[k];
+    }
+    remember('seen', this.#seen);
+  }
+
+  #searchKeys(event) {
+    if (event.key === 'Enter') {
+      const first = this.#found()[0];
+      if (first) this.#app.openSession(first);
+    } else if (event.key === 'Escape' && this.#search.value) {
+      event.stopPropagation();
+      this.#search.value = '';
+      this.#draw();
+    }
+  }
+}
+
+function themeButton() {
+  const theme = window.skandhaTheme;
+  const button = iconButton('moon', '', () => { theme.set(theme.dark() ? 'light' : 'dark'); draw(); });
+  const draw = () => {
+    const label = theme.dark() ? 'Switch to light colours' : 'Switch to dark colours';
+    fill(button, icon(theme.dark() ? 'sun' : 'moon'));
+    button.setAttribute('aria-label', label);
+    button.title = label;
+  };
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+  draw();
+  return button;
+}

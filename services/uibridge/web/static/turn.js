@@ -1,0 +1,368 @@
+// One turn of the conversation: what somebody said, and what came of it. A turn is what
+// belongs to one input, by its place in the log; a slash command is a short one.
+
+import { el, fill, icon } from './dom.js';
+import { renderHTML } from './html.js';
+import { highlight, languageOf } from './code.js';
+import { Call } from './call.js';
+import { failure } from './words.js';
+import * as fmt from './fmt.js';
+
+// Turn is the view of one input. context is what all of a conversation share.
+export class Turn {
+  #context;
+  #said;
+  #text;
+  #who;
+  #chips;
+  #answer;
+  #foot;
+  #segments = new Map(); // by plan
+  #last = null; // the segment that was written to last
+  #calls = new Map();
+  #name = '';
+  #thinking = null;
+  #queued = false;
+  #about = {}; // what is known of the input
+
+  // sequence is the input's place in the log; 0 for one that is not acknowledged yet.
+  constructor(context, sequence) {
+    this.#context = context;
+    this.sequence = sequence;
+    this.over = false;
+    this.#who = el('span', { class: 'said-who' });
+    this.#chips = el('span', { class: 'said-chips' });
+    this.#text = el('div', { class: 'said-text', dir: 'auto' });
+    this.#said = el('div', { class: 'said', hidden: true }, el('div', { class: 'said-head small' }, this.#who, this.#chips), this.#text);
+    this.#answer = el('div', { class: 'answer' });
+    this.#foot = el('footer', { class: 'turn-foot tiny', hidden: true });
+    this.node = el('article', { class: 'turn', dataset: { sequence } }, this.#said, this.#answer, this.#foot);
+  }
+
+  get name() { return this.#name || (this.sequence ? `t${this.sequence}` : ''); }
+  get calls() { return this.#calls; }
+  get running() { return Boolean(this.#name) && !this.over; }
+
+  // place gives it its place in the log, once that is known.
+  place(sequence) {
+    this.sequence = sequence;
+    this.node.dataset.sequence = sequence;
+  }
+
+  // say shows what was said, and by whom.
+  say(about) {
+    this.#about = { ...this.#about, ...Object.fromEntries(Object.entries(about).filter(([, v]) => v)) };
+    const { text, writer, source, time } = this.#about;
+    const { annotations } = about;
+    const me = this.#context.app.principal.writer;
+    const who = !writer || writer === me ? 'You' : writer;
+    fill(this.#who, el('span', { class: who === 'You' ? '' : 'said-other' }, who), source && source !== 'web' && el('span', { class: 'muted' }, ` in ${source}`),
+      time && el('time', { class: 'faint num', datetime: time, title: fmt.exact(time) }, ` ${fmt.time(time)}`));
+    if (text) {
+      this.#text.textContent = text;
+      this.#said.hidden = false;
+    }
+    for (const a of annotations ?? []) this.#answer.append(el('p', { class: 'aside small muted' }, icon('info'), el('span', null, 'A hook added: ', a)));
+    this.node.setAttribute('aria-label', text ? `${who}: ${text.slice(0, 80)}` : who);
+  }
+
+  // hasText says whether it is known what was said.
+  get hasText() { return !this.#said.hidden; }
+
+  // perceived takes the input as core took it up.
+  perceived(p) {
+    const queued = p.disposition === 'queued';
+    if (p.text || !this.hasText) this.say(p);
+    this.node.classList.remove('sending');
+    this.#queued = queued;
+    if (p.turn) this.began(p.turn);
+    fill(this.#chips, queued && [el('span', { class: 'chip' }, icon('clock'), 'waits its turn'), this.#context.app.can('talk') && el('button', { class: 'link-btn', type: 'button', on: { click: () => this.#context.cancel(this.sequence) } }, 'Take back')]);
+  }
+
+  get queued() { return this.#queued && !this.over; }
+
+  // began says that its turn runs.
+  began(name) {
+    this.#name = name;
+    this.node.dataset.turn = name;
+  }
+
+  // sending and unsent say how far what was typed here has come.
+  sending(words) {
+    this.node.classList.add('sending');
+    fill(this.#chips, el('span', { class: 'chip' }, el('span', { class: 'spinner', 'aria-hidden': 'true' }), words));
+  }
+
+  sent() {
+    this.node.classList.remove('sending');
+    fill(this.#chips);
+  }
+
+  unsent(words, retry) {
+    this.node.classList.remove('sending');
+    this.node.classList.add('unsent');
+    fill(this.#chips, el('span', { class: 'chip chip-danger', role: 'alert' }, words), el('button', { class: 'link-btn', type: 'button', on: { click: () => { this.node.classList.remove('unsent'); retry(); } } }, 'Send again'));
+  }
+
+  // asked says that the model is asked; a later attempt begins the text anew.
+  asked({ plan, attempt, attempts, time }) {
+    const s = this.#segment(plan, time);
+    if (s.attempt && s.attempt !== attempt) s.restart();
+    s.attempt = attempt;
+    if (attempts > 1) this.#thinks(`Trying again, attempt ${attempts}`);
+    else this.#thinks('Thinking');
+  }
+
+  delta(d) {
+    const s = this.#segment(d.plan);
+    if (s.settled) return; // the commit has said it all
+    if (s.attempt && d.attempt && s.attempt !== d.attempt) s.restart();
+    s.attempt = d.attempt;
+    if (d.text || d.reasoning || d.blocks?.length) this.#thinks('');
+    s.delta(d);
+  }
+
+  planned(p, argsText) {
+    const s = this.#segment(p.plan);
+    this.#thinks('');
+    if (p.error) {
+      s.restart();
+      s.failed(p.error);
+      return;
+    }
+    s.completed(p);
+    (p.steps ?? []).forEach((step, i) => this.#call(step.call, step.tool, argsText(i), s, step.parent));
+  }
+
+  message(m) {
+    this.#thinks('');
+    const s = this.#last;
+    // What the model said is told once more as a message, as hooks left it; that goes in its place.
+    const into = s && !s.settledByMessage && (s.hasText || !s.hasCalls) ? s : this.#segment(`message-${this.#segments.size}`);
+    into.message(m);
+  }
+
+  request(r, argsText, options) {
+    const call = this.#call(r.confirmationId, r.toolName, argsText);
+    return call.asked(r, argsText, options);
+  }
+
+  resolved(r) { this.#calls.get(r.confirmationId)?.decision?.resolved(r); }
+  audited(a) { if (a.call) (this.#calls.get(a.call) ?? (a.action === 'tool.call' && this.#call(a.call, a.resource || 'tool')))?.audited?.(a); }
+  started(c, argsText) { this.#call(c.call, c.toolName, argsText).started(c, argsText); }
+  printed(o) { this.#calls.get(o.call)?.printed(o); }
+  ended(r) { this.#call(r.call, r.toolName).ended(r); }
+
+  // finish takes the terminal event.
+  finish({ recorded, failed, time }) {
+    this.over = true;
+    this.#thinks('');
+    fill(this.#chips);
+    this.node.classList.remove('sending');
+    for (const s of this.#segments.values()) s.stop();
+    for (const c of this.#calls.values()) if (!c.over) c.abandoned();
+    const end = recorded ?? failed;
+    if (recorded?.command && !this.hasText) this.say({ text: `/${recorded.command}`, time });
+    if (recorded?.input && !this.hasText) this.say({ text: recorded.input });
+    if (failed) {
+      const [words, bad] = failure(failed.code);
+      this.node.dataset.failed = failed.code;
+      for (const s of this.#segments.values()) s.recovered(); // the reason says it
+      this.#answer.append(el('div', { class: bad ? 'note note-danger turn-failed' : 'note turn-failed' }, icon(bad ? 'warn' : 'info'),
+        el('div', null, el('p', null, words), failed.reason && el('p', { class: 'small' }, failed.reason))));
+    }
+    for (const n of recorded?.notes ?? []) this.#answer.append(el('p', { class: 'aside small muted' }, icon('info'), el('span', null, n)));
+    if (!recorded?.command && this.#name) this.#sum(end);
+  }
+
+  // notice is a text beside the answer: what a hook, or core, has to say.
+  notice(m) {
+    const node = el('div', { class: 'aside small muted' }, icon('info'), el('div', { class: 'prose' }));
+    this.#answer.append(node);
+    write(node.lastChild, m);
+  }
+
+  connected() { for (const c of this.#calls.values()) c.decision?.connected(); }
+
+  #sum(end) {
+    const usage = end.usage ?? {};
+    const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+    const parts = [
+      end.duration_ms > 0 && fmt.duration(end.duration_ms), end.actions?.length && fmt.count(end.actions.length, 'call'),
+      end.rounds > 1 && fmt.count(end.rounds, 'round'), tokens > 0 && fmt.count(tokens.toLocaleString(), 'token'),
+    ].filter(Boolean);
+    const name = this.#name;
+    fill(this.#foot, el('span', { class: 'num' }, parts.join(' · ')), el('button', { class: 'link-btn', type: 'button', title: 'What took how long, in this turn', on: { click: () => this.#context.app.openTurn(name) } }, 'Timeline'));
+    this.#foot.hidden = false;
+  }
+
+  #segment(plan) {
+    let s = this.#segments.get(plan);
+    if (!s) {
+      s = new Segment(plan);
+      this.#segments.set(plan, s);
+      this.#answer.append(s.node);
+      this.#last = s;
+    }
+    return s;
+  }
+
+  #call(id, tool, argsText = '', segment = this.#last ?? this.#segment('calls'), parent = '') {
+    let c = this.#calls.get(id);
+    if (!c) {
+      c = new Call(this.#context, { call: id, tool, argsText, parent });
+      this.#calls.set(id, c);
+      segment.addCall(c);
+    }
+    return c;
+  }
+
+  #thinks(words) {
+    this.#thinking?.remove();
+    this.#thinking = null;
+    if (!words) return;
+    this.#thinking = el('p', { class: 'thinking small muted' }, el('span', { class: 'spinner', 'aria-hidden': 'true' }), words);
+    this.#answer.append(this.#thinking);
+  }
+}
+
+// Segment is one answer of the model: its reasoning, its text, the calls it asked for.
+class Segment {
+  #reasoning;
+  #thoughts;
+  #prose;
+  #calls;
+  #blocks = [];
+  #plain = '';
+  #failure = null;
+
+  constructor(plan) {
+    this.attempt = '';
+    this.settled = false; // by the commit: deltas change nothing any more
+    this.settledByMessage = false;
+    this.#thoughts = el('div', { class: 'thoughts small', dir: 'auto' });
+    this.#reasoning = el('details', { class: 'fold reasoning', hidden: true }, el('summary', { class: 'small' }, icon('chevron'), el('span', null, 'Reasoning')), this.#thoughts);
+    this.#prose = el('div', { class: 'prose', dir: 'auto', hidden: true });
+    this.#calls = el('div', { class: 'calls', hidden: true });
+    this.node = el('div', { class: 'segment', dataset: { plan } }, this.#reasoning, this.#prose, this.#calls);
+  }
+
+  get hasCalls() { return !this.#calls.hidden; }
+  get hasText() { return !this.#prose.hidden; }
+
+  addCall(call) {
+    this.#calls.hidden = false;
+    this.#calls.append(call.node);
+  }
+
+  restart() {
+    this.#blocks = [];
+    this.#plain = '';
+    this.#prose.replaceChildren();
+    this.#prose.hidden = true;
+    this.#prose.classList.remove('streaming');
+    this.#think('');
+  }
+
+  delta({ text, reasoning, blocks }) {
+    if (reasoning) this.#think(this.#thoughts.textContent + reasoning);
+    if (blocks?.length) {
+      for (const b of blocks) this.#block(b);
+      this.#streams();
+    } else if (text && !this.#blocks.length) { // a bridge that renders nothing
+      this.#plain += text;
+      this.#prose.textContent = this.#plain;
+      this.#prose.classList.add('plain');
+      this.#streams();
+    }
+  }
+
+  completed({ text, html, reasoning }) {
+    this.settled = true;
+    this.recovered();
+    if (reasoning) this.#think(reasoning);
+    if (text) this.#write({ content: text, html, format: 'markdown' });
+    else if (!text && !this.#prose.hidden) this.restart();
+    this.stop();
+  }
+
+  message(m) {
+    this.settled = true;
+    this.settledByMessage = true;
+    this.#write(m);
+    this.stop();
+  }
+
+  failed(error) {
+    this.recovered();
+    this.#failure = el('p', { class: 'aside small muted' }, icon('warn'), el('span', null, `The model failed: ${error.message || error.code}`));
+    this.node.append(this.#failure);
+  }
+
+  recovered() {
+    this.#failure?.remove();
+    this.#failure = null;
+  }
+
+  stop() { this.#prose.classList.remove('streaming'); }
+
+  #streams() {
+    this.#prose.hidden = false;
+    this.#prose.classList.add('streaming');
+  }
+
+  #think(text) {
+    this.#thoughts.textContent = text;
+    this.#reasoning.hidden = !text;
+  }
+
+  #block({ index, html }) {
+    if (!Number.isInteger(index) || index < 0 || index > 5000) return;
+    while (this.#blocks.length <= index) {
+      const block = el('div', { class: 'block' });
+      this.#blocks.push(block);
+      this.#prose.append(block);
+    }
+    renderHTML(this.#blocks[index], html);
+  }
+
+  #write(m) {
+    this.#blocks = [];
+    this.#prose.hidden = false;
+    write(this.#prose, m);
+  }
+}
+
+// write shows a message: the server's HTML of Markdown, or plain text.
+function write(node, { content, html, format }) {
+  if (!html || format === 'text') {
+    node.classList.add('plain');
+    node.textContent = content ?? '';
+    return;
+  }
+  node.classList.remove('plain');
+  renderHTML(node, html);
+  for (const pre of node.querySelectorAll('pre')) dress(pre);
+}
+
+// dress gives a block of code its colours, its language and a button that copies it.
+function dress(pre) {
+  const code = pre.querySelector('code') ?? pre;
+  const language = languageOf(code);
+  const text = code.textContent;
+  if (language) fill(code, highlight(text, language));
+  const copy = el('button', { class: 'icon-btn', type: 'button', 'aria-label': 'Copy the code', title: 'Copy', on: { click: async () => {
+    try {
+      await navigator.clipboard.writeText(text.replace(/\n$/, ''));
+      fill(copy, icon('check'));
+    } catch {
+      fill(copy, icon('close')); // the browser forbids it outside https and localhost
+    }
+    setTimeout(() => fill(copy, icon('copy')), 1500);
+  } } }, icon('copy'));
+  const frame = el('figure', { class: 'code-block' });
+  pre.replaceWith(frame);
+  pre.tabIndex = 0;
+  pre.setAttribute('aria-label', language ? `Code, ${language}` : 'Code');
+  frame.append(el('figcaption', { class: 'tiny muted' }, el('span', null, language), copy), pre);
+}

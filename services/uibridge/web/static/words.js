@@ -1,0 +1,93 @@
+// What codes mean, for people.
+
+// STATES are the agent's states.
+export const STATES = {
+  waiting_for_input: 'Ready',
+  sensing: 'Reading what you said',
+  thinking: 'Thinking',
+  awaiting_confirmation: 'Needs a decision',
+  executing_tool: 'Running a tool',
+  reflecting: 'Remembering',
+  locked: 'Locked',
+};
+
+// busy says whether something can be cancelled in the state.
+export function busy(state) {
+  return Boolean(state) && state !== 'waiting_for_input' && state !== 'locked';
+}
+
+const FAILURES = {
+  malformed: 'This could not be read.',
+  unknown_agent: 'There is no such agent.',
+  unknown_cause: 'Core does not know what to do with this.',
+  unknown_command: 'There is no such command.',
+  duplicate_of: 'This was sent before, and is taken once.',
+  dropped: 'A hook dropped this.',
+  denied: 'A hook refused this before anything ran.',
+  session_locked: 'The session is locked. /reset unlocks it.',
+  cancelled: 'Cancelled.',
+  interrupted: 'Interrupted by a later input.',
+  reset: 'Ended by /reset.',
+  queue_full: 'Too much is waiting already. Send it again when the queue is shorter.',
+  poison: 'Handling this failed again and again, so it was given up.',
+  provider_failed: 'The language model gave no answer.',
+  no_provider: 'No language model is there. Is a provider running?',
+  limit_rounds: 'The turn reached its limit of rounds.',
+  limit_tokens: 'The turn reached its limit of tokens.',
+  limit_cost: 'The turn reached its limit of cost.',
+  deadline: 'The time for this turn is over.',
+  circuit_open: 'Too many tools failed, so the session was locked.',
+  state_mismatch: 'The session’s log contradicts itself, so it was locked.',
+};
+
+// failure is why a turn ended without an answer: [in words, whether it is an error].
+export function failure(code) {
+  return [FAILURES[code] ?? `It ended: ${code}.`, !['cancelled', 'interrupted', 'reset', 'duplicate_of'].includes(code)];
+}
+
+const TOOL_ERRORS = {
+  tool_failed: 'failed',
+  invalid_arguments: 'wrong arguments; it did not run',
+  unknown_tool: 'no such tool; it did not run',
+  denied: 'not allowed; it did not run',
+  confirmation_expired: 'nobody answered in time; it did not run',
+  timeout: 'ran out of time',
+  cancelled: 'cancelled; it did not run',
+  not_run: 'no runner took it; it did not run',
+  skipped: 'skipped, since a step before failed',
+  outcome_unknown: 'nobody can know whether it ran',
+  invalid_plan: 'the plan was refused',
+  internal: 'the tool broke',
+  result_too_large: 'its result was too large to keep',
+};
+
+// toolError is why a call did not succeed.
+export function toolError(code) {
+  return TOOL_ERRORS[code] ?? code;
+}
+
+const REFUSALS = {
+  unauthenticated: 'You are not signed in any more.',
+  forbidden: 'Your token does not allow this.',
+  rate_limited: 'That was too much at once. Try again in a moment.',
+  unavailable: 'The bridge cannot reach the bus right now.',
+  timeout: 'The bridge did not answer in time.',
+  unknown_method: 'This bridge does not offer that.',
+  too_large: 'That is too large.',
+  internal: 'The bridge has failed; its log says how.',
+};
+
+// refusal is an RpcError for people: what is wrong, and the bridge's own words.
+export function refusal(e) {
+  const words = REFUSALS[e?.code];
+  const own = e?.message && e.message !== e.code ? e.message : '';
+  if (!words) return own || String(e);
+  return own && e.code !== 'internal' && e.code !== 'unauthenticated' ? `${words} (${own})` : words;
+}
+
+// LEVELS are how serious a warning is.
+export const LEVELS = {
+  info: 'Note',
+  warn: 'Caution',
+  critical: 'Danger',
+};

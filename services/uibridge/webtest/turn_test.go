@@ -1,0 +1,98 @@
+package webtest_test
+
+import (
+	"testing"
+
+	"skandha.dev/services/uibridge/webtest"
+)
+
+// finished are the turns that have ended.
+const finished = `all(".turn-foot:not([hidden])").length`
+
+func TestAWholeTurnIsSeenWhileItGoes(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "turn")
+	p.Wait(`one(".welcome")`)
+	p.Say("stream 300 words every 5 ms")
+	p.Wait(`one(".turn").innerText.includes("stream 300 words")`)
+	p.Wait(`one(".state").dataset.state === "thinking" && seen(".state-cancel")`)
+	p.Wait(`text(".streaming").includes("word20") && !text(".streaming").includes("word300")`)
+	p.Shot("streaming")
+	p.Wait(finished + ` === 1`)
+	p.Wait(`one(".state").dataset.state === "waiting_for_input" && !seen(".state-cancel")`)
+	answer := `one(".turn .prose").innerText.trim().split(/\s+/)`
+	if n := webtest.Get[int](p, answer+`.length`); n != 300 {
+		t.Errorf("the answer has %d words, want 300", n)
+	}
+	if n := webtest.Get[int](p, `all(".turn .prose:not([hidden])").length`); n != 1 {
+		t.Errorf("the answer stands there %d times", n)
+	}
+
+	p.Say(`comment I will work that out. :: math:evaluate {"expression": "6*7"}`)
+	p.Wait(finished + ` === 2`)
+	turn := `all(".turn")[1]`
+	if n := webtest.Get[int](p, turn+`.innerText.split("I will work that out.").length - 1`); n != 2 { // what was said quotes it
+		t.Errorf("what the model says beside a call stands there %d times, want once", n-1)
+	}
+	p.Wait(turn + `.querySelector(".call[data-status=done]").innerText.includes("math:evaluate")`)
+	p.Wait(turn + `.innerText.includes("42")`)
+	p.Click(`.call-line`)
+	p.Wait(`text(".call-body").includes('"expression": "6*7"') && text(".call-result").includes("42")`)
+	p.Shot("call")
+
+	p.Say("fail auth")
+	p.Wait(`text(".turn-failed").includes("gave no answer")`)
+	p.Wait(`text(".session[aria-current]").includes("stream 300")`) // the rail has its title by now
+	p.Shot("failed")
+}
+
+func TestARunningTurnIsCancelledByEscTwice(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "cancel")
+	p.Say("hang")
+	p.Wait(`one(".state").dataset.state === "thinking"`)
+	p.Say("hello")
+	p.Wait(`text(".said-chips").includes("") && all(".turn")[1]?.innerText.includes("waits its turn")`)
+	p.Press("Escape")
+	p.Wait(`text(".state-hint").includes("Esc again")`)
+	p.Shot("cancel-hint")
+	p.Press("Escape")
+	p.Press("Escape") // however long the first one was ago by now
+	p.Wait(`all(".turn")[0].dataset.failed === "cancelled"`)
+	p.Wait(`all(".turn")[1].innerText.includes("echo: hello")`) // its turn came
+	p.Shot("cancelled")
+}
+
+func TestCommandsAreCompletedAndAnswered(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "commands")
+	p.Type("#input", "/he")
+	p.Wait(`text("#commands [aria-selected=true]").includes("/help")`)
+	p.Shot("commands")
+	p.Press("Tab")
+	p.Wait(`one("#input").value === "/help" && one("#commands").hidden`)
+	p.Press("Enter")
+	p.Wait(`one(".turn .said-text")?.innerText === "/help" && one(".turn .prose").innerText.includes("/reset")`)
+	p.Press("ArrowUp") // what was said before
+	p.Wait(`one("#input").value === "/help"`)
+	p.Press("ArrowDown")
+	p.Type("#input", "/nonsense")
+	p.Press("Enter")
+	p.Wait(`text(".turn-failed").includes("no such command")`)
+}
+
+// A page that is opened later shows what another one showed.
+func TestTheSameConversationInAnotherBrowser(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "same")
+	for _, s := range []string{"hello", `comment Let me see. :: math:evaluate {"expression": "1+1"}`, "fail auth", "/help"} {
+		p.Say(s)
+		p.Wait(`one(".state").dataset.state === "waiting_for_input" && all(".turn").at(-1).querySelector(".turn-foot:not([hidden]), .turn-failed, .prose ul")`)
+	}
+	q := r.SignedIn(t, "same")
+	q.Wait(`all(".turn").length === 4 && text(".transcript").includes("/reset")`)
+	shown := `all(".turn").map((t) => t.innerText.replace(/\b\d+(\.\d)? m?s\b/g, "").replace(/\s+/g, " ")).join("\n")`
+	if a, b := webtest.Get[string](p, shown), webtest.Get[string](q, shown); a != b {
+		t.Errorf("the first shows\n%s\nthe second\n%s", a, b)
+	}
+}
