@@ -32,7 +32,7 @@ run: setup-build ## Build and talk to an agent: everything in one process, data 
 	exec bin/skandha chat --data .data
 
 .PHONY: run-services
-run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners, the sandbox and the listeners of SKANDHA_CONFIG as processes; Ctrl-C ends them
+run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners, the sandbox, the listeners of SKANDHA_CONFIG and the page as processes; Ctrl-C ends them
 	@RUNNERS=$(RUNNERS) exec deploy/dev/run-services.sh
 
 .PHONY: build
@@ -96,6 +96,7 @@ compose-up: .env ## Start the system of docker-compose.yml and wait until it is 
 	$(COMPOSE) up -d --build --scale toolrunner=$(RUNNERS)
 	@deploy/dev/compose-healthy.sh $(COMPOSE)
 	@echo 'talk to it:  set -a; . ./.env; SKANDHA_NATS=nats://127.0.0.1:$${SKANDHA_NATS_PORT:-4222} bin/skandha chat'
+	@echo 'its page:    the same, with bin/skandha ui --open'
 
 .PHONY: sandbox-image
 sandbox-image: ## Build the image that untrusted code runs in: from a registry, or else from Debian's packages (as root)
@@ -106,12 +107,15 @@ sandbox-image: ## Build the image that untrusted code runs in: from a registry, 
 compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
 	$(COMPOSE) down
 
-# The secrets of docker-compose.yml, made once.
-.env:
+# The secrets of docker-compose.yml, each made once.
+.PHONY: secrets
+.env: secrets
 	@umask 077; \
-	secret() { printf 's%s' "$$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')"; }; \
-	printf 'SKANDHA_TOKEN=%s\nSKANDHA_REDIS_PASSWORD=%s\n' "$$(secret)" "$$(secret)" > .env
-	@echo "wrote .env with the secrets of docker-compose.yml"
+	for name in SKANDHA_TOKEN SKANDHA_REDIS_PASSWORD SKANDHA_UI_TOKEN; do \
+	  grep -qs "^$$name=" .env && continue; \
+	  printf '%s=s%s\n' "$$name" "$$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')" >> .env; \
+	  echo "wrote $$name of docker-compose.yml into .env"; \
+	done
 
 ##@ House
 

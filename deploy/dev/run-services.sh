@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs Skandha as it is deployed, without containers: NATS, Redis (if installed),
-# core, provider, RUNNERS tool runners, the sandbox service and, with a configuration, the listeners, each
-# a process of its own, logging to .data/services/logs. Ctrl-C ends them all; so does
-# the end of any one of them.
+# core, provider, RUNNERS tool runners, the sandbox service, the UI bridge and, with a
+# configuration, the listeners, each a process of its own, logging to
+# .data/services/logs. Ctrl-C ends them all; so does the end of any one of them.
 #
 #   RUNNERS=1    how many tool runners
-#   SKANDHA_CONFIG=FILE   agents, policy and listeners
+#   SKANDHA_CONFIG=FILE   agents, policy, listeners and ui
+#   SKANDHA_UI_LISTEN=127.0.0.1:7070   where the page is
 #   PORT=4222    where NATS listens, on loopback
 #
 # The bus is nats-server if it is installed, else the one in bin/skandha.
@@ -105,6 +106,13 @@ if taken "$port"; then
 	exit 1
 fi
 
+# The bridge says so too, but only after the rest has started.
+ui=${SKANDHA_UI_LISTEN:-127.0.0.1:7070}
+if { [ -n "${SKANDHA_UI_LISTEN:-}" ] || ! grep -qs '^ui:' "${SKANDHA_CONFIG:-}"; } && taken "${ui##*:}"; then
+	say "port ${ui##*:}, for the page, is taken; choose another: make run-services SKANDHA_UI_LISTEN=127.0.0.1:7071"
+	exit 1
+fi
+
 say "starting"
 if have nats-server; then
 	# The configuration reads the directory as a piece of itself, so it is quoted.
@@ -140,9 +148,11 @@ SKANDHA_SANDBOX_DIR=$data/sandbox start sandbox bin/skandha-sandbox
 if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then
 	start listener bin/skandha-listener
 fi
+SKANDHA_UI_DATA=$data start uibridge bin/skandha-uibridge
 
 say "talk to it from another terminal:"
 say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat .data/services/token) bin/skandha chat"
+say "its page: the same, with bin/skandha ui --open"
 say "Ctrl-C stops it."
 # A terminal that is closed tells its first process only, which may be make.
 attached() { [ -t 0 ]; }

@@ -2,7 +2,7 @@
 # Makes sure that what a make target needs is there.
 #
 #   setup.sh build    Go: all that `make run` needs
-#   setup.sh test     and what the tests start: Redis, a Docker engine, …
+#   setup.sh test     and what the tests start: Redis, a Docker engine, Chromium, …
 #
 # On Debian, as root, it installs what is missing and says what. Elsewhere it says
 # what is missing and how to get it; tests that need it are then skipped, or fail
@@ -48,6 +48,8 @@ look() {
 	have debootstrap || missing "debootstrap, for the image of sandboxes" debootstrap
 	have python3 || missing "Python 3, for the tests of plugins in Python" python3
 	have node || missing "Node, for the tests of plugins for Node" nodejs
+	have chromium || have chromium-browser || have google-chrome || have google-chrome-stable || have headless_shell ||
+		missing "Chromium, for the tests of the page" chromium fonts-dejavu-core
 	have npm || missing "npm, for the NATS client of the plugins for Node" npm
 	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates

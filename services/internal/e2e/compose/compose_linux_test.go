@@ -34,7 +34,9 @@ type project struct {
 	token   string
 	nats    string // URL on the host
 	hooks   string // likewise, of the listener's webhooks
+	page    string // likewise, of the UI bridge
 	secret  []byte // of the webhook
+	uiToken string // of the page's owner
 	skandha string // the command
 }
 
@@ -42,7 +44,7 @@ func TestSystemOfContainers(t *testing.T) {
 	p := up(t)
 
 	t.Run("every container is healthy and hardened", func(t *testing.T) {
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "listener": 1})
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "listener": 1, "uibridge": 1})
 		for _, c := range p.containers(t) {
 			c.hardened(t)
 		}
@@ -66,9 +68,32 @@ func TestSystemOfContainers(t *testing.T) {
 			t.Errorf("a forged call is answered %q", answer)
 		}
 	})
+	t.Run("a one-time link opens the page, once, and nobody else is let in", func(t *testing.T) {
+		if body, err := p.get(t, ""); err != nil || !strings.Contains(body, "<html") {
+			t.Errorf("the page is %q, %v", body, err)
+		}
+		if body, err := p.get(t, "v1/auth/me"); err == nil {
+			t.Errorf("nobody is let in: %s", body)
+		}
+		if body, err := p.get(t, "v1/auth/me", "Authorization: Bearer "+p.uiToken); err != nil || !strings.Contains(body, `"owner"`) {
+			t.Errorf("the owner is answered %q, %v", body, err)
+		}
+		cmd := p.HostCommand(t.Context(), p.skandha, "ui")
+		cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
+		page, code, ok := strings.Cut(enginetest.Output(t, cmd), "#code=")
+		if !ok || page != p.page {
+			t.Fatalf("the link is for %q, want %q", page, p.page)
+		}
+		if body, err := p.logIn(t, strings.Fields(code)[0]); err != nil || !strings.Contains(body, `"owner"`) {
+			t.Errorf("the code is answered %q, %v", body, err)
+		}
+		if body, err := p.logIn(t, strings.Fields(code)[0]); err == nil {
+			t.Errorf("the code opens twice: %s", body)
+		}
+	})
 	t.Run("tool runners scale", func(t *testing.T) {
 		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "listener": 1})
+		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "listener": 1, "uibridge": 1})
 		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
 			t.Errorf("6*7 is %q, want 42 in it", answer)
@@ -140,12 +165,12 @@ func up(t *testing.T) *project {
 	e := findEngine(t)
 	id := strings.ToLower(rand.Text()[:8])
 	prefix := "skandha-e2e-" + id
-	p := &project{engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text())}
+	p := &project{engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text()), uiToken: "u" + rand.Text()}
 	p.skandha = e.images(t, prefix, "test")
 	image := enginetest.SandboxImage(t, e.Engine)
 	port := freePort(t)
-	hooks := freePort(t)
-	p.nats, p.hooks = "nats://127.0.0.1:"+port, "http://127.0.0.1:"+hooks+"/hooks/"
+	hooks, ui := freePort(t), freePort(t)
+	p.nats, p.hooks, p.page = "nats://127.0.0.1:"+port, "http://127.0.0.1:"+hooks+"/hooks/", "http://127.0.0.1:"+ui+"/"
 	listeners := filepath.Join(t.TempDir(), "listener.yaml")
 	if err := os.WriteFile(listeners, []byte(listenerConfig), 0o644); err != nil { // the container's user reads it
 		t.Fatal(err)
@@ -161,6 +186,7 @@ func up(t *testing.T) *project {
 		"SKANDHA_PROVIDER=offline", "SKANDHA_MODEL=", "SKANDHA_BASE_URL=", "SKANDHA_HTTP_ALLOW=", "SKANDHA_CORE_CONFIG=",
 		"SKANDHA_LISTENER_PORT="+hooks, "SKANDHA_LISTENER_CONFIG="+listeners, "SKANDHA_WEBSOCKET_TOKEN=",
 		"SKANDHA_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(p.secret),
+		"SKANDHA_UI_PORT="+ui, "SKANDHA_UI_TOKEN="+p.uiToken, "SKANDHA_UI_URL=", "SKANDHA_UI_CONFIG=",
 		"SKANDHA_SANDBOX_IMAGE="+image, "SKANDHA_SANDBOX_RUNTIME=", "SKANDHA_SANDBOX_INDEX=", "SKANDHA_DOCKER_SOCKET="+e.socket(),
 		"OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
 	t.Cleanup(func() {
@@ -217,6 +243,25 @@ func (p *project) call(t *testing.T, key []byte) (string, error) {
 		"--header", webhook.HeaderID+": "+id, "--header", webhook.HeaderTimestamp+": "+strconv.FormatInt(now.Unix(), 10),
 		"--header", webhook.HeaderSignature+": "+webhook.Sign(key, id, now, []byte(body)),
 		"--post-data", body, p.hooks+"calls").Output()
+	return string(out), err
+}
+
+// get asks the UI bridge from the host.
+func (p *project) get(t *testing.T, path string, headers ...string) (string, error) {
+	t.Helper()
+	args := []string{"wget", "-q", "-O", "-"}
+	for _, h := range headers {
+		args = append(args, "--header", h)
+	}
+	out, err := p.HostCommand(t.Context(), "busybox", append(args, p.page+path)...).Output()
+	return string(out), err
+}
+
+// logIn shows a one-time code, as the page does.
+func (p *project) logIn(t *testing.T, code string) (string, error) {
+	t.Helper()
+	out, err := p.HostCommand(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header", "Content-Type: application/json",
+		"--header", "Origin: "+strings.TrimSuffix(p.page, "/"), "--post-data", `{"code": "`+code+`"}`, p.page+"v1/auth/code").Output()
 	return string(out), err
 }
 
@@ -347,8 +392,8 @@ func (c container) hardened(t *testing.T) {
 	}
 	for port, bindings := range h.PortBindings {
 		for _, b := range bindings {
-			if c.service() != "nats" && c.service() != "listener" || b.HostIp != "127.0.0.1" {
-				t.Errorf("%s publishes %s on %q, want NATS and the listeners on loopback alone", c.Name, port, b.HostIp)
+			if !slices.Contains([]string{"nats", "listener", "uibridge"}, c.service()) || b.HostIp != "127.0.0.1" {
+				t.Errorf("%s publishes %s on %q, want NATS, the listeners and the page on loopback alone", c.Name, port, b.HostIp)
 			}
 		}
 	}

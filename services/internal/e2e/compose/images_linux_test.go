@@ -18,7 +18,7 @@ import (
 // binaries are the services' commands, by the names of their images.
 var binaries = map[string]string{
 	"core": "skandha-core", "provider": "skandha-provider", "toolrunner": "skandha-toolrunner", "sandbox-service": "skandha-sandbox",
-	"listener": "skandha-listener",
+	"listener": "skandha-listener", "uibridge": "skandha-uibridge",
 }
 
 // images builds all images of docker-compose.yml under the prefix, and the
@@ -28,7 +28,8 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	dir := t.TempDir()
 	build(t, dir, "skandha.dev/services/skandha", "skandha.dev/services/core/cmd/skandha-core",
 		"skandha.dev/services/provider/cmd/skandha-provider", "skandha.dev/services/toolrunner/cmd/skandha-toolrunner",
-		"skandha.dev/services/sandbox/cmd/skandha-sandbox", "skandha.dev/services/listener/cmd/skandha-listener", "github.com/nats-io/nats-server/v2")
+		"skandha.dev/services/sandbox/cmd/skandha-sandbox", "skandha.dev/services/listener/cmd/skandha-listener",
+		"skandha.dev/services/uibridge/cmd/skandha-uibridge", "github.com/nats-io/nats-server/v2")
 
 	services := filepath.Join(dir, "services")
 	copyFile(t, "/etc/ssl/certs/ca-certificates.crt", filepath.Join(services, "ca-certificates.crt"))
