@@ -23,6 +23,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 )
 
@@ -30,6 +31,7 @@ func startWith(t *testing.T, o *server.Options) *server.Server {
 	t.Helper()
 	o.ServerName, o.Host, o.Port, o.NoSigs, o.NoLog = "secure", "127.0.0.1", -1, true, true
 	o.JetStream, o.StoreDir = true, t.TempDir()
+	o.JetStreamMaxStore = natsserver.DefaultMaxStore // not what the disk has room for at the moment
 	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
