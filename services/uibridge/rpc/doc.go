@@ -42,7 +42,7 @@
 //
 // These six are handled one after the other, in the order in which they came; all else
 // runs beside them. Batches, notifications and ids are as JSON-RPC 2.0 has them; a batch
-// has at most [MaxBatch] requests.
+// has at most [jsonrpc.MaxBatch] requests.
 //
 // # Errors
 //

@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc"
+	"skandha.dev/services/uibridge/rpc/jsonrpc"
 )
 
 // The numbers of an answer's errors, and its ids: "id:code" of each, code 0 for a result.
@@ -48,7 +49,7 @@ func TestJSONRPCToTheLetter(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "")
 	c.hear(contract.OnAttached)
-	big := make([]string, rpc.MaxBatch+1)
+	big := make([]string, jsonrpc.MaxBatch+1)
 	for i := range big {
 		big[i] = `{"jsonrpc":"2.0","method":"getStatus"}`
 	}

@@ -7,6 +7,7 @@ import (
 
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
+	"skandha.dev/services/uibridge/rpc/jsonrpc"
 )
 
 // The methods that are the connection's own.
@@ -17,7 +18,7 @@ const (
 
 // take handles a message. It never waits: reading goes on, so that pings are answered.
 func (c *conn) take(body []byte) {
-	calls, batch := parse(body)
+	calls, batch := jsonrpc.Parse(body)
 	g := &gather{c: c, batch: batch, answers: make([][]byte, len(calls)), missing: len(calls)}
 	for i, k := range calls {
 		c.begin(k, func(b []byte) { g.put(i, b) })
@@ -71,9 +72,9 @@ func (c *conn) reply(b []byte) {
 }
 
 // begin begins a call; done is called once, with the answer, nil for a notification.
-func (c *conn) begin(k call, done func([]byte)) {
-	if k.failed != nil {
-		done(k.failed)
+func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
+	if k.Failed != nil {
+		done(k.Failed)
 		return
 	}
 	c.door.requests.Add(1)
@@ -93,17 +94,17 @@ func (c *conn) begin(k call, done func([]byte)) {
 		<-c.slots
 		c.busy.Done()
 	}
-	input := k.method == request.SubmitUserInput || k.method == request.RunCommand
+	input := k.Method == request.SubmitUserInput || k.Method == request.RunCommand
 	if err := c.door.cfg.Limit(c.life, c.principal, input); err != nil {
 		answer(nil, err)
 		return
 	}
 	switch {
-	case k.method == Attach:
-		c.lane <- func() { c.attachAgain(k.params, answer) }
-	case k.method == Detach:
-		c.lane <- func() { answer(c.detach(k.params)) }
-	case request.Writes(k.method):
+	case k.Method == Attach:
+		c.lane <- func() { c.attachAgain(k.Params, answer) }
+	case k.Method == Detach:
+		c.lane <- func() { answer(c.detach(k.Params)) }
+	case request.Writes(k.Method):
 		// What was taken is stored, though nobody may hear the answer.
 		c.lane <- func() { c.call(context.WithoutCancel(c.life), k, answer) }
 	default:
@@ -112,14 +113,14 @@ func (c *conn) begin(k call, done func([]byte)) {
 }
 
 // call asks the desk.
-func (c *conn) call(ctx context.Context, k call, answer func(any, error)) {
+func (c *conn) call(ctx context.Context, k jsonrpc.Call, answer func(any, error)) {
 	ctx, cancel := context.WithTimeout(ctx, c.door.cfg.Timeout)
 	defer cancel()
 	o := request.Origin{Source: c.first.Name, Shown: c.shown.hash}
-	if request.Writes(k.method) {
+	if request.Writes(k.Method) {
 		o.Ref = c.ref // it is the lane's
 	}
-	answer(c.door.desk.Call(ctx, c.principal, o, k.method, k.params))
+	answer(c.door.desk.Call(ctx, c.principal, o, k.Method, k.Params))
 }
 
 var errTooMany = &contract.Error{
@@ -127,24 +128,24 @@ var errTooMany = &contract.Error{
 }
 
 // answer is what is written; nil for a notification.
-func (c *conn) answer(k call, result any, err error) []byte {
+func (c *conn) answer(k jsonrpc.Call, result any, err error) []byte {
 	if err != nil {
 		c.door.failed.Add(1)
 		e := contract.ErrorOf(err)
-		c.door.log.Debug("a request was refused", "from", c.from, "principal", c.principal.Name, "method", k.method, "code", e.Code, "field", e.Field)
-		if k.id == nil {
+		c.door.log.Debug("a request was refused", "from", c.from, "principal", c.principal.Name, "method", k.Method, "code", e.Code, "field", e.Field)
+		if k.ID == nil {
 			return nil
 		}
-		return failure(k.id, Number(e.Code), e)
+		return jsonrpc.Failure(k.ID, jsonrpc.Number(e.Code), e)
 	}
-	if k.id == nil {
+	if k.ID == nil {
 		return nil
 	}
-	b, err := success(k.id, result)
+	b, err := jsonrpc.Success(k.ID, result)
 	if err != nil {
-		c.door.log.Error("a result cannot be encoded", "method", k.method, "error", err)
+		c.door.log.Error("a result cannot be encoded", "method", k.Method, "error", err)
 		e := contract.ErrorOf(err)
-		return failure(k.id, Number(e.Code), e)
+		return jsonrpc.Failure(k.ID, jsonrpc.Number(e.Code), e)
 	}
 	return b
 }

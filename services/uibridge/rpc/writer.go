@@ -8,6 +8,7 @@ import (
 	"github.com/coder/websocket"
 
 	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/rpc/jsonrpc"
 )
 
 // write writes answers, and how the connection ends.
@@ -90,7 +91,7 @@ func (c *conn) tell(n contract.Notification) bool {
 	case contract.OnToolCallRequest, contract.OnConfirmationResolved:
 		c.shown.see(n)
 	}
-	c.buf = appendNotification(c.buf[:0], n)
+	c.buf = jsonrpc.AppendNotification(c.buf[:0], n)
 	if !c.send(c.buf) {
 		return false
 	}

@@ -1,11 +1,10 @@
-package rpc
+package jsonrpc
 
 import (
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"skandha.dev/services/uibridge/contract"
 )
@@ -22,7 +21,7 @@ func TestNotificationsCarryTheirPlaceInFront(t *testing.T) {
 		{contract.Notification{Method: "onX"}, `{"jsonrpc":"2.0","method":"onX","params":{}}`},
 	} {
 		shared := slices.Clone(k.n.Params)
-		got := string(appendNotification(nil, k.n))
+		got := string(AppendNotification(nil, k.n))
 		if got != k.want || !json.Valid([]byte(got)) {
 			t.Errorf("%+v is written as %s, want %s", k.n, got, k.want)
 		}
@@ -52,14 +51,6 @@ func TestEveryCodeHasANumberOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestCloseReasonsFit(t *testing.T) {
-	for _, s := range []string{"", "short", strings.Repeat("x", 500), strings.Repeat("ü", 500), strings.Repeat("漢", 41)} {
-		if got := clip(s); len(got) > 123 || !utf8.ValidString(got) || len(s) <= 120 && got != s {
-			t.Errorf("%q is clipped to %q", s, got)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","method":"subtract","params":[42,23],"id":1}`, `{"jsonrpc":"2.0","method":"update"}`, `[]`, `[1,2,3]`, `{`, `null`, `1e999`,
@@ -70,24 +61,24 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		calls, batch := parse(body)
+		calls, batch := Parse(body)
 		if len(calls) == 0 || len(calls) > MaxBatch || !batch && len(calls) != 1 {
 			t.Fatalf("%d calls, batch %t", len(calls), batch)
 		}
-		if !json.Valid(body) && (batch || calls[0].failed == nil) {
+		if !json.Valid(body) && (batch || calls[0].Failed == nil) {
 			t.Fatal("what is no JSON is taken for a request")
 		}
 		for _, k := range calls {
-			answer := k.failed
+			answer := k.Failed
 			if answer == nil {
-				if len(k.params) > 0 && k.params[0] != '[' && k.params[0] != '{' {
-					t.Fatalf("the parameters are %s", k.params)
+				if len(k.Params) > 0 && k.Params[0] != '[' && k.Params[0] != '{' {
+					t.Fatalf("the parameters are %s", k.Params)
 				}
-				if k.id == nil {
+				if k.ID == nil {
 					continue
 				}
 				var err error
-				if answer, err = success(k.id, struct{}{}); err != nil {
+				if answer, err = Success(k.ID, struct{}{}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package rpc
+package jsonrpc
 
 import (
 	"bytes"
@@ -14,26 +14,26 @@ const MaxBatch = 64
 
 const version = "2.0"
 
-// call is a request, or a notification if it has no id, or something that is neither:
-// then failed is the answer.
-type call struct {
-	id     json.RawMessage // as it was written; nil: a notification
-	method string
-	params json.RawMessage // an object, an array or nothing
-	failed []byte
+// Call is a request, or a notification if it has no id, or something that is neither:
+// then Failed is the answer.
+type Call struct {
+	ID     json.RawMessage // as it was written; nil: a notification
+	Method string
+	Params json.RawMessage // an object, an array or nothing
+	Failed []byte
 }
 
 var null = json.RawMessage("null")
 
-// parse reads a message. What is in a batch is answered in an array.
-func parse(body []byte) (calls []call, batch bool) {
+// Parse reads a message. What is in a batch is answered in an array.
+func Parse(body []byte) (calls []Call, batch bool) {
 	body = bytes.TrimSpace(body)
 	if !json.Valid(body) {
 		var v any
 		return refused(null, codeParse, contract.Invalid("", fmt.Sprintf("the message is no JSON: %v", json.Unmarshal(body, &v)))), false
 	}
 	if body[0] != '[' {
-		return []call{one(body)}, false
+		return []Call{one(body)}, false
 	}
 	var parts []json.RawMessage
 	if err := json.Unmarshal(body, &parts); err != nil { // it was valid: nested too deeply at most
@@ -51,13 +51,13 @@ func parse(body []byte) (calls []call, batch bool) {
 	return calls, true
 }
 
-func refused(id json.RawMessage, number int, e *contract.Error) []call {
-	return []call{{id: id, failed: failure(id, number, e)}}
+func refused(id json.RawMessage, number int, e *contract.Error) []Call {
+	return []Call{{ID: id, Failed: Failure(id, number, e)}}
 }
 
 // one reads one request. Names count in their exact case; what the standard does not
 // name is ignored.
-func one(body json.RawMessage) call {
+func one(body json.RawMessage) Call {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
 		return invalid(null, "", "want an object with jsonrpc, method, params and id")
@@ -74,17 +74,17 @@ func one(body json.RawMessage) call {
 	if err := json.Unmarshal(members["jsonrpc"], &v); err != nil || v != version {
 		return invalid(answerTo, "jsonrpc", `want "2.0"`)
 	}
-	c := call{id: id, params: members["params"]}
-	if m := members["method"]; len(m) == 0 || m[0] != '"' || json.Unmarshal(m, &c.method) != nil {
+	c := Call{ID: id, Params: members["params"]}
+	if m := members["method"]; len(m) == 0 || m[0] != '"' || json.Unmarshal(m, &c.Method) != nil {
 		return invalid(answerTo, "method", "want the name of a method")
 	}
-	if len(c.params) > 0 && c.params[0] != '{' && c.params[0] != '[' {
+	if len(c.Params) > 0 && c.Params[0] != '{' && c.Params[0] != '[' {
 		return invalid(answerTo, "params", `want an object, or an array such as ["hello"], or none`)
 	}
 	return c
 }
 
-func invalid(id json.RawMessage, field, message string) call {
+func invalid(id json.RawMessage, field, message string) Call {
 	return refused(id, codeRequest, contract.Invalid(field, message))[0]
 }
 
@@ -115,13 +115,13 @@ type told struct {
 	Data    *contract.Error `json:"data"`
 }
 
-// success is the answer with a result.
-func success(id json.RawMessage, result any) ([]byte, error) {
+// Success is the answer with a result.
+func Success(id json.RawMessage, result any) ([]byte, error) {
 	return json.Marshal(answer{version, id, result})
 }
 
-// failure is the answer with an error.
-func failure(id json.RawMessage, number int, e *contract.Error) []byte {
+// Failure is the answer with an error.
+func Failure(id json.RawMessage, number int, e *contract.Error) []byte {
 	b, err := json.Marshal(failed{version, id, told{number, e.Error(), e}})
 	if err != nil { // strings and numbers, and an id that was read from JSON
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"internal"}}`, Number(contract.CodeInternal))
@@ -129,9 +129,9 @@ func failure(id json.RawMessage, number int, e *contract.Error) []byte {
 	return b
 }
 
-// appendNotification writes a notification. Its parameters were encoded once for all
+// AppendNotification writes a notification. Its parameters were encoded once for all
 // who are told; its place is put in front of them.
-func appendNotification(b []byte, n contract.Notification) []byte {
+func AppendNotification(b []byte, n contract.Notification) []byte {
 	b = append(b, `{"jsonrpc":"2.0","method":`...)
 	b = strconv.AppendQuote(b, n.Method)
 	b = append(b, `,"params":`...)
