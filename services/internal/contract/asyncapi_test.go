@@ -324,7 +324,7 @@ func TestMessagesAreDescribedAndUsed(t *testing.T) {
 		reach(name)
 	}
 	for _, name := range c.names() {
-		if !reached[name] {
+		if !reached[name] && !strings.HasPrefix(name, "ui/") { // the bridge's doors are not on the bus
 			t.Errorf("schemas/%s.json is in no message", name)
 		}
 	}

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -365,6 +366,7 @@ func init() { // its functions fill values, which need it
 			*r = n
 		},
 	}
+	maps.Copy(consistent, consistentUI)
 }
 
 // question is a model request with at least one message.

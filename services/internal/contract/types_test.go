@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
+	ui "skandha.dev/services/uibridge/contract"
 )
 
 // goTypes is which Go type each schema states. A schema that is not here must be
@@ -105,6 +106,31 @@ var goTypes = map[string]any{
 	"service/core/plugin":         registry.PluginInfo{},
 	"service/core/plugin_request": registry.PluginRequest{},
 	"service/core/hooks":          coreapi.HooksInfo{},
+
+	"ui/about":                  ui.About{},
+	"ui/error":                  ui.Error{},
+	"ui/receipt":                ui.Receipt{},
+	"ui/principal":              ui.Principal{},
+	"ui/onNewMessage":           ui.Message{},
+	"ui/onToolCallRequest":      ui.ToolCallRequest{},
+	"ui/onReadyForInput":        ui.About{},
+	"ui/onAgentStateChange":     ui.StateChange{},
+	"ui/onInput":                ui.Input{},
+	"ui/onPlanRequested":        ui.PlanRequested{},
+	"ui/onPlanCompleted":        ui.PlanCompleted{},
+	"ui/onToolCall":             ui.ToolCall{},
+	"ui/onToolResult":           ui.ToolResult{},
+	"ui/onConfirmationResolved": ui.ConfirmationResolved{},
+	"ui/onAudit":                ui.Audit{},
+	"ui/onTurnEnd":              ui.TurnEnd{},
+	"ui/onSessionLocked":        ui.SessionLocked{},
+	"ui/onSessionReset":         ui.SessionReset{},
+	"ui/onCommit":               ui.Commit{},
+	"ui/onDelta":                ui.Delta{},
+	"ui/onToolOutput":           ui.ToolOutput{},
+	"ui/onAttached":             ui.Attached{},
+	"ui/onBus":                  ui.Bus{},
+	"ui/onDropped":              ui.Dropped{},
 }
 
 // noGoType are the schemas without a Go type of their own, and why.
@@ -115,10 +141,18 @@ var noGoType = map[string]string{
 	"events/commit":              "event.Commit has no JSON of its own: DecodeCommit and Encode, see examples_test.go",
 	"service/core/session_query": "subject.Ref, whose fields are flattened into other types",
 	"service/core/session":       "its state is core's own and changes with fold_version",
+
+	"ui/notification":                "each method has a type of its own; the live test of uibridge/rpc holds it against what is sent",
+	"ui/methods/attach":              "the parameters of methods are read one by one: these and the following see ui_test.go",
+	"ui/methods/detach":              "likewise",
+	"ui/methods/submitUserInput":     "likewise",
+	"ui/methods/provideConfirmation": "likewise",
+	"ui/methods/cancelTurn":          "likewise",
+	"ui/methods/runCommand":          "likewise",
 }
 
-// contractPackages are those whose structs must all be stated.
-var contractPackages = []string{"event", "executor", "guide", "hook", "plugin", "provider", "tool"}
+// contractPackages are those whose structs must all be stated, relative to pkg.
+var contractPackages = []string{"event", "executor", "guide", "hook", "plugin", "provider", "tool", "../services/uibridge/contract"}
 
 // noSchema are the structs of these packages that never cross the bus.
 var noSchema = map[string]string{}

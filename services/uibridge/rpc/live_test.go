@@ -18,9 +18,11 @@ import (
 )
 
 // The specification's contract against the real thing: a turn with a refusal and one
-// with an approval, cut off in the middle and resumed.
+// with an approval, cut off in the middle and resumed. What is told and answered is
+// what schemas/ui says.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	l := doortest.Start(t)
+	told, seen := bySchemas(t)
 	file := filepath.Join(l.Workspace, "a.txt")
 	doortest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
 	dial := func(query string) *client {
@@ -33,9 +35,10 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 		if c.Subprotocol() != rpc.Protocol {
 			t.Errorf("the subprotocol is %q", c.Subprotocol())
 		}
-		return &client{t: t, Conn: c, ctx: ctx}
+		c.SetReadLimit(1 << 20)
+		return &client{t: t, Conn: c, ctx: ctx, told: told}
 	}
-	c := dial("")
+	c := dial("?html=1")
 	at := c.hear(contract.OnAttached).params(t)
 
 	var receipt contract.Receipt
@@ -66,7 +69,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	if got := c.hear(contract.OnNewMessage).params(t); !strings.Contains(got.Content, "deleted") {
 		t.Errorf("after the approval it says %+v", got)
 	}
-	c.hear(contract.OnReadyForInput)
+	last = c.hear(contract.OnReadyForInput).params(t).ID
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file after the approval: %v", err)
 	}
@@ -79,6 +82,22 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	}
 	everyMethod(t, c, at.Session)
 
+	// All of it once more, from the log, for the event view.
+	all := dial("?session=" + at.Session + "&after=0&html=1&commits=1")
+	for all.hear(contract.OnReadyForInput).params(t).ID != last {
+		continue
+	}
+	_ = all.CloseNow()
+	for _, method := range []string{
+		contract.OnAttached, contract.OnCommit, contract.OnInput, contract.OnAgentStateChange, contract.OnPlanRequested, contract.OnPlanCompleted,
+		contract.OnAudit, contract.OnToolCallRequest, contract.OnConfirmationResolved, contract.OnToolCall, contract.OnToolResult,
+		contract.OnNewMessage, contract.OnTurnEnd, contract.OnReadyForInput,
+	} {
+		if !seen[method] {
+			t.Errorf("%s was not told: what it looks like was not checked", method)
+		}
+	}
+
 	gone := make(chan ws.CloseError, 1)
 	go func() {
 		how, _ := c.ended()
@@ -88,6 +107,30 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	if how := <-gone; how.Code != ws.StatusGoingAway {
 		t.Errorf("the end is told as %+v", how)
 	}
+}
+
+// bySchemas checks what is told, receipts and errors, and notes what was told.
+func bySchemas(t *testing.T) (told func(message, []byte), seen map[string]bool) {
+	t.Helper()
+	notification, receipt, failure := doortest.Schema(t, "notification"), doortest.Schema(t, "receipt"), doortest.Schema(t, "error")
+	seen = map[string]bool{}
+	return func(m message, body []byte) {
+		switch {
+		case m.Method != "":
+			seen[m.Method] = true
+			notification(body)
+		case m.Error != nil:
+			var e struct {
+				Error struct {
+					Data json.RawMessage `json:"data"`
+				} `json:"error"`
+			}
+			doortest.Fatal(t, json.Unmarshal(body, &e))
+			failure(e.Error.Data)
+		case m.is("1"), m.is("2"), m.is("3"), m.is("4"), m.is("6"): // of the four methods that store
+			receipt(m.Result)
+		}
+	}, seen
 }
 
 func confirmation(t *testing.T, c *client) (asked contract.ToolCallRequest) {

@@ -36,6 +36,8 @@ type client struct {
 	*ws.Conn
 	ctx   context.Context //nolint:containedctx // of the test
 	heard []message       // notifications that came while an answer was waited for
+	// told, if there is one, is given everything that comes.
+	told func(m message, body []byte)
 }
 
 // message is anything that comes.
@@ -123,6 +125,9 @@ func (c *client) message() message {
 	if err := json.Unmarshal(b, &m); err != nil || m.JSONRPC != "2.0" {
 		c.t.Fatalf("heard %s: %v", b, err)
 	}
+	if c.told != nil {
+		c.told(m, b)
+	}
 	return m
 }
 
@@ -190,6 +195,9 @@ func (c *client) ended() (how ws.CloseError, last message) {
 		last = message{}
 		if err := json.Unmarshal(b, &last); err != nil {
 			c.t.Fatal(err)
+		}
+		if c.told != nil {
+			c.told(last, b)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/uibridge/doortest"
 )
 
-// A turn of a live system, by HTTP alone; then every event of it is resumed after, and
-// exactly the rest comes.
+// A turn of a live system, by HTTP alone, as schemas/ui has it; then every event of it
+// is resumed after, and exactly the rest comes.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	l := doortest.Start(t)
 	file := filepath.Join(l.Workspace, "a.txt")
@@ -31,12 +31,14 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 		}
 	}
 	s := follow(t, client, here+"events?after=0&commits=1", "")
+	told := doortest.Schema(t, "notification")
 	var whole []event
 	until := func(name string) event {
 		t.Helper()
 		for {
 			e, err := s.next()
 			doortest.Fatal(t, err)
+			told([]byte(`{"jsonrpc":"2.0","method":"` + e.name + `","params":` + e.data + `}`))
 			if e.id != "" {
 				whole = append(whole, e)
 			}
