@@ -3,6 +3,7 @@ package terminal
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -18,6 +19,8 @@ type model struct {
 	now           time.Time
 	width, height int
 	shown         int // rows of the live region, as it was last drawn
+	floor         int // rows that it has at least, until something is printed
+	filled        bool
 	high          int // the same before it shrank
 	shrunk        time.Time
 	sized         time.Time // the terminal's size became known
@@ -138,6 +141,10 @@ func (m *model) do(c tea.Cmd) {
 }
 
 func (m *model) take(msg tea.Msg) {
+	if reflect.TypeOf(msg) == inserted { // it is on the screen now
+		m.floor = 0
+		return
+	}
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.resize(msg.Width, msg.Height)
@@ -183,6 +190,7 @@ func (m *model) resize(w, h int) {
 	first, smaller := m.width == 0, w < m.width && m.widest > w || h < m.height
 	larger := m.squeezed && (w > m.width || h > m.height) // there is room again for what was erased
 	m.width, m.height = w, h
+	m.floor = min(m.floor, h-1)
 	m.editor.resize(w, h)
 	m.stream.resize(m.room())
 	switch {

@@ -207,3 +207,35 @@ func TestColoursAreTakenOut(t *testing.T) {
 		}
 	}
 }
+
+// The live region becomes lower only when something has been printed above it, if
+// need be nothing: the renderer would leave rows of it behind otherwise.
+func TestTheRegionBecomesLowerWhenSomethingIsPrinted(t *testing.T) {
+	r := newRig(t, nil)
+	high := func() int { return strings.Count(r.m.View().Content, "\n") + 1 }
+	low := high()
+	r.keys("/")
+	list := high()
+	if list <= low {
+		t.Fatalf("the commands take no room: %d rows, %d without them", list, low)
+	}
+	r.keys("esc", "ctrl+u")
+	if n := high(); n != list || !r.m.printer.busy {
+		t.Errorf("%d rows, want %d until something is printed; on its way: %v", n, list, r.m.printer.busy)
+	}
+	r.send(tea.Println(nothing)(), printed{})
+	if n := high(); n != low || r.m.printer.busy {
+		t.Errorf("%d rows, want %d again; on its way: %v", n, low, r.m.printer.busy)
+	}
+	r.begin()
+	r.request("c1")
+	asked := high()
+	r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Denied, By: "you"})
+	if n := high(); n != asked {
+		t.Errorf("%d rows, want %d until it is printed that it was refused", n, asked)
+	}
+	r.send(tea.Println("x")())
+	if n := high(); n >= asked {
+		t.Errorf("%d rows, want fewer than %d", n, asked)
+	}
+}

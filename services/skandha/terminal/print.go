@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -41,8 +42,15 @@ func (m *model) room() int { return max(m.width-1, 10) }
 // flush prints the next piece, if none is on its way.
 func (m *model) flush() tea.Cmd {
 	p := &m.printer
-	if p.busy || len(p.todo) == 0 || !m.drawable() {
+	if p.busy || !m.drawable() {
 		return nil
+	}
+	if len(p.todo) == 0 {
+		if !m.filled {
+			return nil
+		}
+		p.busy = true
+		return tea.Sequence(tea.Println(nothing), func() tea.Msg { return printed{} })
 	}
 	n := min(len(p.todo), m.pieceRows())
 	piece := strings.Join(p.todo[:n], "\n")
@@ -54,6 +62,18 @@ func (m *model) flush() tea.Cmd {
 	}
 	return tea.Sequence(tea.Println(piece), func() tea.Msg { return printed{} })
 }
+
+// The renderer finds the top of a live region that becomes lower from where the cursor
+// is, and takes a cursor below the new bottom to be at it: it would leave rows of the
+// higher one behind. What is printed takes the cursor to the top, so the region becomes
+// lower only then.
+
+// inserted is the type of the message that bubbletea has printed.
+var inserted = reflect.TypeOf(tea.Println("")())
+
+// nothing is printed when there is nothing to print: it takes back the row that was
+// inserted for it, and leaves the cursor where the line's end leads it to the top.
+const nothing = "\x1b[M\x1b[A\x1b[999C"
 
 // coloured is text as it goes to the terminal.
 func (m *model) coloured(text string) string {

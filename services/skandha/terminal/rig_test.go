@@ -85,7 +85,7 @@ func (r *rig) send(msgs ...tea.Msg) {
 // later lets time pass, and a tick come.
 func (r *rig) later(d time.Duration) {
 	r.now = r.now.Add(d)
-	r.send(tick{r.m.ticks}, printed{})
+	r.send(tick{r.m.ticks}, tea.Println("")(), printed{})
 }
 
 func (r *rig) event(turn string, p event.Payload) {

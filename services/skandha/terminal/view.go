@@ -21,8 +21,9 @@ func (m *model) View() tea.View {
 		return tea.NewView("")
 	}
 	if m.leaving { // what was printed is all that stays
-		m.drawn(1)
-		return tea.NewView("")
+		rows := m.fill(nil)
+		m.drawn(max(len(rows), 1))
+		return tea.NewView(strings.Join(rows, "\n"))
 	}
 	w := m.room()
 	edit := strings.Split(strings.TrimRight(m.editor.area.View(), "\n"), "\n")
@@ -55,7 +56,7 @@ func (m *model) View() tea.View {
 		status = []string{"", status[0]}
 	}
 	above := slices.Concat(tail, calls, box, waits, status)
-	rows := slices.Concat(above, edit, list)
+	rows := m.fill(slices.Concat(above, edit, list))
 	m.drawn(len(rows))
 	m.widest = 0
 	for _, r := range rows {
@@ -67,6 +68,14 @@ func (m *model) View() tea.View {
 		v.Cursor = c
 	}
 	return v
+}
+
+// fill keeps the live region as high as it is, with empty rows, until something has
+// been printed above it: see nothing.
+func (m *model) fill(rows []string) []string {
+	m.filled = len(rows) < m.floor
+	m.floor = max(m.floor, len(rows))
+	return append(rows, make([]string, m.floor-len(rows))...)
 }
 
 // drawn notes how high the live region is from now on.
