@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,12 +204,24 @@ func TestTheBusRestarts(t *testing.T) {
 	}
 }
 
+// following is how many goroutines of this process follow sessions or tell of them;
+// the system beside the bridge has its own, which come and go.
+func following() (n int) {
+	all := make([]byte, 16<<20)
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if strings.Contains(stack, "skandha.dev/services/uibridge/hub.") || strings.Contains(stack, "skandha.dev/services/internal/follow.") {
+			n++
+		}
+	}
+	return n
+}
+
 // A session that nobody looks at is let go, and a bridge that ends leaves nothing.
 func TestNothingIsLeft(t *testing.T) {
 	r := start(t, hub.Config{Idle: 20 * time.Millisecond})
 	r.open(contract.Attachment{Ref: session("warm")}).Close() // what is made once is there
 	natstest.Eventually(t, "the session is let go", func() bool { return r.Stats() == hub.Stats{} })
-	before := runtime.NumGoroutine()
+	before := following()
 	ctx, cancel := context.WithCancel(natstest.Context(t))
 	for i := range 10 {
 		ref := session(fmt.Sprintf("leak%d", i))
@@ -230,9 +243,12 @@ func TestNothingIsLeft(t *testing.T) {
 	if s := r.Stats(); s.Sessions != 10 || s.Feeds != 30 {
 		t.Errorf("got %+v", s)
 	}
+	if n := following(); n <= before { // else what follows could not fail
+		t.Errorf("%d goroutines follow, %d before", n, before)
+	}
 	cancel()
 	natstest.Eventually(t, "all sessions are let go", func() bool { return r.Stats() == hub.Stats{} })
-	natstest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	natstest.Eventually(t, "no goroutine is left", func() bool { return following() <= before })
 	r.Close()
 	if _, err := r.Attach(natstest.Context(t), r.ann, contract.Attachment{Ref: session("late")}); contract.ErrorOf(err).Code != contract.CodeUnavailable {
 		t.Errorf("a bridge that has ended says %v", err)
