@@ -74,9 +74,9 @@ function ask(root, problem) {
     root.replaceChildren(el('main', { class: 'login' },
       el('div', { class: 'login-card card' },
         el('h1', null, brand()),
-        el('p', { class: 'muted', id: 'login-help' }, 'Paste the token that ', el('code', null, 'skandha up'), ' printed when it started. It stays in a cookie of this browser, and never in an address.'),
+        el('p', { class: 'muted', id: 'login-help' }, 'Open a fresh link: ', el('code', null, 'skandha ui'), ' prints one, good for one opening. Or paste the token; it stays in a cookie of this browser, and never in an address.'),
         form,
-        el('p', { class: 'muted small' }, 'The link that it printed beside the token opens this page without typing, once.'))));
+        el('p', { class: 'muted small' }, 'The owner’s token is in the file ', el('code', null, 'ui-token'), ' of the data directory, unless the configuration names another.'))));
     token.focus();
   });
 }

@@ -6,7 +6,7 @@ const TRIES = [
   ['what is 12*(3+4), and what time is it in Tokyo?', 'Two tools at once. Each call can be opened.', ['math:evaluate', 'time:now']],
   ['use http:request {"method": "GET", "url": "https://example.com/"}', 'This would leave your machine, so you are asked first. Refuse it, and see what the agent makes of that.', ['http:request']],
   ['compute the first 20 primes with Python and save them to primes.txt', 'Code, in a sandbox that reaches nothing of yours.', ['python:execute']],
-  ['write hello to hello.txt', 'A file, in the agent’s own workspace.', ['file_system:write_file']],
+  ['write hello to hello.txt', 'A file, in the agent’s own workspace. Then delete it (“delete hello.txt”): that cannot be taken back, so you are asked first.', ['file_system:write_file', 'file_system:delete_file']],
   ['remember that the key is under the mat', 'A note that outlives the session.', ['notes:add']],
 ];
 
