@@ -546,6 +546,9 @@ func TestLiveEventsAreTheSessionsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := sub.NextMsgWithContext(ctx)
+		for err == nil && strings.HasPrefix(m.Subject, "$JS.") { // what the server says of the streams that were made
+			m, err = sub.NextMsgWithContext(ctx)
+		}
 		if err != nil || m.Subject != subj || m.Header.Get("traceparent") == "" {
 			t.Errorf("%+v, %v", m, err)
 		}
