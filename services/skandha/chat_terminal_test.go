@@ -350,7 +350,7 @@ func TestTerminalIsNotSpokenToByStrangers(t *testing.T) {
 
 	ref := w.ref("evil")
 	w.say("evil", "hang")
-	s.await("thinking")
+	s.await("› hang", "thinking") // of this turn, not of the one before
 	printed := event.New(ref, "1", "test", out(tool.Output{Call: "x", Text: hostile}))
 	if err := w.c.Bus.Publish(t.Context(), ref.Stream(), nil, printed.AppendJSON(nil)); err != nil {
 		t.Fatal(err)
