@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
@@ -178,7 +179,7 @@ func (a *answer) tell(ctx context.Context, v any) error {
 			return a.completed(v)
 		}
 	case *contract.ToolCallRequest:
-		return a.deny(ctx, v)
+		return a.asked(ctx, v)
 	case *contract.TurnEnd:
 		return a.end(v)
 	}
@@ -224,15 +225,35 @@ func (a *answer) pass(text string) error {
 	return a.chunk(delta{Content: text}, nil)
 }
 
-// deny refuses what a person would be asked, if the client wants that.
-func (a *answer) deny(ctx context.Context, q *contract.ToolCallRequest) error {
+// asked says in a stream that a person is asked, or refuses if the client wants that.
+func (a *answer) asked(ctx context.Context, q *contract.ToolCallRequest) error {
 	if a.c.Metadata[metaConfirmations] != "deny" {
-		return nil
+		return a.waits(q)
 	}
 	_, err := a.door.backend.Confirm(context.WithoutCancel(ctx), a.p, contract.Answer{
 		Ref: a.ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Source: "openai", Reason: "the client does not wait for people",
 	})
 	return err
+}
+
+// maxShown is how many bytes of a call's arguments a stream says that it waits for.
+const maxShown = 400
+
+// waits says what is waited for beside the content, which stays what the log has.
+func (a *answer) waits(q *contract.ToolCallRequest) error {
+	if a.stream == nil {
+		return nil
+	}
+	args := string(q.Args)
+	if len(args) > maxShown {
+		args = strings.ToValidUTF8(args[:maxShown], "") + "…"
+	}
+	why := ""
+	if q.SecurityWarning != nil {
+		why = " " + q.SecurityWarning.Message
+	}
+	return a.chunk(delta{Reasoning: fmt.Sprintf("Waiting for a person to approve %s %s in another UI, in the session %s, until %s.%s\n",
+		q.ToolName, args, a.ref.Session, q.ExpiresAt.UTC().Format(time.TimeOnly+" UTC"), why)}, nil)
 }
 
 func (a *answer) end(v *contract.TurnEnd) error {
@@ -275,6 +296,9 @@ type (
 	delta struct {
 		Role    string `json:"role,omitempty"`
 		Content string `json:"content,omitempty"`
+		// Reasoning is no field of OpenAI's. Servers of models that think out loud send
+		// it, and clients that know it show it apart.
+		Reasoning string `json:"reasoning_content,omitempty"`
 	}
 	apiUsage struct {
 		PromptTokens     int64 `json:"prompt_tokens"`

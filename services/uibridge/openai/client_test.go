@@ -62,7 +62,8 @@ func (r *rig) stream(t testing.TB, p sdk.ChatCompletionNewParams, opts ...option
 // raw is an answer as it comes over HTTP.
 type raw struct {
 	*http.Response
-	t testing.TB
+	t     testing.TB
+	lines *bufio.Scanner
 }
 
 func (r *rig) post(ctx context.Context, t testing.TB, body any, header ...string) *raw {
@@ -87,7 +88,7 @@ func (r *rig) post(ctx context.Context, t testing.TB, body any, header ...string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { answer.Body.Close() })
-	return &raw{answer, t}
+	return &raw{Response: answer, t: t}
 }
 
 // fault is an error in OpenAI's shape.
@@ -135,14 +136,28 @@ func (r *raw) content() string {
 }
 
 // chunks are what a stream says: the data of its events, and how many comments.
-func (r *raw) chunks() (data []string, comments int) {
-	lines := bufio.NewScanner(r.Body)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
-		if d, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+func (r *raw) chunks() (data []string, comments int) { return r.read(func() bool { return false }) }
+
+// untilKept reads until the stream was kept alive; what follows is for chunks.
+func (r *raw) untilKept() (data []string) {
+	kept := false
+	data, _ = r.read(func() bool { kept = kept || strings.HasPrefix(r.lines.Text(), ":"); return kept })
+	return data
+}
+
+func (r *raw) read(enough func() bool) (data []string, comments int) {
+	if r.lines == nil {
+		r.lines = bufio.NewScanner(r.Body)
+		r.lines.Buffer(nil, 8<<20)
+	}
+	for r.lines.Scan() {
+		if d, ok := strings.CutPrefix(r.lines.Text(), "data: "); ok {
 			data = append(data, d)
-		} else if strings.HasPrefix(lines.Text(), ":") {
+		} else if strings.HasPrefix(r.lines.Text(), ":") {
 			comments++
+		}
+		if enough() {
+			break
 		}
 	}
 	return data, comments

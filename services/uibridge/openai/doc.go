@@ -52,8 +52,10 @@
 // # Waiting for people
 //
 // While a person must approve a call, the request waits, and comments keep a stream
-// alive. Anybody answers in another UI. With metadata.confirmations: "deny" every such
-// call of the turn is denied at once instead; the token needs the right to approve.
+// alive. A stream says in reasoning_content, which is no content, what it waits for and
+// in which session; anybody answers in another UI. With metadata.confirmations: "deny"
+// every such call of the turn is denied at once instead; the token needs the right to
+// approve.
 //
 // A client that goes away ends the request and not the turn: what was taken goes on and
 // stands in the session. With metadata.cancel_on_disconnect: "true" it is cancelled.

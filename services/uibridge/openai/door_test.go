@@ -265,7 +265,7 @@ func TestOnlyTheRightMethod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &raw{answer, t}
+		a := &raw{Response: answer, t: t}
 		if a.StatusCode != http.StatusMethodNotAllowed || a.fault().Code != "method_not_allowed" || a.Header.Get("Allow") == "" {
 			t.Errorf("%s: %d", path, a.StatusCode)
 		}

@@ -180,13 +180,18 @@ func TestSomebodyIsAsked(t *testing.T) {
 	defer feed.Close()
 	stream := r.post(ctx(t), t, body(asked, map[string]any{"stream": true}), "X-Skandha-Session", "asked")
 	q := until[contract.ToolCallRequest](t, feed, contract.OnToolCallRequest)
+	before := stream.untilKept()
 	answer := contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true, Source: "web"}
 	if _, err := b.Confirm(ctx(t), doortest.Principal(), answer); err != nil {
 		t.Fatal(err)
 	}
-	data, comments := stream.chunks()
-	if comments == 0 || data[len(data)-1] != "[DONE]" || !strings.Contains(strings.Join(data, ""), turntest.Asked+":") {
-		t.Errorf("%d comments, %s", comments, data)
+	after, _ := stream.chunks()
+	data := slices.Concat(before, after)
+	if said := `"reasoning_content":"Waiting for a person to approve `; strings.Count(strings.Join(data, ""), said) != 1 {
+		t.Errorf("it is not said that a person is asked: %s", data)
+	}
+	if data[len(data)-1] != "[DONE]" || !strings.Contains(strings.Join(data, ""), turntest.Asked+":") {
+		t.Errorf("got %s", data)
 	}
 }
 
