@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"testing"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
@@ -13,6 +15,14 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 )
+
+// TestMain keeps the examples away from a system that happens to run here.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("SKANDHA_NATS", "nats://127.0.0.1:1"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // A policy in one function: it answers within half a second, or the call is denied.
 func ExampleServe() {
@@ -29,7 +39,7 @@ func ExampleServe() {
 			}
 			return plugin.Continue(), nil
 		}),
-	}, plugin.OnState(func(s plugin.LeaseState, reason string) { fmt.Println(s, reason) }))
+	})
 	fmt.Println(err)
 	// Output: <nil>
 }

@@ -64,7 +64,11 @@ func NodeModules(t testing.TB, dir string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.CopyFS(filepath.Join(dir, "node_modules"), os.DirFS(filepath.Join(kept, "node_modules"))); err != nil {
+	modules := filepath.Join(dir, "node_modules")
+	if err := os.RemoveAll(modules); err != nil { // of whoever tried the example by hand
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(modules, os.DirFS(filepath.Join(kept, "node_modules"))); err != nil {
 		t.Fatal(err)
 	}
 }
