@@ -84,7 +84,7 @@ func EnsureStreams(t testing.TB, b *bus.Bus) {
 }
 
 // Patience is how long a test waits for what must happen.
-const Patience = 20 * time.Second
+const Patience = 60 * time.Second
 
 // Context ends when the test ends, or when [Patience] does.
 func Context(t testing.TB) context.Context {
