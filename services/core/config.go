@@ -1,11 +1,8 @@
 package core
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +15,7 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/configfile"
 )
 
 // DefaultAgent is the agent that exists when none is configured.
@@ -90,20 +88,10 @@ If a tool failed or its outcome is unknown, say so.`
 // ReadConfig reads the configuration file; an empty path gives the defaults. An
 // unknown field is an error that names its line.
 func ReadConfig(path string) (Config, error) {
-	if path == "" {
-		return Config{}, nil
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return Config{}, fmt.Errorf("reading configuration: %w", err)
-	}
-	var c Config
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("configuration %s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	return c, nil
+	return configfile.Read(path, func(file []byte) (c Config, err error) {
+		err = configfile.Decode(file, &c)
+		return c, err
+	})
 }
 
 // Build checks the configuration and gives what the shell needs.

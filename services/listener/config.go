@@ -1,18 +1,16 @@
 package listener
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
@@ -37,15 +35,7 @@ var ErrNoSection = errors.New("there is no section listeners")
 // services are left to them. The error is [ErrNoSection] if there is none, or names
 // the line.
 func ReadConfig(path string) (Config, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return Config{}, fmt.Errorf("reading configuration: %w", err)
-	}
-	c, err := ParseConfig(b)
-	if err != nil {
-		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	return c, nil
+	return configfile.Read(path, ParseConfig)
 }
 
 // ParseConfig is [ReadConfig] for what was read.
@@ -54,10 +44,8 @@ func ParseConfig(file []byte) (Config, error) {
 		Listeners *Config              `yaml:"listeners"`
 		Others    map[string]yaml.Node `yaml:",inline"`
 	}
-	d := yaml.NewDecoder(bytes.NewReader(file))
-	d.KnownFields(true)
-	if err := d.Decode(&sections); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	if err := configfile.Decode(file, &sections); err != nil {
+		return Config{}, err
 	}
 	if sections.Listeners == nil {
 		if _, ok := sections.Others["listeners"]; !ok && !mentions(file) {

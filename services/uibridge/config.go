@@ -1,18 +1,16 @@
 package uibridge
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
+	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/hosts"
 	"skandha.dev/services/uibridge/access"
 )
@@ -33,18 +31,7 @@ type Config struct {
 // are left to them. Without a file or a section it is the defaults. The error names
 // the line.
 func ReadConfig(path string) (Config, error) {
-	if path == "" {
-		return Config{}, nil
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return Config{}, fmt.Errorf("reading configuration: %w", err)
-	}
-	c, err := ParseConfig(b)
-	if err != nil {
-		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	return c, nil
+	return configfile.Read(path, ParseConfig)
 }
 
 // ParseConfig is [ReadConfig] for what was read.
@@ -53,12 +40,8 @@ func ParseConfig(file []byte) (Config, error) {
 		UI     Config               `yaml:"ui"`
 		Others map[string]yaml.Node `yaml:",inline"`
 	}
-	d := yaml.NewDecoder(bytes.NewReader(file))
-	d.KnownFields(true)
-	if err := d.Decode(&sections); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	return sections.UI, nil
+	err := configfile.Decode(file, &sections)
+	return sections.UI, err
 }
 
 func (c Config) withDefaults() Config {
