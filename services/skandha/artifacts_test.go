@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
 )
@@ -52,13 +50,5 @@ func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 	}
 	if left, err := filepath.Glob("*"); err != nil || len(left) != 2 {
 		t.Errorf("%v are there, %v", left, err)
-	}
-}
-
-func TestTheArtifactsOfAResultAreShown(t *testing.T) {
-	for data, want := range map[string]int{`{"artifacts":[{"path":"out/a.png","ref":"r","bytes":3}]}`: 1, `{"artifacts":[]}`: 0, `{"artifacts":"x"}`: 0, `[1]`: 0, ``: 0} {
-		if got := artifactsOf(event.ActCompleted{Result: tool.Result{Data: []byte(data)}}); len(got) != want {
-			t.Errorf("%s: %+v", data, got)
-		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/skandha/terminal"
 )
 
 // askCmd asks one thing and waits for the end of its turn.
@@ -271,7 +272,7 @@ func (w *waiter) result(e event.Event) {
 	if !w.json {
 		s := stylesFor(w.err)
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
-		for _, a := range artifactsOf(p) {
+		for _, a := range terminal.Artifacts(p.Result.Data) {
 			_, _ = fmt.Fprintf(w.err, "%s  %s, %d bytes: skandha artifacts get %s%s\n", s.dim, clean(a.Path), a.Bytes, clean(a.Ref), s.off)
 		}
 	}

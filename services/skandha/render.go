@@ -140,24 +140,6 @@ func resultSummary(p event.ActCompleted) string {
 	return fmt.Sprintf("%s: %s", p.Result.Error.Code, line(p.Result.Error.Message, 100))
 }
 
-// artifact is what a result says of a file that was kept.
-type artifact struct {
-	Path  string `json:"path"`
-	Ref   string `json:"ref"`
-	Bytes int64  `json:"bytes"`
-}
-
-// artifactsOf are the files that a call has left.
-func artifactsOf(p event.ActCompleted) []artifact {
-	var data struct {
-		Artifacts []artifact `json:"artifacts"`
-	}
-	if json.Unmarshal(p.Result.Data, &data) != nil {
-		return nil // another tool's data
-	}
-	return data.Artifacts
-}
-
 // printEvent writes one event as a line for people.
 func printEvent(w io.Writer, s styles, e event.Event, session bool) {
 	where := ""

@@ -239,3 +239,11 @@ func TestTheRegionBecomesLowerWhenSomethingIsPrinted(t *testing.T) {
 		t.Errorf("%d rows, want fewer than %d", n, asked)
 	}
 }
+
+func TestTheArtifactsOfAResultAreThoseOfASandbox(t *testing.T) {
+	for data, want := range map[string]int{`{"artifacts":[{"path":"out/a.png","ref":"r","bytes":3}]}`: 1, `{"artifacts":[]}`: 0, `{"artifacts":"x"}`: 0, `[1]`: 0, ``: 0} {
+		if got := Artifacts([]byte(data)); len(got) != want {
+			t.Errorf("%s: %+v", data, got)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func result(p event.ActCompleted, c *call, width int) []string {
 	} else {
 		out = append(out, answerRows(p.Result.Data, width)...)
 	}
-	for _, a := range artifacts(p.Result.Data) {
+	for _, a := range Artifacts(p.Result.Data) {
 		out = append(out, wrap(fmt.Sprintf("%s, %d bytes: skandha artifacts get %s", safetext.Line(a.Path), a.Bytes, safetext.Line(a.Ref)),
 			width, blue.of("  ⤓ "), "    ")...)
 	}
@@ -95,16 +95,17 @@ func answerRows(data json.RawMessage, width int) []string {
 	return out
 }
 
-// artifact is what a result says of a file that was kept.
-type artifact struct {
-	Path  string `json:"path"`
-	Ref   string `json:"ref"`
+// Artifact is what a result says of a file that was kept.
+type Artifact struct {
+	Path  string `json:"path"` // in the sandbox
+	Ref   string `json:"ref"`  // its name in the object store
 	Bytes int64  `json:"bytes"`
 }
 
-func artifacts(data json.RawMessage) []artifact {
+// Artifacts are the files that a call has left, by the data of its result.
+func Artifacts(data json.RawMessage) []Artifact {
 	var d struct {
-		Artifacts []artifact `json:"artifacts"`
+		Artifacts []Artifact `json:"artifacts"`
 	}
 	if json.Unmarshal(data, &d) != nil {
 		return nil // another tool's data

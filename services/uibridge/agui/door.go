@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -94,17 +92,9 @@ func (d *Door) read(w http.ResponseWriter, r *http.Request) (*run, int, error) {
 	if p.Name == "" {
 		return nil, 0, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}
 	}
-	// A form of another page cannot send this type.
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, http.StatusUnsupportedMediaType, contract.Invalid("Content-Type", "want application/json")
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.cfg.MaxMessage))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, 0, &contract.Error{Code: contract.CodeTooLarge, Field: "body", Message: "it is larger than a request may be"}
-	case err != nil:
-		return nil, 0, contract.Invalid("body", "it did not arrive whole")
+	body, status, err := request.Body(w, r, d.cfg.MaxMessage)
+	if err != nil {
+		return nil, status, err
 	}
 	in, err := readInput(body)
 	if err != nil {

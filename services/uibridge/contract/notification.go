@@ -57,6 +57,9 @@ type About struct {
 	Cause   string          `json:"cause,omitempty"`
 }
 
+// Of is what a notification is about.
+func (a About) Of() About { return a }
+
 // Message is text for the person.
 type Message struct {
 	About

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -124,17 +121,14 @@ func (d *Door) complete(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *Door) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// A form of another page cannot send this type.
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, errorOf(http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type: want application/json")
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.cfg.MaxMessage))
-	var large *http.MaxBytesError
+	body, status, err := request.Body(w, r, d.cfg.MaxMessage)
 	switch {
-	case errors.As(err, &large):
-		return nil, errorOf(http.StatusRequestEntityTooLarge, "too_large", "the body is larger than a request may be")
+	case status == http.StatusUnsupportedMediaType:
+		return nil, errorOf(status, "unsupported_media_type", err.Error())
 	case err != nil:
-		return nil, invalid("", "the body did not arrive whole")
+		e := told(err)
+		e.Param = nil // none is wrong
+		return nil, e
 	}
 	return body, nil
 }

@@ -3,10 +3,7 @@ package sse
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -190,24 +187,13 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, method string, o req
 	request.JSON(w, status, result)
 }
 
-// body reads the parameters. With an error may come a status of its own.
+// body reads the parameters, as [request.Body] does.
 func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.cfg.MaxMessage))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, 0, &contract.Error{Code: contract.CodeTooLarge, Field: "body", Message: "it is larger than a request may be"}
-	case err != nil:
-		return nil, 0, contract.Invalid("body", "it did not arrive whole")
-	case len(b) == 0:
-		return nil, 0, nil
+	if body, status, err = request.Body(w, r, d.cfg.MaxMessage); err != nil || len(body) == 0 {
+		return nil, status, err
 	}
-	// A form of another page cannot send this type.
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, http.StatusUnsupportedMediaType, contract.Invalid("Content-Type", "want application/json")
-	}
-	raw, err := request.Encoded(b)
-	return raw, 0, err
+	body, err = request.Encoded(body)
+	return body, 0, err
 }
 
 func (d *Door) refuse(w http.ResponseWriter, r *http.Request, method string, err error, status int) {

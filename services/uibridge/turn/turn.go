@@ -193,7 +193,8 @@ func (t *Turn) mine(v any) (told, before bool) {
 		// What a command answers stands in no turn.
 		return t.of(v.About) || t.id == "" && v.Cause != "" && v.Cause == strconv.FormatUint(t.sequence, 10), false
 	}
-	return t.of(aboutOf(v)), false
+	about, ok := v.(interface{ Of() contract.About })
+	return ok && t.of(about.Of()), false
 }
 
 func (t *Turn) of(a contract.About) bool { return t.id != "" && a.Turn == t.id }
@@ -240,36 +241,9 @@ func sequenceOf(v *contract.TurnEnd) uint64 {
 	return 0
 }
 
-func aboutOf(v any) contract.About {
-	switch v := v.(type) {
-	case *contract.ToolCallRequest:
-		return v.About
-	case *contract.StateChange:
-		return v.About
-	case *contract.PlanRequested:
-		return v.About
-	case *contract.PlanCompleted:
-		return v.About
-	case *contract.ToolCall:
-		return v.About
-	case *contract.ToolResult:
-		return v.About
-	case *contract.ConfirmationResolved:
-		return v.About
-	case *contract.Audit:
-		return v.About
-	case *contract.Delta:
-		return v.About
-	case *contract.ToolOutput:
-		return v.About
-	}
-	return contract.About{}
-}
-
 // Each gives each thing that happens to tell, with the id of its place in the log if it
-// has one, and calls idle whenever nothing has
-// happened for so long, until the turn or ctx ends or one of them fails. The error is
-// nil after the turn's end.
+// has one, and calls idle whenever nothing has happened for so long, until the turn or
+// ctx ends or one of them fails. The error is nil after the turn's end.
 func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id string) error, idle func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	type item struct {
