@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,7 +72,7 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	w := &waiter{c: c, ref: ref, seq: seq, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr, interactive: !a.JSON && isTerminal(os.Stdin)}
+	w := &waiter{c: c, ref: ref, seq: seq, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr, interactive: !a.JSON && isTerminal(os.Stdin), lines: newLineReader(os.Stdin)}
 	err = w.wait(ctx, items)
 	if errors.Is(err, context.DeadlineExceeded) {
 		fmt.Fprintf(os.Stderr, "skandha: no answer within %s; the turn goes on in session %s\n", a.Timeout, ref.Session)
@@ -105,7 +106,8 @@ type waiter struct {
 	json, yes   bool
 	interactive bool
 	out, err    io.Writer
-	answers     *bufio.Reader // of a person; standard input if nil
+	lines       *lineReader   // that a person types
+	later       []follow.Item // what came while a person was asked
 	turn        string        // of our input, once known
 	refused     bool
 	streamed    strings.Builder
@@ -116,21 +118,39 @@ type waiter struct {
 
 func (w *waiter) wait(ctx context.Context, items <-chan follow.Item) error {
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case i, ok := <-items:
-			if !ok {
-				return ctx.Err()
-			}
-			if done, err := w.show(ctx, i); done || err != nil {
+		i, err := w.item(ctx, items)
+		if err != nil {
+			return err
+		}
+		if done, err := w.show(i); done || err != nil {
+			return err
+		}
+		if q, ok := w.asks(i); ok {
+			if err := w.confirm(ctx, q, items); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (w *waiter) show(ctx context.Context, i follow.Item) (done bool, err error) {
+// item is what comes next.
+func (w *waiter) item(ctx context.Context, items <-chan follow.Item) (i follow.Item, err error) {
+	if len(w.later) > 0 {
+		i, w.later = w.later[0], w.later[1:]
+		return i, nil
+	}
+	select {
+	case <-ctx.Done():
+		return i, ctx.Err()
+	case i, ok := <-items:
+		if !ok {
+			return i, cmp.Or(ctx.Err(), io.ErrUnexpectedEOF)
+		}
+		return i, nil
+	}
+}
+
+func (w *waiter) show(i follow.Item) (done bool, err error) {
 	switch {
 	case i.Delta != nil:
 		w.delta(i)
@@ -158,8 +178,6 @@ func (w *waiter) show(ctx context.Context, i follow.Item) (done bool, err error)
 		}
 	case event.TypePlanRequested:
 		w.planned(e)
-	case event.TypeToolCallRequest:
-		return false, w.confirm(ctx, e)
 	case event.TypeActCompleted:
 		w.result(e)
 	case event.TypeUIMessage:
@@ -278,18 +296,23 @@ func (w *waiter) result(e event.Event) {
 	}
 }
 
-// confirm asks the person, who sees exactly what will run.
-func (w *waiter) confirm(ctx context.Context, e event.Event) error {
-	var q event.ToolCallRequest
-	if err := e.DataAs(&q); err != nil || !w.mine(e) {
-		return err
-	}
+// asks reports whether a person of this turn is asked by i.
+func (w *waiter) asks(i follow.Item) (q event.ToolCallRequest, ok bool) {
+	return q, i.Event.Type == event.TypeToolCallRequest && w.mine(i.Event) && i.Event.DataAs(&q) == nil
+}
+
+// confirm asks the person, who sees exactly what will run, until it is decided, here or
+// elsewhere.
+func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-chan follow.Item) error {
 	if w.yes || !w.interactive {
 		reason := ""
 		if !w.yes {
 			reason = "nobody was at a terminal to ask; --yes approves"
 		}
 		return w.c.Confirm(ctx, w.ref, q, w.yes, reason)
+	}
+	if slices.ContainsFunc(w.later, func(i follow.Item) bool { return w.decided(i.Event, q.ConfirmationID) != "" }) {
+		return nil // while the person was asked about another
 	}
 	s := stylesFor(w.err)
 	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s\n", s.yellow, s.bold, strings.ReplaceAll(safetext.Visible(q.ToolName), "\n", " "), s.off)
@@ -298,15 +321,54 @@ func (w *waiter) confirm(ctx context.Context, e event.Event) error {
 	}
 	_, _ = fmt.Fprintf(w.err, "  with %s\n", safetext.Visible(indentJSON(q.Args)))
 	_, _ = fmt.Fprintf(w.err, "Approve? [y/N, until %s] ", q.ExpiresAt.Local().Format("15:04:05"))
-	if w.answers == nil {
-		w.answers = bufio.NewReader(os.Stdin)
+	asked := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			_, _ = fmt.Fprintln(w.err)
+			return ctx.Err()
+		case l := <-w.lines.next():
+			switch {
+			case l.err != nil && !errors.Is(l.err, io.EOF):
+				return l.err
+			case l.at.Before(asked): // nobody approves what he has not seen
+				w.lines.keep(l)
+				continue
+			}
+			answer := strings.ToLower(strings.TrimSpace(l.text))
+			return w.c.Confirm(ctx, w.ref, q, answer == "y" || answer == "yes", "")
+		case i, ok := <-items:
+			if !ok {
+				return cmp.Or(ctx.Err(), io.ErrUnexpectedEOF)
+			}
+			w.later = append(w.later, i) // it is shown when the person has read this
+			if how := w.decided(i.Event, q.ConfirmationID); how != "" {
+				_, _ = fmt.Fprintf(w.err, "\n%s· %s%s\n", s.dim, how, s.off)
+				return nil
+			}
+		}
 	}
-	answer, err := w.answers.ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+}
+
+// decided says how an event has decided about a call, or "".
+func (w *waiter) decided(e event.Event, call string) string {
+	switch e.Type {
+	case event.TypeActConfirmed:
+		var p event.ActConfirmed
+		if e.DataAs(&p) == nil && p.Call == call {
+			return terminal.Decision(p, "")
+		}
+	case event.TypeActCompleted:
+		var p event.ActCompleted
+		if e.DataAs(&p) == nil && p.Call == call {
+			return "nobody is asked any more"
+		}
+	case event.TypeRecorded, event.TypeTurnFailed:
+		if w.mine(e) {
+			return "the turn has ended; nobody is asked any more"
+		}
 	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return w.c.Confirm(ctx, w.ref, q, answer == "y" || answer == "yes", "")
+	return ""
 }
 
 // indentJSON is JSON on lines, otherwise exactly as it was sent.

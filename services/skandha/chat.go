@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +51,7 @@ func (c *chatCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	ch := &chat{
-		conn: conn, ref: ref, items: items, yes: c.Yes, lines: bufio.NewReader(os.Stdin),
+		conn: conn, ref: ref, items: items, yes: c.Yes, lines: newLineReader(os.Stdin),
 		tty: tty, styles: stylesFor(os.Stdout),
 	}
 	return ch.run(ctx)
@@ -63,7 +62,7 @@ type chat struct {
 	ref    subject.Ref
 	items  <-chan follow.Item
 	yes    bool
-	lines  *bufio.Reader
+	lines  *lineReader
 	tty    bool
 	styles styles
 	failed error
@@ -109,21 +108,12 @@ func (c *chat) run(ctx context.Context) error {
 func (c *chat) read(ctx context.Context) (string, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	type result struct {
-		text string
-		err  error
+	if l, ok := c.lines.kept(); ok {
+		return l.text, l.err
 	}
-	got := make(chan result, 1)
-	go func() {
-		text, err := c.lines.ReadString('\n')
-		if text != "" {
-			err = nil
-		}
-		got <- result{text, err}
-	}()
 	select {
-	case r := <-got:
-		return r.text, r.err
+	case l := <-c.lines.next():
+		return l.text, l.err
 	case <-ctx.Done():
 		return "", context.Canceled
 	}
@@ -152,7 +142,7 @@ func (c *chat) turn(ctx context.Context, text string) error {
 	defer stop()
 	w := &waiter{
 		c: c.conn, ref: c.ref, seq: seq, yes: c.yes, interactive: c.tty, out: os.Stdout, err: os.Stderr,
-		answers: c.lines, turn: decide.TurnID(seq),
+		lines: c.lines, turn: decide.TurnID(seq),
 	}
 	err = w.wait(ctx, c.items)
 	var code exit

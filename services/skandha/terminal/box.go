@@ -144,31 +144,44 @@ func (m *model) confirmed(p event.ActConfirmed) {
 			m.next()
 		}
 	}
-	who := safetext.Line(string(p.By))
-	if p.Source != "" {
-		who += " in " + safetext.Line(p.Source)
-	}
+	who := ""
 	if ours && p.By == m.cfg.Writer && p.Source == Source {
 		who = "you"
 	}
-	s, text := green, fmt.Sprintf("approved by %s", who)
+	s := green
+	if p.Outcome != event.Approved {
+		s = yellow
+		m.refused[p.Call] = true // its result says nothing more
+	}
+	m.note(s, strings.TrimSpace(what+" "+Decision(p, who)))
+}
+
+// Decision says in words how a confirmation request was decided, and by whom: who, or
+// as the event says.
+func Decision(p event.ActConfirmed, who string) string {
+	if who == "" {
+		who = safetext.Line(string(p.By))
+		if p.Source != "" {
+			who += " in " + safetext.Line(p.Source)
+		}
+	}
+	var text string
 	switch p.Outcome {
 	case event.Denied:
-		s, text = yellow, fmt.Sprintf("refused by %s", who)
+		text = "refused by " + who
 	case event.Expired:
-		s, text = yellow, "expired: nobody answered in time, which means no"
+		text = "expired: nobody answered in time, which means no"
+	default:
+		text = "approved by " + who
 	}
 	if p.Always != nil {
 		text += ", and from now on in this session: " + grantText(*p.Always)
-	}
-	if p.Outcome != event.Approved {
-		m.refused[p.Call] = true // its result says nothing more
 	}
 	// Core says who has refused in the reason, too.
 	if why, _ := strings.CutPrefix(p.Reason, "refused by "+string(p.By)); p.Outcome != event.Expired && strings.Trim(why, ": ") != "" {
 		text += ": " + safetext.Line(strings.TrimLeft(why, ": "))
 	}
-	m.note(s, strings.TrimSpace(what+" "+text))
+	return text
 }
 
 // next brings the next box forward, if there is one.
