@@ -188,9 +188,22 @@ func (b *Bus) ensureStream(ctx context.Context, want jetstream.StreamConfig) err
 		}
 		// Another process was faster, perhaps with another configuration: look again.
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return fmt.Errorf("creating stream %s: %w", want.Name, err)
+			return creating("stream "+want.Name, want.MaxBytes, err)
 		}
 	}
+}
+
+// JSStorageResourcesExceededErr and JSAccountResourcesExceededErr of the server.
+const errCodeNoStorage, errCodeAccountLimit = 10047, 10002
+
+// creating says that something could not be made. A server sets aside what a stream may
+// grow to when it makes it.
+func creating(what string, size int64, err error) error {
+	var e *jetstream.APIError
+	if errors.As(err, &e) && (e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit) {
+		return fmt.Errorf("creating %s: JetStream has fewer than the %d MiB left that it may grow to: give the server or the account more file storage (jetstream.max_file_store; all streams and buckets need 30 GiB), or a larger disk: %w", what, size>>20, err)
+	}
+	return fmt.Errorf("creating %s: %w", what, err)
 }
 
 func (b *Bus) verifyStream(ctx context.Context, have, want jetstream.StreamConfig) error {
@@ -285,7 +298,7 @@ func (b *Bus) ensureBucket(ctx context.Context, want jetstream.ObjectStoreConfig
 		}
 		_, err = b.js.CreateObjectStore(ctx, want)
 		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return fmt.Errorf("creating bucket %s: %w", want.Bucket, err)
+			return creating("bucket "+want.Bucket, want.MaxBytes, err)
 		}
 	}
 }
