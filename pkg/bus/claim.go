@@ -22,7 +22,7 @@ const (
 	// MaxClaimBytes is the largest body that is stored or fetched.
 	MaxClaimBytes = 64 << 20
 
-	claimWait = 10 * time.Second
+	claimWait = 30 * time.Second // for the body of an answer, which nobody asks for again
 )
 
 // PutClaim stores a body for a message on its way and returns its reference,

@@ -177,7 +177,11 @@ func parseAck(m *nats.Msg) (seq uint64, dup bool, err error) {
 	return ack.Sequence, ack.Duplicate, nil
 }
 
-const errCodeStoreFailed = 10077 // JSStreamStoreFailedF of the server
+// Errors of the server that the client library does not name.
+const (
+	errCodeStoreFailed        = 10077 // JSStreamStoreFailedF
+	errCodeDuplicateInProcess = 10158 // JSStreamDuplicateMessageConflict
+)
 
 // errInFlight: not stored, because another message on the subject is on its way
 // through the copies of the stream. The server says so even for a short while
@@ -191,6 +195,10 @@ func storeError(e *jetstream.APIError) error {
 		return errInFlight
 	case jetstream.JSErrCodeStreamWrongLastSequence:
 		return fmt.Errorf("%w: %s", ErrFenceLost, e.Description)
+	case errCodeDuplicateInProcess:
+		// An earlier attempt is on its way through the copies of the stream: asked
+		// again, the server says what became of it.
+		return fmt.Errorf("%w: %w", ErrAmbiguous, e)
 	case errCodeStoreFailed:
 		// A limit is checked before anything is written. Any other failure may
 		// leave the message in the file, to be found after a restart.

@@ -42,7 +42,15 @@ type Config struct {
 	Logger      *slog.Logger // default slog.Default
 }
 
-const pingInterval = 2 * time.Second
+const (
+	pingInterval = 2 * time.Second
+	// How long one attempt to connect may take. One that goes to another server, or
+	// over another way, may succeed sooner; in this process there is neither, and the
+	// only attempt must not fail because the machine is busy.
+	connectWait          = 2 * time.Second
+	connectWaitInProcess = 10 * time.Second
+	connectTries         = 5
+)
 
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
@@ -112,7 +120,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.nc, err = nats.Connect(cfg.URL, opts...); err != nil {
+	if b.nc, err = b.dial(ctx, opts); err != nil {
 		return nil, fmt.Errorf("connecting to the bus %s: %w", b.where(), err)
 	}
 	if err := b.await(ctx); err != nil {
@@ -129,6 +137,19 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	return b, nil
 }
 
+// dial makes the first attempt to connect; those after it are the client's. In this
+// process it has none, and an attempt fails if the machine is so busy that the server
+// sends its first ping before the client was answered.
+func (b *Bus) dial(ctx context.Context, opts []nats.Option) (nc *nats.Conn, err error) {
+	for range connectTries {
+		nc, err = nats.Connect(b.cfg.URL, opts...)
+		if err == nil || b.cfg.InProcess == nil || isAuthError(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nc, err
+}
+
 func (b *Bus) where() string {
 	if b.cfg.InProcess != nil {
 		return "in this process"
@@ -138,6 +159,10 @@ func (b *Bus) where() string {
 
 func (b *Bus) options() ([]nats.Option, error) {
 	c := b.cfg
+	wait := connectWait
+	if c.InProcess != nil {
+		wait = connectWaitInProcess
+	}
 	opts := []nats.Option{
 		nats.Name(string(c.Instance)),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
@@ -146,7 +171,7 @@ func (b *Bus) options() ([]nats.Option, error) {
 		// What is published while there is no connection fails at once: the caller
 		// knows what to do about it, and a late copy only does harm.
 		nats.ReconnectBufSize(-1),
-		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(wait),
 		nats.DrainTimeout(30 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			b.disconnected()

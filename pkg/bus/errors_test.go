@@ -96,6 +96,7 @@ func TestWhatTheServerSaysOfAStoredMessage(t *testing.T) {
 		{10077, "write SESSIONS/msgs/1.blk: no space left on device", false, false, true},
 		{10054, "message size exceeds maximum allowed", false, true, false},
 		{10060, "expected stream does not match", false, true, false},
+		{10158, "duplicate message id is in process", false, false, true},
 	} {
 		err := storeError(&jetstream.APIError{Code: 400, ErrorCode: c.code, Description: c.desc})
 		if errors.Is(err, ErrFenceLost) != c.lost || errors.Is(err, ErrRefused) != c.refused || errors.Is(err, ErrAmbiguous) != c.ambiguous {

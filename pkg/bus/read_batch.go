@@ -108,8 +108,11 @@ func (r *reader) batch(ctx context.Context) {
 		case <-lost:
 			r.fail(transportError("reading the log", nats.ErrDisconnected))
 		case <-stall.C:
-			// What is left is asked for again, twice.
-			if r.stalls++; r.stalls > 2 {
+			// What is left is asked for again: until ctx ends, or twice if it has no end.
+			if _, ends := ctx.Deadline(); !ends {
+				r.stalls++
+			}
+			if r.stalls > 2 {
 				r.fail(transportError("reading the log", nats.ErrTimeout))
 			}
 			return

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -189,7 +190,9 @@ func (q *Request) ReplyMsg(hdr nats.Header, data []byte) error {
 		return nil
 	}
 	m := &nats.Msg{Subject: q.reply, Header: hdr, Data: data}
-	err := q.r.b.claimLarge(context.WithoutCancel(q.ctx), m) // an answer that is ready is sent
+	ctx, cancel := q.storing()
+	defer cancel()
+	err := q.r.b.claimLarge(ctx, m)
 	if err == nil {
 		err = q.r.b.publish(q.ctx, m)
 	}
@@ -197,6 +200,16 @@ func (q *Request) ReplyMsg(hdr nats.Header, data []byte) error {
 		return transportError("answering "+q.Subject, err)
 	}
 	return nil
+}
+
+// storing bounds how long a large answer is being stored. One that is ready is
+// sent, even if the handler has returned, and as long as the caller waits for it.
+func (q *Request) storing() (context.Context, context.CancelFunc) {
+	at := time.Now().Add(claimWait)
+	if wanted, ok := q.ctx.Deadline(); ok && wanted.After(at) {
+		at = wanted
+	}
+	return context.WithDeadline(context.WithoutCancel(q.ctx), at)
 }
 
 // ReplyError answers with an error; its code is [CodeOf] err.

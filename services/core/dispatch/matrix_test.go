@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -91,7 +92,7 @@ func big(n int) func(*testing.T, string, *nats.Msg) {
 // claimed answers with n bytes as a large body is to be sent: beside the message.
 func claimed(n int) func(*testing.T, string, *nats.Msg) {
 	return func(t *testing.T, at string, m *nats.Msg) {
-		b := natstest.ConnectURL(t, at)
+		b := natstest.Dial(t, bus.Config{URL: at})
 		_, caller, k, err := subject.ParseReply(m.Reply)
 		if err != nil {
 			t.Error(err)
@@ -225,18 +226,15 @@ func (c cell) check(t *testing.T, e *dispatch.Engine, at string) string {
 	t.Helper()
 	stop := c.serve(t, at)
 	defer stop()
-	deadline := 5 * time.Second
-	if c.verb == "" {
+	deadline := natstest.Patience
+	if c.verb == "" && !strings.Contains(c.name, "beside") {
 		deadline = 30 * time.Millisecond // it will not be met
 	}
-	if strings.Contains(c.name, "beside") {
-		deadline = 5 * time.Second
-	}
 	d := e.NewTable([]dispatch.Hooked{
-		{Plugin: "first", Point: c.point, Mode: c.mode, OnError: hook.Deny, Deadline: 5 * time.Second},
+		{Plugin: "first", Point: c.point, Mode: c.mode, OnError: hook.Deny, Deadline: natstest.Patience},
 		{Plugin: "p", Point: c.point, Mode: c.mode, OnError: c.rule, Deadline: deadline},
-		{Plugin: "last", Point: c.point, Mode: c.mode, OnError: hook.Allow, Deadline: 5 * time.Second},
-	}, nil).Run(hook.Envelope{Point: c.point, Agent: "a", Session: "s", Data: json.RawMessage(payloads[c.point].data)})
+		{Plugin: "last", Point: c.point, Mode: c.mode, OnError: hook.Allow, Deadline: natstest.Patience},
+	}, ample()).Run(hook.Envelope{Point: c.point, Agent: "a", Session: "s", Data: json.RawMessage(payloads[c.point].data)})
 
 	verb, fails := c.expected(c.point, c.rule)
 	asked := []string{"first", "p", "last"}
@@ -290,19 +288,20 @@ func (c cell) serve(t *testing.T, at string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := make(chan chan struct{}, 16)
+	handled := make(chan struct{}, 16)
+	done := func() { handled <- struct{}{} }
 	sub, err := nc.QueueSubscribe(subject.Hook(string(c.point), "p"), "p", func(m *nats.Msg) {
 		switch {
 		case c.drops:
 			nc.Close()
+			done()
 		case c.late:
-			done := make(chan struct{})
-			late <- done
 			time.AfterFunc(40*time.Millisecond, func() {
-				defer close(done)
+				defer done()
 				_ = m.Respond([]byte(`{"verb":"answer","data":"late"}`))
 			})
 		default:
+			defer done()
 			c.do(t, at, m)
 		}
 	})
@@ -313,13 +312,32 @@ func (c cell) serve(t *testing.T, at string) (stop func()) {
 		t.Fatal(err)
 	}
 	return func() {
-		for len(late) > 0 {
-			<-<-late
+		select {
+		case <-handled: // it is asked once, and whatever it does belongs to this cell
+		case <-time.After(natstest.Patience):
+			t.Errorf("%v: it was not asked", c)
 		}
 		// The server must know before the next plugin of the name comes, or it may
 		// still give this one its question.
 		_ = sub.Unsubscribe()
 		_ = nc.Flush()
 		nc.Close()
+		if c.drops {
+			nobody(t, at, sub.Subject)
+		}
 	}
+}
+
+// nobody waits until the server knows that nobody listens on a subject any more.
+func nobody(t *testing.T, at, subj string) {
+	t.Helper()
+	nc, err := nats.Connect(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	natstest.Eventually(t, "the server to know that nobody is there", func() bool {
+		_, err := nc.Request(subj, nil, 100*time.Millisecond)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
 }

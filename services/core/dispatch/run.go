@@ -78,11 +78,12 @@ func (e *Engine) ask(ctx context.Context, env hook.Envelope, until time.Time, se
 	for i, r := range e.cfg.Ask(ctx, questions) {
 		a, q := &answers[asked[i]], questions[i]
 		a.Body, a.Err, a.Latency = r.Data, r.Err, r.At.Sub(began)
-		switch {
-		case a.Err == nil || r.At.Before(q.Deadline):
-		case q.Deadline.Equal(until):
-			a.Err = errBudget
-		default:
+		if r.At.Before(q.Deadline) {
+			continue
+		}
+		// Late is late, also when this process was held up so that it hears of the
+		// answer and of the deadline together.
+		if a.Body, a.Err = nil, errBudget; !q.Deadline.Equal(until) {
 			a.Err = fmt.Errorf("no answer within %v", q.Deadline.Sub(began))
 		}
 	}

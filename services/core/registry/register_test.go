@@ -17,7 +17,7 @@ import (
 )
 
 func TestAPluginRegistersAndLeaves(t *testing.T) {
-	w := newWorld(t, 1, registry.Config{})
+	w := newWorld(t, 1, registry.Config{}) // whose lease is the default
 	a := m("a", offers("a:one"))
 	l := is(t, plugin.Active)(w.register(a, "a-1"))
 	if l.Plugin != "a" || l.Instance != "a-1" || l.TTLMS != 10_000 || l.Hash != a.Hash() || l.Reason != "" {
@@ -44,7 +44,7 @@ func TestAPluginRegistersAndLeaves(t *testing.T) {
 }
 
 func TestARefusalListsAllThatIsWrong(t *testing.T) {
-	w := newWorld(t, 1, registry.Config{Owner: func(k registry.Kind, name string) (string, bool) {
+	w := newWorld(t, 1, registry.Config{Lease: steady.Lease, Owner: func(k registry.Kind, name string) (string, bool) {
 		return "toolrunner", k == registry.KindTool && name == "file_system:read_file"
 	}})
 	other := m("other", offers("taken"), func(m *plugin.Manifest) {
@@ -77,7 +77,7 @@ func TestARefusalListsAllThatIsWrong(t *testing.T) {
 }
 
 func TestEachReasonToRefuse(t *testing.T) {
-	w := newWorld(t, 1, registry.Config{Owner: func(k registry.Kind, name string) (string, bool) {
+	w := newWorld(t, 1, registry.Config{Lease: steady.Lease, Owner: func(k registry.Kind, name string) (string, bool) {
 		return "core", k == registry.KindPlugin && name == "runner-1"
 	}})
 	is(t, plugin.Active)(w.register(m("b", offers("b:x")), "b-1"))
@@ -122,7 +122,7 @@ func TestEachReasonToRefuse(t *testing.T) {
 }
 
 func TestNamesAreFreeWhenTheirOwnerHasGone(t *testing.T) {
-	w := newWorld(t, 2, registry.Config{})
+	w := newWorld(t, 2, steady)
 	a, b := m("a", offers("x")), m("b", offers("x"))
 	is(t, plugin.Active)(w.register(a, "a-1"))
 	fails(t, bus.CodeConflict, "of plugin a")(w.register(b, "b-1"))
@@ -138,12 +138,12 @@ func TestNamesAreFreeWhenTheirOwnerHasGone(t *testing.T) {
 }
 
 func TestReplicasShareAManifest(t *testing.T) {
-	w := newWorld(t, 2, registry.Config{})
+	w := newWorld(t, 2, steady)
 	a := m("a")
 	for i := range 5 {
 		is(t, plugin.Active)(w.register(a, subject.Instance(fmt.Sprintf("a-%d", i))))
 	}
-	p := w.cores[0].view.Snapshot().Get("a")
+	p := w.cores[0].now(t).Get("a")
 	if len(p.Instances) != 5 {
 		t.Fatalf("%d replicas", len(p.Instances))
 	}
@@ -158,7 +158,7 @@ func TestReplicasShareAManifest(t *testing.T) {
 // Whatever the timing, of two manifests that do not go together one is admitted,
 // by whichever core.
 func TestRacingRegistrarsAdmitOneOfTwo(t *testing.T) {
-	w := newWorld(t, 3, registry.Config{})
+	w := newWorld(t, 3, steady)
 	rounds := 40
 	if testing.Short() {
 		rounds = 10

@@ -59,8 +59,9 @@ func (c *core) stop() {
 // client speaks to the registry as a plugin or an operator does.
 type client struct {
 	testing.TB
-	b *bus.Bus
-	c *bus.Caller
+	b        *bus.Bus
+	c        *bus.Caller
+	patience time.Duration // for one answer
 }
 
 func newClient(t testing.TB, b *bus.Bus) *client {
@@ -69,7 +70,7 @@ func newClient(t testing.TB, b *bus.Bus) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &client{t, b, c}
+	return &client{t, b, c, natstest.Patience}
 }
 
 func (c *client) ask(subj string, question, reply any) error {
@@ -78,7 +79,7 @@ func (c *client) ask(subj string, question, reply any) error {
 	if err != nil {
 		c.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
 	answer, err := c.c.Request(ctx, subj, registry.ServiceName, body)
 	if err == nil {
@@ -155,18 +156,23 @@ type replica struct {
 	end   chan struct{}
 	done  sync.WaitGroup
 	again atomic.Int32 // how often it had to register again
+	early atomic.Int32 // of these, when its last renewal was less than a lease ago
+	spoke time.Time    // when it began to ask for the lease that it was last given
 }
 
 func (c *client) live(m plugin.Manifest, i subject.Instance) *replica {
 	c.Helper()
+	began := time.Now()
 	l, err := c.register(m, i)
 	if err != nil {
 		c.Fatal(err)
 	}
-	r := &replica{m: m, i: i, c: c, end: make(chan struct{})}
+	own := *c
+	own.patience = short / 2 // whoever is not answered asks again
+	r := &replica{m: m, i: i, c: &own, end: make(chan struct{}), spoke: began}
 	r.state.Store(l.State)
 	r.done.Go(func() {
-		tick := time.NewTicker(short / 6)
+		tick := time.NewTicker(short / 20)
 		defer tick.Stop()
 		for {
 			select {
@@ -182,12 +188,18 @@ func (c *client) live(m plugin.Manifest, i subject.Instance) *replica {
 }
 
 func (r *replica) beat() {
+	began := time.Now()
 	l, err := r.c.heartbeat(r.m, r.i)
 	if errors.Is(err, bus.ErrNotFound) {
+		if time.Since(r.spoke) < short {
+			r.early.Add(1)
+		}
 		r.again.Add(1)
+		began = time.Now()
 		l, err = r.c.register(r.m, r.i)
 	}
 	if err == nil {
+		r.spoke = began
 		r.state.Store(l.State)
 	}
 }
@@ -237,6 +249,21 @@ func states(s *view.Snapshot) string {
 		out = append(out, fmt.Sprintf("%s:%s", p.Name(), p.State))
 	}
 	return strings.Join(out, " ")
+}
+
+// now is what the core knows once it has seen all that is stored: other cores
+// answer, too, and this one may be behind them.
+func (c *core) now(t testing.TB) *view.Snapshot {
+	t.Helper()
+	ctx := natstest.Context(t)
+	revision, err := c.b.Bucket(bus.BucketPlugins).Revision(ctx)
+	if err == nil {
+		err = c.view.Await(ctx, revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.view.Snapshot()
 }
 
 func (c *core) eventually(t testing.TB, want string) {

@@ -108,7 +108,7 @@ func TestReplayTellsOfWhatHadWaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 0; n < 2; {
-		if e := <-ch; e.Type == event.TypeRecorded && strings.Contains(string(e.Data), "waits") {
+		if e := s.next(ch); e.Type == event.TypeRecorded && strings.Contains(string(e.Data), "waits") {
 			n++
 		}
 	}

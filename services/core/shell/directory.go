@@ -69,8 +69,10 @@ func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
 		return err
 	}
 	go func() {
-		tick := time.NewTicker(executor.AnnounceTTL / 4)
+		const every = executor.AnnounceTTL / 4
+		tick := time.NewTicker(every)
 		defer tick.Stop()
+		last := time.Now()
 		for {
 			select {
 			case <-ctx.Done():
@@ -79,7 +81,10 @@ func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
 				}
 				return
 			case <-tick.C:
-				d.forgetSilent(b.Connected())
+				// A process that was stopped, or starved, has not heard what was said meanwhile.
+				awake := time.Since(last) < 2*every
+				last = time.Now()
+				d.forgetSilent(awake && b.Connected())
 			}
 		}
 	}()
@@ -179,13 +184,13 @@ func (d *Directory) takeWaiting() []*session {
 }
 
 // forgetSilent drops instances that have not spoken for the TTL. While this
-// process itself is cut off, silence says nothing.
-func (d *Directory) forgetSilent(connected bool) {
+// process itself hears nothing, silence says nothing.
+func (d *Directory) forgetSilent(hearing bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	changed := false
 	for id, i := range d.instances {
-		if !connected {
+		if !hearing {
 			i.seen = time.Now()
 		} else if time.Since(i.seen) > executor.AnnounceTTL {
 			d.log.Info("an executor is silent", "instance", id, "service", i.Service)

@@ -29,8 +29,9 @@ func (s *session) env(delivery uint64) *decide.Env {
 	}
 }
 
-// replayWait is how long the log is read for /replay. The session stands still meanwhile.
-const replayWait = 2 * time.Second
+// replayWait is how long the log is read for /replay. The session stands still
+// meanwhile, and what it holds must not come again.
+const replayWait = 4 * time.Second
 
 // replay tells of turns, for /replay.
 func (s *session) replay(q decide.Replay) (string, error) {

@@ -75,7 +75,7 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 			}
 			ch := s.follow(ref)
 			s.say(ref, event.Input{Text: "go"})
-			ended(t, ch)
+			s.ended(ch)
 			asked := spy.take(ref.Session)
 			if got := points(asked); got != c.want {
 				t.Errorf("asked at\n%s, want\n%s", got, c.want)
@@ -112,7 +112,7 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 		if _, err := s.bus.PublishCause(t.Context(), ref, subject.Input, "test", "", []byte(`{"text":7}`)); err != nil {
 			t.Fatal(err)
 		}
-		ended(t, ch)
+		s.ended(ch)
 		if got := points(spy.take("malformed")); got != "on_error" {
 			t.Errorf("asked at %s", got)
 		}
@@ -129,17 +129,12 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 	})
 }
 
-func ended(t *testing.T, ch <-chan event.Event) event.Event {
-	t.Helper()
-	timeout := time.After(30 * time.Second)
+// ended is the event that ends the turn.
+func (s *system) ended(ch <-chan event.Event) event.Event {
+	s.t.Helper()
 	for {
-		select {
-		case e := <-ch:
-			if e.Type.Terminal() {
-				return e
-			}
-		case <-timeout:
-			t.Fatal("the turn does not end")
+		if e := s.next(ch); e.Type.Terminal() {
+			return e
 		}
 	}
 }
@@ -233,7 +228,7 @@ func TestAPolicyThatHangs(t *testing.T) {
 	for range 3 {
 		s.say(ref, event.Input{Text: "go"})
 		for {
-			e := <-ch
+			e := s.next(ch)
 			var m event.UIMessage
 			if e.Type == event.TypeUIMessage && e.DataAs(&m) == nil && strings.HasPrefix(m.Content, "The plugin policy is suspended") {
 				notices = append(notices, m.Content)
@@ -321,10 +316,10 @@ func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
 // Plugins may take their time, longer than a delivery is waited for: no other core
 // takes the input up meanwhile, nor takes it for poison.
 func TestHooksThatTakeTheirTime(t *testing.T) {
-	s := start(t, core.Config{Hooks: map[hook.Point]core.HookConfig{hook.BeforeSense: {Budget: time.Minute}}})
+	s := start(t, core.Config{})
 	other := s.startCore(core.Config{})
 	release := make(chan struct{})
-	p := s.plug(plugin.Manifest{Name: "slow", Hooks: []plugin.Hook{{Point: hook.BeforeSense, DeadlineMS: 60_000}}}, func(hook.Envelope) string {
+	p := s.plug(plugin.Manifest{Name: "slow", Hooks: []plugin.Hook{{Point: hook.BeforeSense}}}, func(hook.Envelope) string {
 		<-release
 		return ""
 	})
@@ -332,7 +327,7 @@ func TestHooksThatTakeTheirTime(t *testing.T) {
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
 	s.say(ref, event.Input{Text: "go"})
-	if e := ended(t, ch); e.Type != event.TypeRecorded {
+	if e := s.ended(ch); e.Type != event.TypeRecorded {
 		t.Errorf("it ended as %s %s", e.Type, e.Data)
 	}
 	if n := len(p.take("s1")); n != 1 {

@@ -3,6 +3,8 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +23,7 @@ import (
 // plugged is a plugin that speaks plain NATS, as one in any language would.
 type plugged struct {
 	t      testing.TB
+	log    *slog.Logger
 	m      plugin.Manifest
 	bus    *bus.Bus
 	caller *bus.Caller
@@ -37,7 +40,11 @@ type plugged struct {
 func (s *system) plug(m plugin.Manifest, answer func(hook.Envelope) string) *plugged {
 	s.t.Helper()
 	p := s.connectPlugin(m, answer)
-	s.t.Cleanup(func() { p.leave() })
+	s.t.Cleanup(func() {
+		p.leave()
+		// Before its connection ends: core would wait long for one that cannot answer.
+		natstest.Eventually(s.t, "core knows that "+string(m.Name)+" has left", func() bool { return !s.core.Plugins().Active(m.Name) })
+	})
 	if l := p.register(); l.State != plugin.Active {
 		s.t.Fatalf("%s: %s %s", m.Name, l.State, l.Reason)
 	}
@@ -47,8 +54,13 @@ func (s *system) plug(m plugin.Manifest, answer func(hook.Envelope) string) *plu
 
 func (s *system) connectPlugin(m plugin.Manifest, answer func(hook.Envelope) string) *plugged {
 	s.t.Helper()
-	p := &plugged{t: s.t, m: m, bus: natstest.Connect(s.t, s.srv), answer: answer, traces: map[string]bool{}}
-	p.m.Instance = p.bus.Instance()
+	p := &plugged{t: s.t, log: natstest.Logger(s.t), m: m, bus: natstest.Connect(s.t, s.srv), answer: answer, traces: map[string]bool{}}
+	p.m.Instance, p.m.Hooks = p.bus.Instance(), slices.Clone(m.Hooks)
+	for i := range p.m.Hooks {
+		if h := &p.m.Hooks[i]; h.DeadlineMS == 0 { // a plugin that answers is not late, however busy the machine is
+			h.DeadlineMS = plugin.MaxDeadlineMS
+		}
+	}
 	if p.m.Version == "" {
 		p.m.Version = "1.0.0"
 	}
@@ -82,7 +94,7 @@ func (p *plugged) hook(m *nats.Msg) {
 		body = answer(e)
 	}
 	if err := m.Respond([]byte(body)); err != nil {
-		p.t.Logf("answering: %v", err)
+		p.log.Info("answering", "plugin", p.m.Name, "error", err) // perhaps when the test is over
 	}
 }
 
@@ -115,7 +127,7 @@ func (p *plugged) ask(v subject.PluginVerb, body any) (plugin.Lease, error) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
 	defer cancel()
 	var l plugin.Lease
 	if b, err = p.caller.Request(ctx, subject.Registry(v, p.m.Name), "core", b); err == nil {
@@ -143,7 +155,7 @@ func (p *plugged) register() plugin.Lease {
 				return
 			case <-tick.C:
 				if _, err := p.ask(subject.Heartbeat, plugin.Heartbeat{Instance: p.m.Instance, Hash: l.Hash}); err != nil {
-					p.t.Logf("heartbeat of %s: %v", p.m.Name, err)
+					p.log.Info("heartbeat", "plugin", p.m.Name, "error", err)
 				}
 			}
 		}

@@ -56,19 +56,15 @@ func (s *system) turn(events <-chan event.Event) string {
 	s.t.Helper()
 	var m event.UIMessage
 	for {
-		select {
-		case e := <-events:
-			var p event.PlanRequested
-			switch {
-			case e.Type == event.TypePlanRequested && (e.DataAs(&p) != nil || p.Attempts != 1):
-				s.t.Errorf("the model is asked by attempt %d", p.Attempts)
-			case e.Type == event.TypeUIMessage && e.DataAs(&m) != nil:
-				s.t.Errorf("a message cannot be read: %s", e.Data)
-			case e.Type.Terminal():
-				return m.Content
-			}
-		case <-time.After(natstest.Patience):
-			s.t.Fatal("the turn does not end")
+		e := s.next(events)
+		var p event.PlanRequested
+		switch {
+		case e.Type == event.TypePlanRequested && (e.DataAs(&p) != nil || p.Attempts != 1):
+			s.t.Errorf("the model is asked by attempt %d", p.Attempts)
+		case e.Type == event.TypeUIMessage && e.DataAs(&m) != nil:
+			s.t.Errorf("a message cannot be read: %s", e.Data)
+		case e.Type.Terminal():
+			return m.Content
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	contract "skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -68,7 +69,17 @@ func (s *system) background(what string, f func(context.Context) error) (stop fu
 	return stop
 }
 
+// startCore starts one more core. Its hooks have all the time that plugins are given.
 func (s *system) startCore(cfg core.Config) *shell.Core {
+	points := map[hook.Point]core.HookConfig{}
+	for _, p := range hook.Points() {
+		points[p] = cfg.Hooks[p]
+		if h := points[p]; h.Budget == 0 {
+			h.Budget = 2 * natstest.Patience
+			points[p] = h
+		}
+	}
+	cfg.Hooks = points
 	b := natstest.Connect(s.t, s.srv)
 	st, err := sqlite.Open(s.t.Context(), sqlite.Config{Path: filepath.Join(s.t.TempDir(), "view.db")})
 	if err != nil {
@@ -159,19 +170,26 @@ func (s *system) say(ref subject.Ref, in event.Input) uint64 {
 
 func (s *system) await(ch <-chan event.Event, want event.Type) event.Event {
 	s.t.Helper()
-	timeout := time.After(20 * time.Second)
 	for {
-		select {
-		case e := <-ch:
-			if e.Type == want {
-				return e
-			}
-			if e.Type.Terminal() {
-				s.t.Fatalf("terminal %s %s while waiting for %s", e.Type, e.Data, want)
-			}
-		case <-timeout:
-			s.t.Fatalf("no %s", want)
+		e := s.next(ch)
+		if e.Type == want {
+			return e
 		}
+		if e.Type.Terminal() {
+			s.t.Fatalf("terminal %s %s while waiting for %s", e.Type, e.Data, want)
+		}
+	}
+}
+
+// next is the next event that comes.
+func (s *system) next(ch <-chan event.Event) event.Event {
+	s.t.Helper()
+	select {
+	case e := <-ch:
+		return e
+	case <-time.After(natstest.Patience):
+		s.t.Fatal("no event comes any more")
+		return event.Event{}
 	}
 }
 

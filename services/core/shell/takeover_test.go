@@ -3,6 +3,7 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,12 +30,13 @@ func TestTheDriversDeliveryComesSecond(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := start(t, core.Config{})
 			asked, answer := make(chan struct{}), make(chan struct{})
+			ran := sync.OnceFunc(func() { close(asked) })
 			s.model = func(m provider.Message) provider.Response {
 				if m.Role == provider.RoleUser && m.Text == "slow" {
 					if c.hang == "tool" {
 						return calls(provider.ToolCall{ID: "1", Tool: "test:once", Args: json.RawMessage(`{}`)})
 					}
-					close(asked)
+					ran()
 					<-answer
 				}
 				return provider.Response{TextContent: "done"}

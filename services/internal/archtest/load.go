@@ -72,6 +72,8 @@ func Load(tree fs.FS) (*Repo, error) {
 	roots := map[string]*Module{} // by directory
 	err := fs.WalkDir(tree, ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && p != ".":
+			return nil // it was there for a moment: somebody works in the tree, or runs its tests
 		case err != nil:
 			return err
 		case d.IsDir():
@@ -145,6 +147,9 @@ func (r *Repo) file(tree fs.FS, name string, roots map[string]*Module) error {
 		return nil // in no module: nothing can import it
 	}
 	src, err := fs.ReadFile(tree, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // likewise
+	}
 	if err != nil {
 		return err
 	}

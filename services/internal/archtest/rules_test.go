@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -183,6 +184,31 @@ func TestMissingPackageIsABreach(t *testing.T) {
 		if len(found[rule]) == 0 || !strings.Contains(found[rule][0], "is not there") {
 			t.Errorf("%s: got %q, want the missing package first", rule, found[rule])
 		}
+	}
+}
+
+// vanishing is a tree in which what is below gone was there for a moment.
+type vanishing struct{ fs.FS }
+
+func (v vanishing) Open(name string) (fs.File, error) {
+	if strings.HasPrefix(name, "pkg/gone/") || name == "pkg/gone.go" {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return v.FS.Open(name)
+}
+
+func TestWhatGoesWhileTheTreeIsReadIsNoPartOfIt(t *testing.T) {
+	files := fstest.MapFS{"pkg/gone.go": {}, "pkg/gone/x/x.go": {}}
+	for name, text := range tree() {
+		files[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	withTables(t, nil, nil)
+	repo, err := Load(vanishing{files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := broken(repo); len(found) > 0 {
+		t.Errorf("got %v, want no breach", found)
 	}
 }
 

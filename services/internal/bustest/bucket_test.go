@@ -3,6 +3,7 @@ package bustest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -107,47 +108,73 @@ func TestAWatchGetsEverythingAndThenEachChange(t *testing.T) {
 	if _, err := k.Delete(ctx, "manifest.p0", bus.Fence{Revision: 1}); err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	var changes []bus.Change
-	w := k.Watch(func(c bus.Change) {
-		mu.Lock()
-		defer mu.Unlock()
-		changes = append(changes, c)
-	})
-	count := func() (n int) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range changes {
-			n += len(c.Entries)
-		}
-		return n
-	}
-	natstest.Eventually(t, "what was there", func() bool { return count() == before })
-	if !changes[0].Reset || len(changes) != 1 || !changes[0].Entries[before-1].Deleted {
-		t.Errorf("%d changes, reset %t", len(changes), changes[0].Reset)
+	var f follower
+	w := k.Watch(f.take)
+	natstest.Eventually(t, "what was there", func() bool { return len(f.entries()) == before })
+	if e := f.entries()[before-1]; e.Key != "manifest.p0" || !e.Deleted {
+		t.Errorf("the last change is %+v, want the deletion", e)
 	}
 	for i := range later {
 		put(t, k, fmt.Sprintf("lease.p%d.i", i), "1", bus.Fence{})
 	}
-	natstest.Eventually(t, "what came", func() bool { return count() == before+later })
+	natstest.Eventually(t, "what came", func() bool { return len(f.entries()) == before+later })
 	w.Stop()
 	if _, ok := w.Since(); ok {
 		t.Error("it follows after it was stopped")
 	}
 	put(t, k, "lease.late.i", "1", bus.Fence{})
 	last := uint64(0)
-	for i, c := range changes {
-		if c.Reset != (i == 0) {
-			t.Errorf("change %d: reset %t", i, c.Reset)
+	for _, e := range f.entries() {
+		if e.Revision <= last {
+			t.Fatalf("revision %d after %d", e.Revision, last)
 		}
-		for _, e := range c.Entries {
-			if e.Revision <= last {
-				t.Fatalf("revision %d after %d", e.Revision, last)
-			}
-			last = e.Revision
-		}
+		last = e.Revision
 	}
-	if n := count(); n != before+later {
+	if n := len(f.entries()); n != before+later {
 		t.Errorf("%d entries in the end", n)
 	}
+	if first, resets := f.began(); !first.Reset || len(first.Entries) != before || resets > later/10 {
+		t.Errorf("first %d entries, reset %t; %d resets in all", len(first.Entries), first.Reset, resets)
+	}
+}
+
+// follower folds what a watch says. A watch may begin anew at any time, on a
+// machine that stalls for no other reason than that.
+type follower struct {
+	mu      sync.Mutex
+	first   bus.Change
+	all     []bus.Entry // since the last reset
+	changes int
+	resets  int
+}
+
+func (f *follower) take(c bus.Change) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changes++; f.changes == 1 {
+		f.first = c
+	}
+	if c.Reset {
+		f.all = nil
+		f.resets++
+	}
+	f.all = append(f.all, c.Entries...)
+}
+
+func (f *follower) entries() []bus.Entry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all)
+}
+
+// saw reports whether the entry of the revision is the last that came.
+func (f *follower) saw(revision uint64) bool {
+	all := f.entries()
+	return len(all) > 0 && all[len(all)-1].Revision == revision
+}
+
+func (f *follower) began() (first bus.Change, resets int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first, f.resets
 }

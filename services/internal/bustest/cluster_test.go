@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -149,19 +150,9 @@ func TestThreeCopies(t *testing.T) {
 // kind. What two of them could do at once, two registrars could.
 func raceForABucket(t *testing.T, buses []*bus.Bus) {
 	var mu sync.Mutex
-	seen := make([][]uint64, len(buses))
+	followers := make([]follower, len(buses))
 	for i, b := range buses {
-		w := b.Bucket(bus.BucketPlugins).Watch(func(c bus.Change) {
-			mu.Lock()
-			defer mu.Unlock()
-			if c.Reset {
-				seen[i] = nil
-			}
-			for _, e := range c.Entries {
-				seen[i] = append(seen[i], e.Revision)
-			}
-		})
-		defer w.Stop()
+		defer b.Bucket(bus.BucketPlugins).Watch(followers[i].take).Stop()
 	}
 	ctx := natstest.Context(t)
 	var last uint64
@@ -200,11 +191,10 @@ func raceForABucket(t *testing.T, buses []*bus.Bus) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range buses {
-		natstest.Eventually(t, fmt.Sprintf("node %d to have followed", i), func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(seen[i]) > 0 && seen[i][len(seen[i])-1] == end && slices.IsSorted(seen[i])
-		})
+	for i := range followers {
+		natstest.Eventually(t, fmt.Sprintf("node %d to have followed", i), func() bool { return followers[i].saw(end) })
+		if all := followers[i].entries(); !slices.IsSortedFunc(all, func(a, b bus.Entry) int { return cmp.Compare(a.Revision, b.Revision) }) {
+			t.Errorf("node %d has followed out of order: %+v", i, all)
+		}
 	}
 }

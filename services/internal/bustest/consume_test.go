@@ -34,6 +34,12 @@ func (c *collector) take(d bus.Delivery) {
 	c.last = d
 }
 
+func (c *collector) lastOne() bus.Delivery {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
 func (c *collector) times(seq uint64) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +74,8 @@ func TestCausesAreDeliveredUntilAcknowledged(t *testing.T) {
 		}
 	})
 	seq := cause(t, b, ref("one"), "a", "hello")
-	natstest.Eventually(t, "three deliveries", func() bool { return c.times(seq) == 3 })
-	if d := c.last; d.Subject != ref("one").Cause(subject.Input, "w") || string(d.Data) != "hello" || d.Time.IsZero() || d.Header.Get("traceparent") == "" {
+	natstest.Eventually(t, "three deliveries", func() bool { return c.times(seq) >= 3 })
+	if d := c.lastOne(); d.Subject != ref("one").Cause(subject.Input, "w") || string(d.Data) != "hello" || d.Time.IsZero() || d.Header.Get("traceparent") == "" {
 		t.Errorf("delivery: %+v", d)
 	}
 	natstest.Eventually(t, "the floor to rise", func() bool {
@@ -81,29 +87,35 @@ func TestCausesAreDeliveredUntilAcknowledged(t *testing.T) {
 	}
 	after := cause(t, b, ref("one"), "b", "again")
 	natstest.Eventually(t, "the next cause", func() bool { return c.times(after) > 0 })
-	if c.times(seq) != 3 || c.times(seq+1) != 0 {
-		t.Errorf("deliveries: %v, want no commit and nothing acknowledged", c.seen)
+	taken := c.times(seq) // on a machine that stalls, once more while the acknowledgement was on its way
+	natstest.Eventually(t, "the next cause twice more", func() bool { return c.times(after) >= 3 })
+	if n := c.times(seq); n != taken || c.times(seq+1) != 0 {
+		t.Errorf("what was acknowledged after %d deliveries was delivered %d times, the commit %d times", taken, n, c.times(seq+1))
 	}
 }
 
+// The one that nobody keeps is the clock: when it comes again, AckWait is over,
+// and the other one was delivered before it. A machine that stalls for longer
+// than AckWait would not keep the other one either.
 func TestInProgressKeepsADelivery(t *testing.T) {
 	b, c := start(t), newCollector()
-	deliveries := make(chan bus.Delivery, 10)
-	consume(t, b, bus.ConsumeConfig{AckWait: time.Second}, func(d bus.Delivery) {
+	var kept atomic.Pointer[bus.Delivery]
+	consume(t, b, bus.ConsumeConfig{AckWait: 5 * time.Second}, func(d bus.Delivery) {
 		c.take(d)
-		deliveries <- d
+		if string(d.Data) == "kept" {
+			kept.Store(&d)
+		}
 	})
-	seq := cause(t, b, ref("one"), "a", "x")
-	d := <-deliveries
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for range 30 { // three times AckWait
-		<-tick.C
-		_ = d.InProgress()
-	}
-	_ = d.Ack()
-	if n := c.times(seq); n != 1 {
-		t.Errorf("%d deliveries, want 1", n)
+	one := cause(t, b, ref("one"), "a", "kept")
+	two := cause(t, b, ref("one"), "b", "left")
+	natstest.Eventually(t, "the other one again", func() bool {
+		if d := kept.Load(); d != nil {
+			_ = d.InProgress()
+		}
+		return c.times(two) > 1
+	})
+	if n := c.times(one); n != 1 {
+		t.Errorf("%d deliveries of what was kept, want 1", n)
 	}
 }
 
@@ -134,25 +146,25 @@ func TestReplicasShareTheConsumer(t *testing.T) {
 		if first == nil {
 			first = b
 		}
-		consume(t, b, bus.ConsumeConfig{}, func(d bus.Delivery) {
+		consume(t, b, bus.ConsumeConfig{AckWait: time.Minute}, func(d bus.Delivery) {
 			c.take(d)
 			counts[i].Add(1)
 			_ = d.Ack()
 		})
 	}
 	var last uint64
-	for i := range 300 {
-		last = cause(t, first, ref("one"), fmt.Sprint(i), "x")
+	natstest.Eventually(t, "each replica to get its share", func() bool { // as soon as it has asked
+		for range 100 {
+			last = cause(t, first, ref("one"), "", "x")
+		}
+		return counts[0].Load() > 0 && counts[1].Load() > 0 && counts[2].Load() > 0
+	})
+	for seq := range last {
+		natstest.Eventually(t, "every cause", func() bool { return c.times(seq+1) > 0 })
 	}
-	natstest.Eventually(t, "all causes", func() bool { return counts[0].Load()+counts[1].Load()+counts[2].Load() >= 300 })
 	for seq := range last {
 		if n := c.times(seq + 1); n != 1 {
 			t.Errorf("cause %d was delivered %d times", seq+1, n)
-		}
-	}
-	for i := range counts {
-		if counts[i].Load() == 0 {
-			t.Errorf("replica %d got nothing", i)
 		}
 	}
 }
@@ -160,7 +172,7 @@ func TestReplicasShareTheConsumer(t *testing.T) {
 func TestDeletedConsumerIsMadeAgainFromTheFloor(t *testing.T) {
 	b, c := start(t), newCollector()
 	var floor atomic.Uint64
-	k := consume(t, b, bus.ConsumeConfig{Floor: floor.Load}, func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+	k := consume(t, b, bus.ConsumeConfig{AckWait: time.Minute, Floor: floor.Load}, func(d bus.Delivery) { c.take(d); _ = d.Ack() })
 	for round := range 3 {
 		done := cause(t, b, ref("one"), fmt.Sprint("done", round), "x")
 		natstest.Eventually(t, "the cause", func() bool { return c.times(done) == 1 })

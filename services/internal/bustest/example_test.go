@@ -19,7 +19,7 @@ func exampleBus() (b *bus.Bus, stop func()) {
 		panic(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	srv, err := natsserver.Start(natsserver.Config{StoreDir: dir, Logger: quiet})
+	srv, err := natsserver.Start(natsserver.Config{StoreDir: dir, Sync: natsserver.Relaxed, Logger: quiet})
 	if err != nil {
 		panic(err)
 	}

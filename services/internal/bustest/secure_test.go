@@ -251,36 +251,25 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	}
 }
 
-// sees fails unless the next change is the one of revision.
-func sees(t *testing.T, seen <-chan bus.Change, revision uint64) {
-	t.Helper()
-	select {
-	case c := <-seen:
-		if len(c.Entries) != 1 || c.Entries[0].Revision != revision {
-			t.Errorf("saw %+v, want revision %d", c, revision)
-		}
-	case <-natstest.Context(t).Done():
-		t.Fatalf("did not see revision %d", revision)
-	}
-}
-
 // followABucket does all that can be done with a bucket.
 func followABucket(t *testing.T, b *bus.Bus) {
 	t.Helper()
 	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
-	seen := make(chan bus.Change, 8)
-	w := k.Watch(func(c bus.Change) { seen <- c })
+	var f follower
+	w := k.Watch(f.take)
 	defer w.Stop()
-	if c := <-seen; !c.Reset {
-		t.Errorf("%+v", c)
-	}
+	natstest.Eventually(t, "what is there", func() bool { _, resets := f.began(); return resets > 0 })
 	one := put(t, k, "manifest.a", "1", bus.Fence{Filter: subject.AllManifests})
-	sees(t, seen, one) // before it goes on: a bucket keeps an entry's last revision alone
+	// Before it goes on: a bucket keeps an entry's last revision alone.
+	natstest.Eventually(t, "the change to be seen", func() bool { return f.saw(one) })
 	two, err := k.Delete(ctx, "manifest.a", bus.Fence{Revision: one})
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
-	sees(t, seen, two)
+	natstest.Eventually(t, "the deletion to be seen", func() bool { return f.saw(two) })
+	if first, _ := f.began(); !first.Reset {
+		t.Errorf("it began with %+v, want a reset", first)
+	}
 	if last, err := k.Revision(ctx); err != nil || last != two {
 		t.Error(last, err)
 	}

@@ -32,11 +32,11 @@ func TestCancelMidCall(t *testing.T) {
 	})
 	t.Run("it does not heed, and its result comes late", func(t *testing.T) {
 		ref := Ref("deaf")
-		seq := s.Do(ref, once(Args{MS: 4000, AtEnd: true, Deaf: true}))
-		awaitCall(t, s, seq, "runs", given)
-		s.AwaitExecutors(3)
+		seq := s.Do(ref, once(Args{Hold: "deaf", AtEnd: true, Deaf: true}))
+		s.AwaitHeld("deaf")
 		stop(ref, seq)
 		endsAs(t, s, seq, "cancelled", "outcome_unknown")
+		s.Release("deaf")
 		awaitEffect(t, s, seq) // it ran on
 		s.Ended(s.Say(ref, "after"))
 		if k := awaitCall(t, s, seq, "has its result", done); len(k.Results) != 1 || k.Results[0] != "outcome_unknown" {
@@ -45,7 +45,7 @@ func TestCancelMidCall(t *testing.T) {
 	})
 	t.Run("an input that waits", func(t *testing.T) {
 		ref := Ref("waits")
-		running := s.Do(ref, once(Args{MS: 2000}))
+		running := s.Do(ref, once(Args{Hold: "waits"}))
 		awaitEffect(t, s, running)
 		waiting := s.Do(ref, once(Args{}))
 		third := s.Say(ref, "third")
@@ -53,6 +53,7 @@ func TestCancelMidCall(t *testing.T) {
 		if end := s.Ended(waiting); end.Failed != "cancelled" {
 			t.Errorf("the waiting input ended as %+v", end)
 		}
+		s.Release("waits")
 		for _, seq := range []uint64{running, third} {
 			if end := s.Ended(seq); end.Failed != "" {
 				t.Errorf("an input that nobody cancelled ended as %+v", end)
@@ -66,10 +67,13 @@ func TestCancelMidCall(t *testing.T) {
 	})
 	t.Run("by the id of another writer, and by a wrong sequence", func(t *testing.T) {
 		ref := Ref("others")
-		seq := s.Input(ref, "alice", event.Input{ID: "mine", Text: once(Args{MS: 1500}).Text()})
+		seq := s.Input(ref, "alice", event.Input{ID: "mine", Text: once(Args{Hold: "mine"}).Text()})
 		awaitEffect(t, s, seq)
 		s.Cause(ref, subject.Cancel, "mallory", "", event.Cancel{InputID: "mine"})
 		stop(ref, seq+1)
+		after := s.Say(ref, "after")
+		s.Tail.Await(t, "what came before the next input is decided", func(l *Log) bool { return l.Last["main.others"].Cursor >= after })
+		s.Release("mine")
 		if end := s.Ended(seq); end.Failed != "" {
 			t.Errorf("somebody else's cancel hit it: %+v", end)
 		}
@@ -132,12 +136,13 @@ func TestCancelBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{Slots: 1})
 	s.AwaitExecutors(2)
-	busy := s.Do(Ref("busy"), once(Args{MS: 3000}))
+	busy := s.Do(Ref("busy"), once(Args{Hold: "busy"}))
 	awaitEffect(t, s, busy)
 	seq := s.Do(Ref("s"), once(Args{}))
 	s.Tail.Await(t, "the call is requested", func(l *Log) bool { return len(l.CallsOf(seq)) == 1 })
 	s.Cause(Ref("s"), subject.Cancel, "person", "", event.Cancel{Sequence: seq})
 	endsAs(t, s, seq, "cancelled", "cancelled")
+	s.Release("busy")
 	s.Ended(busy)
 	s.Verify()
 }

@@ -58,14 +58,14 @@ func chaos(t *testing.T, sessions, turns int, rounds int64, store string) {
 	k := killer{s: s, rounds: rounds, r: rand.New(rand.NewPCG(r.Uint64(), 2)), done: map[string]int{}}
 	var talks, kills sync.WaitGroup
 	for i := range sessions {
-		talk := talker{s: s, ref: Ref(fmt.Sprintf("s%d", i)), r: rand.New(rand.NewPCG(r.Uint64(), 1))}
+		talk := talker{s: s, k: &k, ref: Ref(fmt.Sprintf("s%d", i)), r: rand.New(rand.NewPCG(r.Uint64(), 1))}
 		talks.Go(func() { talk.run(turns, k.thorough) })
 	}
 	kills.Go(k.run)
 	talks.Wait()
 	k.over.Store(true)
 	kills.Wait()
-	t.Logf("killed: %v", k.done)
+	t.Logf("killed: %v; %d times it was let be for a while", k.done, k.lulls.Load())
 
 	log := s.Verify()
 	report(t, log)
@@ -87,6 +87,8 @@ type killer struct {
 	deck   []*Proc      // who is next: everybody comes as often as the others
 	dealt  atomic.Int64 // how often the deck was shuffled
 	over   atomic.Bool
+	calm   atomic.Int64 // how many wait for it to let things come to rest
+	lulls  atomic.Int64
 	done   map[string]int
 }
 
@@ -107,6 +109,9 @@ func (k *killer) next() *Proc {
 func (k *killer) run() {
 	for !k.over.Load() {
 		pause(k.r, 300, 2200)
+		if k.calm.Load() > 0 {
+			continue
+		}
 		if k.r.IntN(8) == 0 {
 			k.stall(k.s.Procs()[k.r.IntN(len(k.s.Procs()))])
 			continue
@@ -152,6 +157,7 @@ func pause(r *rand.Rand, from, to int) {
 // talker speaks in one session, a few inputs ahead of the answers.
 type talker struct {
 	s   *System
+	k   *killer
 	ref subject.Ref
 	r   *rand.Rand
 }
@@ -163,10 +169,22 @@ func (k talker) run(turns int, enough func() bool) {
 	var said []uint64
 	for i := 0; i < turns || !enough(); i++ {
 		if len(said) >= ahead {
-			k.s.Ended(said[len(said)-ahead])
+			k.ended(said[len(said)-ahead])
 		}
 		said = append(said, k.speak(i)...)
 	}
+}
+
+// ended waits for the end of an input. To give up an executor that is dead takes a core
+// some ten seconds in which it lives, and the bus with it: who kills lets them have those
+// to whoever waits for long. What has not ended then is wedged.
+func (k talker) ended(seq uint64) {
+	if !k.s.Tail.Within(Patience/4, func(l *Log) bool { return len(l.Terminals[seq]) > 0 }) {
+		k.k.lulls.Add(1)
+		k.k.calm.Add(1)
+		defer k.k.calm.Add(-1)
+	}
+	k.s.Ended(seq)
 }
 
 // speak stores one input, or several that belong together.
@@ -178,7 +196,7 @@ func (k talker) speak(i int) []uint64 {
 		in.Mode = event.ModeInterrupt
 	case 1: // the same id again, as another message
 		first := k.s.Input(k.ref, w, in)
-		again, err := k.s.Raw(k.ref.Cause(subject.Input, w), nil, fmt.Appendf(nil, `{"text":"again","id":%q}`, in.ID))
+		again, err := k.s.RawWithin(5*time.Second, k.ref.Cause(subject.Input, w), nil, fmt.Appendf(nil, `{"text":"again","id":%q}`, in.ID))
 		if err != nil {
 			return []uint64{first} // the bus is away: nobody was told anything
 		}

@@ -131,7 +131,7 @@ func TestARunnerThatLies(t *testing.T) {
 		"garbage", "nothing", "unknown-state", "no-result", "two-results", "running-after-the-end", "another-attempt",
 		"it-did-not-run", "an-error", "always-running", "never-then-finished", "silence",
 	}
-	s := Start(t, Options{Cores: 2, Runners: -1, Config: "agents: {main: {limits: {wall: 25s}}}\n"})
+	s := Start(t, Options{Cores: 2, Runners: -1, Config: "agents: {main: {limits: {wall: 1m}}}\n"})
 	l := startLiar(t, s, lies...)
 	s.AwaitExecutors(2)
 	seqs := map[string]uint64{}

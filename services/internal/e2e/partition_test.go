@@ -44,9 +44,10 @@ func TestPartitionOfARunner(t *testing.T) {
 	t.Run("a call that is not idempotent runs when it is cut for long", func(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{Runners: 2})
-		seq := s.Do(Ref("s"), once(Args{N: 1, MS: 2000}))
+		seq := s.Do(Ref("s"), once(Args{N: 1, Hold: "cut"}))
 		way := wayTo(ways).of(awaitEffect(t, s, seq).Runner)
 		way.Cut()
+		s.Release("cut")
 		if k := awaitCall(t, s, seq, "has a result", done); k.Results[0] != "outcome_unknown" || len(k.Requested) != 1 {
 			t.Errorf("nobody can know what became of it, and it ended as %v after %d attempts", k.Results, len(k.Requested))
 		}
@@ -58,9 +59,10 @@ func TestPartitionOfARunner(t *testing.T) {
 	t.Run("a call that is not idempotent runs when it is cut for a moment", func(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{Runners: 2})
-		seq := s.Do(Ref("s"), once(Args{N: 1, MS: 1000}))
+		seq := s.Do(Ref("s"), once(Args{N: 1, Hold: "cut"}))
 		way := wayTo(ways).of(awaitEffect(t, s, seq).Runner)
 		way.Cut()
+		s.Release("cut")
 		time.Sleep(3 * time.Second) // the cut: shorter than anybody's patience
 		way.Heal()
 		if k := awaitCall(t, s, seq, "has a result", done); k.Results[0] != "success" {
@@ -71,9 +73,10 @@ func TestPartitionOfARunner(t *testing.T) {
 	t.Run("an idempotent call runs when it is cut for long", func(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{Runners: 2})
-		seq := s.Do(Ref("s"), Script{Rounds: []Round{{{ID: "1", Tool: ToolAgain, Args: Args{N: 1, MS: 1000}}}}})
+		seq := s.Do(Ref("s"), Script{Rounds: []Round{{{ID: "1", Tool: ToolAgain, Args: Args{N: 1, Hold: "cut"}}}}})
 		first := awaitEffect(t, s, seq).Runner
 		wayTo(ways).of(first).Cut()
+		s.Release("cut")
 		k := awaitCall(t, s, seq, "has a result", done)
 		if k.Results[0] != "success" || !slices.ContainsFunc(k.Requested, func(a Assigned) bool { return a.Runner != first }) {
 			t.Errorf("it was to run elsewhere; attempts %v, ended as %v", k.Requested, k.Results)
@@ -87,8 +90,10 @@ func TestPartitionOfARunner(t *testing.T) {
 	t.Run("it is cut before the call is given out, for longer than the call may start", func(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{})
+		unnoticed := s.Vouch(s.Runners[0])
 		ways["runner0"].Cut()
 		seq := s.Do(Ref("s"), once(Args{N: 1}))
+		awaitCall(t, s, seq, "is given out", then(given, unnoticed))
 		if k := awaitCall(t, s, seq, "has a result", done); k.Results[0] == "success" {
 			t.Errorf("it cannot have run, and ended as %v", k.Results)
 		}
@@ -103,9 +108,10 @@ func TestPartitionOfARunner(t *testing.T) {
 	t.Run("it is cut before the call is given out, and healed while it may still start", func(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{})
+		unnoticed := s.Vouch(s.Runners[0])
 		ways["runner0"].Cut()
 		seq := s.Do(Ref("s"), once(Args{N: 1}))
-		awaitCall(t, s, seq, "is given out", given)
+		awaitCall(t, s, seq, "is given out", then(given, unnoticed))
 		time.Sleep(2 * time.Second) // the cut
 		ways["runner0"].Heal()
 		if k := awaitCall(t, s, seq, "has a result", done); k.Results[0] != "success" {
@@ -127,7 +133,7 @@ func effectsOf(t *testing.T, s *System, seq uint64) []Effect {
 // Rules 3, 6 and 7: the way of the driving core is cut; another one takes over.
 func TestPartitionOfACore(t *testing.T) {
 	t.Parallel()
-	for what, length := range map[string]time.Duration{"for a moment": 3 * time.Second, "for long": 14 * time.Second} {
+	for what, length := range map[string]time.Duration{"for a moment": 2 * time.Second, "for long": 14 * time.Second} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s, ways := cuttable(t, Options{Cores: 2, Runners: 2})

@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/shell"
 	. "skandha.dev/services/internal/e2e/e2etest"
 	"skandha.dev/services/internal/store/open"
 )
@@ -65,6 +66,7 @@ func TestRestartEverything(t *testing.T) {
 			if k := awaitCall(t, s, later.seq, "has a result", done); k.Results[0] != "confirmation_expired" {
 				t.Errorf("its time came after the restart, and it ended as %v", k.Results)
 			}
+			s.AwaitExecutors(3)
 			answer(s, main)
 			if k := awaitCall(t, s, main.seq, "has a result", done); k.Results[0] != "success" {
 				t.Errorf("it was approved after the restart, and ended as %v", k.Results)
@@ -74,8 +76,14 @@ func TestRestartEverything(t *testing.T) {
 				if end := s.Ended(s.Do(ref, once(Args{N: 10 + i}))); end.Failed != "" {
 					t.Errorf("a session that went on ended as %+v", end)
 				}
-				if info, err := s.Session(ref); err != nil || info.State.Turns != 2 {
-					t.Errorf("the session has %+v turns, want 2 (%v)", info.State, err)
+				var info shell.SessionInfo
+				Eventually(t, "a core tells of the session", func() (ok bool) {
+					var err error
+					info, err = s.Session(ref)
+					return err == nil
+				})
+				if info.State.Turns != 2 {
+					t.Errorf("the session has %+v turns, want 2", info.State)
 				}
 			}
 			if after := figures(t, s, before+3); after < before+3 {
@@ -85,6 +93,7 @@ func TestRestartEverything(t *testing.T) {
 
 			parked := park(t, s, "main")
 			restart(func() { wipe(t, s) })
+			s.AwaitExecutors(3)
 			answer(s, parked)
 			if end := s.Ended(parked.seq); end.Failed != "" {
 				t.Errorf("with the views wiped, the parked turn ended as %+v", end)

@@ -81,8 +81,10 @@ func TestStalledRunner(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
 	s.AwaitExecutors(2)
+	unnoticed := s.Vouch(s.Runners[0])
 	s.Runners[0].Stall()
 	seq := s.Do(Ref("s"), once(Args{N: 1}))
+	awaitCall(t, s, seq, "is given out", then(given, unnoticed))
 	k := awaitCall(t, s, seq, "has a result", done)
 	if k.Results[0] != "outcome_unknown" {
 		t.Errorf("nobody could know whether it ran, and it ended as %v", k.Results)

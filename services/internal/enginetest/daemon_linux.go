@@ -44,7 +44,7 @@ func start(ctx context.Context, args []string) (*Engine, error) {
 		Env:  append(os.Environ(), "DOCKER_HOST="+host, "DOCKER_CONFIG="+filepath.Join(dir, "config")),
 		Host: host, PID: d.cmd.Process.Pid, own: d,
 	}
-	err = poll(ctx, time.Minute, func(ctx context.Context) error {
+	err = poll(ctx, 3*time.Minute, func(ctx context.Context) error {
 		select {
 		case <-d.ended:
 			return errEnded

@@ -82,6 +82,22 @@ func TestStop(t *testing.T) {
 	})
 }
 
+func TestStoppingWorkThatDidNotRunMakesNoDifference(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
+		l, stop := b.run("c", "nobody"), &listener{}
+		time.Sleep(quiet)
+		b.want(l, executor.Running)
+		b.Stop(request("c", "nobody"), stop)
+		b.block <- struct{}{}
+		b.want(l, executor.Running, executor.Refused)
+		b.want(stop, executor.Refused)
+		if a := b.ask("c"); a.State != executor.Refused || a.Reason != executor.RefusedUnknown {
+			t.Fatalf("got %+v", a)
+		}
+		b.want(b.run("c", "now"), executor.Refused)
+	})
+}
+
 func TestWhatIsStoppedBetweenItsSlotAndItsStartNeverRuns(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, b *bench) {
 		stop := sync.OnceFunc(func() { b.Stop(request("c", "now"), nil) })
@@ -160,6 +176,14 @@ func TestDeadline(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			synctest.Wait()
 			check(t, l.last(), tool.CodeTimeout, 50)
+		})
+	})
+	t.Run("of work that does not know whether it had its effect: that is more than a timeout", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, b *bench) {
+			l := b.run("c", "unsure")
+			time.Sleep(50 * time.Millisecond)
+			synctest.Wait()
+			check(t, l.last(), tool.CodeOutcomeUnknown, 50)
 		})
 	})
 	t.Run("ignored: answered for after the grace", func(t *testing.T) {

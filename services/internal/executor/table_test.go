@@ -57,7 +57,7 @@ type bench struct {
 	t *testing.T
 	*Table
 	started atomic.Int64
-	block   chan struct{} // "block" and "deaf" wait for it
+	block   chan struct{} // "block", "deaf" and "nobody" wait for it
 }
 
 func newBench(t *testing.T, change func(*Config)) *bench {
@@ -74,6 +74,8 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 			{Name: "fail"},
 			{Name: "stubborn"},
 			{Name: "short", TimeoutMS: 50},
+			{Name: "nobody"},
+			{Name: "unsure", TimeoutMS: 50},
 			{Name: "other", Pool: "other"},
 		}},
 		Pools: []executor.Pool{{Name: "default", Slots: 1}, {Name: "other", Slots: 1}}, Waiting: 2,
@@ -102,6 +104,14 @@ func (b *bench) work(ctx context.Context, r executor.Request, progress func(stri
 		}
 	case "deaf":
 		<-b.block
+	case "nobody": // nobody was there to do it
+		<-b.block
+		a := DidNotRun("nobody was there")
+		a.Result = &res // counts for nothing
+		return a
+	case "unsure":
+		<-ctx.Done()
+		res = tool.Failure(tool.CodeOutcomeUnknown, "it may have run")
 	case "stubborn": // heeds the context and succeeds all the same
 		<-ctx.Done()
 	case "fail":

@@ -137,14 +137,6 @@ func TestWorkThatDidNotRun(t *testing.T) {
 	if a := c.next(running); a.State != contract.Running {
 		t.Fatalf("got %+v", a)
 	}
-	stop := c.send(op(contract.OpStop, "c1"))
-	if a := c.next(stop); a.State == contract.Running { // that it is stopped meanwhile makes no difference
-		defer func() {
-			if a := c.final(stop); a.State != contract.Refused {
-				t.Errorf("the one who stopped it heard %+v", a)
-			}
-		}()
-	}
 	close(gate)
 	a := c.final(running)
 	if a.State != contract.Refused || a.Reason != contract.RefusedUnknown || a.Message != "nobody was there" || a.Result != nil || a.DurationMS != 0 {
@@ -156,19 +148,5 @@ func TestWorkThatDidNotRun(t *testing.T) {
 	})
 	if a := c.final(c.send(run("c1", "now"))); a.State != contract.Refused {
 		t.Fatalf("it ran after all: %+v", a)
-	}
-}
-
-func TestWorkThatDoesNotKnowSaysMoreThanATimeout(t *testing.T) {
-	cfg := runner(nil)
-	cfg.Tools = []tool.Spec{{Name: "now", TimeoutMS: 50}}
-	cfg.Work = func(ctx context.Context, _ contract.Request, _ func(string)) contract.Answer {
-		<-ctx.Done()
-		r := tool.Failure(tool.CodeOutcomeUnknown, "it may have run")
-		return contract.Answer{Result: &r}
-	}
-	c := start(t, cfg)
-	if a := c.final(c.send(run("c1", "now"))); a.State != contract.Finished || a.Result.Error.Code != tool.CodeOutcomeUnknown {
-		t.Fatalf("got %+v", a)
 	}
 }

@@ -24,9 +24,6 @@ import (
 	"skandha.dev/services/skandha/system"
 )
 
-// config has leases that end soon, so that a test can wait for that.
-const config = "plugins: {lease: 2s}\n"
-
 // System is a whole system in this process, whose bus listens on loopback. Its
 // model answers by the offline provider's rules for tests: see rules_test.yaml.
 type System struct {
@@ -38,8 +35,18 @@ type System struct {
 	cfg system.Config
 }
 
+// SoonOver is a lease whose end a test can wait for. Until then a program, or this
+// process, may be held up by whatever else the machine does.
+const SoonOver = 6 * time.Second
+
 // Start brings a system up, until the end of the test.
 func Start(t testing.TB) *System {
+	t.Helper()
+	return StartWithLease(t, registry.DefaultLease)
+}
+
+// StartWithLease is Start with another lease of plugins.
+func StartWithLease(t testing.TB, lease time.Duration) *System {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
@@ -53,7 +60,7 @@ func Start(t testing.TB) *System {
 	s.cfg = system.Config{
 		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t), Token: "it's the token",
 		NATS:       fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t)),
-		ConfigFile: write("config.yaml", []byte(config)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
+		ConfigFile: write("config.yaml", fmt.Appendf(nil, "plugins: {lease: %v}\n", lease)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
 	}
 	s.up()
 	t.Cleanup(s.down)
@@ -208,8 +215,23 @@ func (s *System) AwaitListens(subj string) {
 	s.t.Helper()
 	late := make(nats.Header, 1)
 	bus.SetDeadline(late, time.UnixMilli(1))
+	nc := s.Client.Bus.Conn()
+	inbox := nc.NewRespInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
 	natstest.Eventually(s.t, "a plugin listens on "+subj, func() bool {
-		_, err := s.Client.Bus.Conn().RequestMsg(&nats.Msg{Subject: subj, Header: late}, 50*time.Millisecond)
+		err := nc.PublishMsg(&nats.Msg{Subject: subj, Reply: inbox, Header: late})
+		if err == nil {
+			err = nc.FlushWithContext(natstest.Context(s.t))
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		// That nobody listens is said before the flush has come back.
+		_, err = sub.NextMsg(time.Millisecond)
 		return !errors.Is(err, nats.ErrNoResponders)
 	})
 }

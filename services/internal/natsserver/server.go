@@ -219,6 +219,7 @@ func (c Config) options() *server.Options {
 		MaxPayload: int32(c.MaxPayload), //nolint:gosec // at most 64 MiB
 		NoSigs:     true, DisableJetStreamBanner: true,
 		PingInterval: 10 * time.Second, MaxPingsOut: 2,
+		AuthTimeout: 10, // seconds; clients of this process do not try twice
 	}
 	if c.Addr != "" {
 		o.Host, o.Port, _ = splitAddr(c.Addr) // checked by Validate

@@ -10,19 +10,23 @@ import (
 // when the test has ended, which the testing package answers with a panic.
 type testWriter struct {
 	t    testing.TB
-	once sync.Once
 	mu   sync.Mutex
 	over bool
 }
 
-func (w *testWriter) Write(p []byte) (int, error) {
-	w.once.Do(func() {
-		w.t.Cleanup(func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.over = true
-		})
+// newTestWriter notes the end from the beginning on: the first line may be one
+// that comes behind it.
+func newTestWriter(t testing.TB) *testWriter {
+	w := &testWriter{t: t}
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.over = true
 	})
+	return w
+}
+
+func (w *testWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.over {

@@ -109,5 +109,5 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 
 // Logger writes to the test's log as long as the test runs.
 func Logger(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(&testWriter{t: t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	return slog.New(slog.NewTextHandler(newTestWriter(t), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }

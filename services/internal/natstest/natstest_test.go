@@ -1,6 +1,7 @@
 package natstest_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"skandha.dev/pkg/bus"
@@ -38,4 +39,22 @@ func TestProcessKeepsItsStreamsAndItsPort(t *testing.T) {
 	}
 	p.Kill()
 	p.Kill() // again is harmless
+}
+
+// Connections may log when the test has ended, even for the first time.
+func TestWhatIsLoggedAfterTheEndIsDropped(t *testing.T) {
+	var late *slog.Logger
+	t.Run("test", func(t *testing.T) { late = natstest.Logger(t) })
+	late.Info("nobody hears this")
+}
+
+func TestPortsAreGivenOnce(t *testing.T) {
+	seen := map[int]bool{}
+	for range 100 {
+		port := natstest.FreePort(t)
+		if seen[port] {
+			t.Fatalf("port %d was given twice", port)
+		}
+		seen[port] = true
+	}
 }

@@ -148,9 +148,13 @@ func (p *Process) Restart() {
 	}
 }
 
-// given are the ports that this process has handed out, each once: a server that
-// was killed comes back to its own.
-var given sync.Map
+// claims are UDP sockets on the ports that this process has handed out, kept as
+// long as it runs: no test process is given another's port, even while the server
+// that has it is away.
+var (
+	claimsMu sync.Mutex
+	claims   []net.PacketConn
+)
 
 // FreePort finds a port of the loopback interface below those that the system
 // gives to connections: while a server is away, one of its clients might be given
@@ -160,14 +164,20 @@ func FreePort(t testing.TB) int {
 	var lc net.ListenConfig
 	for range 1000 {
 		port := 20_000 + rand.IntN(12_000)
-		if _, taken := given.LoadOrStore(port, true); taken {
-			continue
-		}
-		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
+		addr := "127.0.0.1:" + strconv.Itoa(port)
+		claim, err := lc.ListenPacket(context.Background(), "udp", addr)
 		if err != nil {
 			continue
 		}
+		l, err := lc.Listen(context.Background(), "tcp", addr)
+		if err != nil {
+			_ = claim.Close()
+			continue
+		}
 		_ = l.Close()
+		claimsMu.Lock()
+		defer claimsMu.Unlock()
+		claims = append(claims, claim)
 		return port
 	}
 	t.Fatal("no port is free")

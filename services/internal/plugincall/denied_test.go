@@ -34,7 +34,7 @@ func viewOf(m plugin.Manifest) fixed {
 // The server says on the side that what was sent is not allowed, and of which
 // subject. So it is certain of a request only if it is the only one there.
 func TestAPublishThatIsNotAllowed(t *testing.T) {
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, Users: []*server.User{
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, AuthTimeout: natstest.Patience.Seconds(), Users: []*server.User{
 		{Username: "runner", Password: "x", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: []string{"tool.p.allowed"}},
 		}},
@@ -49,7 +49,7 @@ func TestAPublishThatIsNotAllowed(t *testing.T) {
 		t.Fatal("the server does not start")
 	}
 	got := make(chan *nats.Msg, 16)
-	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("plugin", "x"))
+	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("plugin", "x"), nats.Timeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,12 +73,12 @@ func TestTheDeadlineAfterTheBusRestarted(t *testing.T) {
 	got := make(chan *nats.Msg, 2)
 	plugincalltest.Answer(t, nc, "p", subj, func(m *nats.Msg) { got <- m })
 	w := &world{t: t, asker: asker, manifest: m}
-	ctx, cancel := context.WithTimeout(natstest.Context(t), 20*grace)
-	defer cancel()
+	ctx := newLate(t)
 	c := w.ask(ctx, w.request())
 	<-got
-	p.Kill()
 	p.Restart()
+	natstest.Eventually(t, "the connection to be another", func() bool { return b.Conn().Stats().Reconnects > 0 })
+	close(ctx.over)
 	if o := w.await(c); !errors.Is(o.err, plugincall.ErrLost) || !errors.Is(o.err, context.DeadlineExceeded) {
 		t.Fatalf("got %+v", o)
 	}

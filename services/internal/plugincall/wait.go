@@ -30,7 +30,7 @@ func (w *wait) take(r bus.Reply) {
 func (w *wait) await(ctx context.Context) ([]byte, error) {
 	look := time.NewTicker(w.every)
 	defer look.Stop()
-	var gone time.Time // since when no replica is left although a core is there
+	vigil := vigil{grace: w.grace}
 	var core <-chan bool
 	for {
 		select {
@@ -39,29 +39,45 @@ func (w *wait) await(ctx context.Context) ([]byte, error) {
 		case <-ctx.Done():
 			return w.orElse(w.ended(ctx))
 		case <-look.C:
-			switch {
-			case w.Repeatable && w.disconnected():
+			if w.Repeatable && w.disconnected() {
 				return w.orElse(fmt.Errorf("%w: the connection to the bus was lost", ErrLost))
-			case w.left(w.Plugin, w.replicas) > 0:
-				gone = time.Time{}
-			default:
-				if gone.IsZero() {
-					gone = time.Now()
-				}
-				if core == nil {
-					core = w.cores.ask(ctx)
-				}
+			}
+			if vigil.look(time.Now(), w.left(w.Plugin, w.replicas)) && core == nil {
+				core = w.cores.ask(ctx)
 			}
 		case there := <-core:
 			core = nil
-			switch {
-			case !there:
-				gone = time.Time{}
-			case !gone.IsZero() && time.Since(gone) >= w.grace && w.left(w.Plugin, w.replicas) == 0:
+			if vigil.over(time.Now(), there, w.left(w.Plugin, w.replicas)) {
 				return w.orElse(fmt.Errorf("%w: plugin %s is gone with all replicas that were there", ErrLost, w.Plugin))
 			}
 		}
 	}
+}
+
+// vigil decides for how long replicas that are gone are waited for.
+type vigil struct {
+	grace time.Duration
+	gone  time.Time // since when none is left although a core is there; zero: that is not so
+}
+
+// look takes how many of the replicas are left, and reports whether it matters
+// that a core is there.
+func (v *vigil) look(now time.Time, left int) bool {
+	switch {
+	case left > 0:
+		v.gone = time.Time{}
+	case v.gone.IsZero():
+		v.gone = now
+	}
+	return left == 0
+}
+
+// over takes whether a core is there, and reports whether the grace is over.
+func (v *vigil) over(now time.Time, core bool, left int) bool {
+	if !core {
+		v.gone = time.Time{}
+	}
+	return !v.gone.IsZero() && now.Sub(v.gone) >= v.grace && left == 0
 }
 
 // orElse is the answer if it has come at the last moment.

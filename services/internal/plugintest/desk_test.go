@@ -205,7 +205,8 @@ func (d *desk) count(verb subject.PluginVerb) int {
 	return len(slices.DeleteFunc(slices.Clone(d.heard), func(s string) bool { return !strings.HasPrefix(s, string(verb)+" ") }))
 }
 
-// await waits until a verb was heard n more times.
+// await waits until a verb was heard n more times. It is for what goes on and on: what
+// comes once may have been heard already.
 func (d *desk) await(verb subject.PluginVerb, n int) {
 	d.t.Helper()
 	want := d.count(verb) + n

@@ -21,6 +21,10 @@ import (
 	view "skandha.dev/services/internal/registry"
 )
 
+// lease is short, for whoever waits until one ends, and longer than what a busy machine
+// keeps a heartbeat from being written.
+const lease = 1500 * time.Millisecond
+
 // coreRig is a rig whose registry is that of core.
 type coreRig struct {
 	*rig
@@ -51,7 +55,7 @@ func newCoreRig(t *testing.T) *coreRig {
 // begin starts a core's registrar.
 func (r *coreRig) begin(b *bus.Bus) {
 	r.Helper()
-	cfg := registry.Config{Lease: 300 * time.Millisecond}
+	cfg := registry.Config{Lease: lease}
 	cfg.Owner = func(kind registry.Kind, name string) (string, bool) {
 		return "the tool runner", kind == registry.KindTool && name == "clock:now"
 	}
@@ -88,15 +92,15 @@ func TestARealRegistryAdmitsAndReleases(t *testing.T) {
 	if reply, err := r.hook(t.Context(), "i"); err != nil || reply.Verb != hook.DenyVerb {
 		t.Errorf("%+v, %v", reply, err)
 	}
-	lease := r.view.Snapshot().Get("policy").Instances[0].Instance
+	instance := r.view.Snapshot().Get("policy").Instances[0].Instance
 	var beats atomic.Int64
 	if _, err := r.bus.Conn().Subscribe(subject.Registry(subject.Heartbeat, "policy"), func(*nats.Msg) { beats.Add(1) }); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, "three leases have passed", func() bool { return beats.Load() > 9 })
+	natstest.Eventually(t, "its first lease has passed", func() bool { return beats.Load() > 4 }) // three to a lease
 	r.operate(registry.OpSuspend, "policy", "enough")
 	p.await("suspended: suspended by operator: enough")
-	if got := r.view.Snapshot().Get("policy").Instances; len(got) != 1 || got[0].Instance != lease {
+	if got := r.view.Snapshot().Get("policy").Instances; len(got) != 1 || got[0].Instance != instance {
 		t.Errorf("the lease was not kept: %+v", got)
 	}
 	r.operate(registry.OpResume, "policy", "")

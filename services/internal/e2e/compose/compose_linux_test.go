@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"skandha.dev/services/internal/enginetest"
+	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/listener/webhook"
 )
 
@@ -50,6 +50,7 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("a person on the host is answered", func(t *testing.T) {
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 1) })
 		if answer := p.ask(t, "what is 2+2?"); !strings.Contains(answer, "4") {
 			t.Errorf("2+2 is %q, want 4 in it", answer)
 		}
@@ -131,8 +132,8 @@ func TestSystemOfContainers(t *testing.T) {
 			t.Log("the engine is not ours, so its processes are not ours to kill")
 			return
 		}
-		i := slices.IndexFunc(p.containers(t), func(c container) bool { return c.service() == "core" })
-		core := p.containers(t)[i]
+		all := p.containers(t)
+		core := all[slices.IndexFunc(all, func(c container) bool { return c.service() == "core" })]
 		if err := syscall.Kill(core.State.Pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -142,6 +143,7 @@ func TestSystemOfContainers(t *testing.T) {
 			}
 			return nil
 		})
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
 		if answer := p.ask(t, "what is 3+4?"); !strings.Contains(answer, "7") {
 			t.Errorf("3+4 is %q, want 7 in it", answer)
 		}
@@ -207,12 +209,7 @@ func up(t *testing.T) *project {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return strconv.Itoa(natstest.FreePort(t))
 }
 
 // run calls docker-compose.

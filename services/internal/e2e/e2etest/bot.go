@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,11 +20,14 @@ type Bot struct {
 	inputs map[uint64]Script
 	asked  map[uint64]int // requests of each turn so far
 	given  map[uint64]bool
+	read   int  // entries of the log that it has acted on; guarded by the tail's lock
+	gone   bool // likewise
 }
 
 // Person runs a [Bot] until the test ends; the function that it returns ends it before.
 func (s *System) Person() (stop func()) {
 	b := &Bot{s: s, inputs: map[uint64]Script{}, asked: map[uint64]int{}, given: map[uint64]bool{}}
+	s.bots = append(s.bots, b)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); b.run(ctx) }()
@@ -33,17 +37,19 @@ func (s *System) Person() (stop func()) {
 }
 
 func (b *Bot) run(ctx context.Context) {
-	for n := 0; ctx.Err() == nil; {
+	tail := b.s.Tail
+	defer tail.change(func() { b.gone = true })
+	for ctx.Err() == nil {
 		var fresh []Entry
 		var changed chan struct{}
-		b.s.Tail.mu.Lock()
-		fresh, changed = append(fresh, b.s.Tail.log.Entries[n:]...), b.s.Tail.changed
-		b.s.Tail.mu.Unlock()
-		n += len(fresh)
+		tail.mu.Lock()
+		fresh, changed = append(fresh, tail.log.Entries[b.read:]...), tail.changed
+		tail.mu.Unlock()
 		for _, e := range fresh {
-			b.read(e)
+			b.hear(e)
 		}
 		if len(fresh) > 0 {
+			tail.change(func() { b.read += len(fresh) })
 			continue
 		}
 		select {
@@ -53,7 +59,12 @@ func (b *Bot) run(ctx context.Context) {
 	}
 }
 
-func (b *Bot) read(e Entry) {
+// quiet reports whether everybody has acted on what is in the log; the tail is locked.
+func (s *System) quiet(l *Log) bool {
+	return !slices.ContainsFunc(s.bots, func(b *Bot) bool { return !b.gone && b.read < len(l.Entries) })
+}
+
+func (b *Bot) hear(e Entry) {
 	if e.Kind() == "input" {
 		var in struct{ Text string }
 		if json.Unmarshal(e.Data, &in) == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -31,10 +32,13 @@ type Args struct {
 	Fail   bool `json:"fail,omitempty"`   // it fails after its effect
 	Big    int  `json:"big,omitempty"`    // bytes of the result
 	PanicQ bool `json:"panic,omitempty"`  // it panics after its effect
+	// Hold names what it waits for instead of MS: that the test says so, by
+	// [System.Release].
+	Hold string `json:"hold,omitempty"`
 }
 
 const argsSchema = `{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer"},"ms":{"type":"integer"},
-"at_end":{"type":"boolean"},"deaf":{"type":"boolean"},"fail":{"type":"boolean"},"big":{"type":"integer"},"panic":{"type":"boolean"}}}`
+"at_end":{"type":"boolean"},"deaf":{"type":"boolean"},"fail":{"type":"boolean"},"big":{"type":"integer"},"panic":{"type":"boolean"},"hold":{"type":"string"}}}`
 
 // Specs describes the tools.
 func Specs() []tool.Spec {
@@ -67,7 +71,7 @@ func Tools(effects string, self subject.Instance) executor.Work {
 			}
 		}
 		progress("working")
-		if stopped := pass(ctx, a); stopped {
+		if stopped := pass(ctx, a, effects); stopped {
 			return result(tool.Failure(tool.CodeFailed, "it was stopped"))
 		}
 		if a.AtEnd {
@@ -86,7 +90,10 @@ func Tools(effects string, self subject.Instance) executor.Work {
 }
 
 // pass lets the time go by and reports whether the call was stopped meanwhile.
-func pass(ctx context.Context, a Args) (stopped bool) {
+func pass(ctx context.Context, a Args, effects string) (stopped bool) {
+	if a.Hold != "" {
+		return hold(ctx, effects+"."+a.Hold, a.Deaf)
+	}
 	t := time.NewTimer(time.Duration(a.MS) * time.Millisecond)
 	defer t.Stop()
 	if a.Deaf {
@@ -98,6 +105,46 @@ func pass(ctx context.Context, a Args) (stopped bool) {
 		return ctx.Err() != nil
 	case <-ctx.Done():
 		return true
+	}
+}
+
+// hold waits until the file is there; beside it another one says that it does.
+func hold(ctx context.Context, file string, deaf bool) (stopped bool) {
+	if err := os.WriteFile(file+".held", nil, 0o600); err != nil {
+		panic(err)
+	}
+	end := ctx.Done()
+	if deaf {
+		end = nil
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(file); err == nil {
+			return ctx.Err() != nil && !deaf
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			return true
+		}
+	}
+}
+
+// AwaitHeld waits until a tool holds, as [Args.Hold] says.
+func (s *System) AwaitHeld(name string) {
+	s.T.Helper()
+	Eventually(s.T, "a tool holds for "+name, func() bool {
+		_, err := os.Stat(s.Effects + "." + name + ".held")
+		return err == nil
+	})
+}
+
+// Release lets the tools go on that hold, and all that would.
+func (s *System) Release(name string) {
+	s.T.Helper()
+	if err := os.WriteFile(s.Effects+"."+name, nil, 0o600); err != nil {
+		s.T.Fatal(err)
 	}
 }
 

@@ -216,13 +216,14 @@ type Log struct {
 	Calls     map[string]*CallLog
 	Plans     map[string][]Assigned // attempts of model calls, by plan
 	Last      map[string]Commit     // by session
+	First     map[string]uint64     // by session: the first cause that a commit decides about
 	Answered  map[uint64][]string   // confirmation -> what came of it; "refused: …" if it does not count
 	Bad       []string              // what could not be read
 }
 
 // NewLog is an empty index.
 func NewLog() *Log {
-	return &Log{Terminals: map[uint64][]Terminal{}, Calls: map[string]*CallLog{}, Plans: map[string][]Assigned{}, Last: map[string]Commit{}, Answered: map[uint64][]string{}}
+	return &Log{Terminals: map[uint64][]Terminal{}, Calls: map[string]*CallLog{}, Plans: map[string][]Assigned{}, Last: map[string]Commit{}, First: map[string]uint64{}, Answered: map[uint64][]string{}}
 }
 
 // Add reads the next entry.
@@ -237,6 +238,9 @@ func (l *Log) Add(e Entry) {
 		return
 	}
 	l.Last[e.Session()] = c
+	if l.First[e.Session()] == 0 {
+		l.First[e.Session()] = c.Trigger.Sequence
+	}
 	for _, ev := range c.Events {
 		f, err := ev.fields()
 		if err != nil {
@@ -306,6 +310,20 @@ func (l *Log) Causes(session string) []Entry {
 	var out []Entry
 	for _, e := range l.Entries {
 		if !e.IsCommit() && e.Session() == session {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Undecided lists the answers to sessions that are there of which nothing has come yet.
+func (l *Log) Undecided() []Entry {
+	var out []Entry
+	for _, e := range l.Entries {
+		if first := l.First[e.Session()]; e.Kind() != "confirmation" || first == 0 || e.Seq < first || !wellFormed(e.Subject) {
+			continue
+		}
+		if len(l.Answered[e.Seq]) == 0 && len(l.Terminals[e.Seq]) == 0 {
 			out = append(out, e)
 		}
 	}

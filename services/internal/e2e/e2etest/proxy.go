@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -75,21 +76,24 @@ func (p *Proxy) IsCut() bool {
 	}
 }
 
-// watch looks for the mark in what the client says, before it is passed on.
-func (p *Proxy) watch(said []byte) {
+// watch looks for the mark in what the client says, before it is passed on, and returns
+// the end of it, in which the next one may begin.
+func (p *Proxy) watch(end, said []byte) []byte {
 	p.mu.Lock()
-	found := p.mark != nil && bytes.Contains(said, p.mark)
-	if found {
-		if p.after -= bytes.Count(said, p.mark); p.after > 0 {
-			found = false
-		} else {
+	found := false
+	said = append(end, said...)
+	if p.mark != nil {
+		p.after -= bytes.Count(said, p.mark)
+		if found = p.after <= 0; found {
 			p.mark = nil
 		}
 	}
+	keep := max(0, len(p.mark)-1)
 	p.mu.Unlock()
 	if found {
 		p.cut(true)
 	}
+	return slices.Clone(said[max(0, len(said)-keep):])
 }
 
 func (p *Proxy) cut(up bool) {
@@ -182,10 +186,11 @@ func (p *Proxy) gate(toServer bool) {
 // pipe copies until one end closes; that too is told late when the way is cut.
 func (p *Proxy) pipe(to, from net.Conn, toServer bool) {
 	buf := make([]byte, 64<<10)
+	var end []byte // of what was said
 	for {
 		n, err := from.Read(buf)
 		if toServer {
-			p.watch(buf[:n])
+			end = p.watch(end, buf[:n])
 		}
 		p.gate(toServer)
 		if n > 0 {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -41,12 +43,15 @@ func (s *System) Acked() []Acked {
 	return append([]Acked(nil), s.acked.list...)
 }
 
+// published counts, for ids that differ whoever publishes at the same time.
+var published atomic.Int64
+
 // publish stores a cause as a listener does, however often the bus dies meanwhile.
 func (s *System) publish(ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte) (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	if id == "" {
-		id = fmt.Sprintf("e2e-%d", time.Now().UnixNano()) // the same in all attempts
+		id = fmt.Sprintf("e2e-%d-%d", os.Getpid(), published.Add(1)) // the same in all attempts
 	}
 	for {
 		seq, err := s.Bus.PublishCause(ctx, ref, kind, w, id, body)
@@ -63,7 +68,13 @@ func (s *System) publish(ref subject.Ref, kind subject.CauseKind, w subject.Writ
 // Raw publishes as the plainest client can: a request on the subject, answered
 // by JetStream's own acknowledgement. It knows no ids and does not try again.
 func (s *System) Raw(subj string, h nats.Header, body []byte) (uint64, error) {
-	m, err := s.Bus.Conn().RequestMsg(&nats.Msg{Subject: subj, Header: h, Data: body}, 5*time.Second)
+	return s.RawWithin(Patience, subj, h, body)
+}
+
+// RawWithin is [System.Raw] while the bus may be away: nobody is told then, and the
+// cause may be stored or not.
+func (s *System) RawWithin(d time.Duration, subj string, h nats.Header, body []byte) (uint64, error) {
+	m, err := s.Bus.Conn().RequestMsg(&nats.Msg{Subject: subj, Header: h, Data: body}, d)
 	if err != nil {
 		return 0, err
 	}

@@ -36,6 +36,7 @@ type Role struct {
 	URL     string        // of the bus
 	Addr    string        // NATS: where it listens
 	Dir     string        // NATS: its streams
+	Relaxed bool          // NATS: what is stored is synced now and then
 	Config  string        // core: configuration file
 	Store   string        // core: see open.Store
 	Effects string        // runner: the file of effects
@@ -74,7 +75,11 @@ func (r Role) play() error {
 	}()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel()}))
 	if r.Kind == NATS {
-		s, err := natsserver.Start(natsserver.Config{StoreDir: r.Dir, Addr: r.Addr, Sync: natsserver.Always, Logger: log})
+		sync := natsserver.Always
+		if r.Relaxed {
+			sync = natsserver.Relaxed
+		}
+		s, err := natsserver.Start(natsserver.Config{StoreDir: r.Dir, Addr: r.Addr, Sync: sync, Logger: log})
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,8 @@ type Options struct {
 	Config                    string // YAML of the cores; the policy of [Policy] if empty
 	Store                     string // of all cores; empty: a SQLite file for each
 	Drain                     time.Duration
-	Slots                     int // of an executor; default 64
+	Slots                     int  // of an executor; default 64
+	Relaxed                   bool // the bus syncs what it stores now and then
 	// URL may send a process to the bus another way; nil, or "" from it: straight.
 	URL func(r Role, straight string) string
 }
@@ -40,6 +41,7 @@ type System struct {
 	Effects                   string // file
 
 	acked  acked
+	bots   []*Bot
 	caller *bus.Caller
 }
 
@@ -51,7 +53,7 @@ func New(t testing.TB, o Options) *System {
 	s.Effects = filepath.Join(s.Dir, "effects.jsonl")
 	port := natstest.FreePort(t)
 	s.URL = "nats://127.0.0.1:" + strconv.Itoa(port)
-	s.NATS = newProc(t, s.Dir, Role{Kind: NATS, Name: "nats", Addr: "127.0.0.1:" + strconv.Itoa(port), Dir: filepath.Join(s.Dir, "nats")})
+	s.NATS = newProc(t, s.Dir, Role{Kind: NATS, Name: "nats", Addr: "127.0.0.1:" + strconv.Itoa(port), Dir: filepath.Join(s.Dir, "nats"), Relaxed: o.Relaxed})
 	config := filepath.Join(s.Dir, "core.yaml")
 	if o.Config == "" {
 		o.Config = "agents: {main: {}}\n"

@@ -22,7 +22,7 @@ type Tail struct {
 
 	mu      sync.Mutex
 	log     *Log
-	changed chan struct{} // closed and replaced at every entry
+	changed chan struct{} // closed and replaced at every change
 }
 
 // NewTail begins to read the log at its first message.
@@ -58,12 +58,17 @@ func (tl *Tail) run(ctx context.Context) {
 			continue
 		}
 		last = e.Seq
-		tl.mu.Lock()
-		tl.log.Add(e)
-		close(tl.changed)
-		tl.changed = make(chan struct{})
-		tl.mu.Unlock()
+		tl.change(func() { tl.log.Add(e) })
 	}
+}
+
+// change does something under the lock, and wakes those who wait.
+func (tl *Tail) change(f func()) {
+	tl.mu.Lock()
+	defer tl.mu.Unlock()
+	f()
+	close(tl.changed)
+	tl.changed = make(chan struct{})
 }
 
 // next reads the first message after a sequence from the stream's leader.

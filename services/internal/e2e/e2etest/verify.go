@@ -15,14 +15,17 @@ import (
 	"skandha.dev/services/internal/store/open"
 )
 
-// Settled waits until every cause in the log that must end has ended. It says
-// how long that took: what is wedged is not settled within [Patience].
+// Settled waits until every cause in the log that must end has ended, every answer of
+// a person is decided, and the persons have nothing more to say. It says how long that
+// took: what is wedged is not settled within [Patience].
 func (s *System) Settled() {
 	s.T.Helper()
 	began := time.Now()
-	if !s.Tail.Within(Patience, func(l *Log) bool { return len(l.Open()) == 0 && s.reached(l) }) {
+	if !s.Tail.Within(Patience, func(l *Log) bool {
+		return s.quiet(l) && s.reached(l) && len(l.Open()) == 0 && len(l.Undecided()) == 0
+	}) {
 		var open []Entry
-		s.Tail.See(func(l *Log) { open = l.Open() })
+		s.Tail.See(func(l *Log) { open = append(l.Open(), l.Undecided()...) })
 		for i, e := range open {
 			s.T.Errorf("wedged: the %s at %d of %s has not ended within %v", e.Kind(), e.Seq, e.Session(), Patience)
 			if i < 3 {

@@ -82,10 +82,10 @@ func (r *Registry) put(key string, v any) {
 // test ends.
 func Core(t testing.TB, s *natsserver.Server) (stop func()) {
 	t.Helper()
-	b := natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token(), Name: "core"})
+	b, log := natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token(), Name: "core"}), natstest.Logger(t)
 	r, err := b.Respond(subject.Service("core", "status"), "core", "core", func(q *bus.Request) {
 		if err := q.Reply([]byte(`{}`)); err != nil {
-			t.Logf("answering for core: %v", err)
+			log.Warn("answering for core", "error", err) // perhaps after the test's end
 		}
 	})
 	if err == nil {
@@ -105,7 +105,7 @@ func Core(t testing.TB, s *natsserver.Server) (stop func()) {
 // Client is a plugin's connection: that of any NATS client.
 func Client(t testing.TB, s *natsserver.Server) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Token(s.Token()), nats.Name("plugin"))
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Token(s.Token()), nats.Name("plugin"), nats.Timeout(natstest.Patience))
 	if err != nil {
 		t.Fatalf("connecting a plugin: %v", err)
 	}

@@ -31,7 +31,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
-	use(t, redistest.Start(t))
+	use(t, redistest.Start(t)+"?dial_timeout=1m&read_timeout=1m&write_timeout=1m")
 }
 
 func use(t *testing.T, where string) {

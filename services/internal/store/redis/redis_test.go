@@ -13,6 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/redis"
 	"skandha.dev/services/internal/store/redistest"
@@ -57,9 +58,12 @@ func prefixes() func() string {
 	}
 }
 
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
 func open(tb testing.TB, url, prefix string) *redis.Store {
 	tb.Helper()
-	s, err := redis.Open(tb.Context(), redis.Config{URL: url, Prefix: prefix})
+	s, err := redis.Open(tb.Context(), redis.Config{URL: url, Prefix: prefix, Timeout: patience})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -85,20 +89,12 @@ func raw(t *testing.T, url string) *goredis.Client {
 // startCluster runs a cluster of one node that serves all slots.
 func startCluster(t *testing.T) string {
 	t.Helper()
-	bus, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := bus.Addr().(*net.TCPAddr).Port
-	if err := bus.Close(); err != nil {
-		t.Fatal(err)
-	}
-	url := redistest.Start(t, "cluster-enabled yes", fmt.Sprintf("cluster-port %d", port))
+	url := redistest.Start(t, "cluster-enabled yes", fmt.Sprintf("cluster-port %d", natstest.FreePort(t)))
 	c := raw(t, url)
 	if err := c.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
-	every, stop := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
+	every, stop := time.NewTicker(20*time.Millisecond), time.After(patience)
 	defer every.Stop()
 	for {
 		info, err := c.ClusterInfo(t.Context()).Result()
@@ -201,7 +197,7 @@ func TestTLS(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	server.StartTLS()
 	defer server.Close()
-	_, err := redis.Open(t.Context(), redis.Config{URL: "rediss://" + server.Listener.Addr().String()})
+	_, err := redis.Open(t.Context(), redis.Config{URL: "rediss://" + server.Listener.Addr().String(), Timeout: patience})
 	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("error is %v", err)
 	}
@@ -209,17 +205,18 @@ func TestTLS(t *testing.T) {
 
 func TestWrongPassword(t *testing.T) {
 	url := strings.Replace(redistest.Start(t), redistest.Password, "hunter2", 1)
-	_, err := redis.Open(t.Context(), redis.Config{URL: url})
+	_, err := redis.Open(t.Context(), redis.Config{URL: url, Timeout: patience})
 	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// A server that hangs costs a caller its deadline, not more.
+// A server that hangs costs a caller its deadline, not more: the store's own
+// timeout is as long as the test's patience.
 func TestDeadlineOnHangingServer(t *testing.T) {
 	url := redistest.Start(t)
 	c, s := raw(t, url), open(t, url, "")
-	if err := c.Do(t.Context(), "CLIENT", "PAUSE", 60_000, "ALL").Err(); err != nil {
+	if err := c.Do(t.Context(), "CLIENT", "PAUSE", 2*patience.Milliseconds(), "ALL").Err(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -229,7 +226,7 @@ func TestDeadlineOnHangingServer(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error is %v", err)
 	}
-	if took := time.Since(begun); took > redis.DefaultTimeout {
+	if took := time.Since(begun); took > patience/2 {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -254,7 +251,7 @@ func TestInvalidConfig(t *testing.T) {
 
 func TestPrefixFromURL(t *testing.T) {
 	url := redistest.Start(t)
-	s, err := redis.Open(t.Context(), redis.Config{URL: url + "?prefix=acme:&read_timeout=1s"})
+	s, err := redis.Open(t.Context(), redis.Config{URL: url + "?prefix=acme:&read_timeout=1m", Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"skandha.dev/services/internal/natstest"
 )
 
 // Password is what the servers ask for, so that tests meet authentication.
@@ -43,10 +44,7 @@ func Start(tb testing.TB, directives ...string) (url string) {
 
 // start tries one port, which another process may take first.
 func start(tb testing.TB, program string, directives []string) (string, error) {
-	port, err := freePort()
-	if err != nil {
-		return "", err
-	}
+	port := natstest.FreePort(tb)
 	config := append([]string{
 		"bind 127.0.0.1", fmt.Sprintf("port %d", port), "requirepass " + Password,
 		fmt.Sprintf("dir %q", tb.TempDir()), `save ""`, "appendonly no", "daemonize no",
@@ -91,13 +89,4 @@ func ready(log io.Reader) error {
 		last = lines.Text()
 	}
 	return errors.New("redis-server ended: " + last)
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
