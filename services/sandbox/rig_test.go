@@ -149,7 +149,7 @@ func (s *session) request(name, args string) executor.Request {
 	n := calls.Add(1)
 	return executor.Request{
 		Op: executor.OpRun, Agent: s.ref.Agent, Session: s.ref.Session, Call: fmt.Sprintf("t%d-p1-c%d", s.turn, n), Attempt: "n",
-		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(time.Minute),
+		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(2 * natstest.Patience),
 		Tool: &executor.ToolCall{Name: name, Args: json.RawMessage(args), Turn: fmt.Sprintf("t%d", s.turn), Lease: s.lease, Before: s.before},
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/plugincall/plugincalltest"
 	"skandha.dev/services/internal/registry"
@@ -111,17 +114,56 @@ func TestOneOfTwoReplicasDies(t *testing.T) {
 // merely run out of time.
 func TestTheDeadlineAfterAReplicaDied(t *testing.T) {
 	got, f := silent()
-	m := weather()
-	m.Tools[0].TimeoutMS = 700
 	p := startPlugged(t, toolrunner.Config{})
 	plugincalltest.Core(t, p.server)
 	plugincalltest.Answer(t, plugincalltest.Client(t, p.server), "weather", weatherSubject, f)
-	p.registry.Register(m, "w1", "w2")
-	p.awaitWeather()
-	answers := p.send(executor.OpRun, "c", "weather:now", ulm)
-	<-got
-	p.registry.End("weather", "w1")
-	p.nobodyKnows(p.final(answers), "replica")
+	// The runner has to hear of the end before the deadline, which on a slow machine
+	// has to be later.
+	for timeout, n := 700*time.Millisecond, 1; ; timeout, n = 2*timeout, n+1 {
+		m := weather()
+		m.Version = fmt.Sprintf("1.0.%d", n)
+		m.Tools[0].TimeoutMS = timeout.Milliseconds()
+		p.registry.Register(m, "w1", "w2")
+		p.awaitOffer("of this version", func(s []tool.Spec) bool {
+			return slices.ContainsFunc(s, func(t tool.Spec) bool { return t.Name == "weather:now" && t.TimeoutMS == timeout.Milliseconds() })
+		})
+		sent := time.Now()
+		answers := p.send(executor.OpRun, fmt.Sprintf("c%d", n), "weather:now", ulm)
+		if !asked(got, answers) {
+			continue
+		}
+		p.registry.End("weather", "w1")
+		p.heard(n)
+		inTime := time.Since(sent) < timeout
+		if a := p.final(answers); inTime {
+			p.nobodyKnows(a, "replica")
+			return
+		}
+	}
+}
+
+// asked reports whether the plugin has got the call before that was over.
+func asked(got <-chan *nats.Msg, answers <-chan executor.Answer) bool {
+	for {
+		select {
+		case <-got:
+			return true
+		case a := <-answers:
+			if a.State.Final() {
+				return false
+			}
+		}
+	}
+}
+
+// heard returns when the runner knows all that was written into the registry so far.
+func (p *plugged) heard(n int) {
+	p.t.Helper()
+	name := fmt.Sprintf("fence%d", n)
+	p.registry.Register(plugin.Manifest{Name: subject.Plugin(name), Version: "1.0.0", Tools: []tool.Spec{
+		{Name: name + ":x", Description: "d", Args: json.RawMessage(`{"type":"object"}`)},
+	}}, "f")
+	p.awaitOffer("with "+name, has(name+":x"))
 }
 
 // While no core answers, no lease can be renewed: a call is not given up for it.
@@ -148,9 +190,12 @@ func TestALeaseThatEndsWhileNoCoreAnswers(t *testing.T) {
 func TestALateAnswerComesTooLate(t *testing.T) {
 	got, f := silent()
 	m := weather()
-	m.Tools[0].TimeoutMS = 100
+	m.Tools = append(m.Tools, m.Tools[0]) // one without haste
+	m.Tools[0].TimeoutMS, m.Tools[1].Name = 500, "weather:then"
 	p := startPlugged(t, toolrunner.Config{})
-	plugincalltest.Answer(t, plugincalltest.Client(t, p.server), "weather", weatherSubject, f)
+	nc := plugincalltest.Client(t, p.server)
+	plugincalltest.Answer(t, nc, "weather", weatherSubject, f)
+	plugincalltest.Answer(t, nc, "weather", subject.Tool("weather", "weather:then"), f)
 	p.registry.Register(m, "w1")
 	p.awaitWeather()
 	a := p.final(p.send(executor.OpRun, "c", "weather:now", ulm))
@@ -164,7 +209,7 @@ func TestALateAnswerComesTooLate(t *testing.T) {
 	if err := late.Respond([]byte(`{"success":true,"data":"late"}`)); err != nil {
 		t.Fatal(err)
 	}
-	next := p.send(executor.OpRun, "c2", "weather:now", ulm)
+	next := p.send(executor.OpRun, "c2", "weather:then", ulm)
 	if err := (<-got).Respond([]byte(`{"success":true,"data":"in time"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -200,14 +245,15 @@ func TestAPluginIsReplacedWhileItsCallRuns(t *testing.T) {
 	got, f := silent()
 	p := startPlugged(t, toolrunner.Config{PluginGrace: natstest.Patience})
 	plugincalltest.Core(t, p.server)
-	old := plugincalltest.Answer(t, plugincalltest.Client(t, p.server), "weather", weatherSubject, f)
+	nc := plugincalltest.Client(t, p.server)
+	old := plugincalltest.Answer(t, nc, "weather", weatherSubject, f)
 	p.registry.Register(weather(), "w1")
 	p.awaitWeather()
 	running := p.send(executor.OpRun, "c", "weather:now", ulm)
 	m := <-got
 	p.registry.End("weather", "w1")
 	p.awaitNoWeather()
-	if err := old.Unsubscribe(); err != nil {
+	if err := errors.Join(old.Unsubscribe(), nc.Flush()); err != nil { // else the server may still give it a call
 		t.Fatal(err)
 	}
 	// Version 2 has another schema under the same name.
@@ -337,9 +383,11 @@ func TestAClaimThatCannotBeKept(t *testing.T) {
 
 // More than fits into an announcement is left out, and the rest stays.
 func TestTheAnnouncementHasRoomForSoMuch(t *testing.T) {
-	p := startPlugged(t, toolrunner.Config{})
+	// Half a message, which is small here: every plugin that comes is a new announcement.
+	server := natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.MaxPayload = 1 << 20 }))
+	p := startPluggedOn(t, server, toolrunner.Config{})
 	const many = 22 // and there is room for 20
-	text := strings.Repeat("x", 200<<10)
+	text := strings.Repeat("x", 25<<10)
 	for i := range many {
 		name := subject.Plugin(fmt.Sprintf("big%02d", i))
 		p.registry.Register(plugin.Manifest{Name: name, Version: "1.0.0", Tools: []tool.Spec{

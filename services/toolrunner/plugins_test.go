@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/plugincall/plugincalltest"
 	"skandha.dev/services/toolrunner"
@@ -38,10 +39,15 @@ type plugged struct {
 
 func startPlugged(t testing.TB, cfg toolrunner.Config) *plugged {
 	t.Helper()
+	return startPluggedOn(t, natstest.Start(t), cfg)
+}
+
+func startPluggedOn(t testing.TB, s *natsserver.Server, cfg toolrunner.Config) *plugged {
+	t.Helper()
 	if cfg.PluginGrace == 0 {
 		cfg.PluginGrace = 50 * time.Millisecond
 	}
-	c := start(t, cfg)
+	c := startOn(t, s, cfg)
 	return &plugged{c, plugincalltest.New(t, c.bus)}
 }
 

@@ -39,7 +39,11 @@ type core struct {
 
 func start(t testing.TB, cfg toolrunner.Config, extra ...tools.Tool) *core {
 	t.Helper()
-	s := natstest.Start(t)
+	return startOn(t, natstest.Start(t), cfg, extra...)
+}
+
+func startOn(t testing.TB, s *natsserver.Server, cfg toolrunner.Config, extra ...tools.Tool) *core {
+	t.Helper()
 	c := &core{t: t, server: s, bus: natstest.Connect(t, s), workspace: filepath.Join(t.TempDir(), "w")}
 	var err error
 	if c.caller, err = c.bus.NewCaller(); err != nil {
@@ -86,7 +90,7 @@ func (c *core) send(op executor.Op, call, name, args string) <-chan executor.Ans
 	c.t.Helper()
 	r := executor.Request{Op: op, Agent: "a", Session: "s", Call: call, Attempt: "n"}
 	if op == executor.OpRun {
-		r.StartBy, r.NotAfter = time.Now().Add(executor.StartWithin), time.Now().Add(time.Minute)
+		r.StartBy, r.NotAfter = time.Now().Add(executor.StartWithin), time.Now().Add(2*natstest.Patience)
 		r.Tool = &executor.ToolCall{Name: name, Args: json.RawMessage(args), Turn: "t"}
 	}
 	body, err := json.Marshal(r)

@@ -57,7 +57,7 @@ func start(t testing.TB) *box {
 func startWith(t testing.TB, o options) *box {
 	t.Helper()
 	b := launch(t, o)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	o.Workspace, o.Packages = b.workspace, b.packages
 	var err error
@@ -117,6 +117,9 @@ func launch(t testing.TB, o options) *box {
 
 const nobody = 65534
 
+// patience is how long anything may take on a slow machine that does other things.
+const patience = time.Minute
+
 // end closes the agent's pipe, which is to end it and all that it has started.
 func (b *box) end(t testing.TB) {
 	_ = b.pipe.Close()
@@ -124,7 +127,7 @@ func (b *box) end(t testing.TB) {
 	go func() { _ = b.process.Wait(); close(gone) }()
 	select {
 	case <-gone:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		_ = b.process.Process.Kill()
 		t.Error("the agent did not end with its pipe")
 	}
@@ -136,13 +139,26 @@ func (b *box) path(name string) string { return filepath.Join(b.workspace, name)
 func (b *box) must(t testing.TB, r agent.Run) agent.Exit {
 	t.Helper()
 	if r.Timeout == 0 {
-		r.Timeout = 20 * time.Second
+		r.Timeout = patience
 	}
 	x, err := b.Run(t.Context(), r)
 	if err != nil {
 		t.Fatalf("%s: %v", r.Code, err)
 	}
 	return x
+}
+
+// outOfTime runs r, which does not end, out of its time. Its code makes the file
+// "ready" where it is in the midst of what is tried; a time that was over before, on
+// this machine, is too short to say anything.
+func (b *box) outOfTime(t testing.TB, r agent.Run) agent.Exit {
+	t.Helper()
+	for r.Timeout = 300 * time.Millisecond; ; r.Timeout *= 2 {
+		x := b.must(t, r)
+		if !x.TimedOut || b.Remove(t.Context(), "ready", false) == nil {
+			return x
+		}
+	}
 }
 
 func (b *box) python(t testing.TB, code ...string) agent.Exit {
@@ -180,9 +196,27 @@ func (b *box) read(t testing.TB, name string) string {
 	return string(data)
 }
 
+// later waits until the clock that files' times are taken from has moved on: it ticks
+// some hundred times a second, and what changes twice within a tick looks unchanged.
+func (b *box) later(t *testing.T) {
+	t.Helper()
+	touch := func() time.Time {
+		if err := os.WriteFile(b.packages+"/clock", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(b.packages + "/clock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ModTime()
+	}
+	for now := touch(); touch().Equal(now); {
+	}
+}
+
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}

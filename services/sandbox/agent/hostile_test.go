@@ -193,9 +193,12 @@ func TestAnAgentThatDoesNotStopIsGivenUp(t *testing.T) {
 
 // One that does not even read keeps nobody waiting.
 func TestAnAgentThatDoesNotReadIsGivenUp(t *testing.T) {
-	c, _ := lie(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	c, l := lie(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = l.Read(make([]byte, 1)) // of the request; then it reads nothing more
+		cancel()
+	}()
 	if _, err := c.Run(ctx, agent.Run{Kind: agent.Shell, Stdin: make([]byte, 4<<20), Grace: time.Millisecond}); !errors.Is(err, agent.ErrBroken) {
 		t.Errorf("got %v", err)
 	}

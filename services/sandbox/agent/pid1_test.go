@@ -73,7 +73,7 @@ func testFirst(t *testing.T, b *box) {
 			// A bomb takes processes away from the whole machine, so it is bounded
 			// as in a box.
 			code := "import resource\nresource.setrlimit(resource.RLIMIT_NPROC, (120, 120))\n" + tc.code
-			x, err := b.Run(t.Context(), agent.Run{Kind: agent.Python, Code: code, Timeout: 20 * time.Second})
+			x, err := b.Run(t.Context(), agent.Run{Kind: agent.Python, Code: code, Timeout: patience})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -236,7 +236,7 @@ func (d *Driver) Reap(context.Context) (int, error) {
 
 // Close implements driver.Driver.
 func (d *Driver) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var errs []error
 	for _, b := range d.Boxes() {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // missing is for what a test needs and the host has not.
 func missing(t *testing.T, why string) {

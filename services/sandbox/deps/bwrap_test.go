@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -162,7 +163,7 @@ func (r *live) nothingLeft() {
 		r.t.Errorf("there are sets %v, %v; want none", sets, err)
 	}
 	half := func() bool {
-		entries, err := os.ReadDir(r.dir)
+		entries, err := os.ReadDir(filepath.Join(r.dir, "sets"))
 		return err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".new-") })
 	}
 	eventually(r.t, "no half-made set is left", func() bool { return !half() })

@@ -51,7 +51,7 @@ func setUp(t testing.TB, cfg Config, sources ...depstest.Source) *bench {
 
 func (b *bench) ensure(list ...string) (string, error) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // on a slow machine that does other things
 	defer cancel()
 	return b.Ensure(ctx, want(b.t, list...), func(line string) {
 		b.mu.Lock()
@@ -325,12 +325,12 @@ func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	for !so() {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("not so after 30 s: %s", what)
+			t.Fatalf("not so after a minute: %s", what)
 		}
 	}
 }

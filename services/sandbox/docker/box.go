@@ -15,11 +15,13 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// How long a box whose output has ended may take to end, and how far apart the
-// engine tells that it has ended and that memory ran out, in whichever order.
+// How long a box whose output has ended may take to end, likewise one whose
+// connection was closed on this side, and how far apart a busy engine may tell that
+// it has ended and that memory ran out, in whichever order.
 const (
-	endingTime = 2 * time.Second
-	oomTime    = 250 * time.Millisecond
+	endingTime  = 10 * time.Second
+	closingTime = 2 * time.Second
+	oomTime     = 2 * time.Second
 )
 
 // box is a container that was started. It implements driver.Box.
@@ -66,7 +68,11 @@ func (b *box) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	// The output ends a moment before the news of the box's end is here.
-	late := time.NewTimer(endingTime)
+	wait := endingTime
+	if errors.Is(err, net.ErrClosed) {
+		wait = closingTime
+	}
+	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {
 	case <-b.done:
@@ -166,9 +172,24 @@ func (b *box) Destroy(ctx context.Context) error {
 	if err := b.l.d.remove(ctx, b.id, b.gone); err != nil {
 		return fmt.Errorf("destroying sandbox %s: %w", b.name, err)
 	}
+	b.awaitGone(ctx)
 	b.end(driver.ErrDestroyed)
 	b.l.forget(b)
 	return nil
+}
+
+// awaitGone waits for the engine's word that nothing is left. Of a container that
+// ends by itself it says sooner that there is no such one: it still lets go of the
+// volumes.
+func (b *box) awaitGone(ctx context.Context) {
+	late := time.NewTimer(endingTime)
+	defer late.Stop()
+	select {
+	case <-b.gone:
+	case <-b.l.over: // there is no news any more
+	case <-ctx.Done():
+	case <-late.C:
+	}
 }
 
 // remove kills and removes a container, and returns when it is gone; gone may be

@@ -136,7 +136,11 @@ func TestBoxThatEnds(t *testing.T) {
 		}
 	})
 	t.Run("because it has used up its memory", func(t *testing.T) {
-		b := r.start(t, "x = bytearray(200 << 20)", small, "")
+		b := r.start(t, "input(); x = bytearray(200 << 20)", small, "")
+		// Of what happens while a container starts, the engine may not tell.
+		if _, err := io.WriteString(b, "\n"); err != nil {
+			t.Fatal(err)
+		}
 		if err := awaitEnd(t, b); !errors.Is(err, driver.ErrMemory) {
 			t.Errorf("it ended because %v, want %v", err, driver.ErrMemory)
 		}

@@ -98,10 +98,10 @@ func (b *Box) Ended() error {
 	defer late.Stop()
 	select {
 	case <-b.box.Done():
-		if err := b.box.Err(); err != nil {
-			return err
-		}
 	case <-late.C:
+	}
+	if err := b.box.Err(); err != nil {
+		return err
 	}
 	if err := b.Err(); err != nil {
 		return err
@@ -109,8 +109,9 @@ func (b *Box) Ended() error {
 	return agent.ErrBroken
 }
 
-// endsWithin is how long after its pipe a box may end to say why.
-const endsWithin = 500 * time.Millisecond
+// endsWithin is how long after its pipe a box may end to say why. Only a box whose
+// agent has stopped to make sense, and which lives on, takes so long.
+const endsWithin = 5 * time.Second
 
 // waiter is a Get that has not got its box.
 type waiter struct {

@@ -223,6 +223,7 @@ func TestFailedStartsAreTheAnswerAndAreTriedAgainLater(t *testing.T) {
 		}
 		return fmt.Errorf("%w: install it", driver.ErrUnavailable)
 	}
+	began := time.Now()
 	p.Fill()
 	stats{p}.eventually(t, "it has failed", func(s pool.Stats) bool { return s.Failed > 0 })
 	if _, err := p.Get(natstest.Context(t), ""); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "install it") {
@@ -231,8 +232,9 @@ func TestFailedStartsAreTheAnswerAndAreTriedAgainLater(t *testing.T) {
 	if s := p.Stats(); !strings.Contains(s.LastError, "install it") || s.LastErrorAt.IsZero() {
 		t.Errorf("got %+v", s)
 	}
-	if n := starts.Load(); n > 3 {
-		t.Errorf("it was tried %d times", n)
+	n := starts.Load() // by Fill, by Get, and after at least half a second each
+	if most := 2 + int64(time.Since(began)/(500*time.Millisecond)); n > most {
+		t.Errorf("it was tried %d times, want at most %d", n, most)
 	}
 	works.Store(true)
 	stats{p}.eventually(t, "it works", warm(1))
@@ -253,17 +255,18 @@ type mute struct{ *boxtest.Driver }
 
 func (m mute) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
 	spec.Args = []string{"-c", "import time; time.sleep(1e6)"}
-	return m.Driver.Start(ctx, spec)
+	return m.Driver.Start(context.WithoutCancel(ctx), spec) // whatever is left of the time for its interpreter
 }
 
 func TestRefillsWaitWhileCallsWork(t *testing.T) {
-	p, d := open(t, pool.Config{Warm: 1})
+	p, _ := open(t, pool.Config{Warm: 1})
 	p.Fill()
 	stats{p}.eventually(t, "one is warm", warm(1))
-	done := p.Working()
+	done, began := p.Working(), time.Now()
 	get(t, p)
-	if n := d.Started(); n != 1 {
-		t.Errorf("%d boxes were started while a call works", n)
+	// It does not wait for ever: after a second that proves nothing.
+	if s := p.Stats(); s.Started+int64(s.Starting) != 1 && time.Since(began) < time.Second {
+		t.Errorf("a box is started while a call works: %+v", s)
 	}
 	done()
 	stats{p}.eventually(t, "it is refilled", warm(1))

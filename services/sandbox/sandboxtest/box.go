@@ -109,7 +109,7 @@ func (s *suite) startWith(t testing.TB, d driver.Driver, o boxOptions) *box {
 // settle counts what runs when nothing does: the agent, and the child that it
 // keeps for the next call, which is there soon after each.
 func (b *box) settle() {
-	until(2*time.Second, func() []string {
+	until(patience, func() []string {
 		if b.idle = len(b.ns.processes()); b.idle < 2 {
 			return []string{"no spare child yet"}
 		}
@@ -223,7 +223,7 @@ func (b *box) end() error {
 	return b.isGone()
 }
 
-// isGone reports what is there of a box that was destroyed, 5 s later.
+// isGone reports what stays of a box that was destroyed.
 func (b *box) isGone() error {
 	select {
 	case <-b.raw.Done():

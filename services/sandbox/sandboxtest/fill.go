@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/driver"
@@ -15,7 +14,7 @@ import (
 // fill writes into a directory until it is full.
 func fill(dir string, limit func(driver.Limits) int64) func(*attempt) (outcome, error) {
 	return func(a *attempt) (outcome, error) {
-		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Timeout: 15 * time.Second, Code: prelude + fmt.Sprintf(`
+		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: prelude + fmt.Sprintf(`
 n, said = 0, ""
 for i in range(64):
     try:
@@ -62,7 +61,7 @@ func lastNumber(text string) (n int) {
 // inodes makes empty files until there is no room for one more.
 func inodes(dir string, limit func(driver.Limits) int64) func(*attempt) (outcome, error) {
 	return func(a *attempt) (outcome, error) {
-		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Timeout: 15 * time.Second, Code: prelude + fmt.Sprintf(`
+		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: prelude + fmt.Sprintf(`
 os.mkdir(%q)
 os.chdir(%[1]q)
 n, said = 0, ""

@@ -48,7 +48,7 @@ while True:
 }
 
 func ignoredTerm(a *attempt) (outcome, error) {
-	exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Timeout: shortRun, Grace: 300 * time.Millisecond, Code: prelude + `
+	exit, err := a.endless("here", agent.Run{Kind: agent.Python, Grace: 300 * time.Millisecond, Code: prelude + `
 for s in signal.valid_signals():
     try:
         signal.signal(s, signal.SIG_IGN)

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"time"
 	"unicode/utf8"
 
 	"skandha.dev/services/sandbox/agent"
@@ -53,7 +52,7 @@ func (a *attempt) flood(kind agent.Kind, code string) (outcome, error) {
 	before := heap()
 	asked, err := a.whileNeighbourAnswers(func() (err error) {
 		exit, err = a.run(a.ctx, agent.Run{
-			Kind: kind, Code: code, Timeout: 6 * time.Second, MaxOutput: 10000,
+			Kind: kind, Code: code, MaxOutput: 10000,
 			Output: func(_ agent.Stream, piece []byte) { streamed.Add(int64(len(piece))) },
 		})
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -213,34 +214,38 @@ os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp
 	}
 	var stopped atomic.Bool
 	raced := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(a.ctx, 4*time.Second)
+	began := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(began) })
+	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
 	go func() {
+		defer tell()
 		defer stopped.Store(true)
-		exit, err := a.run(ctx, agent.Run{Kind: agent.Python, Code: prelude + swapper, Timeout: patience / 2})
+		exit, err := a.run(ctx, agent.Run{Kind: agent.Python, Code: prelude + swapper, Output: func(agent.Stream, []byte) { tell() }})
 		if err == nil && exit.Code != 0 && !exit.Stopped {
 			err = fmt.Errorf("the swapper ended with %d: %s", exit.Code, tail(exit.Stderr.Text))
 		}
 		raced <- err
 	}()
+	<-began
 	ops, during, inside := 0, 0, 0
-	for ; ops < 1000 && ctx.Err() == nil; ops++ {
-		data, _, err := a.Read(ctx, "trap/swap/secret.txt", 0, 100)
+	for end := time.Now().Add(3 * time.Second); ops < 1000 && !stopped.Load() && (time.Now().Before(end) || during < 20); ops++ {
+		data, _, err := a.Read(a.ctx, "trap/swap/secret.txt", 0, 100)
 		if strings.Contains(string(data), outsideSecret) {
 			return hole("after %d operations a read has left the workspace", ops)
 		}
 		if err == nil {
 			inside++
 		}
-		_, _ = a.Write(ctx, "trap/swap/written.txt", []byte("overwritten"), agent.Replace) // it may lose the race, not win it outside
-		_ = a.Remove(ctx, "trap/swap/secret.txt.old", false)
-		_ = a.Move(ctx, "trap/swap/written.txt", "trap/swap/moved.txt", true)
+		_, _ = a.Write(a.ctx, "trap/swap/written.txt", []byte("overwritten"), agent.Replace) // it may lose the race, not win it outside
+		_ = a.Remove(a.ctx, "trap/swap/secret.txt.old", false)
+		_ = a.Move(a.ctx, "trap/swap/written.txt", "trap/swap/moved.txt", true)
 		if !stopped.Load() {
 			during++
 		}
 	}
 	cancel()
-	if err := <-raced; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	if err := <-raced; err != nil && !errors.Is(err, context.Canceled) {
 		return outcome{}, err
 	}
 	after, err := a.outside()
@@ -259,8 +264,8 @@ os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp
 // swapper swaps by one system call: there is no moment without a name.
 const swapper = `
 os.chdir("/workspace/trap")
-end = time.monotonic() + 3
-while time.monotonic() < end:
+print("on", flush=True)
+while True:
     for _ in range(1000):
         syscall(316, -100, b"swap", -100, b"link", 2)
         syscall(316, -100, b"link", -100, b"swap", 2)

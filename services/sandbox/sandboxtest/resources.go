@@ -114,6 +114,17 @@ func forkBomb(kind agent.Kind, code string) func(*attempt) (outcome, error) {
 	}
 }
 
+// endless runs what goes on for ever out of its time. On a machine that does much
+// else it may need longer to come to what it prints.
+func (a *attempt) endless(says string, r agent.Run) (exit agent.Exit, err error) {
+	for r.Timeout = shortRun; ; r.Timeout *= 4 {
+		exit, err = a.run(a.ctx, r)
+		if err != nil || !exit.TimedOut || strings.Contains(exit.Stdout.Text, says) || r.Timeout > patience/4 {
+			return exit, err
+		}
+	}
+}
+
 // strays are the processes that a call has left, in a box that had none before:
 // more than the box has when it is idle.
 func (a *attempt) strays() []string {
@@ -131,7 +142,7 @@ func (a *attempt) strays() []string {
 }
 
 func threadBomb(a *attempt) (outcome, error) {
-	exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Timeout: 2 * shortRun, Code: prelude + `
+	exit, err := a.endless("\n", agent.Run{Kind: agent.Python, Code: prelude + `
 n = 0
 threading.stack_size(64 << 10)
 try:
@@ -168,7 +179,7 @@ for _ in range(20):
 // memoryBomb repeats the step, which takes 8 MiB, and says how far it came.
 func memoryBomb(step string) func(*attempt) (outcome, error) {
 	return func(a *attempt) (outcome, error) {
-		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Timeout: 10 * time.Second, Code: prelude + `
+		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: prelude + `
 import mmap
 malloc, libc_mlock = _libc.malloc, _libc.mlock
 malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -15,10 +15,11 @@ import (
 )
 
 // patience bounds a wait for what must happen soon; nothing is timed. Gone is how
-// long something of a box may be there when Destroy has returned.
+// long something of a box may be there when Destroy has returned, on a machine that
+// does much else.
 const (
-	patience = 40 * time.Second
-	gone     = 5 * time.Second
+	patience = 80 * time.Second
+	gone     = 30 * time.Second
 )
 
 // Suite is a driver under test, with what the suite cannot know of its engine.

@@ -84,7 +84,7 @@ for d in range(40):
 ""`); err != nil {
 		return outcome{}, err
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, patience/2)
+	ctx, cancel := context.WithTimeout(a.ctx, 10*shortRun)
 	defer cancel()
 	files, more, err := a.Glob(ctx, strings.Repeat("**/a*/", 20)+"**/*z*", 100)
 	_, _, err2 := a.Glob(ctx, strings.Repeat("*a*", 2000), 100)

@@ -108,9 +108,10 @@ func TestSIGTERMLetsTheRunningCallFinish(t *testing.T) {
 		Tool: &executor.ToolCall{Name: "test:count", Args: json.RawMessage(`{"key":"k","sleep_ms":300}`), Turn: "t"},
 	}
 	send(r)
-	if a := <-answers; a.State != executor.Running {
-		t.Fatalf("got %+v", a)
-	}
+	natstest.Eventually(t, "the call runs", func() bool {
+		b, err := os.ReadFile(filepath.Join(workspace, "effects.log"))
+		return err == nil && len(b) > 0
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +127,13 @@ func TestSIGTERMLetsTheRunningCallFinish(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	draining := false
-	for a := range heard {
-		draining = draining || a.Draining
-		if a.Gone {
-			break
+	draining, gone := false, false
+	for late := time.After(natstest.Patience); !gone; {
+		select {
+		case a := <-heard:
+			draining, gone = draining || a.Draining, a.Gone
+		case <-late:
+			t.Fatal("it did not announce that it goes")
 		}
 	}
 	if !draining {
