@@ -42,7 +42,6 @@ type stream struct {
 	body   io.Closer
 	lines  *bufio.Scanner
 	events []wire
-	idle   int // comments
 	Code   int
 	Error  contract.Error // with another code than 200
 }
@@ -76,25 +75,47 @@ func (c *client) ask(ctx context.Context, input map[string]any) *stream {
 	return s
 }
 
-// next reads one event; false at the end.
-func (s *stream) next() (wire, bool) {
-	for s.lines.Scan() {
-		line := s.lines.Text()
-		if strings.HasPrefix(line, ":") {
-			s.idle++
-		}
-		data, ok := strings.CutPrefix(line, "data: ")
-		if !ok {
-			continue
-		}
-		var e wire
-		if err := json.Unmarshal([]byte(data), &e); err != nil {
+// line reads one line, and notes the event that may be in it; false at the end.
+func (s *stream) line() (line string, e *wire, ok bool) {
+	if !s.lines.Scan() {
+		return "", nil, false
+	}
+	line = s.lines.Text()
+	if data, is := strings.CutPrefix(line, "data: "); is {
+		e = &wire{}
+		if err := json.Unmarshal([]byte(data), e); err != nil {
 			s.t.Fatalf("%s: %v", data, err)
 		}
-		s.events = append(s.events, e)
-		return e, true
+		s.events = append(s.events, *e)
 	}
-	return wire{}, false
+	return line, e, true
+}
+
+// next reads one event; false at the end.
+func (s *stream) next() (wire, bool) {
+	for {
+		_, e, ok := s.line()
+		switch {
+		case !ok:
+			return wire{}, false
+		case e != nil:
+			return *e, true
+		}
+	}
+}
+
+// untilKept reads until the stream was kept alive, by a comment.
+func (s *stream) untilKept() {
+	s.t.Helper()
+	for {
+		line, _, ok := s.line()
+		switch {
+		case !ok:
+			s.t.Fatalf("the stream ended and was not kept alive: %s", s.types())
+		case strings.HasPrefix(line, ":"):
+			return
+		}
+	}
 }
 
 // until reads up to an event of the type, or a custom one of the name.

@@ -68,12 +68,16 @@ func TestRights(t *testing.T) {
 func TestAFeedExpires(t *testing.T) {
 	r := start(t, hub.Config{})
 	p := r.ann
-	p.Expires = time.Now().Add(300 * time.Millisecond)
-	f, err := r.Attach(context.Background(), p, contract.Attachment{Ref: session("expires")})
-	if err != nil {
-		t.Fatal(err)
+	var f contract.Feed
+	for life := 200 * time.Millisecond; f == nil; life *= 2 { // until it is long enough for attaching
+		p.Expires = time.Now().Add(life)
+		var err error
+		if f, err = r.Attach(natstest.Context(t), p, contract.Attachment{Ref: session("expires")}); err != nil && time.Now().Before(p.Expires) {
+			t.Fatal(err)
+		}
 	}
 	defer f.Close()
+	var err error
 	for err == nil {
 		_, err = f.Next(natstest.Context(t))
 	}

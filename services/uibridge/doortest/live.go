@@ -1,6 +1,7 @@
 package doortest
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -24,7 +25,7 @@ func Start(t testing.TB) *Live {
 	t.Helper()
 	dir := t.TempDir()
 	l := &Live{cfg: system.Config{
-		Data: dir, Workspace: filepath.Join(dir, "workspace"), Sync: "relaxed", Provider: "offline", UI: &system.UI{Listen: "127.0.0.1:0"}, Log: natstest.Logger(t),
+		Data: dir, Workspace: filepath.Join(dir, "workspace"), Sync: "relaxed", Provider: "offline", UI: &system.UI{Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))}, Log: natstest.Logger(t),
 	}}
 	l.start(t)
 	t.Cleanup(func() { l.Stop() })
@@ -43,7 +44,6 @@ func (l *Live) start(t testing.TB) {
 // Restart stops everything and starts it again, at the same address.
 func (l *Live) Restart(t testing.TB) {
 	t.Helper()
-	l.cfg.UI.Listen = l.UIAddr()
 	l.Stop()
 	l.start(t)
 }

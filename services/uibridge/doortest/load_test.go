@@ -67,7 +67,7 @@ func newCrowd(t *testing.T) *crowd {
 		b, err := sys.Connect(ctx, "uibridge")
 		doortest.Fatal(t, err)
 		t.Cleanup(b.Close)
-		k, err := backend.New(backend.Config{Hub: hub.Config{Queue: queue, Ring: 16, Stall: time.Second, Idle: time.Millisecond}}, backend.Deps{Bus: b, Log: natstest.Logger(t)})
+		k, err := backend.New(backend.Config{Hub: hub.Config{Queue: queue, Ring: 16, Stall: 3 * time.Second, Idle: time.Millisecond}}, backend.Deps{Bus: b, Log: natstest.Logger(t)})
 		doortest.Fatal(t, err)
 		t.Cleanup(k.Close)
 		r, s := rpc.New(rpc.Config{WriteWait: time.Minute}, k, natstest.Logger(t)), sse.New(sse.Config{WriteWait: time.Minute}, k, natstest.Logger(t))

@@ -66,14 +66,16 @@ func (w *world) reader(ctx context.Context, j *joined, most int) (over bool) {
 // While commits are stored and their live copies come, are lost, doubled and late,
 // feeds come and go at any place: each gets exactly what follows it.
 func TestJoiningIsExact(t *testing.T) {
-	w := newWorld(t, hub.Config{Ring: 24, Queue: 64, Idle: time.Millisecond}, nil)
+	w := newWorld(t, hub.Config{Ring: 24, Queue: 64, Idle: time.Millisecond, Stall: time.Hour}, nil)
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any will do
 	t.Logf("seed %d", seed)
 	w.said("first")
 	var mu sync.Mutex
 	var all []*joined
 	known := slices.Clone(w.ids) // that may be attached after
-	ctx := natstest.Context(t)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*natstest.Patience) // everything together
+	defer cancel()
 	var readers sync.WaitGroup
 	var done atomic.Bool // all commits are stored
 	for i := range 24 {
@@ -215,8 +217,6 @@ func (w *world) garbage() {
 	w.prev = seq
 	w.publish(ref.Live("ui", "message"), nil, []byte("no event"))
 	w.publish(ref.Stream(), nil, []byte(`{"specversion":"1.0"}`))
-	other := ref
-	other.Session = "two"
 	forged := event.New(other, "x", "evil", event.UIMessage{Content: "evil", Format: event.Text})
 	w.publish(ref.Live("ui", "message"), nil, forged.AppendJSON(nil))
 }

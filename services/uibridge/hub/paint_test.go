@@ -46,6 +46,14 @@ func (s *sheet) Append(text string) (changed []contract.Block) {
 	return changed
 }
 
+// open opens the gate, now or when the test ends: a hub cannot be closed while it renders.
+func (p *press) open(t *testing.T) (now func()) {
+	t.Helper()
+	now = sync.OnceFunc(func() { close(p.gate) })
+	t.Cleanup(now)
+	return now
+}
+
 func piece(n int, text string) provider.Delta {
 	return provider.Delta{Plan: "t1-p1", Attempt: "a", N: n, Text: text}
 }
@@ -55,25 +63,26 @@ func piece(n int, text string) provider.Delta {
 func TestASlowRenderer(t *testing.T) {
 	p := &press{gate: make(chan struct{})}
 	w := newWorld(t, hub.Config{}, hub.Rendering(p))
+	open := p.open(t)
 	plain, html := w.attach(contract.Attachment{}), w.attach(contract.Attachment{HTML: true})
 	w.delta(piece(0, "a"))
 	natstest.Eventually(t, "the first piece is being rendered", func() bool { return p.appended.Load() == 1 })
 	for n := 1; n < 50; n++ {
 		w.delta(piece(n, "\nb"))
 	}
-	w.said("an event, so that one sees that the deltas have come")
-	for n := range 50 {
+	for n := range 50 { // before the event: the log may bring it sooner than the bus brings them
 		if d := decode[contract.Delta](t, next(t, plain)); d.N != n || len(d.Blocks) > 0 {
 			t.Fatalf("got %+v, want the piece %d", d, n)
 		}
 	}
+	w.said("an event, which nobody waits with")
 	if n := next(t, plain); n.Method != contract.OnNewMessage {
 		t.Fatalf("got %s", n.Method)
 	}
 	if n := next(t, html); n.Method != contract.OnNewMessage {
 		t.Fatalf("got %s %s before it was rendered", n.Method, n.Params)
 	}
-	close(p.gate)
+	open()
 	first := decode[contract.Delta](t, next(t, html))
 	rest := decode[contract.Delta](t, next(t, html))
 	if first.Text != "a" || len(first.Blocks) != 1 || first.Turn != "t1" {
@@ -117,25 +126,27 @@ func TestBlocksForWhoComesLate(t *testing.T) {
 // However many want HTML, a text is rendered once; if nobody does, not at all.
 func TestRenderedOnce(t *testing.T) {
 	p := &press{}
-	w := newWorld(t, hub.Config{}, hub.Rendering(p))
+	w := newWorld(t, hub.Config{Ring: 1}, hub.Rendering(p))
 	plain := w.attach(contract.Attachment{After: "0"})
 	w.said("nobody wants it")
 	next(t, plain)
 	if n := p.rendered.Load(); n != 0 {
 		t.Errorf("rendered %d times, want never", n)
 	}
+	var feeds []contract.Feed
+	for range 20 { // are told what comes
+		feeds = append(feeds, w.attach(contract.Attachment{HTML: true}))
+	}
 	_, live := w.commit(
 		event.PlanCompleted{Plan: "t1-p1", Response: &provider.Response{TextContent: "twice"}},
 		event.UIMessage{Content: "twice", Format: event.Markdown},
 		event.UIMessage{Content: "no *Markdown*", Format: event.Text},
 	)
+	for range 20 { // read it from the log, each for himself
+		feeds = append(feeds, w.attach(contract.Attachment{After: "0", HTML: true}))
+	}
 	var readers sync.WaitGroup
-	for i := range 40 {
-		after := "0" // read from the log, each for himself
-		if i%2 == 0 {
-			after = ""
-		}
-		f := w.attach(contract.Attachment{After: after, HTML: true})
+	for _, f := range feeds {
 		readers.Go(func() {
 			for {
 				n, err := f.Next(natstest.Context(t))

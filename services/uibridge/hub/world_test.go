@@ -3,8 +3,11 @@ package hub_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +19,16 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
 )
 
-var ref = subject.Ref{Agent: "main", Session: "one"}
+var (
+	ref   = subject.Ref{Agent: "main", Session: "one"}
+	other = subject.Ref{Agent: "main", Session: "other"}
+)
 
 // world is a real bus whose log the test writes itself, so that it can hold what core
 // would not write. A core that knows no session answers for it.
@@ -30,6 +37,7 @@ type world struct {
 	t      *testing.T
 	bus    *bus.Bus // of who writes
 	client *client.Client
+	link   *link // from the hub to the bus
 	prev   uint64
 	ids    []string // of all that is to be told, commits too
 }
@@ -37,7 +45,7 @@ type world struct {
 func newWorld(t *testing.T, cfg hub.Config, md hub.Markdown) *world {
 	t.Helper()
 	srv := natstest.Start(t)
-	w := &world{t: t, bus: natstest.Connect(t, srv)}
+	w := &world{t: t, bus: natstest.Connect(t, srv), link: &link{srv: srv}}
 	core, err := w.bus.Respond(subject.Service(coreapi.ServiceName, coreapi.VerbSession), coreapi.ServiceName, coreapi.ServiceName, func(q *bus.Request) {
 		_ = q.ReplyError(bus.Errorf(bus.CodeNotFound, "no such session"))
 	})
@@ -48,12 +56,51 @@ func newWorld(t *testing.T, cfg hub.Config, md hub.Markdown) *world {
 	if err := w.bus.Conn().Flush(); err != nil { // the client asks over another connection
 		t.Fatal(err)
 	}
-	if w.client, err = client.New(natstest.Connect(t, srv), "uibridge", natstest.Logger(t)); err != nil {
+	if w.client, err = client.New(natstest.Dial(t, bus.Config{InProcess: w.link, Token: srv.Token()}), "uibridge", natstest.Logger(t)); err != nil {
 		t.Fatal(err)
 	}
 	w.Hub = hub.New(cfg, hub.Deps{Client: w.client, Log: natstest.Logger(t), Markdown: md})
 	t.Cleanup(w.Close)
 	return w
+}
+
+// link is a way to the server that can be cut.
+type link struct {
+	srv *natsserver.Server
+
+	mu    sync.Mutex
+	away  bool
+	conns []net.Conn
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (l *link) InProcessConn() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		return nil, errors.New("the link is cut")
+	}
+	c, err := l.srv.InProcessConn()
+	if err == nil {
+		l.conns = append(l.conns, c)
+	}
+	return c, err
+}
+
+// cut ends what is connected, and lets nobody connect until it is mended.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = true
+	for _, c := range l.conns {
+		_ = c.Close() // it may be closed already
+	}
+}
+
+func (l *link) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = false
 }
 
 // newHub makes one more hub in the same world.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
@@ -29,6 +27,7 @@ import (
 // world is a whole system, and what looks into it.
 type world struct {
 	*testing.T
+	system    *system.System
 	client    *client.Client
 	methods   map[string]contract.Method
 	artifacts http.Handler
@@ -69,7 +68,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	deps := inspect.Deps{Client: c, Log: natstest.Logger(t)}
-	w := &world{T: t, client: c, methods: map[string]contract.Method{}}
+	w := &world{T: t, system: s, client: c, methods: map[string]contract.Method{}}
 	for _, m := range inspect.Methods(deps) {
 		w.methods[m.Name] = m
 	}
@@ -167,25 +166,28 @@ func (w *world) say(ref subject.Ref, text string, approve ...bool) uint64 {
 	return 0
 }
 
-// join registers a plugin that answers at before_act.
-func (w *world) join(name subject.Plugin, answer string) {
+// join runs a plugin that lets all calls of tools pass, until the test ends.
+func (w *world) join(name subject.Plugin) {
 	w.Helper()
-	b := w.client.Bus
-	if _, err := b.Conn().QueueSubscribe("hook.before_act."+string(name), string(name), func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
-		w.Fatal(err)
-	}
-	caller, err := b.NewCaller()
+	b, err := w.system.Connect(natstest.Context(w.T), string(name))
 	if err != nil {
 		w.Fatal(err)
 	}
-	m := plugin.Manifest{Name: name, Version: "1.2.3", Instance: b.Instance(), Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}
-	body, err := json.Marshal(m)
-	if err != nil {
-		w.Fatal(err)
-	}
-	if _, err := caller.Request(natstest.Context(w.T), subject.Registry(subject.Register, name), "core", body); err != nil {
-		w.Fatal(err)
-	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		pass := plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+			return plugin.Continue(), nil
+		})
+		done <- plugin.Serve(ctx, plugin.Manifest{Name: name, Version: "1.2.3"}, plugin.Handlers{pass}, plugin.WithBus(b))
+	}()
+	w.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			w.Errorf("the plugin %s ended with %v", name, err)
+		}
+		b.Close()
+	})
 	natstest.Eventually(w.T, "core asks the plugin "+string(name), func() bool {
 		return slices.ContainsFunc(call[coreapi.HooksInfo](w, "getHooks", nil).Points, func(p coreapi.PointInfo) bool {
 			return slices.ContainsFunc(p.Plugins, func(h coreapi.HookInfo) bool { return h.Plugin == name && h.Unasked == "" })

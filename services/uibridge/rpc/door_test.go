@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	ws "github.com/coder/websocket"
 
@@ -205,25 +205,27 @@ func TestMoreThanMayBeUnderWayIsRefusedNotQueued(t *testing.T) {
 }
 
 func TestWhatAMethodDoesWrongStaysInside(t *testing.T) {
-	r := newRig(t, rpc.Config{Timeout: 50 * time.Millisecond})
-	r.Add(contract.Method{Name: "panics", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) { panic("secret") }})
-	r.Add(contract.Method{Name: "fails", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
-		return nil, errors.New("secret")
-	}})
-	r.Add(contract.Method{Name: "cannot", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
-		return func() {}, nil
-	}})
-	r.Add(contract.Method{Name: "hangs", Right: contract.See, Call: func(ctx context.Context, _ contract.Principal, _ json.RawMessage) (any, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}})
-	c := r.dial(t, "")
-	for method, want := range map[string]int{"panics": -32603, "fails": -32603, "cannot": -32603, "hangs": -32053, "listTools": 0} {
-		m := c.ask(`"x"`, method, "")
-		if m.Error == nil && want != 0 || m.Error != nil && (m.Error.Code != want || strings.Contains(m.Error.Message, "secret")) {
-			t.Errorf("%s is answered %+v %s", method, m.Error, m.Result)
+	synctest.Test(t, func(t *testing.T) {
+		b := doortest.New()
+		b.Add(contract.Method{Name: "panics", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) { panic("secret") }})
+		b.Add(contract.Method{Name: "fails", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
+			return nil, errors.New("secret")
+		}})
+		b.Add(contract.Method{Name: "cannot", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
+			return func() {}, nil
+		}})
+		b.Add(contract.Method{Name: "hangs", Right: contract.See, Call: func(ctx context.Context, _ contract.Principal, _ json.RawMessage) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		c := piped(t, rpc.New(rpc.Config{}, b, natstest.Logger(t)), doortest.Principal(), "")
+		for method, want := range map[string]int{"panics": -32603, "fails": -32603, "cannot": -32603, "hangs": -32053, "listTools": 0} {
+			m := c.ask(`"x"`, method, "")
+			if m.Error == nil && want != 0 || m.Error != nil && (m.Error.Code != want || strings.Contains(m.Error.Message, "secret")) {
+				t.Errorf("%s is answered %+v %s", method, m.Error, m.Result)
+			}
 		}
-	}
+	})
 }
 
 func TestAttachResumesAndMoves(t *testing.T) {

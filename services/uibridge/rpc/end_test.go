@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ws "github.com/coder/websocket"
@@ -40,16 +41,19 @@ func TestMessagesThatEndAConnection(t *testing.T) {
 }
 
 func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
-	r := newRig(t, rpc.Config{})
-	p := doortest.Principal()
-	p.Expires = time.Now().Add(300 * time.Millisecond)
-	r.As(p)
-	c := r.dial(t, "?session=s")
-	c.hear(contract.OnAttached)
-	how, last := c.ended()
-	if how.Code != 4401 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeUnauthenticated {
-		t.Errorf("ended with %+v after %+v", how, last)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := doortest.Principal()
+		p.Expires = time.Now().Add(30 * time.Second)
+		c := piped(t, rpc.New(rpc.Config{}, doortest.New(), natstest.Logger(t)), p, "?session=s")
+		c.hear(contract.OnAttached)
+		how, last := c.ended()
+		if how.Code != 4401 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeUnauthenticated {
+			t.Errorf("ended with %+v after %+v", how, last)
+		}
+		if !time.Now().Equal(p.Expires) {
+			t.Errorf("it ended %s after its token", time.Since(p.Expires))
+		}
+	})
 }
 
 func TestALoginThatEndsEndsTheConnection(t *testing.T) {
@@ -221,17 +225,15 @@ func TestWhoDoesNotReadAnswersIsDropped(t *testing.T) {
 
 // A frame that nobody takes in time ends the connection.
 func TestWhoTakesNothingIsDropped(t *testing.T) {
-	doortest.Leaks(t)
-	b := doortest.New()
-	d := rpc.New(rpc.Config{WriteWait: 50 * time.Millisecond}, b, natstest.Logger(t))
-	s := doortest.Serve(t, d, 4096)
-	c, err := connect(t.Context(), s.WS()+rpc.Path+"?session=s", 4096)
-	doortest.Fatal(t, err)
-	defer func() { _ = c.CloseNow() }()
-	natstest.Eventually(t, "it is attached", func() bool { return b.Feeds() == 1 })
-	natstest.Eventually(t, "it is dropped", func() bool {
-		b.Say(doortest.Main("s"), strings.Repeat("x", 64<<10))
-		return d.Counters()["ws_dropped_total"] == 1
+	synctest.Test(t, func(t *testing.T) {
+		b := doortest.New()
+		d := rpc.New(rpc.Config{WriteWait: 50 * time.Millisecond}, b, natstest.Logger(t))
+		c := piped(t, d, doortest.Principal(), "?session=s")
+		c.hear(contract.OnAttached) // and nothing more
+		natstest.Eventually(t, "it is dropped", func() bool {
+			b.Say(doortest.Main("s"), strings.Repeat("x", 64<<10))
+			return d.Counters()["ws_dropped_total"] == 1
+		})
+		natstest.Eventually(t, "its feed is closed", func() bool { return b.Feeds() == 0 })
 	})
-	natstest.Eventually(t, "its feed is closed", func() bool { return b.Feeds() == 0 })
 }

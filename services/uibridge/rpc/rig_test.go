@@ -10,6 +10,7 @@ import (
 	ws "github.com/coder/websocket"
 
 	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/rpc"
@@ -70,6 +71,20 @@ func (m message) params(t *testing.T) (p struct {
 		t.Fatalf("params %s: %v", m.Params, err)
 	}
 	return p
+}
+
+// piped connects to a door as a principal over pipes, in a bubble of testing/synctest:
+// there no time passes while somebody works, however busy the machine is.
+func piped(t *testing.T, d *rpc.Door, p contract.Principal, query string) *client {
+	t.Helper()
+	over := pipenet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), p)))
+	}))
+	ctx := natstest.Context(t)
+	c, _, err := ws.Dial(ctx, "ws://bridge.invalid"+rpc.Path+query, &ws.DialOptions{HTTPClient: over}) //nolint:bodyclose // of an upgrade it is nil
+	doortest.Fatal(t, err)
+	t.Cleanup(func() { _ = c.CloseNow() })
+	return &client{t: t, Conn: c, ctx: ctx}
 }
 
 func (r *rig) dial(t *testing.T, query string) *client {

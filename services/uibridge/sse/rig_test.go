@@ -2,16 +2,15 @@ package sse_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/sse"
@@ -31,6 +30,18 @@ func newRig(t *testing.T, cfg sse.Config) *rig {
 	d := sse.New(cfg, b, natstest.Logger(t))
 	return &rig{b, d, doortest.Serve(t, mounted(d), 0)}
 }
+
+// piped serves a door to a principal over pipes, for a bubble of testing/synctest: there
+// no time passes while somebody works, however busy the machine is.
+func piped(t *testing.T, d *sse.Door, p contract.Principal) *http.Client {
+	t.Helper()
+	return pipenet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), p)))
+	}))
+}
+
+// inPipes is where a stream of the session s is over pipes.
+const inPipes = "http://bridge.invalid/v1/agents/main/sessions/s/events"
 
 // mounted serves the door as the bridge does.
 func mounted(d *sse.Door) http.Handler {
@@ -146,18 +157,6 @@ func follow(t *testing.T, c *http.Client, url, last string) *reader {
 		t.Fatalf("%s is answered %s %s", url, res.Status, b)
 	}
 	return &reader{Reader: bufio.NewReader(res.Body)}
-}
-
-// narrow is a client with small buffers.
-func narrow(buffer int) *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, network, addr)
-		if err == nil {
-			err = c.(*net.TCPConn).SetReadBuffer(buffer)
-		}
-		return c, err
-	}}}
 }
 
 // post posts JSON below the session s, or anywhere if the path is absolute.

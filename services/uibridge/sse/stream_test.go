@@ -7,9 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/sse"
@@ -150,14 +152,18 @@ func TestStreamsEndWithWhy(t *testing.T) {
 }
 
 func TestATokenThatExpiresEndsTheStream(t *testing.T) {
-	r := newRig(t, sse.Config{})
-	p := doortest.Principal(contract.See)
-	p.Expires = time.Now().Add(300 * time.Millisecond)
-	r.As(p)
-	all := r.follow(t, "", "").rest(t)
-	if n := len(all); n != 2 || all[1].name != contract.OnDropped || all[1].params(t).Code != contract.CodeUnauthenticated {
-		t.Errorf("heard %+v", all)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := doortest.Principal(contract.See)
+		p.Expires = time.Now().Add(20 * time.Second)
+		d := sse.New(sse.Config{}, doortest.New(), natstest.Logger(t))
+		all := follow(t, piped(t, d, p), inPipes, "").rest(t)
+		if n := len(all); n != 2 || all[1].name != contract.OnDropped || all[1].params(t).Code != contract.CodeUnauthenticated {
+			t.Errorf("heard %+v", all)
+		}
+		if !time.Now().Equal(p.Expires) {
+			t.Errorf("it ended %s after its token", time.Since(p.Expires))
+		}
+	})
 }
 
 func TestAfterShutdownNobodyIsServed(t *testing.T) {
@@ -170,41 +176,47 @@ func TestAfterShutdownNobodyIsServed(t *testing.T) {
 
 // A server's own bounds on requests are not for streams.
 func TestAStreamOutlivesTheServersTimeouts(t *testing.T) {
-	doortest.Leaks(t)
-	b := doortest.New()
-	d := sse.New(sse.Config{KeepAlive: 50 * time.Millisecond}, b, natstest.Logger(t))
 	for name, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), doortest.Principal())))
-			}))
-			s.EnableHTTP2 = h2
-			s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
-			s.StartTLS()
-			defer s.Close()
-			f := follow(t, s.Client(), s.URL+"/v1/agents/main/sessions/s/events", "")
-			f.until(t, contract.OnAttached)
-			for range 8 { // comments, each 50 ms after the other
-				if _, err := f.ReadString(':'); err != nil {
-					t.Fatal(err)
-				}
-			}
-			b.Say(session, "x")
-			f.until(t, contract.OnNewMessage)
-			s.CloseClientConnections()
+			synctest.Test(t, func(t *testing.T) { outlivesTheServersTimeouts(t, h2) })
 		})
 	}
 }
 
-func TestWhoTakesNothingIsCutOff(t *testing.T) {
-	doortest.Leaks(t)
+func outlivesTheServersTimeouts(t *testing.T, h2 bool) {
 	b := doortest.New()
-	d := sse.New(sse.Config{WriteWait: 50 * time.Millisecond}, b, natstest.Logger(t))
-	s := doortest.Serve(t, d, 4096)
-	follow(t, narrow(4096), s.URL+"/v1/agents/main/sessions/s/events", "")
-	natstest.Eventually(t, "it is dropped", func() bool {
-		b.Say(session, strings.Repeat("x", 64<<10))
-		return d.Counters()["sse_dropped_total"] == 1
+	d := sse.New(sse.Config{KeepAlive: 50 * time.Millisecond}, b, natstest.Logger(t))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), doortest.Principal())))
+	}))
+	doortest.Fatal(t, s.Listener.Close())
+	network := pipenet.New()
+	s.Listener, s.EnableHTTP2 = network, h2
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	s.StartTLS()
+	t.Cleanup(s.Close) // after the reader has left
+	c := s.Client()
+	c.Transport.(*http.Transport).DialContext = network.DialContext
+	f := follow(t, c, s.URL+"/v1/agents/main/sessions/s/events", "")
+	f.until(t, contract.OnAttached)
+	for range 8 { // comments, each 50 ms after the other
+		if _, err := f.ReadString(':'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Say(session, "x")
+	f.until(t, contract.OnNewMessage)
+}
+
+func TestWhoTakesNothingIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := doortest.New()
+		d := sse.New(sse.Config{WriteWait: 50 * time.Millisecond}, b, natstest.Logger(t))
+		follow(t, piped(t, d, doortest.Principal()), inPipes, "") // it reads no further
+		natstest.Eventually(t, "it is dropped", func() bool {
+			b.Say(session, strings.Repeat("x", 64<<10))
+			return d.Counters()["sse_dropped_total"] == 1
+		})
+		natstest.Eventually(t, "its feed is closed", func() bool { return b.Feeds() == 0 })
 	})
-	natstest.Eventually(t, "its feed is closed", func() bool { return b.Feeds() == 0 })
 }

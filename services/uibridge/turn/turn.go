@@ -245,7 +245,9 @@ func sequenceOf(v *contract.TurnEnd) uint64 {
 // has one, and calls idle whenever nothing has happened for so long, until the turn or
 // ctx ends or one of them fails. The error is nil after the turn's end.
 func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id string) error, idle func() error) error {
-	ctx, cancel := context.WithCancel(ctx)
+	// ctx itself is what is looked at: what ends with it ends later, and maybe later than
+	// the feed.
+	reading, cancel := context.WithCancel(ctx)
 	type item struct {
 		v  any
 		id string
@@ -255,14 +257,14 @@ func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id
 	go func() {
 		defer close(stopped)
 		for {
-			v, id, err := t.Next(ctx)
+			v, id, err := t.Next(reading)
 			if err != nil {
 				over <- err
 				return
 			}
 			select {
 			case items <- item{v, id}:
-			case <-ctx.Done():
+			case <-reading.Done():
 				return
 			}
 		}

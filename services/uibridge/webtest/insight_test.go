@@ -1,59 +1,39 @@
 package webtest_test
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/webtest"
 )
 
-// joinGuard registers a plugin that is asked before tools run, and offers a tool.
+// joinGuard has a plugin take part that is asked before tools run, and offers a tool.
 func joinGuard(t *testing.T, r *webtest.Rig) {
 	t.Helper()
-	const name = "guard"
-	for _, point := range []hook.Point{hook.BeforeSense, hook.BeforeAct, hook.AfterAct} {
-		_, err := r.Bus.Conn().QueueSubscribe(fmt.Sprintf("hook.%s.%s", point, name), name, func(q *nats.Msg) {
-			answer := `{"verb":"continue"}`
-			if strings.Contains(string(q.Data), "forbidden") && point == hook.BeforeAct {
-				answer = `{"verb":"deny","reason":"notes may not speak of the forbidden"}`
+	r.Plug(plugin.Manifest{Name: "guard", Version: "1.4.0", Description: "Keeps an eye on what tools are called with."}, "guard:report",
+		plugin.BeforeSense(func(context.Context, *plugin.HookCall[hook.SenseData]) (plugin.Reply, error) {
+			return plugin.Continue(), nil
+		}),
+		plugin.BeforeAct(func(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+			if strings.Contains(string(c.Data.Args), "forbidden") {
+				return plugin.Deny("notes may not speak of the forbidden"), nil
 			}
-			_ = q.Respond([]byte(answer))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	body, err := json.Marshal(plugin.Manifest{
-		Name: name, Version: "1.4.0", Description: "Keeps an eye on what tools are called with.", Instance: r.Bus.Instance(),
-		Hooks: []plugin.Hook{{Point: hook.BeforeSense}, {Point: hook.BeforeAct}, {Point: hook.AfterAct}},
-		Tools: []tool.Spec{{Name: "guard:report", Description: "Says what was let through today.", Args: json.RawMessage(`{"type":"object"}`), Permissions: []string{"audit.read"}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	caller, err := r.Bus.NewCaller()
-	if err == nil {
-		_, err = caller.Request(natstest.Context(t), subject.Registry(subject.Register, name), "core", body)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	natstest.Eventually(t, "core knows the plugin's tool", func() bool {
-		_, known := r.System.Core().Directory().Lookup("guard:report")
-		return known
-	})
+			return plugin.Continue(), nil
+		}),
+		plugin.AfterAct(func(context.Context, *plugin.HookCall[hook.AfterActData]) (plugin.Reply, error) {
+			return plugin.Continue(), nil
+		}),
+		plugin.Tool("guard:report", "Says what was let through today.", func(context.Context, struct{}) (string, error) { return "everything", nil },
+			plugin.Permissions("audit.read")))
 }
 
 // A file is written, which the agent may do in its workspace; to delete it, which cannot be
@@ -268,11 +248,10 @@ func TestThousandsOfEventsAreFolded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := natstest.Context(t)
 	ref := subject.Ref{Agent: "main", Session: "busy"}
 	for i := range 10 {
 		for n := range 25 {
-			if _, err := c.Say(ctx, ref, event.Input{Text: fmt.Sprintf("number %d", 25*i+n)}); err != nil {
+			if _, err := c.Say(natstest.Context(t), ref, event.Input{Text: fmt.Sprintf("number %d", 25*i+n)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -105,9 +105,10 @@ func TestLook(t *testing.T) {
 	p.Type("#input", "/")
 	p.Shot("queue-commands-dark")
 	p.Prefer("light", false)
+	p.Press("Escape") // closes the list
 	p.Press("Escape")
 	p.Press("Escape")
-	p.Press("Escape")
+	p.Press("Escape") // however long the first one was ago by now
 	p.Wait(`one(".turn[data-failed=cancelled]")`)
 	p.Shot("cancelled")
 	p.Press("Alt+1")

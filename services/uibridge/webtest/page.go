@@ -29,6 +29,12 @@ const helpers = `
 	window.one = (css) => document.querySelector(css);
 	window.text = (css) => one(css)?.innerText ?? '';
 	window.seen = (css) => all(css).some((e) => e.checkVisibility({visibilityProperty: true}));
+	window.noted = {};
+	window.note = (name, is) => {
+		const look = () => { try { noted[name] ||= Boolean(is()); } catch { /* what it asks about is not there */ } };
+		new MutationObserver(look).observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+		look();
+	};
 	window.ran = [];
 	for (const name of ['alert', 'confirm', 'prompt', 'print', 'open']) window[name] = (...args) => { ran.push(name + '(' + args + ')'); };`
 
@@ -64,7 +70,8 @@ func (r *Rig) Page(t testing.TB) *Page {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(browserPath(t)), chromedp.WindowSize(1360, 860),
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("disable-gpu", true), chromedp.Flag("lang", "en-GB"),
-		chromedp.Flag("host-resolver-rules", "MAP *.example "+r.canary.addr()), chromedp.Env("LANG=en_GB.UTF-8"))
+		chromedp.Flag("host-resolver-rules", "MAP *.example "+r.canary.addr()), chromedp.Env("LANG=en_GB.UTF-8"),
+		chromedp.WSURLReadTimeout(patience))
 	if os.Getuid() == 0 {
 		opts = append(opts, chromedp.NoSandbox) // Chromium refuses to build its own as root
 	}
@@ -203,20 +210,40 @@ func Get[T any](p *Page, expr string) T {
 // Wait waits until the expression is true in the page.
 func (p *Page) Wait(expr string) {
 	p.t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(25 * time.Millisecond)
-	defer tick.Stop()
 	var last error
-	for ; time.Now().Before(deadline); <-tick.C {
+	p.until(expr, func() bool {
 		// A page that is being loaded has no helpers yet, which is no reason to give up.
 		v, err := Eval[bool](p, `Boolean(`+expr+`)`)
-		if err == nil && v {
+		last = err
+		return err == nil && v
+	}, func() string { return fmt.Sprint(last) })
+}
+
+// until polls until ok, or fails the test with why not.
+func (p *Page) until(what string, ok func() bool, why func() string) {
+	p.t.Helper()
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+		if ok() {
 			return
 		}
-		last = err
 	}
 	shown, _ := Eval[string](p, `document.body.innerText`)
-	p.t.Fatalf("waited %s in vain for %s (%v); the page shows:\n%s", patience, expr, last, shown)
+	p.t.Fatalf("waited %s in vain for %s (%s); the page shows:\n%s", patience, what, why(), shown)
+}
+
+// Note looks from now on, at every change of the page, whether the expression is true:
+// what passes is missed by who looks now and then. [Page.Noted] waits for it.
+func (p *Page) Note(name, expr string) {
+	p.t.Helper()
+	Get[bool](p, `(note(`+quote(name)+`, () => `+expr+`), true)`)
+}
+
+// Noted waits until what [Page.Note] was told has been true.
+func (p *Page) Noted(name string) {
+	p.t.Helper()
+	p.Wait(`noted[` + quote(name) + `]`)
 }
 
 // Open goes to an address; one that begins with "/" is the bridge's.
@@ -260,17 +287,6 @@ func (p *Page) Type(css, text string) {
 func (p *Page) Focus(css string) {
 	p.t.Helper()
 	p.Wait(`(one(` + quote(css) + `)?.focus(), document.activeElement === one(` + quote(css) + `))`)
-}
-
-// Click waits until the first visible element of css can be clicked, and clicks in its
-// middle as a person does: what lies over it gets the click.
-func (p *Page) Click(css string) {
-	p.t.Helper()
-	target := `all(` + quote(css) + `).find((e) => e.checkVisibility({visibilityProperty: true}) && !e.disabled)`
-	p.Wait(target)
-	type point struct{ X, Y float64 }
-	at := Get[point](p, `(() => { const e = `+target+`; e.scrollIntoView({block: "nearest", behavior: "instant"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width / 2, Y: r.y + r.height / 2}; })()`)
-	p.Do(chromedp.MouseClickXY(at.X, at.Y))
 }
 
 // keys are those that tests press, by the names of KeyboardEvent.key.

@@ -2,8 +2,8 @@ package webtest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 )
@@ -42,7 +43,7 @@ type Rig struct {
 
 // patience is how long anything may take before it counts as wrong. It is long
 // because browsers and builds share a small machine.
-const patience = 45 * time.Second
+const patience = natstest.Patience
 
 // Start brings a system up, and a bridge on a free port.
 func Start(t testing.TB, o Options) *Rig {
@@ -85,12 +86,10 @@ func Start(t testing.TB, o Options) *Rig {
 	if o.Sandbox {
 		r.awaitSandbox()
 	}
-	addr := "127.0.0.1:0"
 	if o.Process {
 		r.build()
-		addr = freeAddr(t)
 	}
-	r.run(addr)
+	r.run(fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))) // which is there when the bridge comes back
 	t.Cleanup(func() { r.end() })
 	return r
 }
@@ -200,16 +199,6 @@ func (r *Rig) eventually(what string, ok func(context.Context) bool) {
 		case <-tick.C:
 		}
 	}
-}
-
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)

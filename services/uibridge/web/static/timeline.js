@@ -28,7 +28,8 @@ class TimelineView {
   #waterfall;
   #timer = 0;
   #asked = 0; // so that an answer that comes late is not drawn
-  #stale = true;
+  #news = 1; // counts what has made the list old
+  #read = 0; // what #news was when the list was asked for that is shown
   #session = '';
   #list; #more; #one; #title; #facts; #note; #head;
 
@@ -65,7 +66,7 @@ class TimelineView {
   // Another session is shown, or this one from somewhere else.
   #another() {
     const { agent, session } = this.#app.session();
-    this.#stale = true;
+    this.#news++;
     if (this.#session !== `${agent}/${session}`) {
       this.#session = `${agent}/${session}`;
       this.#turns = [];
@@ -78,7 +79,7 @@ class TimelineView {
   }
 
   #happened(commit) {
-    this.#stale = true;
+    this.#news++;
     if (!this.#visible) return;
     const about = !this.#turn || commit.turn === this.#turn || (commit.events ?? []).some((e) => e.turn === this.#turn);
     if (about && !this.#timer) this.#timer = setTimeout(() => this.#refresh(), 250);
@@ -92,7 +93,7 @@ class TimelineView {
     const mine = ++this.#asked;
     try {
       if (this.#turn) await this.#readTurn(mine);
-      else if (this.#stale) await this.#readTurns(mine);
+      else if (this.#read !== this.#news) await this.#readTurns(mine);
     } catch (e) {
       if (mine === this.#asked) this.#failed(e);
     }
@@ -115,9 +116,10 @@ class TimelineView {
   async #readTurns(mine) {
     const session = this.#app.session();
     if (!session.session) return;
+    const news = this.#news; // what comes while it is read may not be in it
     const page = await this.#app.rpc.call('listTurns', { ...session, limit: PAGE });
     if (mine !== this.#asked) return;
-    this.#stale = false;
+    this.#read = news;
     const known = new Set(page.turns.map((t) => t.turn));
     const older = this.#turns.filter((t) => !known.has(t.turn));
     const joined = page.turns.length && older.length && older[0].sequence < page.turns[page.turns.length - 1].sequence;
@@ -199,17 +201,18 @@ class TimelineView {
   #close() {
     const was = this.#turn;
     this.#show('');
-    this.#stale = true;
+    this.#news++;
     this.#refresh().then(() => (this.#list.querySelector(`[data-turn="${CSS.escape(was)}"]`) ?? this.#list.querySelector('.turn-row'))?.focus());
   }
 
   async #step(by) {
-    if (this.#stale || !this.#turns.length) {
+    if (this.#read !== this.#news || !this.#turns.length) {
       try {
+        const news = this.#news;
         const page = await this.#app.rpc.call('listTurns', { ...this.#app.session(), limit: 100 });
         this.#turns = page.turns;
         this.#next = page.next ?? '';
-        this.#stale = false;
+        this.#read = news;
       } catch (e) {
         this.#failed(e);
         return;
