@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/provider/openai/openaitest"
 )
@@ -25,7 +26,7 @@ func env(pairs ...string) func(string) string {
 
 // patient probes as long as a busy machine may need.
 func patient(c provider.Config) provider.Config {
-	c.ProbeTimeout = 20 * time.Second
+	c.ProbeTimeout = natstest.Patience
 	if c.LocalURL == "" {
 		c.LocalURL = provider.NoLocal
 	}

@@ -18,16 +18,17 @@ import (
 
 // some are two plugins, one of which waits.
 func some() []registry.PluginInfo {
+	long := time.Now().Add(-9*time.Hour - 30*time.Minute)
 	return []registry.PluginInfo{
 		{
 			Name: "no-secrets", Version: "1.0.0", Description: "Keeps secrets.\x1b[31m", Hash: "0123456789abcdef", State: plugin.Active,
-			Registered: time.Now(), Priority: 5,
-			Instances: []view.Lease{{Instance: "py-1", Since: time.Now()}, {Instance: "py-2", Since: time.Now(), Draining: true}},
+			Registered: long, Priority: 5,
+			Instances: []view.Lease{{Instance: "py-1", Since: long}, {Instance: "py-2", Since: long, Draining: true}},
 			Hooks:     []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 500}, {Point: hook.AfterSense, OnError: hook.Deny}},
 		},
 		{
 			Name: "house", Version: "0.3.1-beta.2+linux", Hash: "0123456789abcdef", State: plugin.Waiting, Reason: "plugin door is not registered",
-			Registered: time.Now(), Dependencies: []subject.Plugin{"door"}, RunAfter: []subject.Plugin{"no-secrets"},
+			Registered: long, Dependencies: []subject.Plugin{"door"}, RunAfter: []subject.Plugin{"no-secrets"},
 			Hooks: []plugin.Hook{{Point: hook.BeforeAct}}, Tools: []tool.Spec{{Name: "house:rooms", Description: "Lists the rooms of a floor."}},
 			Storage: &plugin.Storage{Verbs: []plugin.StorageVerb{plugin.Put, plugin.Get}}, Listeners: []plugin.Listener{{Name: "bell"}},
 			Guides: []string{"butler"}, Why: []string{"after no-secrets: run_after of house names no-secrets"},
@@ -90,13 +91,13 @@ func TestOnePluginIsShown(t *testing.T) {
 	equal(t, out.String(), `
 no-secrets 1.0.0  active
 Keeps secrets.�[31m
-registered 0 s ago, priority 5, manifest 0123456789ab
-  replica   py-1, since 0 s ago
-  replica   py-2, since 0 s ago, draining
+registered 9 h ago, priority 5, manifest 0123456789ab
+  replica   py-1, since 9 h ago
+  replica   py-2, since 9 h ago, draining
   hook      before_act      chain, 500 ms, on error deny
   hook      after_sense     parallel, 2000 ms, on error deny
 house 0.3.1-beta.2+linux  waiting: plugin door is not registered
-registered 0 s ago, priority 0, manifest 0123456789ab
+registered 9 h ago, priority 0, manifest 0123456789ab
 depends on door
 runs after no-secrets
   hook      before_act      chain, 2000 ms, on error deny

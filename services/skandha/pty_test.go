@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,12 +51,18 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldAt(t, "")
+}
+
+// newWorldAt has its bus at an address, which is there after a restart, too.
+func newWorldAt(t *testing.T, addr string) *world {
+	t.Helper()
 	w := &world{t: t, data: t.TempDir()}
 	rules := filepath.Join(w.data, "rules.yaml")
 	if err := os.WriteFile(rules, offline.TestRules, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.start("")
+	w.start(addr)
 	return w
 }
 
@@ -120,7 +127,7 @@ func (w *world) plug(answer func() (any, error)) {
 	case err := <-done:
 		done <- err
 		w.t.Fatalf("the plugin ended: %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(natstest.Patience):
 		w.t.Fatal("the plugin is not active")
 	}
 	var tools []struct {
@@ -174,9 +181,15 @@ func (w *world) chat(args ...string) *screen {
 
 func (w *world) chatWith(env []string, args ...string) *screen {
 	w.t.Helper()
+	return w.terminal(env, append([]string{"chat"}, args...)...)
+}
+
+// terminal runs a command of the system's in a terminal.
+func (w *world) terminal(env []string, args ...string) *screen {
+	w.t.Helper()
 	s := &screen{t: w.t, emu: vt.NewEmulator(80, 24), done: make(chan error, 1)}
 	s.emu.SetCallbacks(vt.Callbacks{CursorVisibility: func(visible bool) { s.off = !visible }})
-	s.cmd = exec.Command(os.Args[0], append([]string{"chat", "--data", w.data}, args...)...)
+	s.cmd = exec.Command(os.Args[0], append(args, "--data", w.data)...)
 	s.cmd.Env = append([]string{"HOME=" + w.t.TempDir(), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}, env...)
 	var err error
 	if s.pty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
@@ -187,7 +200,10 @@ func (w *world) chatWith(env []string, args ...string) *screen {
 	reading.Go(s.reply)
 	go func() { s.done <- s.cmd.Wait() }()
 	w.t.Cleanup(func() {
-		if s.cmd.ProcessState == nil {
+		select {
+		case err := <-s.done:
+			s.t.Logf("it has ended: %v", err)
+		default:
 			_ = s.cmd.Process.Kill() // it may have ended by itself
 			err := <-s.done
 			s.t.Logf("it was ended: %v", err)
@@ -254,14 +270,18 @@ func (s *screen) all() string {
 // await waits until the screen shows every one of the texts.
 func (s *screen) await(texts ...string) {
 	s.t.Helper()
-	s.until(fmt.Sprintf("%q", texts), func(screen string) bool {
-		for _, text := range texts {
-			if !strings.Contains(screen, text) {
-				return false
-			}
-		}
-		return true
-	})
+	s.until(fmt.Sprintf("%q", texts), func(screen string) bool { return holds(screen, texts) })
+}
+
+// reads waits until every one of the texts was printed, though it may have scrolled
+// out of the screen.
+func (s *screen) reads(texts ...string) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("%q", texts), func(string) bool { return holds(s.all(), texts) })
+}
+
+func holds(all string, texts []string) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(all, text) })
 }
 
 // gone waits until the screen does not show a text any more.
@@ -272,7 +292,7 @@ func (s *screen) gone(text string) {
 
 func (s *screen) until(what string, ok func(screen string) bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(natstest.Patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok(s.String()) {
@@ -369,7 +389,7 @@ func (s *screen) leaves() int {
 			s.t.Fatal(err)
 		}
 		return 0
-	case <-time.After(20 * time.Second):
+	case <-time.After(natstest.Patience):
 		s.t.Fatalf("it does not leave:\n%s", s.all())
 	}
 	return -1

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -11,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 )
@@ -19,7 +19,9 @@ import (
 // command is the command itself, as people run it.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(natstest.Context(t), os.Args[0], args...)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel) // after what is to end it in good order
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
 	return cmd
 }
@@ -64,7 +66,8 @@ func upOn(t *testing.T, data string, args ...string) (printed string, stop func(
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
 		for lines.Scan() {
 		}
-		if err := cmd.Wait(); err != nil || errs.Len() > 0 {
+		// A machine that is slow is warned of; nothing may go wrong.
+		if err := cmd.Wait(); err != nil || strings.Contains(errs.String(), "level=ERROR") {
 			t.Errorf("it ended with %v\n%s", err, errs.String())
 		}
 	}

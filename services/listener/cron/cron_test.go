@@ -24,16 +24,23 @@ import (
 
 func TestConformance(t *testing.T) {
 	listenertest.Run(t, func(t *testing.T, b *bus.Bus) listenertest.Subject {
+		c := newClock(t, "2024-05-01T07:00:00Z")
 		l, err := cron.New("clock", cron.Config{
-			Common:  cron.Common{Session: "conformance"},
-			Entries: map[string]cron.Entry{"tick": {Schedule: "@every 1s", Text: "tick"}},
-		}, cron.Deps{Bus: b, Logger: natstest.Logger(t)})
+			Common:  cron.Common{Session: "conformance", CatchUp: cron.CatchUpAll},
+			Entries: map[string]cron.Entry{"tick": {Schedule: "0 8 * * *", Text: "tick"}},
+		}, cron.Deps{Bus: b, Logger: natstest.Logger(t), Now: c.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return listenertest.Subject{
 			Listener: l, Text: "tick", Keeps: true,
-			Say: func(context.Context, string, string) error { return nil }, // the clock speaks by itself
+			// The world is the clock: a day goes by, with one occurrence.
+			Say: func(ctx context.Context, _, _ string) error {
+				natstest.Eventually(t, "the schedule is laid down", func() bool { return l.Ready() == nil || ctx.Err() != nil })
+				next := c.Now().Add(24 * time.Hour)
+				c.now.Store(&next)
+				return nil
+			},
 		}
 	})
 }
@@ -184,6 +191,7 @@ func TestSchedulesSurviveEveryRestart(t *testing.T) {
 	second := start(t, natstest.ConnectURL(t, p.URL()), cfg, nil)
 	natstest.Eventually(t, "two more after both were away", func() bool { return len(second.gate.Took()) >= 2 })
 	second.stop(t)
+	natstest.Eventually(t, "the connection", b.Connected)
 	steady(t, occurred(t, b))
 }
 

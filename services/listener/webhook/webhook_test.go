@@ -27,6 +27,9 @@ import (
 	"skandha.dev/services/listener/webhook"
 )
 
+// patience is as long as the bus may take.
+const patience = 50 * time.Second
+
 var key = []byte("the secret of the tests!")
 
 func secret(key []byte) string { return "whsec_" + base64.StdEncoding.EncodeToString(key) }
@@ -83,7 +86,7 @@ func (s sender) must(t *testing.T, id, body string) reply {
 
 func TestConformance(t *testing.T) {
 	listenertest.Run(t, func(t *testing.T, _ *bus.Bus) listenertest.Subject {
-		l, err := webhook.New("calls", webhook.Config{Session: "conformance", Secrets: []string{secret(key)}}, webhook.Deps{Logger: natstest.Logger(t)})
+		l, err := webhook.New("calls", webhook.Config{Session: "conformance", Secrets: []string{secret(key)}, Timeout: patience}, webhook.Deps{Logger: natstest.Logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,6 +122,9 @@ func listen(t *testing.T, cfg webhook.Config, b *bus.Bus) *rig {
 	}
 	if cfg.Secrets == nil && !cfg.Insecure {
 		cfg.Secrets = []string{secret(key)}
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = patience
 	}
 	r := &rig{bus: b, stats: &webhook.Stats{}}
 	l, err := webhook.New("calls", cfg, webhook.Deps{Logger: natstest.Logger(t), Stats: r.stats})
@@ -311,7 +317,7 @@ func TestWithoutABusTheSenderIsToldToComeAgain(t *testing.T) {
 func TestACallThatWaitsSurvivesARestartOfTheBus(t *testing.T) {
 	p := natstest.StartProcess(t, "", 0)
 	b := natstest.ConnectURL(t, p.URL())
-	r := listen(t, webhook.Config{Timeout: 20 * time.Second}, b)
+	r := listen(t, webhook.Config{}, b)
 	r.must(t, "msg_0", `{"text": "before"}`)
 	p.Kill()
 	answered := make(chan reply, 1)

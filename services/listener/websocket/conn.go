@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -25,6 +26,7 @@ type conn struct {
 	ws    *websocket.Conn
 	from  string
 	inbox chan contract.Input
+	slow  atomic.Bool // it was dropped
 }
 
 // message is what comes in.
@@ -153,13 +155,14 @@ func (c *conn) emit(in contract.Input) {
 func (c *conn) tell(a answer) {
 	b, err := json.Marshal(a)
 	if err != nil {
-		c.drop("answering", err)
+		c.l.log.Error("an answer does not encode", "from", c.from, "error", err)
+		_ = c.ws.CloseNow()
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.l.life, writeWait)
 	defer cancel()
 	if err := c.ws.Write(ctx, websocket.MessageText, b); err != nil {
-		c.drop("answering", err)
+		c.end(ctx, "answering", err)
 	}
 }
 
@@ -175,16 +178,21 @@ func (c *conn) pings(ctx context.Context) {
 		}
 		wait, cancel := context.WithTimeout(ctx, c.l.ping/2)
 		err := c.ws.Ping(wait)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			c.drop("waiting for a pong", err)
+		if err != nil {
+			c.end(wait, "waiting for a pong", err)
+			cancel()
 			return
 		}
+		cancel()
 	}
 }
 
-func (c *conn) drop(doing string, err error) {
-	if c.ws.CloseNow() == nil { // else it was closed before
+// end ends a connection on which something failed. Who was too slow is dropped; else
+// it was closed before, or is broken.
+func (c *conn) end(ctx context.Context, doing string, err error) {
+	_ = c.ws.CloseNow() // the library may have closed it when the time was over
+	slow := errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if slow && c.slow.CompareAndSwap(false, true) {
 		c.l.stats.Dropped.Add(1)
 		c.l.log.Info("a connection was dropped", "from", c.from, "doing", doing, "error", err)
 	}

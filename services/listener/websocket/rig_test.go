@@ -102,6 +102,9 @@ type rig struct {
 
 func newRig(t *testing.T, cfg websocket.Config, b *bus.Bus) *rig {
 	t.Helper()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = time.Minute // as long as it may be
+	}
 	if cfg.Session == "" && !cfg.ChooseSession {
 		cfg.Session = "s"
 	}
@@ -110,7 +113,7 @@ func newRig(t *testing.T, cfg websocket.Config, b *bus.Bus) *rig {
 	}
 	r := &rig{bus: b, stats: &websocket.Stats{}}
 	var err error
-	r.Listener, err = websocket.New("chat", cfg, websocket.Deps{Logger: natstest.Logger(t), Stats: r.stats, PingEvery: 100 * time.Millisecond})
+	r.Listener, err = websocket.New("chat", cfg, websocket.Deps{Logger: natstest.Logger(t), Stats: r.stats, PingEvery: time.Hour}) // see bubble_test.go
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +145,9 @@ func (r *rig) start(t *testing.T) {
 	})
 }
 
-func (r *rig) dial(t *testing.T, change func(*ws.DialOptions)) *client {
+func (r *rig) dial(t *testing.T) *client {
 	t.Helper()
-	c, err := dial(natstest.Context(t), r.url, change)
+	c, err := dial(natstest.Context(t), r.url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

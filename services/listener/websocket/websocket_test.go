@@ -51,7 +51,7 @@ var session = subject.Ref{Agent: "main", Session: "s"}
 
 func TestMessagesAreInputsInOrder(t *testing.T) {
 	r := listen(t, websocket.Config{})
-	c, ctx := r.dial(t, nil), natstest.Context(t)
+	c, ctx := r.dial(t), natstest.Context(t)
 	for i := range websocket.AtOnce {
 		if err := c.say(ctx, fmt.Sprintf(`{"text": "%d", "id": "i%d"}`, i, i)); err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestMessagesAreInputsInOrder(t *testing.T) {
 
 func TestWrongMessagesAreAnsweredWithWhatIsWrong(t *testing.T) {
 	r := listen(t, websocket.Config{})
-	c := r.dial(t, nil)
+	c := r.dial(t)
 	for body, want := range map[string]answer{
 		`nonsense`:                      {Error: "want a JSON object"},
 		`{"id": "x"}`:                   {ID: "x", Error: "text is empty"},
@@ -94,7 +94,7 @@ func TestWrongMessagesAreAnsweredWithWhatIsWrong(t *testing.T) {
 
 func TestASessionIsChosenWhereThatIsAllowed(t *testing.T) {
 	r := listen(t, websocket.Config{ChooseSession: true, SessionPrefix: "web-"})
-	c := r.dial(t, nil)
+	c := r.dial(t)
 	if a := c.must(t, `{"text": "x", "session": "one"}`); a.Error != "" {
 		t.Errorf("answered %+v", a)
 	}
@@ -176,7 +176,7 @@ func TestPlainRequestsAreToldWhatThisIs(t *testing.T) {
 
 func TestMessagesThatAreTooLargeEndTheConnection(t *testing.T) {
 	r := listen(t, websocket.Config{MaxMessage: 1000})
-	c, ctx := r.dial(t, nil), natstest.Context(t)
+	c, ctx := r.dial(t), natstest.Context(t)
 	if err := c.say(ctx, `{"text": "`+strings.Repeat("x", 1000)+`"}`); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestMessagesThatAreTooLargeEndTheConnection(t *testing.T) {
 
 func TestBinaryMessagesEndTheConnection(t *testing.T) {
 	r := listen(t, websocket.Config{})
-	c, ctx := r.dial(t, nil), natstest.Context(t)
+	c, ctx := r.dial(t), natstest.Context(t)
 	if err := c.Write(ctx, ws.MessageBinary, []byte(`{"text": "x"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestBinaryMessagesEndTheConnection(t *testing.T) {
 func TestTooMuchAtOnceIsRefusedAndTheRestTaken(t *testing.T) {
 	r := listen(t, websocket.Config{})
 	r.gate.Hold()
-	c, ctx := r.dial(t, nil), natstest.Context(t)
+	c, ctx := r.dial(t), natstest.Context(t)
 	// One is under way, AtOnce wait; each beyond is refused while they do.
 	for i := range websocket.AtOnce + 2 {
 		if err := c.say(ctx, fmt.Sprintf(`{"text": "x", "id": "i%d"}`, i)); err != nil {
@@ -223,8 +223,8 @@ func TestTooMuchAtOnceIsRefusedAndTheRestTaken(t *testing.T) {
 
 func TestThereAreNoMoreConnectionsThanMayBe(t *testing.T) {
 	r := listen(t, websocket.Config{MaxConnections: 2})
-	first := r.dial(t, nil)
-	r.dial(t, nil)
+	first := r.dial(t)
+	r.dial(t)
 	var why *refusal
 	if _, err := dial(natstest.Context(t), r.url, nil); !errors.As(err, &why) || why.status != http.StatusServiceUnavailable || why.retryAfter == "" {
 		t.Fatalf("a third is answered %v", err)
@@ -239,39 +239,10 @@ func TestThereAreNoMoreConnectionsThanMayBe(t *testing.T) {
 	})
 }
 
-// A client that does not read answers no ping, either.
-func TestWhoDoesNotReadIsDropped(t *testing.T) {
-	r := listen(t, websocket.Config{})
-	c := r.dial(t, nil)
-	if err := c.say(natstest.Context(t), `{"text": "what I said is taken all the same"}`); err != nil {
-		t.Fatal(err)
-	}
-	natstest.Eventually(t, "it is dropped", func() bool { return r.stats.Dropped.Load() == 1 && r.stats.Open.Load() == 0 })
-	if in := listenertest.Log(t, r.bus, session); len(in) != 1 {
-		t.Errorf("the log holds %+v", in)
-	}
-}
-
-func TestWhoReadsIsKept(t *testing.T) {
-	r := listen(t, websocket.Config{})
-	pings := 0
-	c := r.dial(t, func(o *ws.DialOptions) {
-		o.OnPingReceived = func(context.Context, []byte) bool { pings++; return true }
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := c.hear(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("heard %v", err)
-	}
-	if pings < 3 || r.stats.Dropped.Load() != 0 {
-		t.Errorf("%d pings came in a second, %d were dropped", pings, r.stats.Dropped.Load())
-	}
-}
-
 func TestAClientThatIsGoneBeforeTheAnswerIsHeard(t *testing.T) {
 	r := listen(t, websocket.Config{})
 	r.gate.Hold()
-	c := r.dial(t, nil)
+	c := r.dial(t)
 	if err := c.say(natstest.Context(t), `{"text": "x", "id": "one"}`); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +251,7 @@ func TestAClientThatIsGoneBeforeTheAnswerIsHeard(t *testing.T) {
 	r.gate.Release()
 	natstest.Eventually(t, "it is in the log", func() bool { return len(listenertest.Log(t, r.bus, session)) == 1 })
 	// It comes back and asks by the same id.
-	if a := r.dial(t, nil).must(t, `{"text": "x", "id": "one"}`); a.Error != "" || a.Sequence != r.gate.Took()[0].Sequence {
+	if a := r.dial(t).must(t, `{"text": "x", "id": "one"}`); a.Error != "" || a.Sequence != r.gate.Took()[0].Sequence {
 		t.Errorf("answered %+v", a)
 	}
 }
@@ -288,7 +259,7 @@ func TestAClientThatIsGoneBeforeTheAnswerIsHeard(t *testing.T) {
 func TestStoppingSaysGoodbye(t *testing.T) {
 	r := listen(t, websocket.Config{})
 	r.gate.Hold()
-	c, ctx := r.dial(t, nil), natstest.Context(t)
+	c, ctx := r.dial(t), natstest.Context(t)
 	if err := c.say(ctx, `{"text": "x", "id": "one"}`); err != nil {
 		t.Fatal(err)
 	}
@@ -326,9 +297,9 @@ func TestStoppingSaysGoodbye(t *testing.T) {
 
 func TestARestartOfTheBusInTheMiddle(t *testing.T) {
 	p := natstest.StartProcess(t, "", 0)
-	r := newRig(t, websocket.Config{Timeout: 20 * time.Second}, natstest.ConnectURL(t, p.URL()))
+	r := newRig(t, websocket.Config{}, natstest.ConnectURL(t, p.URL()))
 	r.start(t)
-	c := r.dial(t, nil)
+	c := r.dial(t)
 	c.must(t, `{"text": "before"}`)
 	p.Kill()
 	ctx := natstest.Context(t)

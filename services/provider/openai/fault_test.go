@@ -10,9 +10,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider/openai"
 	"skandha.dev/services/provider/openai/openaitest"
 )
@@ -66,7 +68,7 @@ func times(n int, h http.HandlerFunc) []http.HandlerFunc {
 
 func generate(t *testing.T, a *openai.Adapter, text string) (contract.Response, string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	var pieces strings.Builder
 	resp, err := a.Generate(ctx, request(t, contract.Message{Role: contract.RoleUser, Text: text}), func(text, _ string) { pieces.WriteString(text) })
@@ -230,45 +232,46 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 		tries int
 	}{{"before its answer", "", 3}, {"in the middle of it", `{"content":"It began"}`, 1}} {
 		t.Run(c.name, func(t *testing.T) {
-			s := openaitest.New(t)
-			s.Next(times(3, func(w http.ResponseWriter, r *http.Request) {
-				if c.send != "" {
-					openaitest.NewStream(w).Delta(c.send)
+			synctest.Test(t, func(t *testing.T) {
+				s := openaitest.NewPiped(t)
+				s.Next(times(3, func(w http.ResponseWriter, r *http.Request) {
+					if c.send != "" {
+						openaitest.NewStream(w).Delta(c.send)
+					}
+					<-r.Context().Done()
+				})...)
+				a := client(t, s, func(cfg *openai.Config) { cfg.Stall = 150 * time.Millisecond })
+				_, _, err := generate(t, a, "hello")
+				if e := failure(t, err); e.Code != contract.ErrTimeout || !e.Retryable || !strings.Contains(e.Message, "sent nothing for 150ms") {
+					t.Errorf("failure is %+v", e)
 				}
-				<-r.Context().Done()
-			})...)
-			a := client(t, s, func(cfg *openai.Config) { cfg.Stall = 150 * time.Millisecond })
-			_, _, err := generate(t, a, "hello")
-			if e := failure(t, err); e.Code != contract.ErrTimeout || !e.Retryable || !strings.Contains(e.Message, "sent nothing for 150ms") {
-				t.Errorf("failure is %+v", e)
-			}
-			if n := len(s.Seen()); n != c.tries {
-				t.Errorf("asked %d times, want %d", n, c.tries)
-			}
+				if n := len(s.Seen()); n != c.tries {
+					t.Errorf("asked %d times, want %d", n, c.tries)
+				}
+			})
 		})
 	}
 }
 
 func TestSlowServerIsNotGivenUp(t *testing.T) {
-	s := openaitest.New(t)
-	a := client(t, s, func(cfg *openai.Config) { cfg.Stall = time.Second })
-	resp, _, err := generate(t, a, "stream 40 words every 50 ms") // two seconds in all
-	if err != nil || !strings.HasSuffix(resp.TextContent, "word40") {
-		t.Errorf("answer is %+v, %v", resp, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := client(t, openaitest.NewPiped(t), func(cfg *openai.Config) { cfg.Stall = time.Second })
+		resp, _, err := generate(t, a, "stream 40 words every 900 ms") // half a minute in all
+		if err != nil || !strings.HasSuffix(resp.TextContent, "word40") {
+			t.Errorf("answer is %+v, %v", resp, err)
+		}
+	})
 }
 
 func TestUnreachableServer(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, base := range []string{"http://" + address + "/v1", "http://no-such-host.invalid/v1"} {
-		a, err := openai.New(openai.Config{BaseURL: base, Model: "m", Retry: quick})
+	server := knowsNoName(t)
+	nobody := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", server)
+	}}
+	for _, base := range []string{"http://127.0.0.1:1/v1", "http://no-such-host.invalid/v1"} {
+		a, err := openai.New(openai.Config{BaseURL: base, Model: "m", Retry: quick, HTTPClient: &http.Client{
+			Transport: &http.Transport{DialContext: (&net.Dialer{Resolver: nobody}).DialContext},
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,6 +280,30 @@ func TestUnreachableServer(t *testing.T) {
 			t.Errorf("%s: %+v", base, e)
 		}
 	}
+}
+
+// knowsNoName is the address of a name server that says so. The machine's own may
+// be away, or slow.
+func knowsNoName(t *testing.T) string {
+	t.Helper()
+	c, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		for buf := make([]byte, 512); ; {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			const answer, noSuchName = 0x80, 3
+			buf[2] |= answer
+			buf[3] = buf[3]&0xf0 | noSuchName
+			_, _ = c.WriteTo(buf[:n], from) // who lost it asks again
+		}
+	}()
+	return c.LocalAddr().String()
 }
 
 func TestUntrustedCertificate(t *testing.T) {

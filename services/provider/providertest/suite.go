@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds a wait for what must happen soon; nothing is timed.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Run holds an adapter against the contract. New makes a fresh adapter whose
 // model obeys the test rules, with retries that do not pause for long.

@@ -187,7 +187,7 @@ func bridge(ctx context.Context, b *bus.Bus) (ws string, stop func(), err error)
 	}
 	door := rpc.New(rpc.Config{}, k, quiet)
 	me := contract.Principal{Name: "bench", Writer: "ui-bench", Rights: contract.AllRights()}
-	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
 		door.ServeHTTP(rw, q.WithContext(contract.WithPrincipal(q.Context(), me)))
 	})}
 	done := make(chan struct{})
@@ -265,7 +265,7 @@ func (w *watcher) until(publish func() error) (time.Duration, error) {
 	if err := publish(); err != nil {
 		return 0, err
 	}
-	m, err := w.arrived.NextMsg(10 * time.Second)
+	m, err := w.arrived.NextMsg(time.Minute)
 	if err != nil {
 		return 0, err
 	}

@@ -92,7 +92,7 @@ func (t *talker) turn(ctx context.Context) error {
 	if _, err := t.bus.PublishCause(ctx, t.ref, subject.Input, "bench", "", body); err != nil {
 		return err
 	}
-	patience := time.NewTimer(30 * time.Second)
+	patience := time.NewTimer(2 * time.Minute) // with 64 of them on a slow disk
 	defer patience.Stop()
 	select {
 	case ok := <-t.ends:

@@ -240,13 +240,16 @@ func (s *suite) leave(ctx context.Context, c *check, p *process, who string) {
 		return
 	}
 	took := time.Since(began)
-	last, stop := context.WithTimeout(ctx, time.Second) // what it said at its end may still be on its way
+	last, stop := context.WithTimeout(ctx, s.Leave) // what it has started may hold its connection
 	defer stop()
-	e, ok := p.tap.await(last, nil, mark, func(e passage) bool { return e.sent && e.carries() && isVerb(e.subject, subject.Unregister) })
-	if !ok {
+	p.tap.left(last) // what it said at its end may still be on its way
+	said := p.tap.all()[mark:]
+	i := slices.IndexFunc(said, func(e passage) bool { return e.sent && e.carries() && isVerb(e.subject, subject.Unregister) })
+	if i < 0 {
 		c.fail(who+" sends plugin.unregister."+string(s.name())+" before it ends", "it ended without: "+p.how(), advice)
 		return
 	}
+	e := said[i]
 	s.repliable(c, e)
 	for _, problem := range s.contract.problems("plugin/unregister.json", e.body) {
 		c.fail("a request by schemas/plugin/unregister.json", quote(e.body)+": "+problem, advice)

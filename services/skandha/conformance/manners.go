@@ -124,7 +124,10 @@ func (s *suite) replies(_ context.Context, c *check) {
 func (s *suite) protocol(_ context.Context, c *check) {
 	for _, p := range s.ran {
 		for _, e := range p.tap.all() {
-			if !e.sent && e.verb == "-ERR" && !strings.Contains(strings.ToLower(e.text), "shutdown") {
+			// A connection that was not used in time says that the machine is slow: who
+			// never says CONNECT does not register.
+			text := strings.ToLower(e.text)
+			if !e.sent && e.verb == "-ERR" && !strings.Contains(text, "shutdown") && !strings.Contains(text, "authentication timeout") {
 				c.fail("no error from the bus", "-ERR "+e.text,
 					"see NATS' client protocol; the length in PUB counts bytes, and PING wants a PONG")
 			}

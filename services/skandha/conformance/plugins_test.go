@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,9 @@ type base struct {
 	nc       *nats.Conn
 	instance string
 
+	asked atomic.Int64  // questions so far
+	back  chan struct{} // the connection was made anew
+
 	mu      sync.Mutex
 	kept    map[string][]byte // answers, by what they answer
 	stored  map[string]json.RawMessage
@@ -50,7 +54,7 @@ type base struct {
 }
 
 func plain(fault string) {
-	b := &base{fault: fault, instance: string(bus.NewInstance("plain")), kept: map[string][]byte{}, stored: map[string]json.RawMessage{}, gone: make(chan struct{})}
+	b := &base{fault: fault, instance: string(bus.NewInstance("plain")), kept: map[string][]byte{}, stored: map[string]json.RawMessage{}, gone: make(chan struct{}), back: make(chan struct{}, 1)}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one kills
 	if fault == "constant instance" {
@@ -69,7 +73,12 @@ func plain(fault string) {
 		reconnects = 0
 	}
 	nc, err := nats.Connect(os.Getenv("SKANDHA_NATS"), nats.MaxReconnects(reconnects), nats.RetryOnFailedConnect(true),
-		nats.ReconnectWait(100*time.Millisecond), nats.ClosedHandler(func(*nats.Conn) {
+		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectHandler(func(*nats.Conn) {
+			select {
+			case b.back <- struct{}{}:
+			default:
+			}
+		}), nats.ClosedHandler(func(*nats.Conn) {
 			if fault == "ends with the bus" && ctx.Err() == nil {
 				os.Exit(3)
 			}
@@ -79,15 +88,6 @@ func plain(fault string) {
 		os.Exit(1)
 	}
 	b.nc = nc
-	if fault == "ends by itself" {
-		time.AfterFunc(5*time.Second, func() {
-			if _, err := os.Stat(os.Getenv("CONFORMANCE_TEST_ONCE")); err != nil {
-				_ = os.WriteFile(os.Getenv("CONFORMANCE_TEST_ONCE"), nil, 0o600)
-				fmt.Fprintln(os.Stderr, "I have had enough")
-				os.Exit(7)
-			}
-		})
-	}
 	b.subscribe()
 	b.live(ctx)
 }
@@ -95,10 +95,11 @@ func plain(fault string) {
 const manifest = `{
   "name": "plain", "version": "1.2.3", "instance": "%s",
   "hooks": [
-    {"point": "before_act", "deadline_ms": 1000}, {"point": "before_sense"}, {"point": "after_sense"}, {"point": "after_reflect"}
+    {"point": "before_act", "deadline_ms": 30000}, {"point": "before_sense", "deadline_ms": 30000},
+    {"point": "after_sense", "deadline_ms": 30000}, {"point": "after_reflect", "deadline_ms": 30000}
   ],
   "tools": [{
-    "name": "plain:add", "description": "Adds.", "timeout_ms": 2000,
+    "name": "plain:add", "description": "Adds.", "timeout_ms": 60000,
     "args": {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "additionalProperties": false}
   }],
   "providers": [{"name": "parrot", "model": "p1"}],
@@ -112,13 +113,21 @@ func (b *base) manifest() string {
 	switch b.fault {
 	case "bad manifest":
 		m = strings.Replace(m, `"1.2.3"`, `"one"`, 1)
-		m = strings.Replace(m, `"deadline_ms": 1000`, `"deadline_ms": 90000`, 1)
+		m = strings.Replace(m, `"deadline_ms": 30000`, `"deadline_ms": 90000`, 1)
 	case "bad schema":
 		m = strings.Replace(m, `"type": "integer"`, `"type": "whole"`, 1)
 	case "unknown field":
 		m = strings.Replace(m, `"guides"`, `"colour": "red", "guides"`, 1)
 	case "name of another":
 		m = strings.Replace(m, `plain:add`, `math:evaluate`, 1)
+	case "late":
+		m = strings.Replace(m, `"deadline_ms": 30000`, `"deadline_ms": 3000`, 1)
+	case "silent":
+		m = strings.Replace(m, `"deadline_ms": 30000`, `"deadline_ms": 1000`, 1)
+	case "garbage stuns hooks": // an answer will be waited for in vain
+		m = strings.Replace(m, `"before_sense", "deadline_ms": 30000`, `"before_sense", "deadline_ms": 2000`, 1)
+	case "slow tool", "tool not answered":
+		m = strings.Replace(m, `"timeout_ms": 60000`, `"timeout_ms": 2000`, 1)
 	}
 	return m
 }
@@ -140,7 +149,7 @@ func (b *base) ask(verb, body string) (*nats.Msg, error) {
 	if err := b.nc.PublishRequest("plugin."+verb+".plain", reply, []byte(body)); err != nil {
 		return nil, err
 	}
-	return sub.NextMsg(time.Second)
+	return sub.NextMsg(5 * time.Second)
 }
 
 type lease struct {
@@ -153,6 +162,7 @@ type lease struct {
 func (b *base) live(ctx context.Context) {
 	var l lease
 	registered := false
+	quiet, asked := 0, int64(0)
 	for {
 		next := 100 * time.Millisecond
 		if !registered {
@@ -168,14 +178,31 @@ func (b *base) live(ctx context.Context) {
 				registered = false
 			default:
 				next = b.third(l)
+				if quiet++; b.asked.Load() != asked {
+					quiet, asked = 0, b.asked.Load()
+				}
+				if b.fault == "ends by itself" && quiet == 2 {
+					b.endOnce()
+				}
 			}
 		}
 		select {
+		case <-b.back: // at once
 		case <-ctx.Done():
 			b.leave()
 			return
 		case <-time.After(next):
 		}
+	}
+}
+
+// endOnce ends the process, unless one has ended before.
+func (b *base) endOnce() {
+	once := os.Getenv("CONFORMANCE_TEST_ONCE")
+	if _, err := os.Stat(once); err != nil {
+		_ = os.WriteFile(once, nil, 0o600)
+		fmt.Fprintln(os.Stderr, "I have had enough")
+		os.Exit(7)
 	}
 }
 
@@ -231,6 +258,11 @@ func (b *base) subscribe() {
 	}
 	for _, subj := range subjects {
 		if _, err := b.nc.QueueSubscribe(subj, queue, func(m *nats.Msg) {
+			b.asked.Add(1)
+			if strings.HasPrefix(b.fault, "garbage ") { // is dealt with before what comes after it
+				b.take(m)
+				return
+			}
 			b.running.Go(func() { b.take(m) })
 		}); err != nil {
 			fmt.Fprintln(os.Stderr, err)

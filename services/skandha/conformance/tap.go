@@ -122,6 +122,30 @@ func (t *tap) pass(client net.Conn) {
 		_ = c.Close()
 		delete(t.conns, c)
 	}
+	t.stir()
+}
+
+// stir wakes those who wait for what passes.
+func (t *tap) stir() {
+	close(t.moved)
+	t.moved = make(chan struct{})
+}
+
+// left waits until no connection is left: all that was said has passed then.
+func (t *tap) left(ctx context.Context) {
+	for {
+		t.mu.Lock()
+		n, moved := len(t.conns), t.moved
+		t.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // copy passes on what one side says, and ends both when it ends.
@@ -152,8 +176,7 @@ func (t *tap) add(e passage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.events = append(t.events, e)
-	close(t.moved)
-	t.moved = make(chan struct{})
+	t.stir()
 }
 
 // all is what has passed so far.

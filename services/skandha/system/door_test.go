@@ -2,6 +2,7 @@ package system_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -129,7 +130,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		t.Cleanup(s.Stop)
 		return s
 	}
-	s := begin("127.0.0.1:0")
+	s := begin(fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))) // it is there again after a restart
 	link, err := uibridge.AskLink(natstest.Context(t), natstest.Dial(t, bus.Config{URL: s.Join(), Name: "asker"}))
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +173,11 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 
 	// A restart keeps who was let in; what was revoked is refused after it.
 	token, addr := s.UIToken(), s.UIAddr()
-	s.Stop()
+	end := func() {
+		s.Stop()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections() // to the one that is gone
+	}
+	end()
 	if err := os.WriteFile(file, []byte("agents: {main: {}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +193,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 			t.Errorf("after a restart %s is answered %d, want %d", about, status, c.want)
 		}
 	}
-	s.Stop()
+	end()
 	if err := os.Remove(filepath.Join(data, "ui-token")); err != nil {
 		t.Fatal(err)
 	}

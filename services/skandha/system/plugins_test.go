@@ -97,7 +97,9 @@ func (g *guest) says(ref subject.Ref, text string) string {
 	}
 }
 
+// The guests renew no lease: it holds for the whole test.
 const agents = `
+plugins: {lease: 10m}
 agents:
   main: {}
   seer: {provider: oracle}

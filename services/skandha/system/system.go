@@ -82,7 +82,7 @@ type System struct {
 }
 
 // patience is how long the system's own executors may take to announce themselves.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // Start brings a system up. When it returns, the system takes inputs, and its own
 // provider and tools are known.

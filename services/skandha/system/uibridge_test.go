@@ -94,7 +94,10 @@ func (p *surfer) post(path string, body any) (int, string) {
 // events are the session's, as SSE.
 func (p *surfer) events(session string) *bufio.Scanner {
 	p.t.Helper()
-	res := p.do(natstest.Context(p.t), http.MethodGet, "/v1/agents/main/sessions/"+session+"/events?after=0", nil)
+	// As long as the test looks on, but not for ever.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*natstest.Patience)
+	p.t.Cleanup(cancel)
+	res := p.do(ctx, http.MethodGet, "/v1/agents/main/sessions/"+session+"/events?after=0", nil)
 	p.t.Cleanup(func() { _ = res.Body.Close() })
 	if res.StatusCode != http.StatusOK {
 		p.t.Fatalf("the events are answered %d", res.StatusCode)
@@ -217,6 +220,9 @@ func TestThePageTakesAFreePortUnlessOneIsAskedFor(t *testing.T) {
 		defer l.Close()
 	}
 	s := startWithUI(t, system.Config{UI: &system.UI{}})
+	if s.UIAddr() == uibridge.DefaultListen { // who had it has left meanwhile, and this one has it now
+		s = startWithUI(t, system.Config{UI: &system.UI{}})
+	}
 	if !s.UIPortTaken() || s.UIAddr() == uibridge.DefaultListen || s.UIAddr() == "" {
 		t.Errorf("it listens on %q", s.UIAddr())
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"net"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
-	cmd := exec.CommandContext(natstest.Context(t), os.Args[0], args...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "SKANDHA_TEST_COMMAND=1", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "SKANDHA_PROVIDER=", "SKANDHA_HTTP=")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -54,7 +54,7 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 	if err := b.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	addr := freeAddr(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))
 	cmd, out := command(t, "--nats", srv.ClientURL(), "--token", srv.Token(), "--provider", "offline", "--slots", "3", "--drain", "100ms", "--http", addr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -90,16 +90,6 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 	}
 }
 
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func ask(t *testing.T, b *bus.Bus, to subject.Instance, text string) contract.Response {
 	t.Helper()
 	caller, err := b.NewCaller()
@@ -113,7 +103,7 @@ func ask(t *testing.T, b *bus.Bus, to subject.Instance, text string) contract.Re
 	}
 	body, err := json.Marshal(executor.Request{
 		Op: executor.OpRun, Agent: "a", Session: "s", Call: "t1-p1", Attempt: "n",
-		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(time.Minute),
+		StartBy: time.Now().Add(natstest.Patience), NotAfter: time.Now().Add(natstest.Patience),
 		Model: &contract.Request{Messages: []json.RawMessage{m}},
 	})
 	if err != nil {

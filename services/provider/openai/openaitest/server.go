@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/provider/offline"
 )
 
@@ -27,7 +28,8 @@ const Model = "obedient-1"
 
 // Server is a running server.
 type Server struct {
-	URL string // the base URL for clients, with /v1
+	URL    string       // the base URL for clients, with /v1
+	Client *http.Client // what reaches a server of [NewPiped]; else nil, for any does
 
 	model *offline.Adapter
 	mu    sync.Mutex
@@ -38,14 +40,7 @@ type Server struct {
 // New starts a server that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
-	model, err := offline.New(offline.TestRules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{model: model}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", s.completions)
-	mux.HandleFunc("GET /v1/models", s.models)
+	s, mux := newServer(t)
 	ts := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		// Handlers that hang end with their connection.
@@ -54,6 +49,27 @@ func New(t testing.TB) *Server {
 	})
 	s.URL = ts.URL + "/v1"
 	return s
+}
+
+// NewPiped starts one within a bubble of testing/synctest, reached by its Client
+// alone.
+func NewPiped(t testing.TB) *Server {
+	t.Helper()
+	s, mux := newServer(t)
+	s.URL, s.Client = "http://piped.invalid/v1", pipenet.Serve(t, mux)
+	return s
+}
+
+func newServer(t testing.TB) (*Server, *http.ServeMux) {
+	t.Helper()
+	model, err := offline.New(offline.TestRules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, mux := &Server{model: model}, http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", s.completions)
+	mux.HandleFunc("GET /v1/models", s.models)
+	return s, mux
 }
 
 // Next has the next completions answered by these handlers, one each; after

@@ -128,11 +128,14 @@ func quote(s string) string {
 	return string(b)
 }
 
-// pieces cuts text into pieces of up to seven runes, as a tokenizer might, and
-// long texts into at most some two hundred.
+// pieces cuts text into pieces of up to seven runes, as a tokenizer might, and long
+// texts into larger ones: each is a write, and a busy machine may need long for many.
 func pieces(s string) []string {
 	runes := []rune(s)
-	size := max(7, len(runes)/200)
+	size, long := 7, 500
+	if len(runes) > long {
+		size = long
+	}
 	var out []string
 	for len(runes) > 0 {
 		n := min(size, len(runes))
