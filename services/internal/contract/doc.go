@@ -12,8 +12,8 @@
 //   - every subject that package subject builds is a channel of asyncapi.yaml, and
 //     every channel is built there;
 //   - every event type has a schema, a message, a channel and examples;
-//   - every notification of the UI bridge has a schema, and the parameters of its
-//     methods are those that its doors read;
+//   - every notification of the UI bridge has a schema, and so has every method; its
+//     parameters are those that its doors read, by name, place, type and bound;
 //   - asyncapi.yaml is sound AsyncAPI 3.0, and what schemas/README.md shows works.
 //
 // A new contract type, event type or subject makes a test fail until the

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
 	ui "skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/inspect"
 )
 
 // goTypes is which Go type each schema states. A schema that is not here must be
@@ -131,6 +132,16 @@ var goTypes = map[string]any{
 	"ui/onAttached":             ui.Attached{},
 	"ui/onBus":                  ui.Bus{},
 	"ui/onDropped":              ui.Dropped{},
+
+	"ui/results/listSessions":  coreapi.SessionsPage{},
+	"ui/results/listTools":     []coreapi.ToolInfo{},
+	"ui/results/listPlugins":   []registry.PluginInfo{},
+	"ui/results/getHooks":      coreapi.HooksInfo{},
+	"ui/results/getStatus":     coreapi.Status{},
+	"ui/results/pluginAction":  registry.PluginInfo{},
+	"ui/results/listTurns":     inspect.TurnsPage{},
+	"ui/results/getTimeline":   inspect.Timeline{},
+	"ui/results/listArtifacts": []inspect.ArtifactInfo{},
 }
 
 // noGoType are the schemas without a Go type of their own, and why.
@@ -149,10 +160,21 @@ var noGoType = map[string]string{
 	"ui/methods/provideConfirmation": "likewise",
 	"ui/methods/cancelTurn":          "likewise",
 	"ui/methods/runCommand":          "likewise",
+	"ui/methods/listSessions":        "likewise",
+	"ui/methods/getSession":          "likewise",
+	"ui/methods/listTools":           "likewise",
+	"ui/methods/listPlugins":         "likewise",
+	"ui/methods/getHooks":            "likewise",
+	"ui/methods/getStatus":           "likewise",
+	"ui/methods/pluginAction":        "likewise",
+	"ui/methods/listTurns":           "likewise",
+	"ui/methods/getTimeline":         "likewise",
+	"ui/methods/listArtifacts":       "likewise",
+	"ui/results/getSession":          "it is service/core/session",
 }
 
 // contractPackages are those whose structs must all be stated, relative to pkg.
-var contractPackages = []string{"event", "executor", "guide", "hook", "plugin", "provider", "tool", "../services/uibridge/contract"}
+var contractPackages = []string{"event", "executor", "guide", "hook", "plugin", "provider", "tool", "../services/uibridge/contract", "../services/uibridge/inspect"}
 
 // noSchema are the structs of these packages that never cross the bus.
 var noSchema = map[string]string{}

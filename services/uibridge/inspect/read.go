@@ -30,7 +30,7 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 		return Timeline{}, err
 	}
 	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
-	if err != nil || seq == 0 || !strings.HasPrefix(q.Turn, "t") {
+	if err != nil || seq == 0 || q.Turn != turnOf(seq) {
 		return Timeline{}, contract.Invalid("turn", fmt.Sprintf("is %q; want t<sequence of the input>, e.g. t17", clip(q.Turn, 40)))
 	}
 	commits, cut, err := i.commitsOf(ctx, ref, seq)
@@ -47,10 +47,13 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	return tl, nil
 }
 
+// turnOf is the turn of the input at the sequence.
+func turnOf(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }
+
 // commitsOf reads the commits that say something of the turn, from the one that took
 // up its input to the one that ended it.
 func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []Stored, cut string, err error) {
-	id, read, size := "t"+strconv.FormatUint(seq, 10), 0, 0
+	id, read, size := turnOf(seq), 0, 0
 	for m, err := range i.client.Bus.Commits(ctx, ref, seq-1) {
 		if err != nil {
 			return nil, "", err

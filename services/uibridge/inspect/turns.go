@@ -81,7 +81,7 @@ func (i *inspector) listTurns(ctx context.Context, p contract.Principal, q turns
 	w := &walk{limit: limit, rows: map[uint64]*turnRow{}}
 	var at uint64
 	if q.Before != "" {
-		if _, err := fmt.Sscanf(q.Before, "%d-%d", &at, &w.below); err != nil || at == 0 {
+		if _, err := fmt.Sscanf(q.Before, "%d-%d", &at, &w.below); err != nil || at == 0 || w.below == 0 || q.Before != cursor(at, w.below) {
 			return TurnsPage{}, contract.Invalid("before", "is none of listTurns' cursors: take the next of the page before")
 		}
 	}
@@ -164,7 +164,7 @@ func (w *walk) row(seq, commit uint64) *turnRow {
 	}
 	r := w.rows[seq]
 	if r == nil {
-		r = &turnRow{TurnRow: TurnRow{Turn: "t" + strconv.FormatUint(seq, 10), Sequence: seq, Outcome: OutcomeRunning}, counts: true, last: commit}
+		r = &turnRow{TurnRow: TurnRow{Turn: turnOf(seq), Sequence: seq, Outcome: OutcomeRunning}, counts: true, last: commit}
 		w.rows[seq] = r
 	}
 	return r
@@ -182,7 +182,7 @@ func (w *walk) take(c Stored) bool {
 			r.Writer = t.Writer
 		}
 		if !r.end.IsZero() {
-			r.DurationMS = r.end.Sub(r.Started).Milliseconds()
+			r.DurationMS = max(r.end.Sub(r.Started).Milliseconds(), 0) // cores' clocks may differ
 		}
 		w.whole = append(w.whole, r)
 		delete(w.rows, t.Sequence)
@@ -208,7 +208,7 @@ func (w *walk) event(c Stored, e event.Event) {
 				r.Outcome, r.Text, r.counts = OutcomeAnswered, line(p.Input, 240), false
 				r.Calls, r.Rounds, r.Tokens = len(p.Actions), p.Rounds, p.Usage.InputTokens+p.Usage.OutputTokens
 				if p.Command != "" {
-					r.Outcome, r.Text = OutcomeCommand, "/"+p.Command
+					r.Outcome, r.Text = OutcomeCommand, line("/"+p.Command, 240)
 				}
 			}
 		})
@@ -292,6 +292,9 @@ func (w *walk) page(at uint64, cut string) TurnsPage {
 	for _, r := range w.rows {
 		at = max(at, r.last)
 	}
-	out.Next = fmt.Sprintf("%d-%d", at, below)
+	out.Next = cursor(at, below)
 	return out
 }
+
+// cursor is where a page begins: at a commit, with the inputs before one.
+func cursor(at, below uint64) string { return fmt.Sprintf("%d-%d", at, below) }

@@ -31,6 +31,7 @@ func pages(t *testing.T, commits []Stored, limit int) (lines []string) {
 		if !left {
 			page = w.page(0, "")
 		}
+		stated(t, "listTurns", page)
 		if len(page.Turns) > limit+2 {
 			t.Fatalf("a page of %d turns, where %d were asked for", len(page.Turns), limit)
 		}

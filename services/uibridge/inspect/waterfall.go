@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +24,7 @@ const (
 // Build is pure: the same commits give the same timeline.
 func Build(seq uint64, commits []Stored, now time.Time) Timeline {
 	b := &builder{
-		id: "t" + strconv.FormatUint(seq, 10), seq: seq,
+		id: turnOf(seq), seq: seq,
 		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[string]*span{},
 		clip: clipper{most: maxDetailBytes, budget: maxDetails},
 	}
@@ -240,16 +239,17 @@ func (b *builder) perceived(p event.Perceived) {
 	}
 }
 
-// list cuts a list of texts.
+// list cuts a list of texts, the notes of d.
 func (b *builder) list(texts []string, d *Detail) []string {
-	if len(texts) > maxListed {
-		texts = texts[:maxListed]
-		d.Cut = append(d.Cut, "notes")
+	some := texts[:min(len(texts), maxListed)]
+	whole := len(some) == len(texts)
+	out := make([]string, len(some))
+	for i, t := range some {
+		var cut bool
+		out[i], cut = b.clip.text(t)
+		whole = whole && !cut
 	}
-	out := make([]string, len(texts))
-	for i, t := range texts {
-		out[i], _ = b.clip.text(t)
-	}
+	d.whole("notes", whole)
 	return out
 }
 

@@ -238,7 +238,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 }
 
 // checkShape holds for every timeline: ids are different, parents come first and are as
-// long as their children, and nothing begins before the turn.
+// long as their children, nothing begins before the turn, and it is as its schema says.
 func checkShape(t *testing.T, tl Timeline) {
 	t.Helper()
 	seen := map[string]Span{}
@@ -256,6 +256,7 @@ func checkShape(t *testing.T, tl Timeline) {
 		}
 		seen[s.ID] = s
 	}
+	stated(t, "getTimeline", tl)
 }
 
 // An input that waits is sensed at once and has its turn later; meanwhile the turn
@@ -373,9 +374,11 @@ func TestALongTurnIsCut(t *testing.T) {
 		step.Args = large
 		result := done(call, "file:write")
 		result.Result.Data = large
+		given := gives(call, "file:write", 1)
+		given.Args = large
 		commits = append(commits,
 			commit(uint64(4*i), 10*i, reply(fmt.Sprintf("t1-p%d", i)), []hook.Verdict{verdict(hook.BeforeAct, "a", call, hook.Continue, 10), verdict(hook.BeforeAct, "b", call, hook.Continue, 10)}, "t1",
-				answers("t1", i, "", step), gives(call, "file:write", 1)),
+				answers("t1", i, "", step), given),
 			commit(uint64(4*i+1), 10*i+5, reply(call), nil, "t1", result, asks("t1", i+1, 1)))
 	}
 	commits = append(commits, commit(9000, 20_000, reply("t1-p1001"), nil, "t1", answers("t1", 1001, "ok"), ended(1)))

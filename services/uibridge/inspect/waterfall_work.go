@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,16 +62,15 @@ func (b *builder) planCompleted(p event.PlanCompleted) {
 	case p.Response != nil:
 		var cut bool
 		d.Model, d.Usage, d.Calls = p.Response.Model, usage(p.Response.Usage), len(p.Steps)
-		if d.Text, cut = b.clip.text(p.Response.TextContent); cut {
-			d.Cut = append(d.Cut, "text")
-		}
+		d.Text, cut = b.clip.text(p.Response.TextContent)
+		d.whole("text", !cut)
 	}
 	b.shut(pl.attempt, b.m.began, st)
 	b.shut(pl.span, at, st)
-	began := pl.Detail.Commit
-	round, offered, notes := pl.Detail.Round, pl.Detail.Offered, pl.Detail.Notes
+	asked := pl.Detail
 	pl.Detail = *d
-	pl.Detail.Commit, pl.Detail.Plan, pl.Detail.Round, pl.Detail.Offered, pl.Detail.Notes = began, p.Plan, round, offered, notes
+	pl.Detail.Commit, pl.Detail.Plan, pl.Detail.Round, pl.Detail.Offered, pl.Detail.Notes = asked.Commit, p.Plan, asked.Round, asked.Offered, asked.Notes
+	pl.Detail.Cut = slices.Concat(asked.Cut, d.Cut)
 	for _, s := range p.Steps {
 		b.planned(s, p.Plan, at)
 	}
@@ -85,14 +85,30 @@ func (b *builder) planned(s event.Step, plan string, at time.Time) {
 	d := &st.Detail
 	d.Plan, d.Call, d.Tool, d.Idempotent = plan, s.Call, s.Tool, s.Idempotent
 	d.DependsOn = s.DependsOn[:min(len(s.DependsOn), maxListed)]
+	d.whole("depends_on", len(s.DependsOn) <= maxListed)
 	b.args(d, s.Args)
 	b.steps[s.Call], b.owned["call:"+s.Call] = st, st.span
 }
 
 func (b *builder) args(d *Detail, args []byte) {
 	var cut bool
-	if d.Args, cut = b.clip.json(args); cut {
-		d.Cut = append(d.Cut, "args")
+	d.Args, cut = b.clip.json(args)
+	d.whole("args", !cut)
+}
+
+// argsOf gives a detail the arguments of another.
+func (d *Detail) argsOf(from *Detail) {
+	d.Args = from.Args
+	d.whole("args", !slices.Contains(from.Cut, "args"))
+}
+
+// whole notes whether a field is whole.
+func (d *Detail) whole(field string, is bool) {
+	switch i := slices.Index(d.Cut, field); {
+	case is && i >= 0:
+		d.Cut = slices.Delete(d.Cut, i, i+1)
+	case !is && i < 0:
+		d.Cut = append(d.Cut, field)
 	}
 }
 
@@ -147,7 +163,8 @@ func (b *builder) confirmAsked(p event.ToolCallRequest) {
 	d := &s.confirm.Detail
 	d.Call, d.Tool, d.Hash, d.ExpiresAt, d.Warning = s.ID, p.ToolName, p.Hash, p.ExpiresAt, p.SecurityWarning
 	b.args(d, p.Args)
-	s.Detail.Hash, s.Detail.Args = p.Hash, d.Args
+	s.Detail.Hash = p.Hash
+	s.Detail.argsOf(d)
 }
 
 func (b *builder) confirmed(p event.ActConfirmed) {
@@ -190,8 +207,8 @@ func (b *builder) actRequested(p event.ActRequested) {
 	s.runs++
 	s.run = b.open(fmt.Sprintf("%s/a%d", s.ID, s.runs), s.ID, LaneAct, KindRun, fmt.Sprintf("attempt %d, %s", p.Attempts, p.Runner), b.m.stored)
 	b.args(&s.run.Detail, p.Args)
+	s.Detail.argsOf(&s.run.Detail)
 	for _, d := range []*Detail{&s.Detail, &s.run.Detail} {
-		d.Args = s.run.Detail.Args
 		d.Call, d.Tool, d.Hash, d.Attempt, d.Attempts, d.Runner = p.Call, p.Tool, p.Hash, p.Attempt, p.Attempts, p.Runner
 		d.Idempotent, d.Uncertain, d.ApprovedBy = p.Idempotent, p.Uncertain, p.ApprovedBy
 	}
@@ -221,9 +238,8 @@ func (b *builder) actCompleted(p event.ActCompleted) {
 		d.Notes = b.list(e.Details, d)
 	}
 	var cut bool
-	if d.Result, cut = b.clip.json(p.Result.Data); cut {
-		d.Cut = append(d.Cut, "result")
-	}
+	d.Result, cut = b.clip.json(p.Result.Data)
+	d.whole("result", !cut)
 	b.shut(s.span, b.after("call:"+p.Call), st)
 }
 
@@ -268,9 +284,8 @@ func (b *builder) recorded(p event.Recorded) {
 	d := &end.Detail
 	d.Rounds, d.Calls, d.Usage, d.WorkedMS = p.Rounds, len(p.Actions), usage(p.Usage), p.DurationMS
 	var cut bool
-	if d.Text, cut = b.clip.text(p.Answer); cut {
-		d.Cut = append(d.Cut, "text")
-	}
+	d.Text, cut = b.clip.text(p.Answer)
+	d.whole("text", !cut)
 	b.rest(at, StatusCancelled)
 }
 

@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 // ada may do everything.
 var ada = contract.Principal{Name: "ada", Writer: "ui-ada", Rights: contract.AllRights()}
 
-// call calls a method as ada and decodes what it answers.
+// call calls a method as ada and decodes what it answers, see try.
 func call[A any](w *world, method string, params any) A {
 	w.Helper()
 	a, err := try[A](w, ada, method, params)
@@ -91,6 +91,7 @@ func call[A any](w *world, method string, params any) A {
 	return a
 }
 
+// try calls a method and decodes what it answers, which must be as its schema says.
 func try[A any](w *world, p contract.Principal, method string, params any) (a A, err error) {
 	w.Helper()
 	var raw json.RawMessage
@@ -106,6 +107,9 @@ func try[A any](w *world, p contract.Principal, method string, params any) (a A,
 	b, err := json.Marshal(v)
 	if err == nil {
 		err = json.Unmarshal(b, &a)
+	}
+	if err == nil {
+		err = allowed(method, b)
 	}
 	if err != nil {
 		w.Fatal(err)

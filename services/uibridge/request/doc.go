@@ -3,10 +3,11 @@
 //
 // The methods of [Desk.Names] are submitUserInput, provideConfirmation, cancelTurn and
 // runCommand, whose parameters are read here, and those that the backend adds
-// ([contract.Backend.Methods]), which read their own. Parameters are a JSON object, or,
-// for the four, an array of the same values in the order that [Desk.Call] lists: the
-// specification's submitUserInput(input) and provideConfirmation(confirmationId,
-// approved) are ["hello"] and ["main-…", true].
+// ([contract.Backend.Methods]), which read their own. Parameters are a JSON object, or
+// an array of the same values in the order that [Desk.Call] lists: the specification's
+// submitUserInput(input) and provideConfirmation(confirmationId, approved) are
+// ["hello"] and ["main-…", true]. schemas/ui/methods states those of every method, and
+// their order.
 //
 // An error is always a [contract.Error] and names the parameter: one that is unknown,
 // missing, of a wrong type or followed by something else is refused, none is guessed.
