@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -168,7 +167,7 @@ func (l *Loader) Save(ctx context.Context, s *decide.State) error {
 		return fmt.Errorf("encoding snapshot of %s: %w", s.Ref, err)
 	}
 	return l.Store.SaveSnapshot(ctx, store.Key{Agent: string(s.Ref.Agent), Session: string(s.Ref.Session)}, store.Snapshot{
-		FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: time.Now(),
+		FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: s.Now,
 		Phase: string(s.UI), Title: s.Title, Turns: s.Turns, Data: data,
 	})
 }

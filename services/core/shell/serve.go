@@ -2,7 +2,9 @@ package shell
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
@@ -85,7 +87,10 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 		}
 	}
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrInvalid):
+		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + strings.TrimPrefix(err.Error(), store.ErrInvalid.Error()+": ")}
+	case err != nil:
 		return nil, fmt.Errorf("listing sessions: %w", err)
 	}
 	out := coreapi.SessionsPage{Next: next, Sessions: []coreapi.SessionRow{}}

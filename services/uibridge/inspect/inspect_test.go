@@ -202,6 +202,7 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 		{"listSessions", map[string]any{"limit": 201}, "invalid_argument limit"},
 		{"listSessions", map[string]any{"limit": -1}, "invalid_argument limit"},
 		{"listSessions", map[string]any{"limit": "ten"}, "invalid_argument limit"},
+		{"listSessions", map[string]any{"after": "non sense!"}, "invalid_argument after"},
 		{"getSession", map[string]any{"agent": "main"}, "invalid_argument session"},
 		{"getSession", names{Agent: "main", Session: "nowhere"}, "not_found"},
 		{"listTurns", names{Agent: "main", Session: "kitchen", Limit: 1000}, "invalid_argument limit"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
@@ -148,7 +149,11 @@ func (i *inspector) listSessions(ctx context.Context, p contract.Principal, q se
 	for range maxSessionPages {
 		ask := coreapi.SessionsQuery{Agent: q.Agent, Limit: limit - len(page.Sessions), After: page.Next}
 		var got coreapi.SessionsPage
-		if err := i.client.Ask(ctx, coreapi.VerbSessions, ask, &got); err != nil {
+		err := i.client.Ask(ctx, coreapi.VerbSessions, ask, &got)
+		switch {
+		case bus.CodeOf(err) == bus.CodeInvalidArgument && ask.After != "": // the rest was checked
+			return page, contract.Invalid("after", "is none of listSessions' cursors: take the next of the page before")
+		case err != nil:
 			return page, err
 		}
 		for _, s := range got.Sessions {

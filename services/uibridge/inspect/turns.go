@@ -40,6 +40,7 @@ const (
 type TurnRow struct {
 	Turn       string         `json:"turn"`     // t<sequence>
 	Sequence   uint64         `json:"sequence"` // of the input
+	After      string         `json:"after"`    // the id after which all that is told of it comes
 	Text       string         `json:"text"`     // its beginning, in one line
 	Writer     subject.Writer `json:"writer,omitempty"`
 	Outcome    string         `json:"outcome"` // answered, command, running, queued, or a code of turn.failed
@@ -177,7 +178,7 @@ func (w *walk) take(c Stored) bool {
 	}
 	t := c.Header.Trigger
 	if r := w.rows[t.Sequence]; r != nil && t.Sequence > 0 && (t.Kind == event.ByPoison || t.Cause == subject.Input || t.Cause == subject.Command) {
-		r.Started = c.Header.Now
+		r.Started, r.After = c.Header.Now, fmt.Sprintf("%d.h", c.Sequence)
 		if r.Writer == "" {
 			r.Writer = t.Writer
 		}

@@ -2,6 +2,7 @@ package webtest
 
 import (
 	"context"
+	"fmt"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/plugin"
@@ -32,10 +33,27 @@ func ref(session string) subject.Ref {
 // end of its turn. The bridge has no part in it.
 func (r *Rig) Say(session, text string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	c, leave := r.elsewhere()
 	defer leave()
+	r.say(c, session, text)
+}
+
+// Fill says something in so many sessions, so many times, in turn.
+func (r *Rig) Fill(sessions, times int, name string) {
+	r.t.Helper()
+	c, leave := r.elsewhere()
+	defer leave()
+	for n := range times {
+		for s := range sessions {
+			r.say(c, fmt.Sprint(name, s+1), fmt.Sprint("number ", n+1))
+		}
+	}
+}
+
+func (r *Rig) say(c *client.Client, session, text string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	items, err := c.Follow(ctx, ref(session))
 	if err != nil {
 		r.t.Fatal(err)

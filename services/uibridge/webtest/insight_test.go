@@ -72,7 +72,7 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 		"Plugin guard let it pass at before_act of file_system:delete_file after", "Policy wants a person to decide about file_system:delete_file, by the tool’s risk. It deletes files", "A person is asked: may file_system:delete_file run",
 		"refused file_system:delete_file in the browser: not today.", "file_system:delete_file did not run. Refused by", "The turn ended with an answer",
 		"The model wants to use file_system:delete_file", "Policy wants a person to decide about file_system:delete_file",
-		"approved file_system:delete_file in the browser.", "file_system:delete_file is given to runner toolrunner-", "Plugin guard let it pass at after_act of file_system:delete_file", "file_system:delete_file succeeded after", "The turn ended with an answer",
+		"approved file_system:delete_file in the browser.", "file_system:delete_file is given to runner toolrunner-", "Plugin guard let it pass at after_act of file_system:delete_file", "file_system:delete_file succeeded", "The turn ended with an answer",
 	} {
 		i := slices.IndexFunc(told[at:], func(s string) bool { return strings.Contains(s, want) })
 		if i < 0 {

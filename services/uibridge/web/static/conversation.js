@@ -11,6 +11,7 @@ import { StateLine } from './state.js';
 import { Transcript } from './transcript.js';
 import { Outbox } from './outbox.js';
 import { isAfter, place } from './rpc.js';
+import { turns } from './pages.js';
 import { welcome } from './welcome.js';
 import { refusal } from './words.js';
 
@@ -32,6 +33,7 @@ export class Conversation {
   #state;
   #outbox;
   #shown = WINDOW;
+  #first = 0; // the sequence of the first turn that is shown; 0: all are
   #opening = 0;
   #live = false; // the past is told: what comes now is news
   #until = null; // the place where the past ends
@@ -129,11 +131,12 @@ export class Conversation {
     try {
       const session = this.#app.session();
       await this.#open();
-      const { turns = [] } = await this.#app.rpc.call('listTurns', { ...session, limit: this.#shown + 1 });
+      const { rows } = await turns(this.#app.rpc, session, this.#shown + 1);
       if (opening !== this.#opening) return;
-      const sequences = turns.map((t) => t.sequence).filter((n) => n > 0).sort((a, b) => b - a);
-      if (sequences.length > this.#shown) after = `${sequences[this.#shown - 1] - 1}.h`;
-      this.#transcript.hasEarlier(sequences.length > this.#shown);
+      const first = rows.length > this.#shown && rows[this.#shown - 1]; // the latest comes first
+      if (first) after = first.after;
+      this.#first = first ? first.sequence : 0;
+      this.#transcript.hasEarlier(!!first);
     } catch (e) {
       if (opening !== this.#opening) return;
       if (e.code === 'unavailable' || e.code === 'timeout') return this.#again(opening);
@@ -164,6 +167,7 @@ export class Conversation {
   }
 
   #forget() {
+    this.#first = 0;
     this.#turns.clear();
     this.#decisions.clear();
     this.#context.files.forget();
@@ -214,7 +218,7 @@ export class Conversation {
 
   // #turn is the view of what a notification is about: its turn's, or its cause's.
   #turn(p, sequence = p.turn ? Number(p.turn.slice(1)) : Number(p.cause || 0)) {
-    if (!(sequence > 0)) return null;
+    if (!(sequence > 0) || sequence < this.#first) return null;
     let turn = this.#turns.get(sequence);
     if (!turn) {
       turn = this.#outbox.take(p.input_id ?? p.recorded?.input_id ?? p.failed?.input_id, sequence) ?? new Turn(this.#context, sequence);
@@ -235,7 +239,7 @@ export class Conversation {
       if (!this.#live && at) this.#told(at);
     });
     handle('onAttached', (p) => this.#attached(p));
-    handle('onInput', (p) => { this.#turn(p, p.sequence).perceived(p); this.#queue(); });
+    handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#queue(); });
     handle('onAgentStateChange', (p) => this.#changed(p.state));
     handle('onPlanRequested', (p) => this.#turn(p)?.asked(p));
     handle('onDelta', (p) => this.#turn(p)?.delta(p));

@@ -3,6 +3,7 @@
 
 import { el, fill, icon, iconButton } from './dom.js';
 import { brand } from './shell.js';
+import { sessions } from './pages.js';
 import { recall, remember } from './store.js';
 import { STATES, busy, refusal } from './words.js';
 import * as fmt from './fmt.js';
@@ -59,9 +60,9 @@ export class Sessions {
     clearTimeout(this.#timer);
     this.#timer = 0;
     try {
-      const page = await this.#app.rpc.call('listSessions', { limit: this.#limit });
-      this.#rows = page.sessions ?? [];
-      this.#more = page.next ?? '';
+      const { rows, next } = await sessions(this.#app.rpc, this.#limit);
+      this.#rows = rows;
+      this.#more = next;
       this.#note.hidden = true;
       this.#draw();
     } catch (e) {
