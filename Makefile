@@ -47,8 +47,8 @@ test: setup $(REPORT) ## Set up and run every test
 	@CGO_ENABLED=0 $(TEST) -timeout 20m $(PKGS) | $(REPORT)
 
 .PHONY: test-race
-test-race: setup $(REPORT) ## The same under the race detector, but for suites of other processes: probes of sandboxes, containers, browsers
-	@CGO_ENABLED=1 $(TEST) -race -timeout 30m $$(go list $(PKGS) | grep -vE '/(sandboxtest|e2e/compose|webtest)$$') | $(REPORT)
+test-race: setup $(REPORT) ## The same under the race detector, but for suites of other processes: probes of sandboxes, plugins, containers, browsers
+	@CGO_ENABLED=1 $(TEST) -race -timeout 30m $$(go list $(PKGS) | grep -vE '/(sandboxtest|conformance|e2e/compose|webtest)$$') | $(REPORT)
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, on both modules
