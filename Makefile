@@ -8,7 +8,7 @@ MAKEFLAGS   += --no-print-directory
 
 # What can be set, e.g. `make run-services RUNNERS=3`.
 RUNNERS  ?= 1
-FUZZTIME ?= 10s
+FUZZTIME ?= 50000x
 PKGS     ?= ./pkg/... ./services/...
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
@@ -79,7 +79,7 @@ schemas: $(REPORT) ## Hold schemas/ and the Go types against each other
 	@CGO_ENABLED=0 $(TEST) ./services/internal/contract/... | $(REPORT)
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
+fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x)
 	@deploy/dev/fuzz.sh $(FUZZTIME) $(MODULES)
 
 .PHONY: bench
