@@ -48,7 +48,7 @@ const operation, operationDelete = "KV-Operation", "DEL"
 // Get reads a key's value from the stream's leader: everything that was
 // acknowledged before is seen. The error is [ErrNotFound] when there is none.
 func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
-	m, err := k.b.getStored(ctx, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, key)})
+	m, err := k.b.getStored(ctx, k.b.ctl, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, key)})
 	if err == nil {
 		e := k.entry(m)
 		if !e.Deleted {
@@ -63,7 +63,7 @@ func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 // there is none. A watch that has come so far has seen all that was acknowledged
 // before the call.
 func (k *Bucket) Revision(ctx context.Context) (uint64, error) {
-	m, err := k.b.getStored(ctx, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, ">")})
+	m, err := k.b.getStored(ctx, k.b.ctl, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, ">")})
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return 0, fmt.Errorf("reading the last revision of bucket %s: %w", k.name, k.missing(err))
 	}
@@ -103,7 +103,7 @@ func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error
 	if f.Filter != "" {
 		m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{subject.BucketKey(k.name, f.Filter)}
 	}
-	return k.b.store(ctx, m).Wait(ctx)
+	return k.b.store(ctx, k.b.ctl, m).Wait(ctx)
 }
 
 // Forget removes what is left of a deleted key: its changes up to a revision.

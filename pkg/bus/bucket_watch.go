@@ -127,7 +127,7 @@ func (w *BucketWatch) follow() error {
 	default:
 	}
 	b, stream := w.k.b, bucketStream(w.k.name)
-	if !b.nc.IsConnected() {
+	if !b.ctl.nc.IsConnected() {
 		return nats.ErrDisconnected
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -140,7 +140,7 @@ func (w *BucketWatch) follow() error {
 		return fmt.Errorf("following bucket %s: %w", w.k.name, err)
 	}
 	name := c.CachedInfo().Name
-	defer func() { _ = b.send(&nats.Msg{Subject: "$JS.API.CONSUMER.DELETE." + stream + "." + name}) }()
+	defer func() { _ = b.ctl.send(&nats.Msg{Subject: "$JS.API.CONSUMER.DELETE." + stream + "." + name}) }()
 	s := &bucketSession{w: w}
 	s.loop = &pullLoop{
 		b: b, stream: stream, config: jetstream.ConsumerConfig{Durable: name}, handle: s.take,
@@ -164,15 +164,15 @@ type bucketSession struct {
 
 func (s *bucketSession) run() error {
 	b := s.w.k.b
-	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), b.nc.NewInbox()
-	sub, err := b.nc.ChanSubscribe(inbox+".*", msgs)
+	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), b.ctl.nc.NewInbox()
+	sub, err := b.ctl.nc.ChanSubscribe(inbox+".*", msgs)
 	if err != nil {
 		return errPullOver // only when the connection is closed for good
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	for n := uint64(1); ; n++ {
 		had := s.next
-		err := s.loop.pull(msgs, inbox+"."+strconv.FormatUint(n, 36))
+		err := s.loop.pull(msgs, inbox+"."+strconv.FormatUint(n, 36), pullBatch)
 		switch {
 		case s.err != nil:
 			return s.err

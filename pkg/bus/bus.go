@@ -3,12 +3,10 @@ package bus
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,27 +29,37 @@ const (
 // ackWait bounds the wait for a server's answer when the context has no deadline.
 const ackWait = 5 * time.Second
 
-// Bus is one process's connection. Its methods may be used at the same time.
-type Bus struct {
-	cfg   Config
-	log   *slog.Logger
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	inbox *inbox
+// SettleTime is how long after a reconnect other clients of the same server may still
+// be reconnecting.
+const SettleTime = 2 * time.Second
 
-	replicas atomic.Int32 // of SESSIONS; 0: not known
+// Bus connects one process to NATS, over two connections; see [link]. Its methods are
+// safe for concurrent use.
+type Bus struct {
+	cfg  Config
+	log  *slog.Logger
+	ctl  *link // small, urgent messages
+	data *link // the log and large bodies
+	js   jetstream.JetStream
+
+	storage  storage
+	beacons  beacons
+	copies   *copies   // of SESSIONS
+	advisory sync.Once // of its changes
 	closed   chan struct{}
 
 	mu    sync.Mutex
-	lost  chan struct{} // closed at the next disconnect
+	back  chan struct{} // closed at the next reconnect of the control connection
+	since time.Time     // time of its last reconnect; zero if none
 	parts map[part]struct{}
 
+	bodies  jetstream.JetStream // on the link of the log
 	buckets map[string]jetstream.ObjectStore
 }
 
 // part is something that runs on the connection.
 type part interface {
-	kick() // the connection was made anew
+	kick() // the control connection was re-established
 	// drain takes nothing new and returns when what came is handled.
 	drain(ctx context.Context) error
 }
@@ -74,23 +82,23 @@ func (b *Bus) allParts() []part {
 	return slices.Collect(maps.Keys(b.parts))
 }
 
-// Conn is the connection, for what this package does not cover.
-func (b *Bus) Conn() *nats.Conn { return b.nc }
+// Conn is the control connection, for what this package does not cover.
+func (b *Bus) Conn() *nats.Conn { return b.ctl.nc }
 
-// JetStream is the JetStream context of the connection.
+// JetStream is the JetStream context of the control connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
 // Instance is the id of this run of the process.
 func (b *Bus) Instance() subject.Instance { return b.cfg.Instance }
 
-// Connected reports whether the connection stands now.
-func (b *Bus) Connected() bool { return b.nc.IsConnected() }
+// Connected reports whether both connections are up.
+func (b *Bus) Connected() bool { return b.ctl.nc.IsConnected() && b.data.nc.IsConnected() }
 
-// Closed is closed when the connection has ended for good.
+// Closed is closed when the connections have ended for good.
 func (b *Bus) Closed() <-chan struct{} { return b.closed }
 
 // MaxPayload is the largest message the server takes, headers included, in bytes.
-func (b *Bus) MaxPayload() int64 { return b.nc.MaxPayload() }
+func (b *Bus) MaxPayload() int64 { return b.ctl.nc.MaxPayload() }
 
 // Drain takes no new requests and deliveries, lets the handlers of what has come
 // finish and answer, flushes and closes. It returns when that is done; when ctx
@@ -106,50 +114,55 @@ func (b *Bus) Drain(ctx context.Context) error {
 		})
 	}
 	g.Wait()
-	err := b.nc.Drain()
-	if errors.Is(err, nats.ErrConnectionClosed) {
-		return nil
-	}
-	if err != nil {
-		b.nc.Close()
-		<-b.closed
-		return nil //nolint:nilerr // not connected: there is nothing to drain
-	}
-	select {
-	case <-b.closed:
-		return nil
-	case <-ctx.Done():
-		b.nc.Close()
-		return fmt.Errorf("draining the bus: %w", ctx.Err())
-	}
+	// The control connection goes last: it carries acknowledgements of what the log
+	// connection has stored.
+	return errors.Join(b.data.drain(ctx), b.ctl.drain(ctx))
 }
 
-// Close closes the connection at once; what was not flushed is lost.
-func (b *Bus) Close() { b.nc.Close() }
+// Close closes the connections at once; what was not flushed is lost.
+func (b *Bus) Close() {
+	b.data.close()
+	b.ctl.close()
+}
 
-// lostChan is closed when the connection that stands now is lost.
-func (b *Bus) lostChan() <-chan struct{} {
+// Reconnected is closed the next time the control connection is re-established.
+func (b *Bus) Reconnected() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.lost
+	return b.back
 }
 
-func (b *Bus) disconnected() {
+// ReconnectedAt is when the control connection was last re-established; zero if never.
+func (b *Bus) ReconnectedAt() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	close(b.lost)
-	b.lost = make(chan struct{})
-	b.replicas.Store(0) // may have been changed while we were away
+	return b.since
 }
 
-func (b *Bus) reconnected() {
+// Settling reports whether the connection is so new that other clients, which lost
+// theirs at the same time, may not have subscribed again. Until then, a subject
+// without subscribers means little.
+func (b *Bus) Settling() bool {
+	at := b.ReconnectedAt()
+	return !at.IsZero() && time.Since(at) < SettleTime
+}
+
+// reconnected restarts everything that runs on the control connection.
+func (b *Bus) reconnected(l *link) {
+	if l != b.ctl {
+		return
+	}
+	b.mu.Lock()
+	close(b.back)
+	b.back, b.since = make(chan struct{}), time.Now()
+	b.mu.Unlock()
 	for _, p := range b.allParts() {
 		p.kick()
 	}
 }
 
-// publish sends m with the trace of ctx.
-func (b *Bus) publish(ctx context.Context, m *nats.Msg) error {
+// publish sends m over a link, with the trace of ctx.
+func (b *Bus) publish(ctx context.Context, l *link, m *nats.Msg) error {
 	if m.Header == nil {
 		m.Header = make(nats.Header, 2)
 	}
@@ -157,21 +170,12 @@ func (b *Bus) publish(ctx context.Context, m *nats.Msg) error {
 	if err := b.checkSize(m); err != nil {
 		return err
 	}
-	return b.send(m)
-}
-
-// send hands m to the connection, or fails at once when there is none.
-func (b *Bus) send(m *nats.Msg) error {
-	err := b.nc.PublishMsg(m)
-	if errors.Is(err, nats.ErrReconnectBufExceeded) {
-		return fmt.Errorf("there is no connection to the bus: %w", nats.ErrDisconnected)
-	}
-	return err
+	return l.send(m)
 }
 
 // checkSize refuses what the server would answer by closing the connection.
 func (b *Bus) checkSize(m *nats.Msg) error {
-	size, limit := int64(len(m.Data)+headerSize(m.Header)), b.nc.MaxPayload()
+	size, limit := int64(len(m.Data)+headerSize(m.Header)), b.MaxPayload()
 	if limit > 0 && size > limit {
 		return Errorf(CodeTooLarge, "message for %s has %d bytes with its header, the server takes %d (max_payload)",
 			m.Subject, size, limit)
@@ -201,7 +205,7 @@ func (b *Bus) PublishLive(ctx context.Context, ref subject.Ref, subj string, hdr
 			return Errorf(CodeInvalidArgument, "subject %q is no live subject of %s", subj, ref)
 		}
 	}
-	if err := b.publish(ctx, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
+	if err := b.publish(ctx, b.ctl, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
 		return transportError("publishing live on "+subj, err)
 	}
 	return nil
@@ -209,7 +213,7 @@ func (b *Bus) PublishLive(ctx context.Context, ref subject.Ref, subj string, hdr
 
 // Publish sends a message that nobody acknowledges, such as an announcement.
 func (b *Bus) Publish(ctx context.Context, subj string, hdr nats.Header, body []byte) error {
-	if err := b.publish(ctx, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
+	if err := b.publish(ctx, b.ctl, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
 		return transportError("publishing on "+subj, err)
 	}
 	return nil

@@ -47,7 +47,7 @@ type call struct {
 func (b *Bus) NewCaller() (*Caller, error) {
 	c := &Caller{b: b, calls: newTable[*call]()}
 	var err error
-	if c.sub, err = b.nc.Subscribe(subject.Replies(b.Instance()), c.dispatch); err != nil {
+	if c.sub, err = b.ctl.nc.Subscribe(subject.Replies(b.Instance()), c.dispatch); err != nil {
 		return nil, fmt.Errorf("subscribing to replies: %w", err)
 	}
 	b.addPart(c)
@@ -110,7 +110,7 @@ func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on fun
 	}
 	n := c.calls.add(&call{subj: subj, responder: responder, on: on})
 	m.Reply = subject.Reply(responder, c.b.Instance(), n)
-	if err := c.b.publish(ctx, m); err != nil {
+	if err := c.b.publish(ctx, c.b.ctl, m); err != nil {
 		c.calls.remove(n)
 		return nil, transportError("sending to "+subj, err)
 	}
@@ -130,7 +130,7 @@ func (c *Caller) Request(ctx context.Context, subj, responder string, body []byt
 	if at, has := ctx.Deadline(); has {
 		SetDeadline(hdr, at)
 	}
-	answer, lost := make(chan Reply, 1), c.b.lostChan()
+	answer, lost := make(chan Reply, 1), c.b.ctl.lostChan()
 	forget, err := c.Send(ctx, subj, responder, hdr, body, func(r Reply) {
 		select {
 		case answer <- r:

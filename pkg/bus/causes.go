@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,12 @@ const (
 // only if the stored message has this subject and this body. An empty id stands
 // for a random one.
 //
-// Errors: [ErrTooLarge], [ErrRefused] and [ErrDenied] say that it is not stored; [ErrAmbiguous]
-// that ctx (or the duplicate window) ended before that was known;
-// [ErrInvalidArgument] that a name is no id.
+// Inputs, and only inputs, are refused while the log cannot store ([StorageFault]) or
+// more of them wait than cores allow ([ErrOverloaded]).
+//
+// Errors: [ErrTooLarge], [ErrRefused], [ErrOverloaded] and [ErrDenied] mean that it is
+// not stored; [ErrAmbiguous] that ctx (or the duplicate window) ended before that was
+// known; [ErrInvalidArgument] that a name is not a valid id.
 func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte) (uint64, error) {
 	subj := ref.Cause(kind, w)
 	if _, err := subject.ParseCause(subj); err != nil {
@@ -42,6 +46,11 @@ func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.Ca
 	}
 	if id == "" {
 		id = nuid.Next()
+	}
+	if kind == subject.Input {
+		if err := b.admit(subj); err != nil {
+			return 0, err
+		}
 	}
 	// One trace for all attempts.
 	ctx = telemetry.EnsureTrace(ctx)
@@ -70,14 +79,19 @@ func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.Ca
 func (b *Bus) isStored(ctx context.Context, seq uint64, subj string, body []byte) (bool, error) {
 	for {
 		m, err := b.getAt(ctx, seq)
-		if err == nil || errors.Is(err, ErrNotFound) {
-			return err == nil && m.Subject == subj && bytes.Equal(m.Data, body), nil
+		if errors.Is(err, ErrNotFound) {
+			var gone bool
+			if gone, err = b.isGone(ctx, seq); err == nil && gone {
+				return false, nil
+			}
+		} else if err == nil {
+			return m.Subject == subj && bytes.Equal(m.Data, body), nil
 		}
 		t := time.NewTimer(attemptPause)
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			return false, err
+			return false, cmp.Or(err, ctx.Err())
 		case <-t.C:
 		}
 	}
@@ -88,7 +102,7 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 	start, pause, maybe := time.Now(), attemptPause, false
 	for {
 		attempt, cancel := context.WithTimeout(ctx, attemptWait)
-		p := b.store(attempt, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
+		p := b.store(attempt, b.data, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
 			jetstream.MsgIDHeader:          []string{id},
 			jetstream.ExpectedStreamHeader: []string{StreamSessions},
 		}})
@@ -105,6 +119,9 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 			return 0, false, err
 		}
 		maybe = true
+		if f := b.SeenStorageFault(); f != nil {
+			return 0, false, fmt.Errorf("%w: %w", err, f)
+		}
 		if time.Since(start) > DuplicateWindow-10*time.Second {
 			return 0, false, fmt.Errorf("gave up before the log forgets the id: %w", err)
 		}
@@ -121,6 +138,6 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 
 // PublishDead keeps a copy of a cause that could not be handled, for people.
 func (b *Bus) PublishDead(ctx context.Context, ref subject.Ref, hdr nats.Header, body []byte) error {
-	_, err := b.store(ctx, &nats.Msg{Subject: ref.Dead(), Header: hdr, Data: body}).Wait(ctx)
+	_, err := b.store(ctx, b.data, &nats.Msg{Subject: ref.Dead(), Header: hdr, Data: body}).Wait(ctx)
 	return err
 }

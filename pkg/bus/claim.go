@@ -113,7 +113,7 @@ func (b *Bus) bucket(ctx context.Context, name string) (jetstream.ObjectStore, e
 	if store != nil {
 		return store, nil
 	}
-	store, err := b.js.ObjectStore(ctx, name)
+	store, err := b.bodies.ObjectStore(ctx, name)
 	if err == nil {
 		b.mu.Lock()
 		b.buckets[name] = store

@@ -46,12 +46,12 @@ func (b *Bus) appendCommit(ctx context.Context, ref subject.Ref, body []byte, pr
 			jetstream.ExpectedStreamHeader:      []string{StreamSessions},
 		},
 	}
-	return b.store(ctx, m)
+	return b.store(ctx, b.data, m)
 }
 
 // Pending is a message on its way to a stream.
 type Pending struct {
-	b     *Bus
+	l     *link
 	ctx   context.Context //nolint:containedctx // for its trace, should the message be sent again
 	msg   *nats.Msg
 	since time.Time
@@ -65,10 +65,10 @@ type Pending struct {
 	err  error
 }
 
-// store sends m to the stream that takes its subject.
-func (b *Bus) store(ctx context.Context, m *nats.Msg) *Pending {
-	p := &Pending{b: b, ctx: ctx, msg: m, since: time.Now(), ack: make(chan *nats.Msg, 1)}
-	p.n, m.Reply = b.inbox.ask(m.Subject, func(m *nats.Msg) {
+// store sends m over a link to the stream that takes its subject.
+func (b *Bus) store(ctx context.Context, l *link, m *nats.Msg) *Pending {
+	p := &Pending{l: l, ctx: ctx, msg: m, since: time.Now(), ack: make(chan *nats.Msg, 1)}
+	p.n, m.Reply = l.inbox.ask(m.Subject, func(m *nats.Msg) {
 		select {
 		case p.ack <- m:
 		default: // only the first answer counts
@@ -79,8 +79,8 @@ func (b *Bus) store(ctx context.Context, m *nats.Msg) *Pending {
 }
 
 func (p *Pending) send() {
-	p.lost = p.b.lostChan()
-	err := p.b.publish(p.ctx, p.msg)
+	p.lost = p.l.lostChan()
+	err := p.l.b.publish(p.ctx, p.l, p.msg)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrTooLarge):
@@ -144,11 +144,12 @@ func (p *Pending) resolve(m *nats.Msg) (err error) {
 }
 
 func (p *Pending) finish(err error) {
-	p.b.inbox.forget(p.n)
+	p.l.inbox.forget(p.n)
 	p.done = true
 	if err != nil {
 		p.err = fmt.Errorf("storing on %s: %w", p.msg.Subject, err)
 	}
+	p.l.b.observe(p)
 }
 
 // parseAck reads the server's answer to a message for a stream.
@@ -194,7 +195,7 @@ func storeError(e *jetstream.APIError) error {
 	case jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 		return errInFlight
 	case jetstream.JSErrCodeStreamWrongLastSequence:
-		return fmt.Errorf("%w: %s", ErrFenceLost, e.Description)
+		return fenceError(e.Description)
 	case errCodeDuplicateInProcess:
 		// An earlier attempt is on its way through the copies of the stream: asked
 		// again, the server says what became of it.
@@ -205,6 +206,9 @@ func storeError(e *jetstream.APIError) error {
 		if !strings.Contains(e.Description, "maximum") && !strings.Contains(e.Description, "large") {
 			return fmt.Errorf("%w: %w", ErrAmbiguous, e)
 		}
+	}
+	if f := limitFault(e); f != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, f)
 	}
 	return fmt.Errorf("%w: %s", ErrRefused, e.Description)
 }

@@ -43,10 +43,10 @@ type Config struct {
 }
 
 const (
-	pingInterval = 2 * time.Second
 	// How long one attempt to connect may take. One that goes to another server, or
 	// over another way, may succeed sooner; in this process there is neither, and the
-	// only attempt must not fail because the machine is busy.
+	// only attempt must not fail because the machine is busy. It may be so busy that the
+	// server sends its first ping before the client was answered, so there are several.
 	connectWait          = 2 * time.Second
 	connectWaitInProcess = 10 * time.Second
 	connectTries         = 5
@@ -114,40 +114,53 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	cfg = cfg.withDefaults()
 	b := &Bus{
 		cfg: cfg, log: cfg.Logger.With("instance", string(cfg.Instance)),
-		closed: make(chan struct{}), lost: make(chan struct{}), parts: map[part]struct{}{}, buckets: map[string]jetstream.ObjectStore{},
+		closed: make(chan struct{}), back: make(chan struct{}), parts: map[part]struct{}{}, buckets: map[string]jetstream.ObjectStore{},
 	}
-	opts, err := b.options()
-	if err != nil {
+	b.copies = newCopies(b)
+	b.ctl, b.data = newLink(b, controlLink), newLink(b, logLink)
+	if err := b.open(ctx); err != nil {
+		b.Close()
 		return nil, err
-	}
-	if b.nc, err = b.dial(ctx, opts); err != nil {
-		return nil, fmt.Errorf("connecting to the bus %s: %w", b.where(), err)
-	}
-	if err := b.await(ctx); err != nil {
-		b.nc.Close()
-		return nil, err
-	}
-	if b.js, err = jetstream.New(b.nc, jetstream.WithDefaultTimeout(ackWait)); err == nil {
-		b.inbox, err = newInbox(b.nc)
-	}
-	if err != nil {
-		b.nc.Close()
-		return nil, fmt.Errorf("connecting to the bus %s: %w", b.where(), err)
 	}
 	return b, nil
 }
 
-// dial makes the first attempt to connect; those after it are the client's. In this
-// process it has none, and an attempt fails if the machine is so busy that the server
-// sends its first ping before the client was answered.
-func (b *Bus) dial(ctx context.Context, opts []nats.Option) (nc *nats.Conn, err error) {
-	for range connectTries {
-		nc, err = nats.Connect(b.cfg.URL, opts...)
-		if err == nil || b.cfg.InProcess == nil || isAuthError(err) || ctx.Err() != nil {
-			break
+// open makes both connections.
+func (b *Bus) open(ctx context.Context) error {
+	opts, err := b.options()
+	if err != nil {
+		return err
+	}
+	for _, l := range []*link{b.ctl, b.data} {
+		if err := l.open(ctx, opts); err != nil {
+			return err
 		}
 	}
-	return nc, err
+	if b.js, err = jetstream.New(b.ctl.nc, jetstream.WithDefaultTimeout(ackWait)); err == nil {
+		b.bodies, err = jetstream.New(b.data.nc, jetstream.WithDefaultTimeout(ackWait))
+	}
+	if err != nil {
+		return fmt.Errorf("connecting to the bus %s: %w", b.where(), err)
+	}
+	go func() {
+		<-b.data.closed
+		<-b.ctl.closed
+		close(b.closed)
+	}()
+	if b.cfg.InProcess == nil { // no network that could fail
+		go b.ctl.watchPulse(silentBeatsControl, b.giveUp)
+		go b.data.watchPulse(silentBeatsLog, b.data.giveUp)
+	}
+	return nil
+}
+
+// giveUp drops the control connection, and the log connection if it goes to the same
+// server.
+func (b *Bus) giveUp() {
+	if b.data.nc.ConnectedUrl() == b.ctl.nc.ConnectedUrl() {
+		b.data.giveUp()
+	}
+	b.ctl.giveUp()
 }
 
 func (b *Bus) where() string {
@@ -164,40 +177,14 @@ func (b *Bus) options() ([]nats.Option, error) {
 		wait = connectWaitInProcess
 	}
 	opts := []nats.Option{
-		nats.Name(string(c.Instance)),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.RetryOnFailedConnect(c.InProcess == nil), // a server of this process is there or never will be
 		nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(150*time.Millisecond, 150*time.Millisecond),
 		// What is published while there is no connection fails at once: the caller
 		// knows what to do about it, and a late copy only does harm.
 		nats.ReconnectBufSize(-1),
-		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(wait),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsUnanswered), nats.Timeout(wait),
 		nats.DrainTimeout(30 * time.Second),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			b.disconnected()
-			if err != nil {
-				b.log.Warn("bus connection lost", "error", err)
-			}
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			b.log.Info("bus connection is back", "server", nc.ConnectedServerName())
-			b.reconnected()
-		}),
-		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subj := ""
-			if sub != nil {
-				subj = sub.Subject
-			}
-			level := slog.LevelWarn
-			if errors.Is(err, nats.ErrBadHeaderMsg) {
-				level = slog.LevelDebug // a publisher's fault, which is handled, and may come often
-			}
-			if subj, ok := deniedSubject(err); ok {
-				b.denied(subj)
-			}
-			b.log.Log(context.Background(), level, "bus error", "subject", subj, "error", err)
-		}),
 	}
 	if c.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(c.InProcess))
@@ -231,34 +218,6 @@ func (b *Bus) credentials(opts []nats.Option) ([]nats.Option, error) {
 		opts = append(opts, nats.ClientCert(c.TLS.Cert, c.TLS.Key))
 	}
 	return opts, nil
-}
-
-// await returns when the connection stands.
-func (b *Bus) await(ctx context.Context) error {
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	say := time.NewTicker(3 * time.Second)
-	defer say.Stop()
-	for !b.nc.IsConnected() {
-		if err := b.nc.LastError(); isAuthError(err) {
-			return fmt.Errorf("connecting to the bus %s: %w; check the token, user, creds_file or nkey_seed_file", b.where(), err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("connecting to the bus %s: %w (last error: %w)", b.where(), ctx.Err(), b.lastError())
-		case <-say.C:
-			b.log.Info("waiting for the bus", "url", b.where(), "error", b.lastError())
-		case <-poll.C:
-		}
-	}
-	return nil
-}
-
-func (b *Bus) lastError() error {
-	if err := b.nc.LastError(); err != nil {
-		return err
-	}
-	return nats.ErrNoServers
 }
 
 func isAuthError(err error) bool {

@@ -23,6 +23,11 @@ type ConsumeConfig struct {
 	// nil means 0. A floor that is too high loses causes, one that is too low
 	// only costs deliveries.
 	Floor func() uint64
+	// Room reports whether more causes can be handled now. It is called before each
+	// batch is requested: a cause that is not delivered needs no extension and waits
+	// in the log. Without room, a few causes are requested twice a second. nil means
+	// always.
+	Room func() bool
 }
 
 // Delivery is a cause that was handed to this process. It comes again, here or
@@ -51,7 +56,7 @@ func (d Delivery) Nak(delay time.Duration) error {
 }
 
 func (d Delivery) answer(word string) error {
-	if err := d.b.send(&nats.Msg{Subject: d.reply, Data: []byte(word)}); err != nil {
+	if err := d.b.ctl.send(&nats.Msg{Subject: d.reply, Data: []byte(word)}); err != nil {
 		return transportError("answering the delivery of "+strconv.FormatUint(d.Seq, 10), err)
 	}
 	return nil
@@ -76,7 +81,7 @@ func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(D
 		return nil, Errorf(CodeInvalidArgument, "consuming causes: durable %q is no id", c.Durable)
 	}
 	l := &pullLoop{
-		b: b, stream: StreamSessions, floor: c.Floor,
+		b: b, stream: StreamSessions, floor: c.Floor, room: c.Room,
 		config: jetstream.ConsumerConfig{
 			Durable: c.Durable, FilterSubject: subject.AllCauses,
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait,
@@ -91,6 +96,7 @@ func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(D
 			})
 		},
 	}
+	b.watchLog()
 	if err := b.startPull(ctx, l); err != nil {
 		return nil, err
 	}
@@ -107,12 +113,30 @@ func (c *Consumption) Healed() uint64 { return c.loop.healed.Load() }
 // AckFloor returns the stream sequence up to which every cause is acknowledged,
 // as far as the server remembers, or [ErrNotFound] while there is no consumer.
 func (c *Consumption) AckFloor(ctx context.Context) (uint64, error) {
+	info, err := c.info(ctx, "reading the acknowledgement floor")
+	if err != nil {
+		return 0, err
+	}
+	return info.AckFloor.Stream, nil
+}
+
+// Backlog returns how many causes are not acknowledged, delivered or not, or
+// [ErrNotFound] while there is no consumer.
+func (c *Consumption) Backlog(ctx context.Context) (uint64, error) {
+	info, err := c.info(ctx, "reading the backlog")
+	if err != nil {
+		return 0, err
+	}
+	return info.NumPending + uint64(info.NumAckPending), nil //nolint:gosec // not negative
+}
+
+func (c *Consumption) info(ctx context.Context, doing string) (*jetstream.ConsumerInfo, error) {
 	cons, err := c.loop.b.js.Consumer(ctx, c.loop.stream, c.loop.config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, fmt.Errorf("reading the acknowledgement floor: consumer %s: %w", c.loop.config.Durable, ErrNotFound)
+		return nil, fmt.Errorf("%s: consumer %s: %w", doing, c.loop.config.Durable, ErrNotFound)
 	}
 	if err != nil {
-		return 0, transportError("reading the acknowledgement floor", err)
+		return nil, transportError(doing, err)
 	}
-	return cons.CachedInfo().AckFloor.Stream, nil
+	return cons.CachedInfo(), nil
 }

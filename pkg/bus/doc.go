@@ -1,20 +1,27 @@
-// Package bus is how a Skandha process speaks on NATS: one connection that stays,
+// Package bus is how a Skandha process speaks on NATS: two connections that stay,
 // the log of causes and commits, timers, requests with addressed replies, and
 // large bodies beside the messages.
 //
 // # What it reads and writes
 //
-//	stream SESSIONS   agent.*.*.sense.*.* (causes), agent.*.*.commit (commits)
+//	stream SESSIONS   agent.*.*.sense.*.* (causes), agent.*.*.commit (commits), probe.* (nothing)
 //	stream TIMERS     timer.*.*.* (schedules), fired.*.*.* (firings)
 //	stream DEAD       dead.>
 //	buckets           claims (bodies on their way), artifacts (results that commits refer to),
 //	                  plugins (the registry, by keys)
-//	plain             live events, token deltas, announcements: [Bus.Publish], [Bus.PublishLive]
+//	plain             live events, token deltas, announcements, beacons: [Bus.Publish], [Bus.PublishLive]
 //	requests          any subject, answered on reply.<responder>.<caller>.<n>
 //
 // Every message carries a traceparent. Headers of Skandha's own begin with
 // "Skandha-". The exact allow-list that core needs is in the tests of this
 // package (services/internal/bustest, secure_test.go).
+//
+// # Two connections
+//
+// Anything that a disk may delay (appends to the log, reads of it, large bodies) uses
+// one connection, everything else the other; see schemas/adr/0018. There is no order
+// between the two, except that a message sent after an acknowledgement follows what
+// was acknowledged.
 //
 // # What is promised
 //
@@ -29,7 +36,9 @@
 // that consume, until acknowledged; redelivery breaks their order. What reads the
 // log ([Bus.Commits], [Bus.Messages], [Bus.NextCause]) sees it in order, whole,
 // and everything that was acknowledged before the call, also when the stream has
-// several copies, some of which lag.
+// several copies, some of which lag. For a moment after copies were added, a copy that
+// lags may still answer a read. [Bus.NextCause] does not trust such an answer: it
+// never takes a delivered cause for a deleted one.
 //
 // A change of a [Bucket] is stored only if its fence holds. A watch gets every
 // change, in order, or everything anew.
@@ -42,6 +51,7 @@
 //
 // # When something fails
 //
+// A server that is silent for about five seconds is given up; a busy one is not.
 // Without a connection nothing is kept for later: publishing fails at once with
 // [ErrUnavailable] or [ErrAmbiguous], and whoever waits for an answer is told. The
 // connection is made again for ever, with jitter; subscriptions and consumptions
@@ -58,7 +68,18 @@
 // Errors have a [Code] of a closed set, which crosses the bus; errors.Is compares
 // codes, so it works in the process that asked.
 //
+// While the log cannot store (the disk or a limit is full), appends fail with a
+// [StorageFault] that gives the reason, and inputs are refused at once. A server whose
+// disk was full stops answering until it is restarted. This package asks it for the
+// cause with a request that has no effect ($JS.API.STREAM.MSG.DELETE.SESSIONS for a
+// message that cannot exist; without that permission the cause stays unnamed). It then
+// stores a probe about once a second until one is acknowledged.
+//
 // # Back-pressure
+//
+// Inputs, and only inputs, are refused with [ErrOverloaded] while a core's last
+// [Beacon] says that more wait than it allows. Without a recent beacon they are
+// stored.
 //
 // Handlers of causes and firings are called one at a time and pull no more than
 // a few hundred messages ahead. Functions that take replies run on one goroutine

@@ -23,6 +23,7 @@ const (
 	CodeTimeout         Code = "timeout"          // no answer in time; it may have been done
 	CodeTooLarge        Code = "too_large"        // above a limit, which the message names
 	CodeConflict        Code = "conflict"         // someone else was first; look again, then try again
+	CodeOverloaded      Code = "overloaded"       // too much is waiting; try again later
 	CodeInternal        Code = "internal"         // a fault of the responder
 	CodeCancelled       Code = "cancelled"        // the caller gave up
 )
@@ -30,14 +31,14 @@ const (
 func (c Code) known() bool {
 	switch c {
 	case CodeInvalidArgument, CodeNotFound, CodeDenied, CodeUnavailable, CodeTimeout,
-		CodeTooLarge, CodeConflict, CodeInternal, CodeCancelled:
+		CodeTooLarge, CodeConflict, CodeOverloaded, CodeInternal, CodeCancelled:
 		return true
 	}
 	return false
 }
 
 func (c Code) retryable() bool {
-	return c == CodeUnavailable || c == CodeTimeout || c == CodeConflict
+	return c == CodeUnavailable || c == CodeTimeout || c == CodeConflict || c == CodeOverloaded
 }
 
 // Error is an error that crosses the bus: its code in the header Skandha-Error,
@@ -77,6 +78,7 @@ var (
 	ErrTimeout         error = &Error{Code: CodeTimeout, Message: "timeout", Retryable: true}
 	ErrTooLarge        error = &Error{Code: CodeTooLarge, Message: "too large"}
 	ErrConflict        error = &Error{Code: CodeConflict, Message: "conflict", Retryable: true}
+	ErrOverloaded      error = &Error{Code: CodeOverloaded, Message: "overloaded", Retryable: true}
 	ErrInternal        error = &Error{Code: CodeInternal, Message: "internal error"}
 	ErrCancelled       error = &Error{Code: CodeCancelled, Message: "cancelled"}
 )

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,34 +25,43 @@ type Answer struct {
 	At   time.Time // when it came, or was given up
 }
 
+// retryIn is how soon a question that reached no responder is sent again: the
+// responder may not have reconnected yet.
+const retryIn = 50 * time.Millisecond
+
 // RequestAll sends the questions, each with its body in the message, and waits for the one answer to each, until each
 // one's deadline. The answers stand in the order of the questions.
+//
+// A question may arrive more than once: open questions are sent again after a
+// reconnect, since the question or its answer may have been lost.
 func (c *Caller) RequestAll(ctx context.Context, questions []Question) []Answer {
-	g := &gathering{answers: make([]Answer, len(questions)), left: len(questions), done: make(chan struct{})}
-	lost := c.b.lostChan()
-	for i, q := range questions {
-		hdr := make(nats.Header, 3)
-		SetDeadline(hdr, q.Deadline)
-		forget, err := c.SendWhole(ctx, q.Subject, q.Responder, hdr, q.Body, func(r Reply) { g.answer(i, r.Data, failed(q.Subject, r)) })
-		if err != nil {
-			g.answer(i, nil, err)
-			continue
-		}
-		defer forget()
+	g := &gathering{
+		c: c, questions: questions, answers: make([]Answer, len(questions)), left: len(questions),
+		done: make(chan struct{}), again: make(chan struct{}, 1),
+	}
+	defer g.forget()
+	back := c.b.Reconnected()
+	for i := range questions {
+		g.send(ctx, i)
 	}
 	for {
-		next, open := g.next(questions, time.Now())
+		next, open := g.next(time.Now())
 		if !open {
 			return g.answers // nobody writes to them any more: each has its answer
 		}
 		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-g.done:
+		case <-g.again: // next says when
 		case <-timer.C:
-		case <-lost:
-			g.giveUp(questions, nats.ErrDisconnected)
+			g.sendUnsent(ctx)
+		case <-back:
+			back = c.b.Reconnected()
+			g.sendOpen(ctx)
+		case <-c.b.closed:
+			g.giveUp(nats.ErrConnectionClosed)
 		case <-ctx.Done():
-			g.giveUp(questions, ctx.Err())
+			g.giveUp(ctx.Err())
 		}
 		timer.Stop()
 	}
@@ -69,10 +79,86 @@ func failed(subj string, r Reply) error {
 }
 
 type gathering struct {
+	c         *Caller
+	questions []Question
+	sent      []func() // forget what was sent
+
 	mu      sync.Mutex
 	answers []Answer
 	left    int
 	done    chan struct{} // closed when all are there
+	again   chan struct{} // there is something unsent
+	unsent  map[int]bool  // questions without a responder, to be sent again soon
+}
+
+// send sends one question. One that cannot be sent now is sent again later.
+func (g *gathering) send(ctx context.Context, i int) {
+	q := g.questions[i]
+	hdr := make(nats.Header, 3)
+	SetDeadline(hdr, q.Deadline)
+	forget, err := g.c.SendWhole(ctx, q.Subject, q.Responder, hdr, q.Body, func(r Reply) {
+		if r.NoResponders && g.c.b.Settling() {
+			g.later(i)
+			return
+		}
+		g.answer(i, r.Data, failed(q.Subject, r))
+	})
+	switch {
+	case err == nil:
+		g.sent = append(g.sent, forget)
+	case errors.Is(err, nats.ErrDisconnected): // until the connection is back, or the deadline
+	default:
+		g.answer(i, nil, err)
+	}
+}
+
+func (g *gathering) forget() {
+	for _, f := range g.sent {
+		f()
+	}
+}
+
+// sendOpen sends all unanswered questions again.
+func (g *gathering) sendOpen(ctx context.Context) {
+	for i := range g.questions {
+		if g.isOpen(i) {
+			g.send(ctx, i)
+		}
+	}
+}
+
+func (g *gathering) isOpen(i int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.unsent, i)
+	return g.answers[i].At.IsZero()
+}
+
+func (g *gathering) later(i int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unsent == nil {
+		g.unsent = map[int]bool{}
+	}
+	g.unsent[i] = true
+	select {
+	case g.again <- struct{}{}:
+	default:
+	}
+}
+
+func (g *gathering) sendUnsent(ctx context.Context) {
+	g.mu.Lock()
+	var list []int
+	for i := range g.unsent {
+		list = append(list, i)
+	}
+	g.mu.Unlock()
+	for _, i := range list {
+		if g.isOpen(i) {
+			g.send(ctx, i)
+		}
+	}
 }
 
 // answer takes the first answer to a question.
@@ -92,11 +178,12 @@ func (g *gathering) set(i int, data []byte, err error) {
 	}
 }
 
-// next gives up on those whose time has come, and says when the next one's comes.
-func (g *gathering) next(questions []Question, now time.Time) (next time.Time, open bool) {
+// next gives up on questions whose deadline has passed, and returns when there is
+// something to do next.
+func (g *gathering) next(now time.Time) (next time.Time, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, q := range questions {
+	for i, q := range g.questions {
 		if !g.answers[i].At.IsZero() {
 			continue
 		}
@@ -108,13 +195,16 @@ func (g *gathering) next(questions []Question, now time.Time) (next time.Time, o
 			next, open = q.Deadline, true
 		}
 	}
+	if soon := now.Add(retryIn); open && len(g.unsent) > 0 && soon.Before(next) {
+		next = soon
+	}
 	return next, open
 }
 
-func (g *gathering) giveUp(questions []Question, err error) {
+func (g *gathering) giveUp(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, q := range questions {
+	for i, q := range g.questions {
 		g.set(i, nil, transportError("asking "+q.Subject, err))
 	}
 }

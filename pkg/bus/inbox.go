@@ -114,14 +114,23 @@ const statusDenied = "403"
 // would only be logged.
 func (b *Bus) denied(subj string) {
 	m := &nats.Msg{Header: nats.Header{"Status": {statusDenied}}}
-	for _, q := range b.inbox.all() {
-		if q.subj == subj {
-			q.f(m)
-		}
+	for _, l := range []*link{b.ctl, b.data} {
+		l.denied(subj, m)
 	}
 	for _, p := range b.allParts() {
 		if c, ok := p.(*Caller); ok {
 			c.denied(subj, m)
+		}
+	}
+}
+
+func (l *link) denied(subj string, m *nats.Msg) {
+	if l.inbox == nil {
+		return // it is still being opened: no question is open
+	}
+	for _, q := range l.inbox.all() {
+		if q.subj == subj {
+			q.f(m)
 		}
 	}
 }

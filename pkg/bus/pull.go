@@ -25,6 +25,10 @@ const (
 	pullHeartbeat = 500 * time.Millisecond
 	pullSilence   = 5 * pullHeartbeat / 2 // no sign of life for so long: look what is wrong
 	healPause     = 250 * time.Millisecond
+	roomEvery     = 5 * time.Millisecond
+	// However little room there is, what comes may be a person's word, which needs none.
+	roomAtMost = 500 * time.Millisecond
+	smallBatch = 16
 )
 
 // pullLoop consumes a durable consumer for ever. It keeps one pull request open;
@@ -41,6 +45,7 @@ type pullLoop struct {
 	stream  string
 	config  jetstream.ConsumerConfig
 	floor   func() uint64 // where a consumer that must be made begins; nil: at what is there
+	room    func() bool   // nil: always
 	handle  func(*nats.Msg, *nats.MsgMetadata)
 	healed  atomic.Uint64 // how often it started anew
 	kicked  chan struct{} // the connection was made anew
@@ -97,23 +102,40 @@ func (l *pullLoop) run() {
 	// Room for a batch, and for the heartbeats while the handler is slow; what does
 	// not fit comes again. A channel, because the client's NextMsg takes a stored
 	// message "Status: 503" for the server's word.
-	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), l.b.nc.NewInbox()
-	sub, err := l.b.nc.ChanSubscribe(inbox+".*", msgs)
+	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), l.b.ctl.nc.NewInbox()
+	sub, err := l.b.ctl.nc.ChanSubscribe(inbox+".*", msgs)
 	if err != nil {
 		return // only when the connection is closed for good
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	for n := uint64(1); !l.over(); n++ {
+		batch := l.awaitRoom()
 		// Each request has its own subject, so that the end of an older one is not
 		// taken for that of the newest, and what an older one brings is not lost.
 		began := time.Now()
-		if err := l.pull(msgs, inbox+"."+strconv.FormatUint(n, 36)); err != nil && !l.over() {
+		if err := l.pull(msgs, inbox+"."+strconv.FormatUint(n, 36), batch); err != nil && !l.over() {
 			l.b.log.Debug("pulling anew", "stream", l.stream, "reason", err)
 			l.healed.Add(1)
 			l.heal()
 			l.pause(healPause - time.Since(began)) // a request that fails again and again
 		}
 	}
+}
+
+// awaitRoom waits for room, but not for long, and returns how much to ask for.
+func (l *pullLoop) awaitRoom() (batch int) {
+	if l.room == nil {
+		return pullBatch
+	}
+	for began := time.Now(); !l.over(); l.pause(roomEvery) {
+		if l.room() {
+			return pullBatch
+		}
+		if time.Since(began) > roomAtMost {
+			return smallBatch
+		}
+	}
+	return smallBatch
 }
 
 func (l *pullLoop) pause(d time.Duration) {
@@ -135,7 +157,7 @@ func (l *pullLoop) pause(d time.Duration) {
 func (l *pullLoop) heal() {
 	said := time.Now()
 	for !l.over() {
-		if l.b.nc.IsConnected() {
+		if l.b.ctl.nc.IsConnected() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			err := l.ensure(ctx)
 			cancel()
@@ -197,13 +219,13 @@ var (
 
 // pull makes one request and handles what it brings. It returns nil when the
 // request came to its ordinary end.
-func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string) error {
+func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string, batch int) error {
 	req, err := json.Marshal(struct {
 		Batch     int           `json:"batch"`
 		MaxBytes  int64         `json:"max_bytes"`
 		Expires   time.Duration `json:"expires"`
 		Heartbeat time.Duration `json:"idle_heartbeat"`
-	}{pullBatch, max(pullBytes, 2*l.b.nc.MaxPayload()), pullExpires, pullHeartbeat})
+	}{batch, max(pullBytes, 2*l.b.ctl.nc.MaxPayload()), pullExpires, pullHeartbeat})
 	if err != nil {
 		return err
 	}
@@ -211,13 +233,13 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string) error {
 	case <-l.kicked: // it was for the request before
 	default:
 	}
-	err = l.b.send(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.config.Durable, Reply: reply, Data: req})
+	err = l.b.ctl.send(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.config.Durable, Reply: reply, Data: req})
 	if err != nil {
 		return err
 	}
 	silence := time.NewTimer(pullSilence)
 	defer silence.Stop()
-	for got := 0; got < pullBatch; {
+	for got := 0; got < batch; {
 		select {
 		case <-l.stopped:
 			return errPullOver

@@ -52,17 +52,43 @@ func (b *Bus) Messages(ctx context.Context, ref subject.Ref, after uint64) iter.
 	return b.read(ctx, ref.All(), after)
 }
 
-// NextCause returns the session's first cause with after < sequence <= upTo, and
-// false when there is none.
+// NextCause returns the session's first cause with after < sequence <= upTo, and false
+// if there is none left.
+//
+// upTo is the sequence of a delivered cause of the session, so a cause exists unless
+// it was deleted. A copy of the log that does not have it lags, and its answer is an
+// error, [ErrUnavailable]: to trust that answer would acknowledge a cause that was
+// never handled. A copy that has a later message has the whole log up to it, so any
+// other answer is right, whichever copy gave it and however many copies this process
+// assumes.
 func (b *Bus) NextCause(ctx context.Context, ref subject.Ref, after, upTo uint64) (StoredMsg, bool, error) {
 	if after >= upTo {
 		return StoredMsg{}, false, nil
 	}
-	m, err := b.get(ctx, getRequest{Seq: after + 1, NextFor: ref.Causes()})
+	req := getRequest{Seq: after + 1, NextFor: ref.Causes()}
+	m, err := b.get(ctx, req)
+	if errors.Is(err, ErrNotFound) {
+		m, err = b.nextAfterAll(ctx, req, upTo)
+	}
 	if errors.Is(err, ErrNotFound) || err == nil && m.Seq > upTo {
 		return StoredMsg{}, false, nil
 	}
 	return m, err == nil, err
+}
+
+// nextAfterAll asks the leader for what a copy of the log did not have. Its
+// ErrNotFound can be trusted.
+func (b *Bus) nextAfterAll(ctx context.Context, req getRequest, upTo uint64) (StoredMsg, error) {
+	gone, err := b.isGone(ctx, upTo)
+	if err != nil {
+		return StoredMsg{}, err
+	}
+	m, err := b.getFromLeader(ctx, req)
+	if errors.Is(err, ErrNotFound) && !gone {
+		return StoredMsg{}, Errorf(CodeUnavailable,
+			"reading the log: the copy that answered does not have message %d yet; ask again", upTo)
+	}
+	return m, err
 }
 
 // Message returns the message at a sequence, or [ErrNotFound].
@@ -118,7 +144,7 @@ type getRequest struct {
 
 // get reads one message, from the leader when there are copies that may lag.
 func (b *Bus) get(ctx context.Context, req getRequest) (StoredMsg, error) {
-	single, err := b.singleCopy(ctx)
+	single, err := b.copies.single(ctx)
 	if err != nil {
 		return StoredMsg{}, err
 	}
@@ -131,7 +157,7 @@ func (b *Bus) get(ctx context.Context, req getRequest) (StoredMsg, error) {
 	} else if body, err = json.Marshal(req); err != nil {
 		return StoredMsg{}, fmt.Errorf("reading the log: %w", err)
 	}
-	m, err := b.ask(ctx, subj, body)
+	m, err := b.data.ask(ctx, subj, body)
 	if err != nil {
 		return StoredMsg{}, transportError("reading the log", err)
 	}
@@ -142,95 +168,9 @@ func (b *Bus) get(ctx context.Context, req getRequest) (StoredMsg, error) {
 	return stored.StoredMsg, err
 }
 
-// singleCopy reports whether SESSIONS has one copy, so that any answer is the truth.
-func (b *Bus) singleCopy(ctx context.Context) (bool, error) {
-	if n := b.replicas.Load(); n != 0 {
-		return n == 1, nil
-	}
-	info, err := b.logInfo(ctx)
-	if err != nil {
-		return false, err
-	}
-	n := max(info.Config.Replicas, 1)
-	b.replicas.Store(int32(n)) //nolint:gosec // at most 5
-	return n == 1, nil
-}
-
-// logInfo describes SESSIONS. Unlike the client's call it notices at once when
-// the connection is lost.
-func (b *Bus) logInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
-	const doing = "looking up stream " + StreamSessions
-	m, err := b.ask(ctx, "$JS.API.STREAM.INFO."+StreamSessions, nil)
-	if err != nil {
-		return nil, transportError(doing, err)
-	}
-	var resp struct {
-		Error *jetstream.APIError `json:"error"`
-		jetstream.StreamInfo
-	}
-	if err := json.Unmarshal(m.Data, &resp); err != nil {
-		return nil, fmt.Errorf("%s: the server's answer: %w", doing, err)
-	}
-	if resp.Error != nil {
-		return nil, transportError(doing, resp.Error)
-	}
-	return &resp.StreamInfo, nil
-}
-
-// askAgain is when a question that was not answered is asked again: a server that
-// is just starting drops some.
-const askAgain = 1500 * time.Millisecond
-
-// ask sends a question to the server, which may be asked twice, and waits for the answer.
-func (b *Bus) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, askAgain)
-		m, err := b.askOnce(attempt, subj, body)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return m, err
-		}
-	}
-}
-
-func (b *Bus) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
-	answer, lost := make(chan *nats.Msg, 1), b.lostChan()
-	n, reply := b.inbox.ask(subj, func(m *nats.Msg) {
-		select {
-		case answer <- m:
-		default:
-		}
-	})
-	defer b.inbox.forget(n)
-	if err := b.send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
-		return nil, err
-	}
-	select {
-	case m := <-answer:
-		if noResponders(m) {
-			return nil, nats.ErrNoResponders
-		}
-		return m, deniedError(m)
-	case <-lost:
-		return nil, nats.ErrDisconnected
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// bounded gives ctx the default deadline if it has none.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, ackWait)
-}
-
 // getFromLeader reads the log through its leader.
 func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, error) {
-	m, err := b.getStored(ctx, StreamSessions, req)
+	m, err := b.getStored(ctx, b.data, StreamSessions, req)
 	if err != nil {
 		return StoredMsg{}, fmt.Errorf("reading the log: %w", err)
 	}
@@ -240,13 +180,13 @@ func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, err
 // getStored reads through a stream's leader. Its answer states sequence, subject
 // and time outside the message, so that nothing in it can be forged or
 // unreadable; it is slower.
-func (b *Bus) getStored(ctx context.Context, stream string, req getRequest) (StoredMsg, error) {
+func (b *Bus) getStored(ctx context.Context, l *link, stream string, req getRequest) (StoredMsg, error) {
 	doing := "asking the leader of " + stream
 	body, err := json.Marshal(req)
 	if err != nil {
 		return StoredMsg{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	m, err := b.ask(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
+	m, err := l.ask(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
 	if err != nil {
 		return StoredMsg{}, transportError(doing, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,7 +23,7 @@ const (
 func (b *Bus) read(ctx context.Context, filter string, after uint64) iter.Seq2[StoredMsg, error] {
 	return func(yield func(StoredMsg, error) bool) {
 		r := &reader{b: b, filter: filter, after: after, yield: yield}
-		single, err := b.singleCopy(ctx)
+		single, err := b.copies.single(ctx)
 		if err == nil && !single {
 			r.copies = true
 			r.upTo, err = b.leaderLast(ctx, filter)
@@ -38,20 +37,13 @@ func (b *Bus) read(ctx context.Context, filter string, after uint64) iter.Seq2[S
 	}
 }
 
-// leaderLast is a sequence that covers everything the leader has on the filter.
+// leaderLast is the sequence of the last message that the leader has on the filter.
 func (b *Bus) leaderLast(ctx context.Context, filter string) (uint64, error) {
-	if !strings.HasSuffix(filter, ">") {
-		m, err := b.getFromLeader(ctx, getRequest{LastFor: filter})
-		if errors.Is(err, ErrNotFound) {
-			return 0, nil
-		}
-		return m.Seq, err
+	m, err := b.getFromLeader(ctx, getRequest{LastFor: filter})
+	if errors.Is(err, ErrNotFound) {
+		return 0, nil
 	}
-	info, err := b.logInfo(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return info.State.LastSeq, nil
+	return m.Seq, err
 }
 
 // reader fetches messages in batches by direct get, which any copy of the stream
@@ -86,15 +78,16 @@ func (r *reader) batch(ctx context.Context) {
 		return
 	}
 	// Room for a whole batch and its end, so that the inbox never blocks.
-	answers, lost := make(chan *nats.Msg, batchMsgs+1), r.b.lostChan()
-	n, reply := r.b.inbox.ask(directGet, func(m *nats.Msg) {
+	l := r.b.data
+	answers, lost := make(chan *nats.Msg, batchMsgs+1), l.lostChan()
+	n, reply := l.inbox.ask(directGet, func(m *nats.Msg) {
 		select {
 		case answers <- m:
 		default:
 		}
 	})
-	defer r.b.inbox.forget(n)
-	if err := r.b.send(&nats.Msg{Subject: directGet, Reply: reply, Data: req}); err != nil {
+	defer l.inbox.forget(n)
+	if err := l.send(&nats.Msg{Subject: directGet, Reply: reply, Data: req}); err != nil {
 		r.fail(transportError("reading the log", err))
 		return
 	}

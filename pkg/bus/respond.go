@@ -28,6 +28,12 @@ func Concurrency(n int) RespondOption {
 	return func(r *Responder) { r.slots = make(chan struct{}, max(n, 1)) }
 }
 
+// Sharing makes the responder use the slots of another one, so that [Concurrency]
+// bounds both together.
+func Sharing(with *Responder) RespondOption {
+	return func(r *Responder) { r.slots = with.slots }
+}
+
 // Responder answers requests on a subject.
 type Responder struct {
 	b       *Bus
@@ -65,9 +71,9 @@ func (b *Bus) Respond(subj, queue, self string, handler func(*Request), opts ...
 	}
 	var err error
 	if queue == "" {
-		r.sub, err = b.nc.Subscribe(subj, r.take)
+		r.sub, err = b.ctl.nc.Subscribe(subj, r.take)
 	} else {
-		r.sub, err = b.nc.QueueSubscribe(subj, queue, r.take)
+		r.sub, err = b.ctl.nc.QueueSubscribe(subj, queue, r.take)
 	}
 	if err != nil {
 		r.stop()
@@ -127,18 +133,19 @@ func (r *Responder) take(m *nats.Msg) {
 	}
 	r.slots <- struct{}{}
 	r.running.Add(1)
+	leave := sync.OnceFunc(func() { <-r.slots })
 	go func() {
 		defer r.running.Done()
-		defer func() { <-r.slots }()
-		r.serve(m)
+		defer leave()
+		r.serve(m, leave)
 	}()
 }
 
-func (r *Responder) serve(m *nats.Msg) {
+func (r *Responder) serve(m *nats.Msg, leave func()) {
 	ctx, cancel := r.bounded(m)
 	defer cancel()
 	req := &Request{
-		Subject: m.Subject, Header: m.Header, r: r, reply: m.Reply,
+		Subject: m.Subject, Header: m.Header, r: r, reply: m.Reply, leave: leave,
 		ctx: telemetry.Extract(ctx, m.Header),
 	}
 	defer req.recover()
@@ -171,11 +178,16 @@ type Request struct {
 	ctx   context.Context //nolint:containedctx // the request's own, as in net/http
 	r     *Responder
 	reply string
+	leave func() // frees its slot
 }
 
 // Context carries the caller's deadline and trace. It ends when the handler has
 // returned; work that goes on takes context.WithoutCancel of it.
 func (q *Request) Context() context.Context { return q.ctx }
+
+// Yield releases the request's slot (see [Concurrency]), for a handler that only waits
+// from now on.
+func (q *Request) Yield() { q.leave() }
 
 // WantsReply reports whether there is anyone to answer.
 func (q *Request) WantsReply() bool { return q.reply != "" }
@@ -194,7 +206,7 @@ func (q *Request) ReplyMsg(hdr nats.Header, data []byte) error {
 	defer cancel()
 	err := q.r.b.claimLarge(ctx, m)
 	if err == nil {
-		err = q.r.b.publish(q.ctx, m)
+		err = q.r.b.publish(q.ctx, q.r.b.ctl, m)
 	}
 	if err != nil {
 		return transportError("answering "+q.Subject, err)

@@ -2,10 +2,8 @@ package bus
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,10 +25,10 @@ const (
 // not answered repeats itself within it.
 const DuplicateWindow = 2 * time.Minute
 
-// StreamsConfig says how the streams are kept. The zero value is one copy and
-// the default limits.
+// StreamsConfig configures the streams. A zero field keeps the existing value, unless
+// that is less than the default; new streams get the default.
 type StreamsConfig struct {
-	Replicas         int           // copies of each stream: 1, 3 or 5; default 1
+	Replicas         int           // copies of each stream: 1, 3 or 5; default 1; never lowered
 	MaxBytes         int64         // of SESSIONS; default 8 GiB, -1 unlimited
 	MaxDeadBytes     int64         // of DEAD; default 256 MiB
 	MaxClaimBytes    int64         // of the bucket claims; default 4 GiB
@@ -50,11 +48,26 @@ func (c StreamsConfig) withDefaults() StreamsConfig {
 	return c
 }
 
-// Validate reports a field that no server would take; the error names it.
+// Validate reports every field with a value that no server accepts; each error names
+// its field.
 func (c StreamsConfig) Validate() error {
 	var errs []error
 	if c.Replicas < 0 || c.Replicas > 5 || c.Replicas != 0 && c.Replicas%2 == 0 {
 		errs = append(errs, fmt.Errorf("streams.replicas is %d, want 1, 3 or 5", c.Replicas))
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"max_bytes", c.MaxBytes},
+		{"max_dead_bytes", c.MaxDeadBytes},
+		{"max_claim_bytes", c.MaxClaimBytes},
+		{"max_artifact_bytes", c.MaxArtifactBytes},
+	} {
+		if f.value < -1 {
+			errs = append(errs, fmt.Errorf("streams.%s is %d, want a number of bytes, or -1 for no limit",
+				f.name, f.value))
+		}
 	}
 	if c.DeadAge < 0 || c.ClaimAge < 0 {
 		errs = append(errs, errors.New("streams.dead_age and streams.claim_age must not be negative"))
@@ -62,30 +75,45 @@ func (c StreamsConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c StreamsConfig) streams() []jetstream.StreamConfig {
-	return []jetstream.StreamConfig{
-		{
+// wanted is a stream as it is created, and the limits that the configuration names.
+type wanted struct {
+	jetstream.StreamConfig
+	given limits
+}
+
+// limits are those that an operator may set; zero means that the configuration does
+// not set it.
+type limits struct {
+	replicas int
+	maxBytes int64
+	maxAge   time.Duration
+}
+
+func (c StreamsConfig) streams() []wanted {
+	d := c.withDefaults()
+	return []wanted{
+		{jetstream.StreamConfig{
 			Name: StreamSessions, Description: "causes and commits of every session: the log of record",
-			Subjects: []string{subject.AllCauses, subject.AllCommits},
+			Subjects: []string{subject.AllCauses, subject.AllCommits, subject.AllProbes},
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-			MaxBytes: c.MaxBytes, Replicas: c.Replicas, Duplicates: DuplicateWindow, AllowDirect: true,
-		},
-		{
+			MaxBytes: d.MaxBytes, Replicas: d.Replicas, Duplicates: DuplicateWindow, AllowDirect: true,
+		}, limits{replicas: c.Replicas, maxBytes: c.MaxBytes}},
+		{jetstream.StreamConfig{
 			Name: StreamTimers, Description: "timers to fire, and fired ones until they are handled",
 			Subjects: []string{subject.AllTimers, subject.AllFired},
 			// A fired timer goes when it is acknowledged; one that waits has no consumer and
 			// stays. The server takes no schedules with DiscardNew, and with DiscardOld a
 			// limit would silently drop timers, so there is none: core alone may publish here.
 			Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
-			MaxBytes: -1, Replicas: c.Replicas, Duplicates: DuplicateWindow,
+			MaxBytes: -1, Replicas: d.Replicas, Duplicates: DuplicateWindow,
 			AllowMsgSchedules: true, AllowRollup: true,
-		},
-		{
+		}, limits{replicas: c.Replicas}},
+		{jetstream.StreamConfig{
 			Name: StreamDead, Description: "copies of causes that could not be handled",
 			Subjects: []string{subject.AllDead},
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
-			MaxBytes: c.MaxDeadBytes, MaxAge: c.DeadAge, Replicas: c.Replicas, Duplicates: DuplicateWindow,
-		},
+			MaxBytes: d.MaxDeadBytes, MaxAge: d.DeadAge, Replicas: d.Replicas, Duplicates: DuplicateWindow,
+		}, limits{replicas: c.Replicas, maxBytes: c.MaxDeadBytes, maxAge: c.DeadAge}},
 		c.plugins(),
 	}
 }
@@ -95,229 +123,34 @@ const maxPluginBytes = 256 << 20
 
 // plugins is a bucket as the key-value API of any client makes it, so that people
 // can look into it. It forgets nothing by itself: see schemas/adr/0007.
-func (c StreamsConfig) plugins() jetstream.StreamConfig {
-	return jetstream.StreamConfig{
+func (c StreamsConfig) plugins() wanted {
+	return wanted{jetstream.StreamConfig{
 		Name: bucketStream(BucketPlugins), Description: "the registry: manifests and leases of plugins",
 		Subjects: []string{subject.BucketKey(BucketPlugins, ">")},
 		Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-		MaxMsgsPerSubject: 1, MaxBytes: maxPluginBytes, Replicas: c.Replicas, Duplicates: DuplicateWindow,
+		MaxMsgsPerSubject: 1, MaxBytes: maxPluginBytes, Replicas: c.withDefaults().Replicas, Duplicates: DuplicateWindow,
 		AllowDirect: true, AllowRollup: true, DenyDelete: true,
-	}
+	}, limits{replicas: c.Replicas}}
 }
 
-// EnsurePlugins makes the bucket of plugins alone, like [Bus.EnsureStreams]: for
-// when it was lost.
-func (b *Bus) EnsurePlugins(ctx context.Context, c StreamsConfig) error {
-	if err := c.Validate(); err != nil {
-		return err
-	}
-	return b.ensureStream(ctx, c.withDefaults().plugins())
+// objectBucket is a bucket of bodies, which the object-store API creates, and the
+// properties of its stream that are maintained.
+type objectBucket struct {
+	jetstream.ObjectStoreConfig
+	discard jetstream.DiscardPolicy
+	given   limits
 }
 
-// EnsureStreams creates what is missing of the streams and buckets and verifies
-// what is there. A difference that can be mended without losing anything is
-// mended; any other is an error that names the stream and the field. Several
-// processes may do it at once. While JetStream is not available it tries again,
-// until ctx ends.
-func (b *Bus) EnsureStreams(ctx context.Context, c StreamsConfig) error {
-	if err := c.Validate(); err != nil {
-		return err
+// objectBuckets: a full bucket of bodies in transit drops the oldest; a full bucket of
+// results that commits refer to refuses new ones.
+func (c StreamsConfig) objectBuckets() []objectBucket {
+	d := c.withDefaults()
+	return []objectBucket{
+		{jetstream.ObjectStoreConfig{
+			Bucket: BucketClaims, TTL: d.ClaimAge, MaxBytes: d.MaxClaimBytes, Replicas: d.Replicas, Storage: jetstream.FileStorage,
+		}, jetstream.DiscardOld, limits{replicas: c.Replicas, maxBytes: c.MaxClaimBytes, maxAge: c.ClaimAge}},
+		{jetstream.ObjectStoreConfig{
+			Bucket: BucketArtifacts, MaxBytes: d.MaxArtifactBytes, Replicas: d.Replicas, Storage: jetstream.FileStorage,
+		}, jetstream.DiscardNew, limits{replicas: c.Replicas, maxBytes: c.MaxArtifactBytes}},
 	}
-	for {
-		attempt, cancel := context.WithTimeout(ctx, ackWait)
-		err := b.ensureAll(attempt, c.withDefaults())
-		cancel()
-		if err == nil || !mayPass(err) {
-			return err
-		}
-		b.log.Info("waiting for JetStream", "error", err)
-		t := time.NewTimer(healPause)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return err
-		case <-t.C:
-		}
-	}
-}
-
-const errCodeNoPeers = 10005 // JSClusterNoPeersErrF: not all servers of the cluster are there yet
-
-// mayPass reports whether JetStream may do tomorrow what it does not do today.
-func mayPass(err error) bool {
-	var e *jetstream.APIError
-	if errors.As(err, &e) {
-		return e.Code == 503 || e.ErrorCode == errCodeNoPeers
-	}
-	return Retryable(err)
-}
-
-func (b *Bus) ensureAll(ctx context.Context, c StreamsConfig) error {
-	for _, want := range c.streams() {
-		if err := b.ensureStream(ctx, want); err != nil {
-			return err
-		}
-	}
-	b.replicas.Store(int32(c.Replicas)) //nolint:gosec // at most 5
-	// A bucket of bodies on their way that is full forgets the oldest; one of
-	// results that commits refer to takes no more.
-	err := b.ensureBucket(ctx, jetstream.ObjectStoreConfig{
-		Bucket: BucketClaims, TTL: c.ClaimAge, MaxBytes: c.MaxClaimBytes, Replicas: c.Replicas, Storage: jetstream.FileStorage,
-	}, jetstream.DiscardOld)
-	if err != nil {
-		return err
-	}
-	return b.ensureBucket(ctx, jetstream.ObjectStoreConfig{
-		Bucket: BucketArtifacts, MaxBytes: c.MaxArtifactBytes, Replicas: c.Replicas, Storage: jetstream.FileStorage,
-	}, jetstream.DiscardNew)
-}
-
-func (b *Bus) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
-	for {
-		s, err := b.js.Stream(ctx, want.Name)
-		if err == nil {
-			return b.verifyStream(ctx, s.CachedInfo().Config, want)
-		}
-		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("looking up stream %s: %w", want.Name, err)
-		}
-		_, err = b.js.CreateStream(ctx, want)
-		if err == nil {
-			b.log.Info("stream created", "stream", want.Name)
-			return nil
-		}
-		// Another process was faster, perhaps with another configuration: look again.
-		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return creating("stream "+want.Name, want.MaxBytes, err)
-		}
-	}
-}
-
-// JSStorageResourcesExceededErr and JSAccountResourcesExceededErr of the server.
-const errCodeNoStorage, errCodeAccountLimit = 10047, 10002
-
-// creating says that something could not be made. A server sets aside what a stream may
-// grow to when it makes it.
-func creating(what string, size int64, err error) error {
-	var e *jetstream.APIError
-	if errors.As(err, &e) && (e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit) {
-		return fmt.Errorf("creating %s: JetStream has fewer than the %d MiB left that it may grow to: give the server or the account more file storage (jetstream.max_file_store; all streams and buckets need 30 GiB), or a larger disk: %w", what, size>>20, err)
-	}
-	return fmt.Errorf("creating %s: %w", what, err)
-}
-
-func (b *Bus) verifyStream(ctx context.Context, have, want jetstream.StreamConfig) error {
-	if field, why := unsafeDifference(have, want); field != "" {
-		return fmt.Errorf("stream %s: %s: %s; mend or remove the stream by hand, then start again", want.Name, field, why)
-	}
-	mended, changes := mend(have, want)
-	if len(changes) == 0 {
-		return nil
-	}
-	if _, err := b.js.UpdateStream(ctx, mended); err != nil {
-		return fmt.Errorf("stream %s: changing %v: %w", want.Name, changes, err)
-	}
-	b.log.Info("stream changed", "stream", want.Name, "fields", changes)
-	return nil
-}
-
-// unsafeDifference finds what an update cannot or must not change: the field and why.
-func unsafeDifference(have, want jetstream.StreamConfig) (field, why string) {
-	forge := "lets whoever may publish forge another message through a header"
-	switch {
-	case have.Storage != want.Storage:
-		return "storage", fmt.Sprintf("is %s, want %s", have.Storage, want.Storage)
-	case have.Retention != want.Retention:
-		return "retention", fmt.Sprintf("is %s, want %s", have.Retention, want.Retention)
-	case have.AllowMsgSchedules && !want.AllowMsgSchedules:
-		return "allow_msg_schedules", "is on and " + forge
-	case have.AllowMsgTTL:
-		return "allow_msg_ttl", "is on and lets whoever may publish make the log forget"
-	case have.AllowMsgCounter:
-		return "allow_msg_counter", "is on and changes what is stored"
-	case have.PersistMode != want.PersistMode:
-		return "persist_mode", fmt.Sprintf("is %v: acknowledged messages could be lost", have.PersistMode)
-	case have.Mirror != nil:
-		return "mirror", "is set: the stream must be written by its publishers alone"
-	case len(have.Sources) > 0:
-		return "sources", "is set: the stream must be written by its publishers alone"
-	case have.SubjectTransform != nil:
-		return "subject_transform", "is set and " + forge
-	case have.Sealed:
-		return "sealed", "is on: nothing can be stored"
-	}
-	return "", ""
-}
-
-// mend returns have with every field that matters as wanted, and the fields' names.
-func mend(have, want jetstream.StreamConfig) (mended jetstream.StreamConfig, changes []string) {
-	mended = have
-	set(&changes, "max_bytes", &mended.MaxBytes, want.MaxBytes)
-	set(&changes, "max_age", &mended.MaxAge, want.MaxAge)
-	set(&changes, "max_msgs", &mended.MaxMsgs, cmp.Or(want.MaxMsgs, -1))
-	set(&changes, "max_msgs_per_subject", &mended.MaxMsgsPerSubject, cmp.Or(want.MaxMsgsPerSubject, -1))
-	set(&changes, "max_msg_size", &mended.MaxMsgSize, cmp.Or(want.MaxMsgSize, -1))
-	set(&changes, "discard", &mended.Discard, want.Discard)
-	set(&changes, "discard_new_per_subject", &mended.DiscardNewPerSubject, want.DiscardNewPerSubject)
-	set(&changes, "num_replicas", &mended.Replicas, want.Replicas)
-	set(&changes, "no_ack", &mended.NoAck, false)
-	set(&changes, "duplicate_window", &mended.Duplicates, want.Duplicates)
-	set(&changes, "allow_direct", &mended.AllowDirect, want.AllowDirect)
-	set(&changes, "allow_rollup_hdrs", &mended.AllowRollup, want.AllowRollup)
-	set(&changes, "allow_atomic", &mended.AllowAtomicPublish, false)
-	set(&changes, "allow_batched", &mended.AllowBatchPublish, false)
-	set(&changes, "allow_msg_schedules", &mended.AllowMsgSchedules, want.AllowMsgSchedules)
-	slices.Sort(mended.Subjects)
-	subjects := slices.Sorted(slices.Values(want.Subjects))
-	if !slices.Equal(mended.Subjects, subjects) {
-		mended.Subjects = subjects
-		changes = append(changes, "subjects")
-	}
-	if have.RePublish != nil {
-		mended.RePublish = nil
-		changes = append(changes, "republish")
-	}
-	return mended, changes
-}
-
-func set[T comparable](changes *[]string, field string, have *T, want T) {
-	if *have != want {
-		*have = want
-		*changes = append(*changes, field)
-	}
-}
-
-func (b *Bus) ensureBucket(ctx context.Context, want jetstream.ObjectStoreConfig, discard jetstream.DiscardPolicy) error {
-	for {
-		s, err := b.js.Stream(ctx, "OBJ_"+want.Bucket)
-		if err == nil {
-			return b.verifyBucket(ctx, s.CachedInfo().Config, want, discard)
-		}
-		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("looking up bucket %s: %w", want.Bucket, err)
-		}
-		_, err = b.js.CreateObjectStore(ctx, want)
-		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return creating("bucket "+want.Bucket, want.MaxBytes, err)
-		}
-	}
-}
-
-func (b *Bus) verifyBucket(ctx context.Context, have jetstream.StreamConfig, want jetstream.ObjectStoreConfig, discard jetstream.DiscardPolicy) error {
-	if have.Storage != want.Storage {
-		return fmt.Errorf("bucket %s: storage is %s, want %s; remove the bucket by hand, then start again",
-			want.Bucket, have.Storage, want.Storage)
-	}
-	var changes []string
-	set(&changes, "max_bytes", &have.MaxBytes, want.MaxBytes)
-	set(&changes, "max_age", &have.MaxAge, want.TTL)
-	set(&changes, "num_replicas", &have.Replicas, want.Replicas)
-	set(&changes, "discard", &have.Discard, discard)
-	if len(changes) == 0 {
-		return nil
-	}
-	if _, err := b.js.UpdateStream(ctx, have); err != nil {
-		return fmt.Errorf("bucket %s: changing %v: %w", want.Bucket, changes, err)
-	}
-	return nil
 }

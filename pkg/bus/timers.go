@@ -19,7 +19,7 @@ func (b *Bus) ScheduleTimer(ctx context.Context, ref subject.Ref, id string, at 
 	if id == "" {
 		return Errorf(CodeInvalidArgument, "scheduling a timer of %s: the id is empty", ref)
 	}
-	_, err := b.store(ctx, &nats.Msg{Subject: ref.TimerSchedule(id), Header: nats.Header{
+	_, err := b.store(ctx, b.data, &nats.Msg{Subject: ref.TimerSchedule(id), Header: nats.Header{
 		jetstream.ScheduleHeader:       []string{"@at " + at.UTC().Format(time.RFC3339Nano)},
 		jetstream.ScheduleTargetHeader: []string{ref.TimerFired(id)},
 		jetstream.ExpectedStreamHeader: []string{StreamTimers},

@@ -18,12 +18,13 @@ const (
 	ByReply    TriggerKind = "reply"    // an executor's answer to (Call, Attempt)
 	ByProgress TriggerKind = "progress" // an executor came or went, a deadline passed
 	ByPoison   TriggerKind = "poison"   // the cause at Sequence can't be handled
+	ByBegin    TriggerKind = "begin"    // a core begins to decide Sequence, which was delivered often without a commit
 )
 
 // Trigger is what made core decide, as far as the log must know it.
 type Trigger struct {
 	Kind     TriggerKind       `json:"kind"`
-	Sequence uint64            `json:"sequence,omitempty"` // cause, poison
+	Sequence uint64            `json:"sequence,omitempty"` // cause, poison, begin
 	Cause    subject.CauseKind `json:"cause,omitempty"`    // cause
 	Writer   subject.Writer    `json:"writer,omitempty"`   // cause: from the subject, so not to be forged
 	Call     string            `json:"call,omitempty"`     // reply

@@ -174,7 +174,19 @@ type ActCompleted struct {
 	Runner     subject.Instance `json:"runner,omitempty"`
 	DurationMS int64            `json:"duration_ms,omitempty"`
 	Note       string           `json:"note,omitempty"` // what core tells the model beside the result
+	// Fault says that the failure counts towards the circuit breaker, and whose
+	// failure it is.
+	Fault Fault `json:"fault,omitempty"`
 }
+
+// Fault says whose failure an unsuccessful call is.
+type Fault string
+
+// The faults. A failure without a fault never counts.
+const (
+	FaultTool  Fault = "tool"  // the tool itself reported it
+	FaultModel Fault = "model" // none of the answer's calls could be run; set on the first of them
+)
 
 // Recorded is the terminal event of a turn that went through: the experience.
 type Recorded struct {
@@ -210,7 +222,7 @@ const (
 	FailDuplicate      FailCode = "duplicate_of"    // an input with this id was taken before
 	FailDropped        FailCode = "dropped"         // by a hook
 	FailDenied         FailCode = "denied"          // by a hook, before anything ran
-	FailLocked         FailCode = "session_locked"  // until /reset
+	FailLocked         FailCode = "session_locked"  // until the time given with it, or until /reset
 	FailCancelled      FailCode = "cancelled"       //
 	FailInterrupted    FailCode = "interrupted"     // by a later input
 	FailReset          FailCode = "reset"           // by /reset
@@ -242,14 +254,19 @@ type TurnFailed struct {
 	InputID    string         `json:"input_id,omitempty"`
 	Code       FailCode       `json:"code"`
 	Reason     string         `json:"reason"`
+	Until      time.Time      `json:"until,omitzero"` // locked for a time: when it accepts inputs again
 	Actions    []Action       `json:"actions,omitempty"`
 	Usage      provider.Usage `json:"usage,omitzero"`
 	DurationMS int64          `json:"duration_ms,omitempty"`
 }
 
-// SessionLocked says that the circuit breaker opened: only /reset helps.
+// SessionLocked says that the session accepts no inputs: the circuit breaker opened,
+// or its log is damaged. In the second case /repair opens it, too.
 type SessionLocked struct {
 	Reason string `json:"reason"`
+	// Until is when it accepts inputs again, to try one tool call; absent if only
+	// /reset opens it.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // SessionReset says that the conversation was cleared.

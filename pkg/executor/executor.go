@@ -28,8 +28,9 @@ const (
 	AnnounceEvery = time.Second
 	// AnnounceTTL is how long an announcement is believed.
 	AnnounceTTL = 3500 * time.Millisecond
-	// StartWithin is how long after its assignment an attempt may still start.
-	StartWithin = 10 * time.Second
+	// StartWithin is how long after its assignment an attempt may still start. Until
+	// then, plus Skew, a call at a dead executor may still begin.
+	StartWithin = 5 * time.Second
 	// Skew is how far two clocks may differ.
 	Skew = 2 * time.Second
 )

@@ -44,7 +44,7 @@ func (s StorageBackend) verbs() (out []StorageVerb) {
 }
 
 func (s StorageBackend) bind(r *room, verb StorageVerb) answerFunc {
-	return func(ctx context.Context, body []byte) ([]byte, error) {
+	return func(ctx context.Context, body []byte, _ func()) ([]byte, error) {
 		var req StorageRequest
 		if err := json.Unmarshal(body, &req); err != nil {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "the question is no request (schemas/storage/request.json): %v", err)

@@ -41,6 +41,7 @@
 //	hook.<point>.<name>         asked with hook.Envelope, answers hook.Reply
 //	tool.<name>.<encoded tool>  asked with tool.Call, answers tool.Result
 //	llm.<name>.generate         asked with provider.Call, answers provider.Reply
+//	<either of both>.<instance> the same, asked of this process
 //	storage.<name>.<verb>       asked with StorageRequest, answers StorageReply
 //	guide.<name>                asked with guide.Request, answers guide.Guide
 //	agent.<agent>.<session>.sense.input.<listener>   what an Emitter sends
@@ -56,9 +57,11 @@
 // subscribes at once: until then the subjects were not its own.)
 //
 // The same tool call and attempt, asked twice of one process, runs once and is
-// answered twice; likewise the same hook invocation with the same data. What is
-// remembered is bounded: some thousand answers, 64 MiB, for each tool and hook. It
-// ends with the process, and replicas do not share it.
+// answered twice. The same holds for a hook invocation with the same data, and for a
+// plan and attempt of a model. The memory is bounded: about a thousand answers, 64
+// MiB, for each tool, hook and model. A tool call whose answer was dropped is answered
+// with outcome_unknown until its deadline. The memory ends with the process, and
+// replicas do not share it.
 //
 // An input that [Emitter.EmitInput] gave a sequence for is in the log.
 //
@@ -72,12 +75,13 @@
 // error. A handler that heeds its context is over at the deadline; one that does
 // not keeps its place until it returns, and its answer comes too late to count.
 //
-// The bus away: the connection is made again for ever; what could not be answered
-// meanwhile is lost for the asker, who knows. Core away: the plugin keeps answering
-// and keeps trying; no lease ends while no core is there to end it. The lease lost
-// (not_found): it registers again. The name or a tool's name taken (conflict): it
-// waits until it is free. Refused (invalid_argument, denied): Serve returns that.
-// Unloaded by an operator: it drains, and Serve returns [ErrUnloaded].
+// When the bus is away, the connection is retried forever. Answers that could not be
+// sent, and the latest ones before the loss, are sent again after the reconnect. When
+// core is away, the plugin keeps answering and keeps trying; no lease ends while no
+// core is there to end it. When the lease is lost (not_found), it registers again.
+// When its name or a tool's name is taken (conflict), it waits until the name is free.
+// When it is refused (invalid_argument, denied), Serve returns that error. When an
+// operator unloads it, it drains, and Serve returns [ErrUnloaded].
 //
 // # Testing
 //

@@ -35,7 +35,8 @@ type providerPart struct {
 
 // generate answers for all providers; first is the one asked when none is named.
 func generate(r *room, list []providerPart, first string) answerFunc {
-	return func(ctx context.Context, body []byte) ([]byte, error) {
+	seen := newMemo()
+	return func(ctx context.Context, body []byte, yield func()) ([]byte, error) {
 		var call provider.Call
 		if err := json.Unmarshal(body, &call); err != nil {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "the question is no call (schemas/provider/call.json): %v", err)
@@ -48,18 +49,29 @@ func generate(r *room, list []providerPart, first string) answerFunc {
 		if i < 0 {
 			return nil, bus.Errorf(bus.CodeNotFound, "there is no provider %q here", clip(name))
 		}
-		ctx, cancel := until(ctx, call.Deadline)
-		defer cancel()
-		response, err := contain(r, "provider "+name, func() (provider.Response, error) { return list[i].generate(ctx, call) })
-		if err == nil && response.TextContent == "" && len(response.ToolCalls) == 0 {
-			err = &provider.Error{Code: provider.ErrGarbage, Message: "the model gave neither text nor a call", Retryable: true}
+		if call.Plan == "" || call.Attempt == "" {
+			return list[i].answer(ctx, r, call)
 		}
-		if err != nil {
-			return encode(provider.Reply{Error: providerError(ctx, err)})
-		}
-		response.IsFinal = len(response.ToolCalls) == 0
-		return encode(provider.Reply{Response: &response})
+		// The same plan and attempt is paid for once.
+		q := question{key: call.Plan + "\x00" + call.Attempt, yield: yield}
+		return seen.do(ctx, q, func() ([]byte, error) { return list[i].answer(ctx, r, call) })
 	}
+}
+
+func (p providerPart) answer(ctx context.Context, r *room, call provider.Call) ([]byte, error) {
+	ctx, cancel := until(ctx, call.Deadline)
+	defer cancel()
+	response, err := contain(r, "provider "+p.info.Name, func() (provider.Response, error) { return p.generate(ctx, call) })
+	if err == nil && response.TextContent == "" && len(response.ToolCalls) == 0 {
+		err = &provider.Error{
+			Code: provider.ErrGarbage, Message: "the model gave neither text nor a call", Retryable: true,
+		}
+	}
+	if err != nil {
+		return encode(provider.Reply{Error: providerError(ctx, err)})
+	}
+	response.IsFinal = len(response.ToolCalls) == 0
+	return encode(provider.Reply{Response: &response})
 }
 
 func providerError(ctx context.Context, err error) *provider.Error {
@@ -95,7 +107,7 @@ type guidePart struct {
 }
 
 func guides(r *room, list []guidePart) answerFunc {
-	return func(ctx context.Context, body []byte) ([]byte, error) {
+	return func(ctx context.Context, body []byte, _ func()) ([]byte, error) {
 		var req guide.Request
 		if err := json.Unmarshal(body, &req); err != nil {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "the question is no request (schemas/guide/request.json): %v", err)

@@ -53,8 +53,9 @@ func (h Handlers) complete(m Manifest) (Manifest, *parts, error) {
 	return m, p, nil
 }
 
-// answerFunc answers the body of a request. The error crosses the bus as one.
-type answerFunc func(ctx context.Context, body []byte) ([]byte, error)
+// answerFunc answers the body of a request. An error crosses the bus as an error. It
+// calls yield when from then on it only waits for the answer to an earlier request.
+type answerFunc func(ctx context.Context, body []byte, yield func()) ([]byte, error)
 
 // parts are the handlers by kind.
 type parts struct {
@@ -173,26 +174,27 @@ func settle[D any](c *checker, field, key string, declared, handled []D, name fu
 type endpoint struct {
 	subject string
 	answer  answerFunc
+	own     bool // it also listens on its own subject, [subject.Replica]
 }
 
 // endpoints binds the handlers to the subjects of a complete manifest.
 func (p *parts) endpoints(m Manifest, r *room) (out []endpoint) {
 	for _, h := range p.hooks {
-		out = append(out, endpoint{subject.Hook(string(h.declared.Point), m.Name), h.bind(r)})
+		out = append(out, endpoint{subject: subject.Hook(string(h.declared.Point), m.Name), answer: h.bind(r)})
 	}
 	for _, t := range p.tools {
-		out = append(out, endpoint{subject.Tool(m.Name, t.spec.Name), t.bind(r)})
+		out = append(out, endpoint{subject: subject.Tool(m.Name, t.spec.Name), answer: t.bind(r), own: true})
 	}
 	if len(p.providers) > 0 {
-		out = append(out, endpoint{subject.Generate(m.Name), generate(r, p.providers, m.Providers[0].Name)})
+		out = append(out, endpoint{subject: subject.Generate(m.Name), answer: generate(r, p.providers, m.Providers[0].Name), own: true})
 	}
 	for _, s := range p.storage {
 		for _, v := range s.verbs() {
-			out = append(out, endpoint{subject.Storage(m.Name, string(v)), s.bind(r, v)})
+			out = append(out, endpoint{subject: subject.Storage(m.Name, string(v)), answer: s.bind(r, v)})
 		}
 	}
 	if len(p.guides) > 0 {
-		out = append(out, endpoint{subject.Guide(m.Name), guides(r, p.guides)})
+		out = append(out, endpoint{subject: subject.Guide(m.Name), answer: guides(r, p.guides)})
 	}
 	return out
 }

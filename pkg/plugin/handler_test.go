@@ -171,12 +171,12 @@ func TestAProviderAnswers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := ask(t.Context(), body); err != nil || !sameJSON(t, got, c.want) {
+			if got, err := ask(t.Context(), body, nil); err != nil || !sameJSON(t, got, c.want) {
 				t.Errorf("%+v: %s, %v", c, got, err)
 			}
 		})
 	}
-	if _, err := ask(t.Context(), []byte(`{"provider":"three"}`)); !errors.Is(err, bus.ErrNotFound) {
+	if _, err := ask(t.Context(), []byte(`{"provider":"three"}`), nil); !errors.Is(err, bus.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -197,14 +197,14 @@ func TestGuidesAnswer(t *testing.T) {
 		`{"name":"kind","agent":"demo"}`: `{"name":"kind","system_prompt":"be kind"}`,
 		`{"name":"odd","agent":"demo"}`:  `{"name":"odd","system_prompt":"you serve demo"}`,
 	} {
-		if got, err := ask(t.Context(), []byte(body)); err != nil || !sameJSON(t, got, want) {
+		if got, err := ask(t.Context(), []byte(body), nil); err != nil || !sameJSON(t, got, want) {
 			t.Errorf("%s: %s, %v", body, got, err)
 		}
 	}
-	if _, err := ask(t.Context(), []byte(`{"name":"none","agent":"demo"}`)); !errors.Is(err, bus.ErrNotFound) {
+	if _, err := ask(t.Context(), []byte(`{"name":"none","agent":"demo"}`), nil); !errors.Is(err, bus.ErrNotFound) {
 		t.Error(err)
 	}
-	if _, err := ask(t.Context(), []byte(`{"name":"odd","agent":"bad"}`)); err == nil || !strings.Contains(err.Error(), "memory_policy") {
+	if _, err := ask(t.Context(), []byte(`{"name":"odd","agent":"bad"}`), nil); err == nil || !strings.Contains(err.Error(), "memory_policy") {
 		t.Error(err)
 	}
 }
@@ -238,11 +238,11 @@ func TestAStorageBackendAnswers(t *testing.T) {
 		{"get", `{"verb":"get",` + who + `,"key":"k"}`, `{}`},
 		{"search", `{"verb":"search",` + who + `,"query":"q","limit":1}`, `{"entries":[{"key":"","value":null}]}`},
 	} {
-		if got, err := at[c.verb](t.Context(), []byte(c.body)); err != nil || !sameJSON(t, got, c.want) {
+		if got, err := at[c.verb](t.Context(), []byte(c.body), nil); err != nil || !sameJSON(t, got, c.want) {
 			t.Errorf("%s: %s, %v", c.body, got, err)
 		}
 	}
-	got, err := at["search"](t.Context(), []byte(`{"verb":"search",`+who+`,"query":"q"}`))
+	got, err := at["search"](t.Context(), []byte(`{"verb":"search",`+who+`,"query":"q"}`), nil)
 	var found StorageReply
 	if err != nil || json.Unmarshal(got, &found) != nil || len(found.Entries) != DefaultSearchLimit {
 		t.Errorf("%s, %v", got, err)
@@ -257,7 +257,7 @@ func TestAStorageBackendAnswers(t *testing.T) {
 		{"search", `{"verb":"search",` + who + `,"query":"q","limit":1001}`, "limit"},
 		{"get", `[]`, "request"},
 	} {
-		if _, err := at[c.verb](t.Context(), []byte(c.body)); !errors.Is(err, bus.ErrInvalidArgument) || !strings.Contains(err.Error(), c.want) {
+		if _, err := at[c.verb](t.Context(), []byte(c.body), nil); !errors.Is(err, bus.ErrInvalidArgument) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error about %s", c.body, err, c.want)
 		}
 	}

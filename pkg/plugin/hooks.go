@@ -128,7 +128,7 @@ func asked[T any](p hook.Point, f HookFunc[T], opts []HookOption) Handler {
 	}
 	h.bind = func(r *room) answerFunc {
 		seen := newMemo()
-		return func(ctx context.Context, body []byte) ([]byte, error) {
+		return func(ctx context.Context, body []byte, yield func()) ([]byte, error) {
 			call, err := decodeHook[T](p, body)
 			if err != nil {
 				return nil, err
@@ -136,7 +136,8 @@ func asked[T any](p hook.Point, f HookFunc[T], opts []HookOption) Handler {
 			// The same invocation with other data is another question: an earlier
 			// plugin of the chain may have changed its mind.
 			sum := sha256.Sum256(call.Envelope.Data)
-			return seen.do(ctx, call.InvocationID+"\x00"+string(sum[:]), func() ([]byte, error) {
+			q := question{key: call.InvocationID + "\x00" + string(sum[:]), yield: yield}
+			return seen.do(ctx, q, func() ([]byte, error) {
 				return answerHook(ctx, r, call, f)
 			})
 		}

@@ -18,7 +18,7 @@ import (
 var quiet = &room{slog.New(slog.DiscardHandler)}
 
 // bound is the answering function of the one capability of a handler.
-func bound(t *testing.T, h Handler) answerFunc {
+func bound(t *testing.T, h Handler) func(context.Context, []byte) ([]byte, error) {
 	t.Helper()
 	m, p, err := Handlers{h}.complete(Manifest{Name: "test", Version: "1.0.0"})
 	if err != nil {
@@ -28,7 +28,7 @@ func bound(t *testing.T, h Handler) answerFunc {
 	if len(places) != 1 {
 		t.Fatalf("%d subjects", len(places))
 	}
-	return places[0].answer
+	return func(ctx context.Context, body []byte) ([]byte, error) { return places[0].answer(ctx, body, func() {}) }
 }
 
 func envelope(t *testing.T, p hook.Point, id string, data any) []byte {
@@ -196,10 +196,12 @@ func TestAHooksPanicIsAnError(t *testing.T) {
 	}
 }
 
+func asking(key string) question { return question{key: key, yield: func() {}} }
+
 func TestAMemoIsBounded(t *testing.T) {
 	m := newMemo()
 	for i := range memoAnswers + 10 {
-		if _, err := m.do(t.Context(), string(rune('A'+i)), func() ([]byte, error) { return make([]byte, 100), nil }); err != nil {
+		if _, err := m.do(t.Context(), asking(string(rune('A'+i))), func() ([]byte, error) { return make([]byte, 100), nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,7 +209,7 @@ func TestAMemoIsBounded(t *testing.T) {
 		t.Errorf("%d answers, %d bytes", len(m.answers), m.bytes)
 	}
 	for _, key := range []string{"big", "bigger"} {
-		if _, err := m.do(t.Context(), key, func() ([]byte, error) { return make([]byte, memoBytes), nil }); err != nil {
+		if _, err := m.do(t.Context(), asking(key), func() ([]byte, error) { return make([]byte, memoBytes), nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +223,7 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	var g sync.WaitGroup
 	g.Go(func() {
-		_, _ = m.do(t.Context(), "k", func() ([]byte, error) {
+		_, _ = m.do(t.Context(), asking("k"), func() ([]byte, error) {
 			close(begun)
 			<-finish
 			return []byte("once"), nil
@@ -232,11 +234,11 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 	never := func() ([]byte, error) { return []byte("twice"), twice }
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := m.do(impatient, "k", never); !errors.Is(err, context.Canceled) {
+	if _, err := m.do(impatient, asking("k"), never); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	g.Go(func() {
-		if b, err := m.do(t.Context(), "k", never); string(b) != "once" || err != nil {
+		if b, err := m.do(t.Context(), asking("k"), never); string(b) != "once" || err != nil {
 			t.Errorf("%s, %v", b, err)
 		}
 	})
@@ -244,9 +246,9 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 	g.Wait()
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = m.do(t.Context(), "p", func() ([]byte, error) { panic("x") })
+		_, _ = m.do(t.Context(), asking("p"), func() ([]byte, error) { panic("x") })
 	}()
-	if b, err := m.do(t.Context(), "p", func() ([]byte, error) { return []byte("again"), nil }); string(b) != "again" || err != nil {
+	if b, err := m.do(t.Context(), asking("p"), func() ([]byte, error) { return []byte("again"), nil }); string(b) != "again" || err != nil {
 		t.Errorf("after a panic: %s, %v", b, err)
 	}
 }

@@ -142,7 +142,7 @@ func beat(l Lease) time.Duration {
 }
 
 func (s *server) heartbeat(ctx context.Context) (time.Duration, error) {
-	lease, err := s.ask(ctx, subject.Heartbeat, Heartbeat{Instance: s.m.Instance, Hash: s.lease.Hash})
+	lease, err := s.renew(ctx, s.lease.Hash)
 	switch bus.CodeOf(err) {
 	case "":
 		if s.quiet {
@@ -174,9 +174,14 @@ func (s *server) beatOn(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for pause(ctx, beat(lease)); ctx.Err() == nil; pause(ctx, beat(lease)) {
-			if _, err := s.ask(ctx, subject.Heartbeat, Heartbeat{Instance: s.m.Instance, Hash: lease.Hash}); err != nil {
+		for next := beat(lease); ; {
+			if pause(ctx, next); ctx.Err() != nil {
+				return
+			}
+			next = beat(lease)
+			if _, err := s.renew(ctx, lease.Hash); err != nil {
 				s.log.Debug("renewing the lease while draining", "error", err)
+				next = min(next, retryBeat)
 			}
 		}
 	}()
@@ -197,6 +202,31 @@ func (s *server) unregister(ctx context.Context) LeaseState {
 		return ""
 	}
 	return lease.State
+}
+
+// renew sends heartbeats, one every [retryBeat], until one of them is answered or
+// [askWait] has passed.
+func (s *server) renew(ctx context.Context, hash string) (Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	type answer struct {
+		lease Lease
+		err   error
+	}
+	first := make(chan answer, askWait/retryBeat+1)
+	again := time.NewTicker(retryBeat)
+	defer again.Stop()
+	for {
+		go func() {
+			lease, err := s.ask(ctx, subject.Heartbeat, Heartbeat{Instance: s.m.Instance, Hash: hash})
+			first <- answer{lease, err}
+		}()
+		select {
+		case a := <-first:
+			return a.lease, a.err
+		case <-again.C:
+		}
+	}
 }
 
 // ask sends one request to the registry.

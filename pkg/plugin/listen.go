@@ -57,13 +57,14 @@ const emitPause = 100 * time.Millisecond
 
 // EmitInput stores an input of the session and returns its stream sequence once
 // the log has acknowledged it: from then on it ends in exactly one terminal event.
-// While the bus is away it waits, until ctx ends. An empty Source becomes the
-// writer's name.
+// While the bus is away or cannot store, or more inputs wait than cores allow, it
+// waits until ctx ends. An empty Source becomes the writer's name.
 //
 // Errors: [bus.ErrAmbiguous] when ctx ended before it was known whether it is
 // stored; sending it again is safe if it has an ID, since a second one ends as
 // duplicate_of. With any other error it is not stored: [bus.ErrInvalidArgument]
-// names the field, [bus.ErrDenied], [bus.ErrTooLarge], [bus.ErrUnavailable].
+// names the field, [bus.ErrDenied], [bus.ErrTooLarge], [bus.ErrUnavailable], and
+// [bus.ErrOverloaded] or a [bus.StorageFault] if that lasted until ctx ended.
 func (e *Emitter) EmitInput(ctx context.Context, session subject.Ref, in event.Input) (seq uint64, err error) {
 	if in.Source == "" {
 		in.Source = string(e.name)
@@ -81,17 +82,23 @@ func (e *Emitter) EmitInput(ctx context.Context, session subject.Ref, in event.I
 	}
 	for {
 		seq, err = e.b.PublishCause(ctx, session, subject.Input, e.name, id, body)
-		if !errors.Is(err, bus.ErrUnavailable) || ctx.Err() != nil {
+		if !passes(err) || ctx.Err() != nil {
 			return seq, err
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("the bus is away: %w", err)
+			return 0, fmt.Errorf("waiting to store an input: %w", err)
 		case <-e.b.Closed():
 			return 0, err
 		case <-time.After(emitPause):
 		}
 	}
+}
+
+// passes reports whether an input was not stored for a temporary reason.
+func passes(err error) bool {
+	var full *bus.StorageFault
+	return errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrOverloaded) || errors.Is(err, bus.ErrRefused) && errors.As(err, &full)
 }
 
 // ears run the listeners while the plugin is active.

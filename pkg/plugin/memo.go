@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // What a memo remembers at most. Beyond it the oldest answers are forgotten.
@@ -13,29 +14,47 @@ const (
 	memoBytes   = 64 << 20
 )
 
+// errForgotten means that a question was answered, and that the answer was dropped.
+var errForgotten = errors.New("this was asked before, and its answer is no longer stored")
+
 // memo remembers answers, so that the same question asked twice is answered twice
 // and handled once. Errors are not remembered: they are no answer.
 type memo struct {
-	mu      sync.Mutex
-	answers map[string]*answer
-	order   []string // of the finished ones, oldest first
-	bytes   int
+	mu        sync.Mutex
+	answers   map[string]*answer
+	order     []string // of the finished ones, oldest first
+	bytes     int
+	forgotten map[string]time.Time // questions whose answers were dropped, and until when they may be repeated
+	purgeAt   int                  // size of forgotten at which expired entries are removed
 }
 
 type answer struct {
 	ready chan struct{} // closed when body and err stand
+	until time.Time     // the question must not be handled again before; zero if it may
 	body  []byte
 	err   error
 }
 
-func newMemo() *memo { return &memo{answers: map[string]*answer{}} }
+func newMemo() *memo {
+	return &memo{answers: map[string]*answer{}, forgotten: map[string]time.Time{}, purgeAt: memoAnswers}
+}
 
-// do gives the answer to the question called key. The first to ask computes it;
-// who asks meanwhile waits for it until its own context ends.
-func (m *memo) do(ctx context.Context, key string, compute func() ([]byte, error)) ([]byte, error) {
+// question identifies a request to a memo.
+type question struct {
+	key string
+	// once is until when the question must not be handled again, even if its answer
+	// was dropped; zero if it may be.
+	once  time.Time
+	yield func() // releases the request's slot while an earlier copy is being answered
+}
+
+// do returns the answer to a question. The first caller computes it; callers that come
+// meanwhile wait for it, each until its own context ends.
+func (m *memo) do(ctx context.Context, q question, compute func() ([]byte, error)) ([]byte, error) {
 	m.mu.Lock()
-	if a, ok := m.answers[key]; ok {
+	if a, ok := m.answers[q.key]; ok {
 		m.mu.Unlock()
+		q.yield()
 		select {
 		case <-a.ready:
 			return a.body, a.err
@@ -43,13 +62,21 @@ func (m *memo) do(ctx context.Context, key string, compute func() ([]byte, error
 			return nil, fmt.Errorf("the first time this was asked it is still being answered: %w", ctx.Err())
 		}
 	}
-	a := &answer{ready: make(chan struct{}), err: errors.New("the handler ended without an answer")}
-	m.answers[key] = a
+	if until, ok := m.forgotten[q.key]; ok && time.Now().Before(until) {
+		m.mu.Unlock()
+		return nil, errForgotten
+	}
+	a := &answer{ready: make(chan struct{}), until: q.once, err: errNoAnswer}
+	m.answers[q.key] = a
 	m.mu.Unlock()
-	defer m.finish(key, a) // also when compute panics or calls runtime.Goexit
+	defer m.finish(q.key, a) // also when compute panics or calls runtime.Goexit
 	a.body, a.err = compute()
 	return a.body, a.err
 }
+
+// errNoAnswer is the outcome until there is another one: a handler that did not return
+// may have had an effect.
+var errNoAnswer = errors.New("the handler ended without an answer")
 
 func (m *memo) finish(key string, a *answer) {
 	m.mu.Lock()
@@ -57,14 +84,38 @@ func (m *memo) finish(key string, a *answer) {
 	close(a.ready)
 	if a.err != nil {
 		delete(m.answers, key)
+		if errors.Is(a.err, errNoAnswer) {
+			m.forget(key, a)
+		}
 		return
 	}
 	m.order = append(m.order, key)
 	m.bytes += len(a.body)
 	for len(m.order) > memoAnswers || m.bytes > memoBytes && len(m.order) > 1 {
 		oldest := m.order[0]
-		m.bytes -= len(m.answers[oldest].body)
+		old := m.answers[oldest]
+		m.bytes -= len(old.body)
 		delete(m.answers, oldest)
 		m.order = m.order[1:]
+		m.forget(oldest, old)
 	}
+}
+
+// forget drops a question's answer. It remembers only that the question was handled,
+// until it cannot be asked again.
+func (m *memo) forget(key string, a *answer) {
+	now := time.Now()
+	if !now.Before(a.until) {
+		return
+	}
+	m.forgotten[key] = a.until
+	if len(m.forgotten) < m.purgeAt {
+		return
+	}
+	for k, until := range m.forgotten {
+		if !now.Before(until) {
+			delete(m.forgotten, k)
+		}
+	}
+	m.purgeAt = max(memoAnswers, 2*len(m.forgotten))
 }

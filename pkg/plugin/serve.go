@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 )
 
@@ -97,6 +98,7 @@ type server struct {
 	responders []*bus.Responder // nil while not subscribed
 	door       *door
 	running    atomic.Int64 // requests being handled
+	outbox     outbox
 
 	lease  *Lease // nil while not registered
 	state  LeaseState
@@ -116,6 +118,9 @@ func (s *server) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = s.caller.Close() }()
+	resending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go s.resend(resending)
 	s.room = &room{s.log}
 	s.places = s.parts.endpoints(s.m, s.room)
 	s.ears = &ears{b: s.bus, log: s.log, list: append(s.parts.listeners, s.parts.sensors...)}
@@ -175,11 +180,9 @@ func (s *server) unload(ctx context.Context) error {
 func (s *server) subscribe(ctx context.Context) error {
 	s.door = newDoor()
 	for _, p := range s.places {
-		r, err := s.bus.Respond(p.subject, string(s.m.Name), string(s.m.Name), s.handle(s.door, p.answer), bus.Concurrency(s.concurrency))
-		if err != nil {
+		if err := s.respond(p); err != nil {
 			return errors.Join(err, s.unsubscribe(ctx))
 		}
-		s.responders = append(s.responders, r)
 	}
 	// The server is to know before anybody else does. Without a connection it is
 	// told when there is one.
@@ -189,6 +192,24 @@ func (s *server) subscribe(ctx context.Context) error {
 	return nil
 }
 
+// respond answers requests to any replica and, if wanted, to this one.
+func (s *server) respond(p endpoint) error {
+	name, handler := string(s.m.Name), s.handle(s.door, p.answer)
+	r, err := s.bus.Respond(p.subject, name, name, handler, bus.Concurrency(s.concurrency))
+	if err != nil {
+		return err
+	}
+	s.responders = append(s.responders, r)
+	if !p.own {
+		return nil
+	}
+	own, err := s.bus.Respond(subject.Replica(p.subject, s.m.Instance), "", name, handler, bus.Sharing(r))
+	if err == nil {
+		s.responders = append(s.responders, own)
+	}
+	return err
+}
+
 func (s *server) handle(d *door, answer answerFunc) func(*bus.Request) {
 	return func(q *bus.Request) {
 		s.running.Add(1)
@@ -196,17 +217,9 @@ func (s *server) handle(d *door, answer answerFunc) func(*bus.Request) {
 		err := d.pass(q.Context())
 		var body []byte
 		if err == nil {
-			body, err = answer(q.Context(), q.Data)
+			body, err = answer(q.Context(), q.Data, q.Yield)
 		}
-		if err == nil {
-			err = q.Reply(body)
-		}
-		if err != nil {
-			s.log.Warn("a request was not answered as asked", "subject", q.Subject, "error", err)
-			if err := q.ReplyError(err); err != nil {
-				s.log.Warn("nor could that be told", "subject", q.Subject, "error", err)
-			}
-		}
+		s.answer(given{q: q, at: time.Now(), body: body, err: err})
 	}
 }
 

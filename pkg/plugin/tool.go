@@ -26,7 +26,8 @@ const MaxResult = bus.MaxClaimBytes
 //
 // The context ends at the call's deadline and carries the call ([CallOf]). The
 // same call and attempt may be asked twice, and is answered with the result it
-// had, which is kept until some thousand further calls have come.
+// had, which is kept until some thousand further calls have come; it never runs
+// twice in one process.
 //
 // # From struct to schema
 //
@@ -117,7 +118,7 @@ type toolPart struct {
 
 func (t toolPart) bind(r *room) answerFunc {
 	seen := newMemo()
-	return func(ctx context.Context, body []byte) ([]byte, error) {
+	return func(ctx context.Context, body []byte, yield func()) ([]byte, error) {
 		var call tool.Call
 		if err := json.Unmarshal(body, &call); err != nil {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "the question is no call (schemas/tool/call.json): %v", err)
@@ -128,9 +129,19 @@ func (t toolPart) bind(r *room) answerFunc {
 		case call.Tool != t.spec.Name:
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "tool is %q, this runs %q", clip(call.Tool), t.spec.Name)
 		}
-		return seen.do(ctx, call.Call+"\x00"+call.Attempt, func() ([]byte, error) { return t.answer(ctx, r, call) })
+		q := question{key: call.Call + "\x00" + call.Attempt, once: call.Deadline.Add(clockSlack), yield: yield}
+		result, err := seen.do(ctx, q, func() ([]byte, error) { return t.answer(ctx, r, call) })
+		if errors.Is(err, errForgotten) {
+			return encode(tool.Failure(tool.CodeOutcomeUnknown,
+				"the tool ran, but its result is no longer stored"))
+		}
+		return result, err
 	}
 }
+
+// clockSlack is how far the clock may be set back during a call. A call is not run
+// after its deadline, so it must be remembered until then.
+const clockSlack = time.Minute
 
 // answer runs the call. Its error says that it did not run.
 func (t toolPart) answer(ctx context.Context, r *room, call tool.Call) ([]byte, error) {

@@ -72,6 +72,12 @@ func Hook(point string, p Plugin) string { return "hook." + Encode(point) + "." 
 // Tool is where a plugin runs one of its tools: tool.<plugin>.<encoded name>.
 func Tool(p Plugin, name string) string { return "tool." + string(p) + "." + Encode(name) }
 
+// Replica is the subject of one replica of a plugin, for what the plugin answers on
+// subj: a [Tool] or [Generate]. It is <subj>.<instance>, without a queue group. A
+// replica that listens there remembers its requests, so the same request may be sent
+// to it again.
+func Replica(subj string, i Instance) string { return subj + "." + string(i) }
+
 // Generate is where a plugin answers as a language model: llm.<plugin>.generate.
 func Generate(p Plugin) string { return "llm." + string(p) + ".generate" }
 

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
@@ -28,6 +29,12 @@ type Config struct {
 	// Hooks says how plugins are asked, by hook point.
 	Hooks   map[hook.Point]HookConfig `yaml:"hooks"`
 	Plugins PluginsConfig             `yaml:"plugins"`
+	// OpenSessions is how many sessions a core has open at once; inputs of further
+	// ones wait in the log. Default 2000.
+	OpenSessions int           `yaml:"open_sessions"`
+	Streams      StreamsConfig `yaml:"streams"`
+	// Limits of the whole system, beside those of each agent's turns.
+	Limits SystemLimits `yaml:"limits"`
 	// Listeners is the listener service's, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
 	// UI is the UI bridge's, likewise.
@@ -48,6 +55,18 @@ type PluginsConfig struct {
 	SuspendAfter *int          `yaml:"suspend_after"` // failures in a row; default 5; 0: never
 }
 
+// StreamsConfig configures the log and the streams that belong to it. A missing field
+// keeps the existing value; new streams get the default. See [bus.StreamsConfig].
+type StreamsConfig struct {
+	Replicas         int           `yaml:"replicas"`           // copies of each stream: 1, 3 or 5; never lowered
+	MaxBytes         int64         `yaml:"max_bytes"`          // of the log; -1: no limit
+	MaxDeadBytes     int64         `yaml:"max_dead_bytes"`     // of the dead letters
+	MaxClaimBytes    int64         `yaml:"max_claim_bytes"`    // of bodies in transit
+	MaxArtifactBytes int64         `yaml:"max_artifact_bytes"` // of results that commits refer to
+	DeadAge          time.Duration `yaml:"dead_age"`           // how long a dead letter is kept
+	ClaimAge         time.Duration `yaml:"claim_age"`          // how long a body in transit is kept
+}
+
 // AgentConfig describes one agent.
 type AgentConfig struct {
 	Guide    GuideConfig   `yaml:"guide"`
@@ -65,6 +84,26 @@ type GuideConfig struct {
 	Temperature     *float64           `yaml:"temperature"`
 	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`
 	InitialMemories []string           `yaml:"initial_memories"`
+}
+
+// SystemLimits bounds what all sessions do together.
+type SystemLimits struct {
+	// Backlog is how many inputs may wait before new ones are refused; default 10000,
+	// 0 for no limit.
+	Backlog *int `yaml:"backlog"`
+}
+
+// backlog is the limit as the shell takes it.
+func (l SystemLimits) backlog() (int, error) {
+	switch {
+	case l.Backlog == nil:
+		return shell.DefaultBacklog, nil
+	case *l.Backlog < 0:
+		return 0, fmt.Errorf("limits.backlog is %d, want 0 (any number) or more", *l.Backlog)
+	case *l.Backlog == 0:
+		return -1, nil
+	}
+	return *l.Backlog, nil
 }
 
 // LimitsConfig bounds a turn. What is absent has its default; 0 is no limit.
@@ -109,8 +148,18 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 		}
 		agents[agent.Name] = agent
 	}
+	if c.OpenSessions < 0 {
+		errs = append(errs, fmt.Errorf("open_sessions is %d, want 1 or more, or 0 for the default of %d",
+			c.OpenSessions, shell.DefaultOpenSessions))
+	}
 	policy, err := security.New(c.Policy)
 	return agents, policy, errors.Join(append(errs, err)...)
+}
+
+// BuildStreams checks the configuration of the streams.
+func (c Config) BuildStreams() (bus.StreamsConfig, error) {
+	out := bus.StreamsConfig(c.Streams)
+	return out, out.Validate()
 }
 
 // BuildPlugins checks the configuration of hooks and plugins.

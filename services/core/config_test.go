@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -125,4 +127,31 @@ func TestThePolicyOfTheDocumentationIsSound(t *testing.T) {
 	if shown != 2 {
 		t.Errorf("%d policies are shown, want 2", shown)
 	}
+}
+
+func TestStreamsAreConfigured(t *testing.T) {
+	cfg := config(t, "streams: {replicas: 3, max_bytes: 1073741824, dead_age: 48h}\n")
+	got, err := cfg.BuildStreams()
+	if want := (bus.StreamsConfig{Replicas: 3, MaxBytes: 1 << 30, DeadAge: 48 * time.Hour}); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if got, err := config(t, "agents: {main: {}}\n").BuildStreams(); err != nil || got != (bus.StreamsConfig{}) {
+		t.Errorf("without a word %+v, %v; it is to keep what is there", got, err)
+	}
+	if _, err := config(t, "streams: {replicas: 2}\n").BuildStreams(); err == nil || !strings.Contains(err.Error(), "streams.replicas is 2") {
+		t.Errorf("%v, want an error that names the field", err)
+	}
+}
+
+func config(t *testing.T, yaml string) core.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "skandha.yaml")
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := core.ReadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }

@@ -12,7 +12,7 @@ import (
 
 // Options are what the process, not the configuration file, decides.
 type Options struct {
-	Streams bus.StreamsConfig
+	Compare time.Duration // how often the view is compared with the log; default 30 s
 	Drain   time.Duration // how long open turns may go on at shutdown; default 10 s
 	Version string
 }
@@ -26,17 +26,37 @@ type Deps struct {
 
 // New prepares a core service.
 func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
-	agents, policy, err := cfg.Build()
+	sc, err := cfg.shell()
 	if err != nil {
 		return nil, err
 	}
-	plugins, err := cfg.BuildPlugins()
+	sc.Compare, sc.Drain, sc.Version = o.Compare, o.Drain, o.Version
+	return shell.New(sc, d.Bus, d.Store, d.Log)
+}
+
+// Check reports what is wrong with the configuration.
+func (c Config) Check() error {
+	_, err := c.shell()
+	return err
+}
+
+func (c Config) shell() (shell.Config, error) {
+	agents, policy, err := c.Build()
 	if err != nil {
-		return nil, err
+		return shell.Config{}, err
 	}
-	return shell.New(shell.Config{
-		Agents: agents, Policy: policy, Plugins: plugins, Streams: o.Streams, Drain: o.Drain, Version: o.Version,
-	}, d.Bus, d.Store, d.Log)
+	plugins, err := c.BuildPlugins()
+	if err != nil {
+		return shell.Config{}, err
+	}
+	streams, err := c.BuildStreams()
+	if err != nil {
+		return shell.Config{}, err
+	}
+	backlog, err := c.Limits.backlog()
+	return shell.Config{
+		Agents: agents, Policy: policy, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
+	}, err
 }
 
 // Run serves until ctx ends.

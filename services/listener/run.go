@@ -242,6 +242,9 @@ func (s *Service) Ready() error {
 	if !s.deps.Bus.Connected() {
 		return errors.New("not connected to the bus")
 	}
+	if f := s.deps.Bus.StorageFault(); f != nil {
+		return f
+	}
 	for _, l := range s.listeners {
 		if r, ok := l.(interface{ Ready() error }); ok {
 			if err := r.Ready(); err != nil {

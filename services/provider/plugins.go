@@ -139,7 +139,7 @@ func (s *service) askPlugin(ctx context.Context, req executor.Request) (contract
 		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "encoding the question: %v", err)
 	}
 	reply, err := s.plugins.Ask(ctx, plugincall.Request{
-		Plugin: p.plugin, Hash: p.hash, Subject: subject.Generate(p.plugin), Body: body, Repeatable: true,
+		Plugin: p.plugin, Hash: p.hash, Subject: subject.Generate(p.plugin), Body: body, Replicas: true, Repeatable: true,
 	})
 	if err != nil {
 		return contract.Response{}, unanswered(p.plugin, err)

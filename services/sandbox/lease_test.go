@@ -59,8 +59,9 @@ func TestTheLiveEventOfAResetEndsTheSandboxAtOnce(t *testing.T) {
 	s.live(event.SessionReset{By: "ada"}, "2")
 	other := c.session("other")
 	other.python("1")
+	s.live(event.SessionLocked{Reason: "8 of the last 10 tool calls failed", Until: time.Now().Add(time.Minute)}, "")
 	other.live(event.SessionReset{By: "ada"}, "5")
-	c.boxes(1) // the other's is gone; the first was reset before its turn began
+	c.boxes(1) // only the second is gone: the first was reset before its turn, and locked for a time
 	if left := c.driver.Boxes(); len(left) != 1 || left[0] != box {
 		t.Errorf("the box of the session that was not reset is gone: %v", left)
 	}
@@ -70,7 +71,7 @@ func TestTheLiveEventOfAResetEndsTheSandboxAtOnce(t *testing.T) {
 	if got := s.python("1"); got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
-	s.live(event.SessionLocked{Reason: "too many failures"}, "")
+	s.live(event.SessionLocked{Reason: "its log contradicts itself"}, "")
 	c.boxes(0)
 }
 

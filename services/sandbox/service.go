@@ -193,8 +193,9 @@ func (s *Service) makeRoom() {
 	}
 }
 
-// heard ends the sandbox of a session that was reset or locked. Live events may be
-// lost: then the session's next call says so, or the box is idle.
+// heard ends the sandbox of a session that was reset, or locked until /reset. A
+// session that is locked for a time keeps its files. Live events may be lost: then the
+// session's next call reports it, or the box becomes idle.
 func (s *Service) heard(m *nats.Msg) {
 	e, err := event.Decode(m.Data)
 	if err != nil || e.Type != event.TypeSessionReset && e.Type != event.TypeSessionLocked || e.Live() != m.Subject {
@@ -202,6 +203,10 @@ func (s *Service) heard(m *nats.Msg) {
 	}
 	seq, err := strconv.ParseUint(e.Cause, 10, 64)
 	if e.Type == event.TypeSessionLocked {
+		var p event.SessionLocked
+		if e.DataAs(&p) != nil || !p.Until.IsZero() {
+			return
+		}
 		seq, err = turnSequence(e.Turn)+1, nil // the turn that locks it ends with it
 	}
 	if err != nil {

@@ -162,6 +162,14 @@ func (d door) Cancel(ctx context.Context, seq uint64) error {
 // Connected implements terminal.Door.
 func (d door) Connected() bool { return d.conn.Bus.Connected() }
 
+// Fault implements terminal.Door.
+func (d door) Fault() string {
+	if f := d.conn.Bus.StorageFault(); f != nil {
+		return f.Error()
+	}
+	return ""
+}
+
 // Describe implements terminal.Door.
 func (d door) Describe(ctx context.Context, name string) (string, error) {
 	var tools []coreapi.ToolInfo

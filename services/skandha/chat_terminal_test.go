@@ -225,7 +225,7 @@ func TestTerminalCompletesCommands(t *testing.T) {
 	s.keys("re")
 	s.await("/replay [n | turn]", "/reset")
 	s.gone("/metrics")
-	s.keys("p", tab)
+	s.keys("pl", tab)
 	s.await("› /replay")
 	s.keys("2", enter)
 	s.await("› /replay 2", "There was no turn in this session yet.")

@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/store/open"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
@@ -57,6 +59,7 @@ func (doctorCmd) Run(ctx context.Context, g *globals) error {
 func (g *globals) findings(ctx context.Context) []finding {
 	out := []finding{g.dataFinding(), g.configFinding()}
 	out = append(out, g.busFinding(ctx), g.providerFinding(ctx))
+	out = append(out, g.faultFindings(ctx)...)
 	out = append(out, g.storeFinding(ctx), g.uiFinding(ctx))
 	out = append(out, g.sandboxFindings(ctx)...)
 	out = append(out, program("redis-server", "Redis for a deployed system", "apt-get install redis-server, or use the docker-compose file"),
@@ -120,6 +123,34 @@ func (g *globals) busFinding(ctx context.Context) finding {
 	}
 	f.ok, f.advice = true, "server "+b.Conn().ConnectedServerVersion()
 	return f
+}
+
+// faultFindings are the faults that the running system reports, if one runs.
+func (g *globals) faultFindings(ctx context.Context) (out []finding) {
+	if _, err := system.Running(g.Data); err != nil && g.NATS == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var st coreapi.Status
+	if err := ask(ctx, g, coreapi.VerbStatus, nil, &st); err != nil {
+		return []finding{{what: "core does not answer", advice: err.Error()}}
+	}
+	for _, f := range st.Faults {
+		out = append(out, finding{need: f.What == coreapi.FaultBus, what: f.What + " fault" + since(f.Since), advice: f.Message})
+	}
+	if len(st.Troubles) > 0 {
+		var b strings.Builder
+		printTroubles(&b, st.Troubles)
+		out = append(out, finding{
+			need: true, what: fmt.Sprintf("log: %d sessions need an operator", len(st.Troubles)),
+			advice: strings.TrimSpace(b.String()) + "; see skandha sessions repair",
+		})
+	}
+	if len(out) == 0 {
+		out = append(out, finding{ok: true, what: "core " + string(st.Instance) + ": no faults"})
+	}
+	return out
 }
 
 func (g *globals) storeFinding(ctx context.Context) finding {

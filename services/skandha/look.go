@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
@@ -110,9 +113,20 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		return printJSON(os.Stdout, st, true)
 	}
 	fmt.Printf("core %s, version %s, %d open sessions, agents %v\n", st.Instance, st.Version, st.Open, st.Agents)
+	if st.Missing != "" {
+		fmt.Printf("model calls wait: %s\n", st.Missing)
+	}
+	if n := st.Counters["waiting_sessions"]; n > 0 {
+		fmt.Printf("%d sessions wait: this core has as many open as open_sessions allows\n", n)
+	}
+	fmt.Println("view: " + viewLine(st.View))
 	if st.Page != nil {
 		fmt.Printf("page %s, %d connections, %d sessions watched; skandha ui opens it\n", page.Page, page.Connections, page.Sessions)
 	}
+	for _, f := range faultsOf(st.Status, c.Bus) {
+		fmt.Printf("! %s%s\n", clean(f.Message), since(f.Since))
+	}
+	printTroubles(os.Stdout, st.Troubles)
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "EXECUTOR\tSERVICE\tHOST\tBUSY\tSLOTS\tOFFERS\tSINCE")
 	for _, e := range st.Executors {
@@ -127,6 +141,52 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Instance, e.Service, line(e.Host, 30), busy, slots, line(offers, 40), ago(e.Started))
 	}
 	return w.Flush()
+}
+
+// viewLine says how complete the lists and statistics are.
+func viewLine(v coreapi.View) string {
+	var text string
+	switch v.State {
+	case coreapi.ViewComplete:
+		text = fmt.Sprintf("complete, %s", count(v.Sessions, "session"))
+	case coreapi.ViewRefilling:
+		text = fmt.Sprintf("refilling %s of %s", grouped(v.Done), count(v.Sessions, "session"))
+	case coreapi.ViewUnavailable:
+		text = "unavailable: " + line(v.Error, 200)
+	default:
+		text = "not compared with the log yet"
+	}
+	if v.Failed > 0 {
+		text += fmt.Sprintf("; the log of %s cannot be folded; see core's log for their names",
+			count(v.Failed, "session"))
+	}
+	return text
+}
+
+// grouped writes a number with commas between thousands.
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// faultsOf returns the faults that a core reports, and those that this process has
+// seen of the bus.
+func faultsOf(st coreapi.Status, b *bus.Bus) []coreapi.Fault {
+	known := slices.ContainsFunc(st.Faults, func(f coreapi.Fault) bool { return f.What == coreapi.FaultBus })
+	if f := b.StorageFault(); f != nil && !known {
+		return append(st.Faults, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})
+	}
+	return st.Faults
+}
+
+func since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return ", since " + t.Local().Format(time.DateTime)
 }
 
 // tailCmd shows live events.

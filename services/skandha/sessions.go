@@ -26,7 +26,8 @@ type sessionsCmd struct {
 	List    sessionsListCmd    `cmd:"" default:"withargs" help:"List sessions, latest first."`
 	Show    sessionsShowCmd    `cmd:"" help:"Show a session's conversation and state."`
 	Tail    sessionsTailCmd    `cmd:"" help:"Show a session's log: causes and commits, from the beginning; with --follow, on and on."`
-	Rebuild sessionsRebuildCmd `cmd:"" help:"Fold a session from the log alone and compare with the live state."`
+	Rebuild sessionsRebuildCmd `cmd:"" help:"Fold a session from the log alone, compare with the live state, and write it to the view."`
+	Repair  sessionsRepairCmd  `cmd:"" help:"Open a session whose log is damaged, with what could be saved. Without --yes it only says what is lost."`
 }
 
 type sessionsListCmd struct {
@@ -45,8 +46,13 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	if l.JSON {
 		return printJSON(os.Stdout, page, true)
 	}
+	if page.View != nil {
+		fmt.Println(incomplete(*page.View))
+	}
 	if len(page.Sessions) == 0 {
-		fmt.Println("No sessions yet. skandha chat begins one.")
+		if page.View == nil {
+			fmt.Println("No sessions yet. skandha chat begins one.")
+		}
 		return nil
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
@@ -61,6 +67,18 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Printf("more: skandha sessions list --after %s\n", page.Next)
 	}
 	return nil
+}
+
+// incomplete says why sessions may be missing in a list.
+func incomplete(v coreapi.View) string {
+	switch v.State {
+	case coreapi.ViewRefilling:
+		return fmt.Sprintf("The view is being refilled (%s of %s); sessions may be missing.",
+			grouped(v.Done), grouped(v.Sessions))
+	case coreapi.ViewUnavailable:
+		return "The view is unavailable: " + line(v.Error, 200)
+	}
+	return "The view has not been compared with the log yet; sessions may be missing."
 }
 
 // one names one session.
@@ -94,7 +112,7 @@ func (s *sessionsShowCmd) Run(ctx context.Context, g *globals) error {
 	fmt.Printf("%s at revision %d, digest %s\n", ref, st.Rev, info.Digest)
 	fmt.Printf("%s; %d turns, %d failed; %d tokens in, %d out\n", st.UI, st.Turns, st.Failed, st.Usage.InputTokens, st.Usage.OutputTokens)
 	if st.Locked != "" {
-		fmt.Println("locked: " + clean(st.Locked))
+		fmt.Println("locked: " + clean(st.LockedWhy()))
 	}
 	fmt.Println()
 	style := stylesFor(os.Stdout)
@@ -233,12 +251,24 @@ func triggerOf(t event.Trigger) string {
 }
 
 type sessionsRebuildCmd struct {
-	one
+	Session string `arg:"" optional:"" help:"Session."`
+	Agent   string `short:"a" default:"main" help:"Agent."`
+	All     bool   `help:"Rebuild all sessions and statistics, in the background; skandha status shows the progress."`
 }
 
 // Run implements the command.
 func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
-	ref, err := r.ref()
+	switch {
+	case r.All && r.Session != "":
+		return errors.New("want either --all or a session, not both")
+	case r.All:
+		if err := ask(ctx, g, coreapi.VerbRefill, coreapi.RefillQuery{All: true}, &coreapi.RefillAnswer{}); err != nil {
+			return err
+		}
+		fmt.Println("Rebuilding all sessions in the background. skandha status shows the progress.")
+		return nil
+	}
+	ref, err := subject.ParseRef(r.Agent, r.Session)
 	if err != nil {
 		return err
 	}
@@ -252,7 +282,12 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	begin := time.Now()
 	rebuilt, err := (&shell.Loader{Bus: c.Bus, Log: c.Log}).Rebuild(ctx, ref)
 	if err != nil {
-		return fmt.Errorf("rebuilding %s: %w", ref, err)
+		gaps, lookErr := lookFor(ctx, c.Bus, ref)
+		for _, g := range gaps {
+			fmt.Println(g)
+		}
+		return errors.Join(fmt.Errorf("rebuilding %s: %w; skandha sessions repair %s says what can be saved",
+			ref, err, ref.Session), lookErr)
 	}
 	if rebuilt.Rev == 0 {
 		return fmt.Errorf("no session %s", ref)
@@ -271,6 +306,11 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 		return errors.Join(errors.New("the states DIFFER"), err)
 	}
 	fmt.Println("identical")
+	var written coreapi.RefillAnswer
+	if err := c.Ask(ctx, coreapi.VerbRefill, coreapi.RefillQuery{Agent: ref.Agent, Session: ref.Session}, &written); err != nil {
+		return fmt.Errorf("writing it to the view: %w", err)
+	}
+	fmt.Printf("written to the view   revision %d\n", written.Revision)
 	return nil
 }
 

@@ -38,6 +38,7 @@ func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contra
 	}
 	reply, err := r.plugins.Ask(ctx, plugincall.Request{
 		Plugin: t.plugin, Hash: t.hash, Subject: subject.Tool(t.plugin, t.spec.Name), Body: body,
+		Replicas: true, Repeatable: t.spec.Idempotent,
 	})
 	if errors.Is(err, plugincall.ErrNotAsked) {
 		return executor.DidNotRun(err.Error())

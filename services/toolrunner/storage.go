@@ -78,6 +78,7 @@ func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.Stora
 	}
 	answer, err := s.r.plugins.Ask(ctx, plugincall.Request{
 		Plugin: s.plugin, Hash: p.Hash, Subject: subject.Storage(s.plugin, string(q.Verb)), Body: body,
+		Repeatable: true, // by the contract of every verb
 	})
 	if err != nil {
 		return plugin.StorageReply{}, err

@@ -19,6 +19,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/internal/httpbody"
 	"skandha.dev/services/uibridge/access"
 )
 
@@ -134,7 +135,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	log := s.deps.Log
 	srv := &http.Server{
-		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		Handler: httpbody.Drain(s.handler()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	url := s.URL()
@@ -250,6 +251,9 @@ func (s *Service) Ready() error {
 		return errors.New("the page is not served")
 	case !s.deps.Bus.Connected():
 		return errors.New("not connected to the bus")
+	}
+	if f := s.deps.Bus.StorageFault(); f != nil {
+		return f
 	}
 	return nil
 }

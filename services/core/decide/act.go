@@ -43,7 +43,7 @@ func (b *builder) move(st Step) bool {
 	t := b.s.Turn
 	switch st.Status {
 	case Approved:
-		return b.assign(st, st.Final) || b.dismiss(st)
+		return b.assign(st, st.Final)
 	case Expanded:
 		return b.composePlan(st)
 	case Waiting:
@@ -57,9 +57,17 @@ func (b *builder) move(st Step) bool {
 	if !t.ready(&st) {
 		return false
 	}
+	if _, tripped := b.s.Breaker.tripped(); tripped && b.s.Breaker.HalfOpen {
+		b.complete(st.Call, tool.Failure(tool.CodeNotRun,
+			"the tool call that was let through before it on trial failed"))
+		return true
+	}
+	if b.s.holds() {
+		return false
+	}
 	spec, known := b.env.Tools.Lookup(st.Tool)
 	if !known {
-		return b.dismiss(st) // or its runners are gone; deadlines end the wait
+		return false // its plugin or runners are gone; OnProgress ends the wait
 	}
 	args, err := planner.Resolve(st.Args, t.dataOf(st.Parent))
 	if err != nil {
@@ -78,15 +86,6 @@ func (b *builder) move(st Step) bool {
 		return false // hooks are asked when it can run
 	}
 	return b.act(st, spec, args, runner)
-}
-
-// dismiss ends a step that was not given out, if its tool was a plugin's that has gone.
-func (b *builder) dismiss(st Step) bool {
-	if !b.env.Tools.Left(st.Tool) {
-		return false
-	}
-	b.complete(st.Call, tool.Failure(tool.CodeNotRun, left(st.Tool)))
-	return true
 }
 
 const misfit = "the arguments do not fit the tool's schema"
@@ -209,7 +208,12 @@ func (b *builder) complete(call string, r tool.Result) {
 	}
 }
 
+// completeFrom gives a step the result of an executor's answer.
 func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
+	b.end(st, r, a, faultOf(&st, a))
+}
+
+func (b *builder) end(st Step, r tool.Result, a executor.Answer, fault event.Fault) {
 	hash := st.Hash
 	if hash == "" {
 		hash = Hash(st.Tool, st.Args)
@@ -231,11 +235,14 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	}
 	r, note := st.obliged(r)
 	r = b.bounded(r)
+	if r.Success {
+		fault = ""
+	}
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
-		Note: note,
+		Note: note, Fault: fault,
 	}
-	if br := b.s.Breaker; !r.Success && !b.s.blameless(r) && br.Hash == hash && br.Same+1 >= sameFailures {
+	if br := b.s.Breaker; repeats(r, fault) && br.Hash == hash && br.Same+1 >= sameFailures {
 		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; do something else", note, br.Same+1), "; ")
 	}
 	b.touched = true

@@ -64,18 +64,31 @@ func OnUnreachable(s *State, door uint64, call, attempt string, env *Env) (d *De
 	return b.done(), false
 }
 
-// again makes a new attempt, or gives up. False: no runner is free now.
+// again makes a new attempt, or gives up. False means not now. The first new attempt
+// is made at once if another runner is free, further ones after growing pauses: after
+// one plugin or runner has refused, the next is likely to refuse for the same reason.
 func (b *builder) again(st Step, a executor.Answer) bool {
+	ended := b.env.Heard
+	if ended.IsZero() {
+		ended = st.StartBy.Add(-executor.StartWithin)
+	}
 	switch {
 	case st.Attempts >= maxAttempts:
+	case st.Attempts == 1 && b.assign(st, st.Final, st.Runner):
+		return true
+	case b.head.Now.Before(ended.Add(pause(st.Attempts))):
+		return false
 	case b.assign(st, st.Final, st.Runner):
 		return true
 	case busy(a) && b.head.Now.Before(st.StartBy):
 		return false // the runner that has just refused is the only one: let it breathe
 	case b.assign(st, st.Final):
 		return true
-	case b.env.Tools.Left(st.Tool):
-		b.completeFrom(st, st.notRun(left(st.Tool)), executor.Answer{})
+	case b.left(st.Tool):
+		if b.head.Now.Before(b.goneSince(st.Tool, ended).Add(pluginWait)) {
+			return false
+		}
+		b.completeFrom(st, st.notRun(b.unoffered(st.Tool)), executor.Answer{})
 		return true
 	case b.head.Now.Before(st.NotAfter.Add(runnerWait)):
 		return false
@@ -84,8 +97,31 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 	return true
 }
 
-// left is why a call of a plugin's tool did not run.
-func left(tool string) string { return "the plugin that offered " + tool + " is gone" }
+// pause is how long to wait after an executor's refusal, by the number of attempts.
+// All pauses together are longer than a plugin's lease and a restart after it.
+func pause(attempts int) time.Duration { return min(125*time.Millisecond<<attempts, 4*time.Second) }
+
+func (b *builder) left(tool string) bool {
+	_, left := b.env.Tools.Gone(tool)
+	return left
+}
+
+// goneSince is when the wait for a tool that no executor offers began, for a call that
+// was ready at the given time.
+func (b *builder) goneSince(tool string, ready time.Time) time.Time {
+	if since, _ := b.env.Tools.Gone(tool); since.After(ready) {
+		return since
+	}
+	return ready
+}
+
+// unoffered explains why a call without an executor was not run.
+func (b *builder) unoffered(tool string) string {
+	if b.left(tool) {
+		return fmt.Sprintf("the plugin that offers %s is gone, and did not come back within %s", tool, pluginWait)
+	}
+	return fmt.Sprintf("no runner offers %s any more: it did not run", tool)
+}
 
 // busy reports whether an executor refused what it would take later.
 func busy(a executor.Answer) bool {
@@ -110,7 +146,7 @@ func OnProgress(s *State, door uint64, env *Env) *Decision {
 	before := len(b.events)
 	if s.wantsPlan() {
 		b.requestPlan()
-		if len(b.events) == before && !env.Now.Before(s.Turn.Idle.Add(providerWait)) {
+		if len(b.events) == before && b.noProviderSince(s.Turn.Idle) {
 			b.failTurn(event.FailNoProvider, b.noProvider())
 			b.next()
 		}
@@ -123,6 +159,12 @@ func OnProgress(s *State, door uint64, env *Env) *Decision {
 	}
 	b.touched = true
 	return b.done()
+}
+
+// noProviderSince reports whether a turn that has waited for a provider since then may
+// end. A provider that is present is waited for, however busy it is.
+func (b *builder) noProviderSince(t time.Time) bool {
+	return !b.head.Now.Before(t.Add(providerWait)) && b.env.Executors.NoProvider() >= providerWait
 }
 
 // noProvider is why a turn ends that nobody could be asked for.
@@ -138,6 +180,9 @@ func (b *builder) noProvider() string {
 const (
 	// runnerWait is how long a step waits for a runner that offers its tool at all.
 	runnerWait = 30 * time.Second
+	// pluginWait is how long a step waits for a plugin that left: its lease of ten
+	// seconds, plus the time to start.
+	pluginWait = 15 * time.Second
 	// timerWait is how late the timer of a confirmation request may come.
 	timerWait = 30 * time.Second
 )
@@ -154,7 +199,7 @@ func (b *builder) expire() {
 		case st.Status == Confirming && !b.head.Now.Before(st.ExpiresAt.Add(timerWait)):
 			b.expireRequest(&st)
 		case b.abandoned(&st):
-			b.complete(st.Call, tool.Failure(tool.CodeNotRun, fmt.Sprintf("no runner offers %s any more: it did not run", st.Tool)))
+			b.complete(st.Call, tool.Failure(tool.CodeNotRun, b.unoffered(st.Tool)))
 		}
 	}
 	if len(b.events) > before {
@@ -165,9 +210,15 @@ func (b *builder) expire() {
 // abandoned reports whether a step could run and nobody has offered its tool for
 // too long.
 func (b *builder) abandoned(st *Step) bool {
-	if b.s.Turn == nil || b.head.Now.Before(b.s.Turn.Idle.Add(runnerWait)) {
+	if b.s.Turn == nil || st.Status != Approved && (st.Status != Waiting || !b.s.Turn.ready(st)) {
 		return false
 	}
-	_, known := b.env.Tools.Lookup(st.Tool)
-	return !known && (st.Status == Approved || st.Status == Waiting && b.s.Turn.ready(st))
+	if _, known := b.env.Tools.Lookup(st.Tool); known {
+		return false
+	}
+	wait := runnerWait
+	if b.left(st.Tool) {
+		wait = pluginWait
+	}
+	return !b.head.Now.Before(b.goneSince(st.Tool, b.s.Turn.Idle).Add(wait))
 }

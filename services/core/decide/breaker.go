@@ -1,55 +1,113 @@
 package decide
 
 import (
+	"fmt"
+	"time"
+
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
 )
 
-// Breaker counts the failures of tools, per session.
+// Breaker counts the failures of tools, per session, and locks the session when there
+// are too many (ADR 0016). Failures of the infrastructure do not count.
 type Breaker struct {
 	Hash        string `json:"hash,omitempty"` // of the last failed call
 	Same        int    `json:"same"`           // how often in a row exactly that call failed
-	Consecutive int    `json:"consecutive"`    // failures in a row
+	Consecutive int    `json:"consecutive"`    // failures of tools in a row
 	Recent      []bool `json:"recent,omitempty"`
+	// Trips is how often it has locked the session since a trial call last succeeded.
+	Trips int `json:"trips,omitempty"`
+	// Until is when a locked session accepts an input again.
+	Until time.Time `json:"until,omitzero"`
+	// HalfOpen: calls are let through one at a time, until one succeeds.
+	HalfOpen bool `json:"half_open,omitempty"`
 }
 
 // errStreak is how many failures in a row make core ask a person.
 const errStreak = 5
 
-// lockAt of the last breakerHistory calls failed: the session locks.
+// lockAt is how many failures among the last breakerHistory outcomes lock the session.
 const lockAt = 8
 
 // sameFailures of exactly the same call make core tell the model.
 const sameFailures = 3
 
-// blameless reports whether a result without success is nobody's failure.
-func (s *State) blameless(r tool.Result) bool {
-	if r.Success || r.Error == nil {
-		return false
+// How long the session is locked: at first, and at most. It doubles each time a trial
+// call fails.
+const (
+	lockFirst = 30 * time.Second
+	lockMost  = 15 * time.Minute
+)
+
+// faultOf says whether a tool reported that the call itself failed. What core, a hook,
+// a runner or the bus report of a call does not count.
+func faultOf(st *Step, a executor.Answer) event.Fault {
+	if a.State != executor.Finished || a.Attempt != st.Attempt || a.Result == nil {
+		return ""
 	}
-	switch r.Error.Code {
-	case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeSkipped:
+	if r := reported(*a.Result); !r.Success && toolsOwn(r.Error.Code) {
+		return event.FaultTool
+	}
+	return ""
+}
+
+// toolsOwn reports whether a finished call's code says that the tool itself failed.
+func toolsOwn(c tool.Code) bool {
+	switch c {
+	case tool.CodeFailed, tool.CodeInternal:
 		return true
-	case tool.CodeOutcomeUnknown:
-		return s.by != event.ByReply // its turn was ended: nobody waited for what its runner would say
+	case tool.CodeTimeout: // a lost connection or plugin is outcome_unknown (ADR 0008)
+		return true
+	case tool.CodeOutcomeUnknown: // the request or the answer was lost
+	case tool.CodeTooLarge: // it ran; its result could not be stored
+	case tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeInvalidPlan: // the model's mistakes
+	case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped: // it did not run
 	}
 	return false
 }
 
-func (b *Breaker) count(hash string, r tool.Result) {
-	b.Recent = append(b.Recent, r.Success)
+// repeats reports whether the same call would fail in the same way again.
+func repeats(r tool.Result, f event.Fault) bool {
+	if r.Success || r.Error == nil {
+		return false
+	}
+	switch r.Error.Code {
+	case tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeInvalidPlan:
+		return true
+	}
+	return f == event.FaultTool
+}
+
+// count takes a call's result into account.
+func (b *Breaker) count(p event.ActCompleted) {
+	switch {
+	case p.Result.Success && p.Attempt != "": // a hook's substitute answer says nothing about the tool
+		if b.HalfOpen {
+			*b = Breaker{}
+		}
+		b.Same, b.Consecutive, b.Hash = 0, 0, ""
+		b.remember(true)
+	case p.Fault == event.FaultTool:
+		b.Consecutive++
+		b.remember(false)
+	case p.Fault == event.FaultModel:
+		b.remember(false)
+	}
+	if !repeats(p.Result, p.Fault) {
+		return
+	}
+	if b.Hash != p.Hash {
+		b.Hash, b.Same = p.Hash, 0
+	}
+	b.Same++
+}
+
+func (b *Breaker) remember(ok bool) {
+	b.Recent = append(b.Recent, ok)
 	if len(b.Recent) > breakerHistory {
 		b.Recent = b.Recent[1:]
 	}
-	if r.Success {
-		b.Same, b.Consecutive, b.Hash = 0, 0, ""
-		return
-	}
-	b.Consecutive++
-	if b.Hash != hash {
-		b.Hash, b.Same = hash, 0
-	}
-	b.Same++
 }
 
 func (b *Breaker) failures() int {
@@ -61,3 +119,82 @@ func (b *Breaker) failures() int {
 	}
 	return n
 }
+
+// tripped reports whether the session is to be locked, and why.
+func (b *Breaker) tripped() (why string, tripped bool) {
+	if b.HalfOpen && b.Consecutive > 0 {
+		return "the tool call that was let through on trial failed", true
+	}
+	n := b.failures()
+	return fmt.Sprintf("%d of the last %d tool calls failed", n, len(b.Recent)), n >= lockAt
+}
+
+// wait is how long the session would be locked now.
+func (b *Breaker) wait() time.Duration {
+	w := lockFirst
+	for range b.Trips {
+		if w *= 2; w >= lockMost {
+			return lockMost
+		}
+	}
+	return w
+}
+
+// lock locks the session and ends the turn.
+func (b *builder) lock(why string) {
+	// Whole seconds, as shown to users.
+	until := b.head.Now.Add(b.s.Breaker.wait() + time.Second - time.Millisecond).Truncate(time.Second)
+	b.emit(event.SessionLocked{Reason: why, Until: until})
+	b.failTurn(event.FailBreaker, b.s.LockedWhy())
+}
+
+// firstWithUntil is the first fold version in which a lock by the breaker has an end.
+const firstWithUntil = 4
+
+func (s *State) onSessionLocked(p event.SessionLocked) error {
+	until := p.Until
+	if s.version < firstWithUntil && s.Locked == "" { // by the breaker: after a checkpoint it is locked already
+		until = s.Now.Add(lockFirst)
+	}
+	s.Locked = p.Reason
+	if !until.IsZero() {
+		s.Breaker.Trips++
+		s.Breaker.Until = until
+	}
+	return nil
+}
+
+// lockedAt reports whether an input at that time is refused.
+func (s *State) lockedAt(now time.Time) bool {
+	return s.Locked != "" && (s.Breaker.Until.IsZero() || now.Before(s.Breaker.Until))
+}
+
+// reopen lets calls through one at a time. Until one succeeds, the next failure locks
+// for longer.
+func (s *State) reopen() {
+	s.Locked, s.Breaker = "", Breaker{Trips: s.Breaker.Trips, HalfOpen: true}
+}
+
+// LockedWhy explains why a session is locked, and how to open it.
+func (s *State) LockedWhy() string {
+	if s.Breaker.Until.IsZero() {
+		return s.Locked + "; /reset opens the session again"
+	}
+	return fmt.Sprintf("%s; the session is locked until %s, "+
+		"then the next input is taken and one tool call tried; /reset opens it at once",
+		s.Locked, s.Breaker.Until.Format(time.RFC3339))
+}
+
+// trying reports whether a call is on trial, or about to be.
+func (t *Turn) trying() bool {
+	for i := range t.Steps {
+		switch t.Steps[i].Status {
+		case Assigned, Confirming, Approved:
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether the breaker lets no further call through at present.
+func (s *State) holds() bool { return s.Breaker.HalfOpen && s.Turn.trying() }

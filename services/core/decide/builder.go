@@ -55,7 +55,7 @@ func start(s *State, door uint64, trigger event.Trigger, now time.Time, env *Env
 	if trigger.Sequence > 0 {
 		b.cause = strconv.FormatUint(trigger.Sequence, 10)
 	}
-	b.s.Now, b.s.by = now, trigger.Kind
+	b.s.Now, b.s.version = now, FoldVersion
 	return b
 }
 

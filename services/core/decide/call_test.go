@@ -23,7 +23,7 @@ func TestACallIsGivenOutAndItsResultGoesToTheModel(t *testing.T) {
 	r := events[event.ActRequested](w)[0]
 	want := event.ActRequested{
 		Call: "t1-p1-c0", Tool: "read", Args: json.RawMessage(`{"limit":10,"path":"a"}`), Hash: decide.Hash("read", r.Args), Attempt: r.Attempt,
-		Attempts: 1, Runner: "r1", StartBy: w.state.Now.Add(10 * time.Second), NotAfter: w.state.Now.Add(70 * time.Second), Idempotent: true,
+		Attempts: 1, Runner: "r1", StartBy: w.state.Now.Add(executor.StartWithin), NotAfter: w.state.Now.Add(executor.StartWithin + time.Minute), Idempotent: true,
 	}
 	if string(mustJSON(r)) != string(mustJSON(want)) {
 		t.Fatalf("got  %s\nwant %s", mustJSON(r), mustJSON(want))
@@ -102,6 +102,7 @@ func TestEightAttemptsAreEnough(t *testing.T) {
 		w.say("x")
 		w.calls("read", `{}`)
 		for range 8 {
+			w.now = w.now.Add(4 * time.Second)
 			w.told("c0", never)
 		}
 		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
@@ -114,6 +115,7 @@ func TestEightAttemptsAreEnough(t *testing.T) {
 		d, _ := decide.OnUnreachable(w.state, w.state.Driver, st.Call, st.Attempt, w.env())
 		w.commit(d, w.state.Driver)
 		for range 7 {
+			w.now = w.now.Add(4 * time.Second)
 			w.told("c0", never)
 		}
 		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
@@ -178,34 +180,85 @@ func TestACallWaitsForAFreeRunnerAndHooksAreAskedWhenItRuns(t *testing.T) {
 	}
 }
 
-// A plugin that has left takes its calls with it: what was not given out is said
-// at once not to have run, and what may have run is not.
+// A plugin that has left may come back. A call that was not assigned, or certainly did
+// not run, waits for it, and then fails as not run.
 func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 	leave := func(w *world) { w.tools["write"].gone, w.left = true, map[string]bool{"write": true} }
-	t.Run("before the call", func(t *testing.T) {
-		w := newWorld(t)
-		w.say("x")
-		leave(w)
-		w.calls("write", `{"text":"x"}`)
-		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
-	})
-	t.Run("while it waits for a runner", func(t *testing.T) {
-		w := newWorld(t)
-		w.runners = nil
-		w.say("x")
-		w.calls("write", `{"text":"x"}`)
-		leave(w)
-		w.progress()
-		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
-	})
-	t.Run("when its runner refuses", func(t *testing.T) {
-		w := newWorld(t)
-		w.say("x")
-		w.calls("write", `{"text":"x"}`)
-		leave(w)
-		w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown})
-		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
-	})
+	refused := executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown}
+	for _, c := range []struct {
+		name  string
+		begin func(w *world)
+		again func(w *world) // decides about the call once more
+	}{
+		{"before the call", func(w *world) {
+			leave(w)
+			w.calls("write", `{"text":"x"}`)
+		}, func(w *world) { w.progress() }},
+		{"while it waits for a runner", func(w *world) {
+			w.runners = nil
+			w.calls("write", `{"text":"x"}`)
+			leave(w)
+			w.runners = []subject.Instance{"r1"}
+		}, func(w *world) { w.progress() }},
+		{"after a person approved it", func(w *world) {
+			w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision {
+				return hook.Decision{Verb: hook.Confirm, Warning: &hook.Warning{Level: hook.LevelWarn, Message: "?"}}
+			})
+			w.calls("write", `{"text":"x"}`)
+			leave(w)
+			w.confirm("c0", true)
+		}, func(w *world) { w.progress() }},
+		{"when its runner refuses", func(w *world) {
+			w.calls("write", `{"text":"x"}`)
+			leave(w)
+			w.heard = w.now
+			w.told("c0", refused)
+		}, func(w *world) { w.told("c0", refused) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begin := func(t *testing.T) *world {
+				w := newWorld(t)
+				w.say("x")
+				c.begin(w)
+				w.now = w.now.Add(14 * time.Second)
+				c.again(w)
+				if st := w.step("c0"); st.Status == decide.Done {
+					t.Fatalf("it has ended: %+v", st.Result)
+				}
+				return w
+			}
+			t.Run("comes back", func(t *testing.T) {
+				w := begin(t)
+				w.tools["write"].gone, w.left = false, nil
+				c.again(w)
+				if w.status("c0") == decide.Confirming {
+					w.confirm("c0", true)
+				}
+				w.succeed("c0", `1`)
+				w.codes(map[string]tool.Code{"c0": "ok"})
+			})
+			t.Run("does not", func(t *testing.T) {
+				w := begin(t)
+				w.now = w.now.Add(time.Second)
+				c.again(w)
+				w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+				if r := w.resultOf("c0"); !strings.Contains(r.Error.Message, "the plugin that offers write is gone") {
+					t.Errorf("it says %q", r.Error.Message)
+				}
+			})
+			t.Run("has left only now, long after the call could have run", func(t *testing.T) {
+				w := begin(t)
+				w.goneSince = w.now
+				w.now = w.now.Add(14 * time.Second)
+				if c.again(w); w.step("c0").Status == decide.Done {
+					t.Fatal("it has ended")
+				}
+				w.now = w.now.Add(time.Second)
+				c.again(w)
+				w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
+			})
+		})
+	}
 	t.Run("when nobody knows whether it ran", func(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
@@ -214,17 +267,45 @@ func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 		w.told("c0", executor.Answer{State: executor.Unknown})
 		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
 	})
-	t.Run("after a person approved it", func(t *testing.T) {
-		w := newWorld(t)
-		w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision {
-			return hook.Decision{Verb: hook.Confirm, Warning: &hook.Warning{Level: hook.LevelWarn, Message: "?"}}
+}
+
+// A call that every runner refuses is tried again at growing intervals, for somewhat
+// longer than a dead plugin keeps its lease.
+func TestRefusedAttemptsPause(t *testing.T) {
+	const step = 50 * time.Millisecond
+	for name, runners := range map[string][]subject.Instance{"one runner": {"r1"}, "two runners": {"r1", "r2"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.runners = runners
+			w.say("x")
+			w.calls("write", `{"text":"x"}`)
+			began := w.now
+			w.heard = w.now
+			var pauses []time.Duration
+			for w.state.Turn.Plan == nil { // until the model gets the result
+				before := w.step("c0").Attempts
+				w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown, Message: "nobody listens"})
+				if w.state.Turn.Plan == nil && w.step("c0").Attempts == before {
+					w.now = w.now.Add(step)
+					continue
+				}
+				pauses = append(pauses, w.now.Sub(w.heard))
+				w.heard = w.now
+			}
+			for i := 1; i < len(pauses)-1; i++ {
+				if pauses[i] < pauses[i-1] || pauses[i] == 0 {
+					t.Fatalf("pauses are %v", pauses)
+				}
+			}
+			if all := w.now.Sub(began); len(pauses) != 8 || pauses[0] > 250*time.Millisecond || all < 15*time.Second || all > 20*time.Second {
+				t.Errorf("pauses are %v, %v in all", pauses, w.now.Sub(began))
+			}
+			if len(runners) == 2 && pauses[0] != 0 {
+				t.Error("the other runner is not asked at once")
+			}
+			w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
 		})
-		w.say("x")
-		w.calls("write", `{"text":"x"}`)
-		leave(w)
-		w.confirm("c0", true)
-		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
-	})
+	}
 }
 
 func TestAToolThatNobodyOffersAnyMore(t *testing.T) {

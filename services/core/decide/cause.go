@@ -3,7 +3,6 @@ package decide
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
@@ -42,21 +41,6 @@ func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *De
 	return b.done(), ""
 }
 
-// OnPoison ends the cause at seq without looking at it, and without hooks
-// (rule 13). Nil: it was processed before.
-func OnPoison(s *State, door, seq uint64, now time.Time, why string, env *Env) *Decision {
-	if seq <= s.Cursor {
-		return nil
-	}
-	b := start(s, door, event.Trigger{Kind: event.ByPoison, Sequence: seq}, now, env)
-	b.head.Cursor = seq
-	b.quiet = true
-	x := &causeDecider{builder: b, c: Cause{Sequence: seq}}
-	x.fail(event.FailPoison, why)
-	b.touched = b.s.expired() // it may have been the timer: somebody must drive until OnProgress ends the request
-	return b.done()
-}
-
 // Bounds of what a sender may say beside the text, in bytes.
 const (
 	maxReason = 1000
@@ -75,7 +59,11 @@ type causeDecider struct {
 func (x *causeDecider) fail(code event.FailCode, reason string) {
 	reason = cut(reason, maxReason)
 	ask(x.builder, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
-	x.emit(event.TurnFailed{Sequence: x.c.Sequence, InputID: x.inputID, Code: code, Reason: reason})
+	p := event.TurnFailed{Sequence: x.c.Sequence, InputID: x.inputID, Code: code, Reason: reason}
+	if code == event.FailLocked {
+		p.Until = x.s.Breaker.Until
+	}
+	x.emit(p)
 	x.ready = true
 }
 
@@ -103,8 +91,8 @@ func (x *causeDecider) input() {
 		x.fail(event.FailDuplicate, fmt.Sprintf("input id %q of %s was taken before, at %d", in.ID, x.c.Writer, seq))
 		return
 	}
-	if x.s.Locked != "" {
-		x.fail(event.FailLocked, x.s.Locked+"; /reset opens the session again")
+	if x.s.lockedAt(x.head.Now) {
+		x.fail(event.FailLocked, x.s.LockedWhy())
 		return
 	}
 	waits := x.s.Turn != nil && in.Mode != event.ModeInterrupt

@@ -167,6 +167,38 @@ func TestPoison(t *testing.T) {
 		w.commit(decide.OnPoison(w.state, c.Sequence, c.Sequence, c.Time, "it kills", w.env()), c.Sequence)
 		w.ends(c.Sequence, "poison")
 	})
+	t.Run("a cause is poison once cores have begun it often enough", func(t *testing.T) {
+		w := newWorld(t)
+		in := w.say("x")
+		c := w.cause(subject.Input, "web", `{"text":"y"}`)
+		begin := func(seq uint64) { w.commit(decide.OnBegin(w.state, c.Sequence, seq, w.env()), c.Sequence) }
+		for range decide.PoisonAt {
+			if w.state.Poisonous(c.Sequence) {
+				t.Fatalf("after %+v", w.state.Begun)
+			}
+			begin(c.Sequence)
+		}
+		w.answer(provider.Response{TextContent: "answer"}) // another cause's commit does not reset the count
+		if !w.state.Poisonous(c.Sequence) || w.state.Poisonous(in.Sequence) {
+			t.Fatalf("%+v", w.state.Begun)
+		}
+		w.commit(decide.OnPoison(w.state, c.Sequence, c.Sequence, c.Time, "it kills", w.env()), c.Sequence)
+		if w.state.Begun != nil {
+			t.Fatalf("%+v goes on counting", w.state.Begun)
+		}
+	})
+	t.Run("any commit settles a turn that cores have begun to drive", func(t *testing.T) {
+		w := newWorld(t)
+		in := w.say("x")
+		w.commit(decide.OnBegin(w.state, in.Sequence, in.Sequence, w.env()), in.Sequence)
+		if w.state.Begun == nil || w.state.Driver != in.Sequence {
+			t.Fatalf("begun %+v, driver %d", w.state.Begun, w.state.Driver)
+		}
+		w.calls("write", `{"text":"x"}`)
+		if w.state.Begun != nil {
+			t.Fatalf("%+v goes on counting", w.state.Begun)
+		}
+	})
 	t.Run("it leaves the running turn alone", func(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
@@ -217,9 +249,12 @@ func lock(w *world) {
 	w.say("break it")
 	var all []string
 	for range 8 {
-		all = append(all, "nonsense", "{}")
+		all = append(all, "write", `{"text":"x"}`)
 	}
 	w.calls(all...)
+	for i := range 8 {
+		w.result(fmt.Sprintf("c%d", i), tool.Failure(tool.CodeFailed, "broken"))
+	}
 	if w.state.Locked == "" {
 		w.fail("eight failures have not locked the session")
 	}

@@ -31,6 +31,10 @@ func init() { // not an initialiser: help lists them
 	commands = []Command{
 		{"help", "", "what can be typed", nil, (*causeDecider).help},
 		{"reset", "", "end the running turn, forget the conversation, unlock the session", nil, (*causeDecider).reset},
+		{
+			"repair", "", "open a session that was locked because its log is damaged, with what could be saved of it",
+			nil, (*causeDecider).repair,
+		},
 		{"cancel", "", "end the running turn; calls that ran are reported as they are", nil, (*causeDecider).cancelRunning},
 		{"tools", "", "the tools that the agent may use now", nil, (*causeDecider).listTools},
 		{"plugins", "", "the plugins, their hooks and tools", nil, (*causeDecider).listPlugins},

@@ -92,10 +92,11 @@ func (x *causeDecider) metrics([]string) string {
 		fmt.Fprintf(&b, "- cost: %.4f USD\n", float64(s.Usage.CostMicroUSD)/1e6)
 	}
 	if n := len(s.Breaker.Recent); n > 0 {
-		fmt.Fprintf(&b, "- %d of the last %d tool calls failed; the session locks at %d\n", s.Breaker.failures(), n, lockAt)
+		fmt.Fprintf(&b, "- %d of the last %d tool calls failed; the session is locked at %d\n",
+			s.Breaker.failures(), n, lockAt)
 	}
 	if s.Locked != "" {
-		fmt.Fprintf(&b, "- locked: %s; /reset opens it again\n", onOneLine(s.Locked))
+		fmt.Fprintf(&b, "- locked: %s\n", onOneLine(s.LockedWhy()))
 	}
 	x.toolMetrics(&b)
 	x.hookMetrics(&b)

@@ -160,6 +160,7 @@ func TestAnApprovedCallWaitsForARunner(t *testing.T) {
 	if st := w.step("c0"); st.Status != decide.Assigned || st.Runner != "r9" {
 		t.Fatalf("%+v", st)
 	}
+	w.now = w.now.Add(time.Second)
 	w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedLate})
 	if st := w.step("c0"); st.Attempts != 2 || st.ApprovedBy != "web" {
 		t.Fatalf("a refused attempt is not tried again: %+v", st)

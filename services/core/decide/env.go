@@ -17,6 +17,7 @@ import (
 // the commit, so folding never needs an Env.
 type Env struct {
 	Now       time.Time        // by the core's clock; a cause's stream time goes before it
+	Heard     time.Time        // when this core got the answer to decide on; zero if unknown
 	Delivery  uint64           // how often the door's cause has been delivered
 	Nonce     func() string    // fresh on every call, unguessable
 	Agent     *Agent           // nil: no such agent
@@ -68,9 +69,9 @@ func DefaultLimits() Limits {
 type Catalog interface {
 	// Lookup returns a tool by its name, public or internal.
 	Lookup(name string) (tool.Spec, bool)
-	// Left reports whether a tool was a plugin's that is not there any more: nobody
-	// need wait for it.
-	Left(name string) bool
+	// Gone reports since when no live executor offers a tool (zero if one does, or if
+	// that is unknown), and whether it belongs to an inactive plugin.
+	Gone(name string) (since time.Time, left bool)
 	// Public lists the tools that may be offered to models, in a stable order.
 	Public() []tool.Spec
 	// Validate checks arguments against the tool's schema and returns them with
@@ -87,6 +88,9 @@ type Directory interface {
 	// PickProvider chooses the least busy provider instance with a free slot that
 	// offers the agent's provider.
 	PickProvider(not []subject.Instance) (subject.Instance, bool)
+	// NoProvider is how long no executor has offered the agent's provider; 0 if one
+	// does, with a free slot or without.
+	NoProvider() time.Duration
 	// Providers describes what is there, for /provider.
 	Providers() []provider.Info
 }

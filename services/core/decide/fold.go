@@ -34,7 +34,7 @@ func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
 		return nil, fmt.Errorf("%w: fold version %d, this core has %d", ErrNewer, c.Header.FoldVersion, FoldVersion)
 	}
 	n := s.clone()
-	n.Now, n.by = c.Header.Now, c.Header.Trigger.Kind
+	n.Now, n.version = c.Header.Now, c.Header.FoldVersion
 	for i := range c.Events {
 		if err := n.fold(c.Events[i]); err != nil {
 			return nil, fmt.Errorf("%w: event %d: %w", ErrMismatch, i, err)
@@ -51,6 +51,8 @@ func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
 // seal takes over the header and computes the digest.
 func (s *State) seal(h event.Header) {
 	s.Cursor, s.Driver, s.Delivery, s.Now = h.Cursor, h.Driver, h.Delivery, h.Now
+	s.begun(h.Trigger)
+	s.Prev = h.Prev
 	s.Commits++
 	s.Digest = s.digest()
 }
@@ -113,7 +115,7 @@ func (s *State) fold(e event.Event) error {
 	case event.TypeTurnFailed:
 		return with(e, s.onTurnFailed)
 	case event.TypeSessionLocked:
-		return with(e, func(p event.SessionLocked) error { s.Locked = p.Reason; return nil })
+		return with(e, s.onSessionLocked)
 	case event.TypeCheckpoint:
 		return with(e, s.onCheckpoint)
 	case event.TypeSessionReset:
@@ -189,6 +191,9 @@ func (s *State) onPerceived(p event.Perceived) error {
 func (s *State) begin(in Pending, deadline time.Time) error {
 	if s.Turn != nil {
 		return fmt.Errorf("turn %s is still open", s.Turn.ID)
+	}
+	if s.Locked != "" {
+		s.reopen()
 	}
 	s.Turn = &Turn{ID: TurnID(in.Sequence), Pending: in, Started: s.Now, Deadline: deadline, Idle: s.Now}
 	s.Turns++
@@ -378,8 +383,8 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 	}
 	t := s.Turn
 	t.Actions, t.Idle = append(t.Actions, a), s.Now
-	if !t.isParent(st.Call) && !s.blameless(p.Result) {
-		s.Breaker.count(p.Hash, p.Result)
+	if !t.isParent(st.Call) {
+		s.Breaker.count(p)
 	}
 	for i := range t.Steps {
 		if t.Steps[i].Parent == "" && t.Steps[i].Status != Done {
@@ -417,7 +422,7 @@ func (s *State) onReset(event.SessionReset) error {
 	if s.Turn != nil {
 		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
 	}
-	s.Window, s.Locked, s.Breaker, s.Leases = nil, "", Breaker{}, nil
+	s.Window, s.Locked, s.Damage, s.Breaker, s.Leases = nil, "", nil, Breaker{}, nil
 	s.Grants, s.GrantChain = nil, ""
 	s.Chain = chain(s.Chain, []byte("reset"))
 	s.WindowBase = s.Chain

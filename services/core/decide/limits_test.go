@@ -264,22 +264,36 @@ func TestProvidersFailOver(t *testing.T) {
 		w.final("hi")
 		w.ends(in.Sequence, "recorded")
 	})
-	t.Run("the only one is full: it is asked again later, not at once", func(t *testing.T) {
+	t.Run("the only one is full, again and again: the turn waits for it", func(t *testing.T) {
 		w := newWorld(t)
 		w.providers = []subject.Instance{"p1"}
 		in := w.say("x")
-		for range 15 {
+		for range 100 {
+			w.full, w.providers = true, nil // until it says that it has a free slot
+			w.now = w.now.Add(time.Minute)
 			if done, retry := said(w, full); done || !retry {
 				t.Fatalf("done %t, retry %t", done, retry)
 			}
-			w.now = w.now.Add(executor.StartWithin)
+			w.full, w.providers = false, []subject.Instance{"p1"}
 			if done, _ := said(w, full); !done {
 				t.Fatal("it is not asked again")
 			}
 		}
-		w.now = w.now.Add(executor.StartWithin)
-		said(w, full)
-		w.ends(in.Sequence, "provider_failed")
+		w.final("hi")
+		w.ends(in.Sequence, "recorded")
+	})
+	t.Run("a provider that is busy is there, however long the turn waits for it", func(t *testing.T) {
+		w := newWorld(t)
+		w.full, w.providers = true, nil
+		in := w.say("x")
+		w.now = w.now.Add(9 * time.Minute)
+		if w.progress() {
+			t.Fatal("the turn ended")
+		}
+		w.full, w.providers = false, []subject.Instance{"p1"}
+		w.progress()
+		w.final("hi")
+		w.ends(in.Sequence, "recorded")
 	})
 	t.Run("all die in the middle: the turn waits, then ends", func(t *testing.T) {
 		w := newWorld(t)

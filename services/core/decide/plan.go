@@ -93,11 +93,10 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 func (b *builder) overLimit() bool {
 	t, l := b.s.Turn, b.agent().Limits
 	used := t.Usage.InputTokens + t.Usage.OutputTokens
+	why, tripped := b.s.Breaker.tripped()
 	switch {
-	case b.s.Breaker.failures() >= lockAt:
-		why := fmt.Sprintf("%d of the last %d tool calls failed", b.s.Breaker.failures(), len(b.s.Breaker.Recent))
-		b.emit(event.SessionLocked{Reason: why})
-		b.failTurn(event.FailBreaker, why+"; the session is locked until /reset")
+	case tripped:
+		b.lock(why)
 	case l.Rounds > 0 && t.Round >= l.Rounds:
 		b.failTurn(event.FailLimitRounds, fmt.Sprintf("the model was asked %d times, the limit of a turn", t.Round))
 	case l.Tokens > 0 && used >= l.Tokens:
@@ -165,16 +164,16 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	p := b.s.Turn.Plan
 	e.Message = cut(e.Message, maxErrorBytes)
 	limit, code := maxPlanAttempts, event.FailProvider
-	if a.State == executor.Refused || a.State == executor.Never {
-		limit *= 4 // these cost nothing
+	if a.State != executor.Finished {
+		limit *= 4 // the provider's process failed, not the model; refusals are free
 	} else if !e.Retryable {
 		limit = 0
 	}
-	if p.Attempts < limit {
+	if p.Attempts < limit || busy(a) { // a full provider is not a failure, however long it stays full
 		if b.againPlan(a) {
 			return true
 		}
-		if b.head.Now.Before(p.NotAfter.Add(providerWait)) {
+		if !b.noProviderSince(p.NotAfter) {
 			return false
 		}
 		code = event.FailNoProvider
@@ -190,9 +189,6 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 func (b *builder) againPlan(a executor.Answer) bool {
 	p := *b.s.Turn.Plan
 	inst, ok := b.env.Executors.PickProvider([]subject.Instance{p.Provider})
-	if !ok && busy(a) && b.head.Now.Before(p.StartBy) {
-		return false // the provider that has just refused is the only one: let it breathe
-	}
 	if !ok {
 		if inst, ok = b.env.Executors.PickProvider(nil); !ok {
 			return false
@@ -255,13 +251,26 @@ func (b *builder) planned(a executor.Answer) bool {
 	if r.TextContent != "" {
 		b.message(r.TextContent)
 	}
-	for _, st := range steps {
-		if res, bad := refused[st.Call]; bad {
-			b.complete(st.Call, res)
-		}
-	}
+	b.refuseCalls(steps, refused, len(refused) == calls)
 	b.advance()
 	return true
+}
+
+// refuseCalls ends the calls of an answer that cannot be run. Together they count as
+// one failure, or as none if another call of the answer can be run.
+func (b *builder) refuseCalls(steps []event.Step, refused map[string]tool.Result, all bool) {
+	fault := event.Fault("")
+	if all {
+		fault = event.FaultModel
+	}
+	for _, st := range steps {
+		if res, bad := refused[st.Call]; bad {
+			if open, err := b.s.open(st.Call); err == nil {
+				b.end(*open, res, executor.Answer{}, fault)
+			}
+			fault = ""
+		}
+	}
 }
 
 // unusable says why nothing can be made of an answer.

@@ -226,6 +226,7 @@ func (s *simulation) weather() {
 	case 2:
 		o := oneOf(s.r, s.tools["read"], s.tools["write"], s.tools["mail:send"])
 		o.gone = !o.gone
+		s.left, s.goneSince = map[string]bool{o.Name: o.gone && chance(s.r, 2)}, s.now
 	case 3:
 		if saved := s.agent; chance(s.r, 3) {
 			s.agent = nil
@@ -246,6 +247,7 @@ func (s *simulation) everybodyIsThere() {
 	for _, o := range s.tools {
 		o.gone = false
 	}
+	s.left = nil
 }
 
 func (s *simulation) poison() {

@@ -19,19 +19,38 @@ func (s *State) Snapshot() ([]byte, error) { return json.Marshal(s) }
 // core and its chains, the chains cover the window and the inputs seen, and
 // what is none of it must be exactly what encoding the state gives.
 func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*State, error) {
+	s, err := Salvage(b, ref, rev)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Confirm(at)
+}
+
+// Confirm returns an error unless the commit is the one at which the state was taken.
+func (s *State) Confirm(at event.Commit) error {
+	switch {
+	case at.Header.FoldVersion != FoldVersion:
+		return fmt.Errorf("commit %d was folded by version %d, this is %d",
+			s.Rev, at.Header.FoldVersion, FoldVersion)
+	case s.Digest != at.Header.Digest:
+		return fmt.Errorf("the state has digest %s, commit %d has %s", s.Digest, s.Rev, at.Header.Digest)
+	case s.Prev != at.Header.Prev:
+		return fmt.Errorf("the state follows commit %d, commit %d follows %d", s.Prev, s.Rev, at.Header.Prev)
+	}
+	return nil
+}
+
+// Salvage decodes a snapshot and verifies it by its own digest. That it belongs to the
+// session's history, only a commit can confirm: its own, or one that folds onto it.
+func Salvage(b []byte, ref subject.Ref, rev uint64) (*State, error) {
 	s := New(ref)
 	if err := json.Unmarshal(b, s); err != nil {
 		return nil, fmt.Errorf("decoding snapshot: %w", err)
 	}
-	switch {
-	case s.Ref != ref || s.Rev != rev:
+	if s.Ref != ref || s.Rev != rev {
 		return nil, fmt.Errorf("snapshot is of %s at %d, want %s at %d", s.Ref, s.Rev, ref, rev)
-	case at.Header.FoldVersion != FoldVersion:
-		return nil, fmt.Errorf("commit %d was folded by version %d, this is %d", rev, at.Header.FoldVersion, FoldVersion)
-	case s.Digest != at.Header.Digest:
-		return nil, fmt.Errorf("snapshot has digest %s, commit %d has %s", s.Digest, rev, at.Header.Digest)
 	}
-	if err := s.verify(at.Header.Prev); err != nil {
+	if err := s.verify(s.Prev); err != nil {
 		return nil, err
 	}
 	again, err := s.Snapshot()
@@ -44,21 +63,25 @@ func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*Stat
 	return s, nil
 }
 
-// verify recomputes the chains and the digest of a loaded state. Stamps that the
-// commit could not yet know are taken back for it.
-func (s *State) verify(prev uint64) error {
-	said, seen := s.WindowBase, s.SeenBase
+// chained reports whether the window, the inputs seen and the grants match the chains.
+func (s *State) chained() bool {
+	said, seen, granted := s.WindowBase, s.SeenBase, ""
 	for _, e := range s.Window {
 		said = e.chain(said)
 	}
 	for _, in := range s.Seen {
 		seen = in.chain(seen)
 	}
-	granted := ""
 	for _, g := range s.Grants {
 		granted = chain(granted, encode(g))
 	}
-	if said != s.Chain || seen != s.SeenChain || granted != s.GrantChain {
+	return said == s.Chain && seen == s.SeenChain && granted == s.GrantChain
+}
+
+// verify recomputes the chains and the digest of a loaded state. Stamps that the
+// commit could not yet know are taken back for it.
+func (s *State) verify(prev uint64) error {
+	if !s.chained() {
 		return errors.New("snapshot's window, inputs seen or grants do not give the chains")
 	}
 	c := s.clone()

@@ -19,14 +19,14 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state.
 // Snapshots of another version are refolded.
-const FoldVersion = 3
+const FoldVersion = 4
 
 // Bounds of what a state keeps.
 const (
 	seenInputs     = 1024      // ids of inputs that would be recognised when repeated
 	windowEntries  = 256       // messages
 	windowBytes    = 256 << 10 // of messages
-	breakerHistory = 10        // outcomes of calls
+	breakerHistory = 10        // outcomes that the breaker looks at
 	maxLeases      = 16        // pools of sticky tools; further ones are not sticky
 )
 
@@ -36,6 +36,9 @@ type State struct {
 	core
 	// Rev is the stream sequence of the last commit, 0 before the first.
 	Rev uint64 `json:"rev"`
+	// Prev is the commit before, which the digest covers. With it a snapshot can be
+	// verified even if its own commit is lost.
+	Prev uint64 `json:"prev,omitempty"`
 	// Digest is of the state, as the last commit carries it.
 	Digest string `json:"digest"`
 	// Window holds the latest messages, whole turns, oldest first. Chained to
@@ -51,7 +54,7 @@ type State struct {
 	Grants []event.Grant `json:"grants,omitempty"`
 
 	windowTail, seenTail *tail
-	by                   event.TriggerKind // of the commit that is being folded
+	version              int // fold version of the commit that is being folded
 }
 
 // core is what the digest is computed over.
@@ -75,6 +78,15 @@ type core struct {
 	Chain      string           `json:"chain"`
 	SeenChain  string           `json:"seen_chain"`
 	GrantChain string           `json:"grant_chain,omitempty"`
+	Damage     *Damage          `json:"damage,omitempty"` // why it is locked, if its log is damaged
+	Begun      *Begun           `json:"begun,omitempty"`
+}
+
+// Begun counts the decisions about a cause, or about the turn that it drives, that
+// cores have begun without a commit (rule 13).
+type Begun struct {
+	Sequence uint64 `json:"sequence"`
+	Times    int    `json:"times"`
 }
 
 // Lease is what an instance keeps for the session: the calls of a pool's sticky
@@ -290,7 +302,7 @@ func (s *State) asking() bool {
 		case Assigned, Approved:
 			return false
 		case Waiting:
-			if s.Turn.ready(&s.Turn.Steps[i]) {
+			if s.Turn.ready(&s.Turn.Steps[i]) && !s.holds() {
 				return false
 			}
 		}
@@ -312,21 +324,23 @@ func (s *State) Confirmations() []Step {
 	return out
 }
 
-// Waits reports whether something could move on if an executor were there, or
-// has waited too long.
-func (s *State) Waits() bool {
+// Wants is what could go on if an executor had a free slot: the turn's model call, and
+// the tools of calls.
+func (s *State) Wants() (plan bool, tools []string) {
 	if s.Turn == nil || s.Turn.Plan != nil {
-		return false
+		return false, nil
 	}
 	for i := range s.Turn.Steps {
-		switch st := &s.Turn.Steps[i]; st.Status {
-		case Approved:
-			return true
-		case Waiting:
-			if s.Turn.ready(st) {
-				return true
-			}
+		if st := &s.Turn.Steps[i]; st.Status == Approved || st.Status == Waiting && s.Turn.ready(st) && !s.holds() {
+			tools = append(tools, st.Tool)
 		}
 	}
-	return len(s.Turn.Steps) == 0 || s.expired()
+	return len(s.Turn.Steps) == 0, tools
+}
+
+// Waits reports whether something could go on if an executor were present, or has
+// waited too long.
+func (s *State) Waits() bool {
+	plan, tools := s.Wants()
+	return plan || len(tools) > 0 || s.Turn != nil && s.Turn.Plan == nil && s.expired()
 }

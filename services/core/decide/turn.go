@@ -23,10 +23,10 @@ func (b *builder) startTurn(p event.Perceived) {
 func (b *builder) next() {
 	for b.s.Turn == nil && len(b.s.Queue) > 0 {
 		q := b.s.Queue[0]
-		if b.s.Locked != "" {
+		if b.s.lockedAt(b.head.Now) {
 			b.emit(event.TurnFailed{
 				Sequence: q.Sequence, InputID: q.InputID, Code: event.FailLocked,
-				Reason: b.s.Locked + "; /reset opens the session again",
+				Reason: b.s.LockedWhy(), Until: b.s.Breaker.Until,
 			})
 			continue
 		}
@@ -84,7 +84,7 @@ func (b *builder) failTurn(code event.FailCode, reason string) {
 	t := b.s.Turn
 	ask(b, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
 	b.emit(event.TurnFailed{
-		Sequence: t.Sequence, InputID: t.InputID, Code: code, Reason: reason, Actions: t.Actions,
+		Sequence: t.Sequence, InputID: t.InputID, Code: code, Reason: reason, Until: b.s.Breaker.Until, Actions: t.Actions,
 		Usage: t.Usage, DurationMS: b.head.Now.Sub(t.Started).Milliseconds(),
 	})
 	b.touched, b.ready = true, true
@@ -144,7 +144,7 @@ func ends(s *State, c Cause) bool {
 		return event.DecodeCause(c.Body, &x) == nil && names(x, c.Writer, s.Turn.Pending)
 	case subject.Input:
 		in, err := readInput(c.Body)
-		if _, dup := s.seen(c.Writer, in.ID); err != nil || dup || s.Locked != "" {
+		if _, dup := s.seen(c.Writer, in.ID); err != nil || dup {
 			return false
 		}
 		return in.Mode == event.ModeInterrupt
@@ -166,18 +166,5 @@ func OnDeadline(s *State, door uint64, closings Closings, env *Env) *Decision {
 	b := start(s, door, event.Trigger{Kind: event.ByProgress}, env.Now, env)
 	b.touched = true
 	b.closeTurn(event.FailDeadline, fmt.Sprintf("the turn's wall time of %s is over", b.agent().Limits.Wall), closings, true)
-	return b.done()
-}
-
-// OnPoisonTurn ends a turn that core after core has failed to drive (rule 13).
-func OnPoisonTurn(s *State, door uint64, closings Closings, why string, env *Env) *Decision {
-	if s.Turn == nil {
-		return nil
-	}
-	b := start(s, door, event.Trigger{Kind: event.ByPoison}, env.Now, env)
-	b.touched, b.quiet = true, true
-	b.closeTurn(event.FailPoison, why, closings, false)
-	b.quiet = false // the next turn is no poison: its hooks count
-	b.next()
 	return b.done()
 }

@@ -44,8 +44,11 @@ type world struct {
 	agent     *decide.Agent
 	tools     map[string]*offered
 	left      map[string]bool    // tools of plugins that have gone
+	goneSince time.Time          // since when the missing tools are missing
+	heard     time.Time          // when the answer to decide on came
 	runners   []subject.Instance // with a free slot
 	providers []subject.Instance
+	full      bool // providers are there, without a free slot
 	hooks     func(hook.Envelope) hook.Decision
 	points    map[hook.Point]bool
 	policy    func(decide.Access) decide.Ruling // about calls
@@ -115,13 +118,13 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) env() *decide.Env {
 	return &decide.Env{
-		Now: w.now, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w,
+		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w,
 		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
 	}
 }
 
-// Left implements decide.Catalog.
-func (w *world) Left(name string) bool { return w.left[name] }
+// Gone implements decide.Catalog.
+func (w *world) Gone(name string) (time.Time, bool) { return w.goneSince, w.left[name] }
 
 // Lookup, Public and Validate implement decide.Catalog with the real schemas.
 func (w *world) Lookup(name string) (tool.Spec, bool) {
@@ -158,6 +161,14 @@ func (w *world) PickRunner(_ tool.Spec, be subject.Instance, not []subject.Insta
 
 func (w *world) PickProvider(not []subject.Instance) (subject.Instance, bool) {
 	return pick(w.providers, not)
+}
+
+// NoProvider is 0 or very long.
+func (w *world) NoProvider() time.Duration {
+	if len(w.providers) > 0 || w.full {
+		return 0
+	}
+	return time.Hour
 }
 
 func (w *world) Providers() []provider.Info { return []provider.Info{{Name: "sim", Model: "dice"}} }

@@ -2,11 +2,12 @@
 // point, over the bus, and folds their answers into one decision.
 //
 // A plugin is asked with a request to hook.<point>.<plugin> and answers on
-// reply.<plugin>.<caller>.<n>; nobody else can answer for it. No answer in time, no
-// plugin there and an answer that cannot be understood are failures, and what
-// the hook declares as on_error decides what they count as. A plugin that fails
-// [Config.SuspendAfter] times in a row is suspended, with a notice: it is not asked
-// any more, and a hook that denies on error goes on denying.
+// reply.<plugin>.<caller>.<n>; no other plugin can answer for it. Questions that are
+// open when the connection is lost are sent again after the reconnect. A missing
+// answer, a missing plugin and an invalid answer are failures, and the hook's on_error
+// decides what they count as. A plugin that fails [Config.SuspendAfter] times in a row
+// is suspended, with a notice: it is not asked any more, and a hook that denies on
+// error goes on denying.
 //
 // With no plugin at a point nothing is built, nothing is sent and nothing
 // leaves the process.

@@ -42,7 +42,7 @@ var invariants = []invariant{
 	{"a cancel or an answer hit something that began after it", func(_ *Model, _ *State, f *Fold) bool {
 		return !f.WrongTarget
 	}},
-	{"a healthy turn failed as poison", func(_ *Model, _ *State, f *Fold) bool {
+	{"a healthy input or turn failed as poison", func(_ *Model, _ *State, f *Fold) bool {
 		return !f.FalsePoison
 	}},
 	{"a turn ended with a call open", callsEndWithTheirTurn},

@@ -23,6 +23,9 @@ type Config struct {
 	Cancel     bool  // one cancel, of any input
 	Interrupt  bool  // the second input interrupts
 	Poison     bool  // the first input kills every core that parses it
+	// Redelivered counts the deliveries of the first cause, which is healthy, to cores
+	// that stall or lose their connection.
+	Redelivered bool
 
 	Budget
 	Attempts  [maxCalls]uint8 // of each call, at most 3

@@ -86,8 +86,9 @@ func (c *core) receive() {
 	}
 }
 
-// look decides on the log as it is: first the causes up to the core's own
-// delivery, in log order (rule 2), then driving, then the ack.
+// look decides on the log as it is, or as it becomes. A copy that does not have the
+// core's own delivery yet gives no reason to decide anything (rule 5). First come the
+// causes up to that delivery, in log order (rule 2), then driving, then the ack.
 func (c *core) look() {
 	if c.broken(PoisonByDeliveries) && c.Delivery == 1 && c.s.Deliveries >= 3 &&
 		c.f.Cursor >= 1 && c.f.Phase != NoTurn {
@@ -95,6 +96,11 @@ func (c *core) look() {
 		return
 	}
 	cause := c.nextCause()
+	if cause != 0 && c.broken(LagIsDeletion) {
+		n := c.become(Core{})
+		n.ack(c.Delivery)
+		c.emit(n, "a copy that lags does not know the cause: acks")
+	}
 	if cause == c.Delivery && c.broken(StaleVerdict) && c.staleVerdict() {
 		n := c.become(Core{})
 		n.ack(c.Delivery)
@@ -127,19 +133,30 @@ func (c *core) staleVerdict() bool {
 func (c *core) process(cause uint8) {
 	e := c.s.Log[cause-1]
 	switch {
+	case c.suspected(cause) && (c.f.Begun >= poisonAt || c.broken(PoisonUnbegun)):
+		c.propose(*c.s, Commit{Kind: CausePoison, Cause: cause}, "#%d was begun again and again", cause)
+	case c.suspected(cause) && !c.Begun:
+		c.propose(*c.s, Commit{Kind: Begun, Cause: cause}, "begins to decide #%d", cause)
 	case c.cfg.Poison && e.Kind == InputEntry && e.Input == 1:
-		// Rule 13: from the third delivery of a cause that is not committed
-		// yet, the core handles it alone and commits without parsing it.
-		if cause == c.Delivery && c.s.Deliveries >= 3 {
-			c.propose(*c.s, Commit{Kind: CausePoison, Cause: cause}, "third delivery of #%d", cause)
-		} else {
-			c.emit(c.become(Core{}), "dies of #%d", cause)
-		}
+		c.emit(c.become(Core{}), "dies of #%d", cause)
 	case c.closesCalls(e) && !c.broken(CancelWithoutAsking):
 		c.closeWith(cause)
 	default:
 		c.propose(*c.s, causeDone(cause, c.Delivery), "cause #%d", cause)
 	}
+}
+
+// The limits of rule 13, in this world.
+const (
+	suspectAt = 3 // deliveries of a cause without a commit
+	poisonAt  = 3 // decisions about it that were begun and came to nothing
+)
+
+// suspected reports whether a core must store that it begins before it decides the
+// cause (rule 13). Deliveries alone prove nothing: a broken connection or a stalled
+// core uses them up without any decision.
+func (c *core) suspected(cause uint8) bool {
+	return c.countsDeliveries() && !c.broken(PoisonByDeliveries) && cause == 1 && c.s.Deliveries >= suspectAt
 }
 
 // driveOrAck acks the delivery unless rule 4 forbids it.

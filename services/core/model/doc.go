@@ -28,7 +28,9 @@
 //	 2 Commit      is fenced with the last commit; causes are taken in log order
 //	 3 Driver      the commit names the delivery whose holder drives the turn
 //	 4 Ack         only what is processed, and not the driver's while it drives
-//	 5 No effect   is permanent, and read from all commits below; but an answer that
+//	 5 No effect   is permanent, and read from all commits below, in a copy of the log
+//	               that has come to the delivery in hand: one that does not know that
+//	               cause lags, and is asked again; but an answer that
 //	               does not count is refused by a commit that moves the cursor alone,
 //	               unless the session has no commit yet (ADR 14)
 //	 6 Fence lost  fold again, decide again
@@ -38,7 +40,8 @@
 //	10 Closing     ask to stop, then commit under the earlier fence
 //	11 Model calls are idempotent
 //	12 Parking     commit, store the timer, then ack
-//	13 Poison      the third delivery of a cause that is not committed
+//	13 Poison      from the third delivery of a cause without a commit, a core stores that it begins
+//	               to decide it; what was begun that often, and came to nothing, is poison
 //
 // # What is checked
 //
@@ -64,7 +67,7 @@
 // Argue and test these with care: more than two calls at once, and two calls at
 // once with two attempts each, confirmations or a second input; fallible folds
 // and snapshots (15); retention (17); stale reads on three replicas (but see the
-// mutation staleNoop); several sessions; MaxAckPending; the order and content of
+// mutations staleNoop and lagDeleted); several sessions; MaxAckPending; the order and content of
 // what UIs see (16); hooks (14); deadlines other than start_by; the repetition
 // of an input's id (5); a driven session's limit of deliveries (13).
 //

@@ -67,6 +67,8 @@ type Fold struct {
 	RequestedAt  uint8 // position of the commit that asks for approval
 	Approvals    uint8
 
+	Begun uint8 // how often a decision about the first cause was begun (rule 13)
+
 	// What no fold may ever hold; see check.go.
 	LateApproval bool
 	WrongTarget  bool
@@ -126,7 +128,12 @@ func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
 	switch c.Kind {
 	case CauseDone, CausePoison:
 		if did = t.cause(s.Log[c.Cause-1], c.Cause); did != nothing {
-			t.Cursor = c.Cause
+			t.Cursor, t.Begun = c.Cause, 0
+		}
+	case Begun:
+		if c.Cause > t.Cursor {
+			t.Begun++
+			did = queues
 		}
 	case ModelReply:
 		did = t.modelReply()
@@ -183,6 +190,7 @@ func (t *folder) input(e Entry) effect {
 	case t.Inputs[e.Input] != Unseen:
 		return nothing
 	case t.commit.Kind == CausePoison: // rule 13
+		t.FalsePoison = t.FalsePoison || !t.cfg.Poison
 		t.Inputs[e.Input] = Ended
 		t.Terminals[e.Input]++
 		return queues

@@ -25,10 +25,13 @@ const (
 	StaleReply
 	NoFence
 	PoisonByDeliveries
+	PoisonUnbegun
+	BeginAgain
 	FirstResultEnds
 	CloseFirstOnly
 	RefuseSilently
 	RefusalFrees
+	LagIsDeletion
 )
 
 // Mutations lists all mutations by number: their names, the rules they break,
@@ -52,10 +55,13 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	StaleReply:             {"staleReply", "6", "a reply in hand counts for any attempt"},
 	NoFence:                {"noFence", "2", "commits are not fenced"},
 	PoisonByDeliveries:     {"poisonDeliv", "13", "the third delivery of a committed cause is poison, too"},
+	PoisonUnbegun:          {"poisonUnbegun", "13", "the third delivery of a cause is poison, whether or not a core began to decide it"},
+	BeginAgain:             {"beginAgain", "13", "a core that lost the fence stores once more that it begins"},
 	FirstResultEnds:        {"firstEnds", "-", "of two calls, the first result ends the turn"},
 	CloseFirstOnly:         {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
 	RefuseSilently:         {"refuseSilently", "5", "an answer that does not count needs no commit"},
 	RefusalFrees:           {"refusalFrees", "3", "the commit of a refused answer names no driver, as if nothing ran"},
+	LagIsDeletion:          {"lagDeleted", "5", "a delivered cause that a copy of the log does not know yet counts as deleted"},
 }
 
 func (m Mutation) String() string { return Mutations[m].Name }

@@ -5,7 +5,7 @@ package model
 func (c *core) propose(n State, plan Commit, why string, args ...uint8) {
 	plan.Driver = c.Delivery
 	c.publishing(n, Core{
-		Delivery: c.Delivery, Fence: c.s.lastCommit(), Plan: plan, Sent: c.Sent, Handed: c.Handed,
+		Delivery: c.Delivery, Fence: c.s.lastCommit(), Plan: plan, Sent: c.Sent, Handed: c.Handed, Begun: c.Begun,
 	}, why, args...)
 }
 
@@ -34,7 +34,10 @@ func (c *core) publishing(n State, k Core, why string, args ...uint8) {
 // asStranger is the core's memory after it lost a race, or does not know that
 // it won: it keeps the delivery, and drops whatever it was about to do.
 func (c *core) asStranger() Core {
-	return Core{Phase: Looking, Delivery: c.Delivery, Sent: c.Sent, Handed: c.Handed}
+	if c.broken(BeginAgain) {
+		return Core{Phase: Looking, Delivery: c.Delivery, Sent: c.Sent, Handed: c.Handed}
+	}
+	return Core{Phase: Looking, Delivery: c.Delivery, Sent: c.Sent, Handed: c.Handed, Begun: c.Begun}
 }
 
 // publish stores the commit if the fence holds, else reads again (rules 2 and 6).
@@ -101,6 +104,7 @@ func (c *core) stored(n State, g Fold) {
 		}
 	}
 	winner.Fence = n.Len
+	winner.Begun = c.Plan.Kind == Begun
 	n.Cores[c.id] = winner.settled()
 	c.emitPlan(n, c.Plan, "commit stored at #%d", n.Len)
 	if assigned && n.Left.NetFaults > 0 {

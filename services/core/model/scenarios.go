@@ -77,6 +77,10 @@ func Scenarios() []Scenario {
 			Scenario: "poison", Inputs: 2, Poison: true,
 			Budget: Budget{Crashes: 1},
 		}},
+		{"a healthy input that is delivered again and again, and a second one", Config{
+			Scenario: "redelivered", Inputs: 2, Redelivered: true,
+			Budget: Budget{Crashes: 1},
+		}},
 		{"two calls at once", Config{
 			Scenario: "parallel", Inputs: 1, Calls: 2,
 			Budget: Budget{Crashes: 1, RunnerCrashes: 1},

@@ -51,6 +51,7 @@ const (
 	ModelReply             // the model's reply is recorded
 	CallResult             // a call has its result
 	Reassigned             // a call gets a new attempt
+	Begun                  // a core is about to decide a suspected cause (rule 13)
 	TurnPoison             // mutation poisonDeliv: the running turn is ended as poison
 )
 
@@ -69,7 +70,7 @@ const (
 // Commit is the decision part of the commits of rule 2.
 type Commit struct {
 	Kind   CommitKind
-	Cause  uint8            // CauseDone, CausePoison: log position of the cause
+	Cause  uint8            // CauseDone, CausePoison, Begun: log position of the cause
 	Call   uint8            // CallResult, Reassigned: index of the call
 	Result Result           // CallResult
 	Closed [maxCalls]Result // CauseDone: the results of the calls it closes (rule 10)
@@ -101,6 +102,7 @@ type Core struct {
 	Plan     Commit
 	ToSend   [maxCalls]uint8 // attempts it alone may dispatch, and has not yet
 	Sent     [maxCalls]uint8 // attempts it has dispatched, and may repeat
+	Begun    bool            // it has stored that it begins to decide the cause
 	Handed   bool            // mutation noToken: its cause was queued into a driven session
 }
 
@@ -227,6 +229,9 @@ func (k *Core) key() [17]uint8 {
 	if k.Handed {
 		handed = 1
 	}
+	if k.Begun {
+		handed += 2
+	}
 	return [...]uint8{
 		k.Delivery, k.Fence, k.ToSend[0], k.ToSend[1], k.Sent[0], k.Sent[1], handed,
 		uint8(p.Kind), p.Cause, p.Call, uint8(p.Result), uint8(p.Closed[0]), uint8(p.Closed[1]),
@@ -253,6 +258,8 @@ func (c Commit) String() string {
 		return fmt.Sprintf("cause #%d done (closing as %v, %s)", c.Cause, c.Closed, to)
 	case CausePoison:
 		return fmt.Sprintf("cause #%d is poison (%s)", c.Cause, to)
+	case Begun:
+		return fmt.Sprintf("cause #%d is begun", c.Cause)
 	case ModelReply:
 		return fmt.Sprintf("model reply (%s)", to)
 	case CallResult:

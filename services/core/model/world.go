@@ -89,7 +89,9 @@ func (w *world) canonical(s *State) {
 }
 
 // countsDeliveries tells whether the number of deliveries matters (rule 13).
-func (m *Model) countsDeliveries() bool { return m.cfg.Poison || m.broken(PoisonByDeliveries) }
+func (m *Model) countsDeliveries() bool {
+	return m.cfg.Poison || m.cfg.Redelivered || m.broken(PoisonByDeliveries)
+}
 
 // store appends to the log. A full log is counted, and ends this future.
 func (w *world) store(s *State, e Entry) bool {

@@ -10,7 +10,8 @@
 //	service.core.plugin  PluginRequest     -> PluginInfo
 //	bucket plugins       manifest.<plugin>, lease.<plugin>.<instance>
 //
-// All are requests in the queue group "core", answered as responder "core".
+// All are requests, answered as responder "core". Any one core answers, in the queue
+// group "core"; heartbeats are heard by every core, and the first answer counts.
 //
 // # What is promised
 //

@@ -15,9 +15,11 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// heartbeat renews a lease. It never makes one: whoever has none must be admitted.
+// heartbeat renews a lease. It never makes one: a plugin without a lease must be
+// admitted. Every core handles every heartbeat. One of them writes; for the others the
+// lease is already renewed, which is just as good.
 func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin.Heartbeat) (plugin.Lease, error) {
-	for {
+	for renewed := false; ; {
 		l, err := r.stored(ctx, name, h.Instance)
 		if errors.Is(err, bus.ErrNotFound) {
 			return r.unloaded(name, h.Instance, h.Hash)
@@ -33,13 +35,17 @@ func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin
 		if p := r.view.Snapshot().Get(name); l.Hash != h.Hash || p == nil || p.Hash != h.Hash {
 			return plugin.Lease{}, registerAgain(name, h.Instance)
 		}
+		if renewed {
+			return r.answer(name, h.Instance, h.Hash)
+		}
 		body, err := json.Marshal(l.LeaseRecord)
 		if err != nil {
 			return plugin.Lease{}, err
 		}
 		revision, err := r.bucket.Put(ctx, subject.LeaseKey(name, h.Instance), body, bus.Fence{Revision: l.Revision})
 		if errors.Is(err, bus.ErrFenceLost) && ctx.Err() == nil {
-			continue // another heartbeat, or the end of the lease: look again
+			renewed = true // by another heartbeat or core; or the lease has ended: look again
+			continue
 		}
 		if err != nil {
 			return plugin.Lease{}, err

@@ -125,14 +125,19 @@ func (r *Registrar) Serve(ctx context.Context) error {
 	if err := r.bus.EnsurePlugins(ctx, r.cfg.Streams); err != nil {
 		return fmt.Errorf("serving the registry: %w", err)
 	}
-	for subj, f := range map[string]func(*bus.Request) (any, error){
-		subject.Registry(subject.Register, "*"):           r.serveRegister,
-		subject.Registry(subject.Heartbeat, "*"):          r.serveHeartbeat,
-		subject.Registry(subject.Unregister, "*"):         r.serveUnregister,
-		subject.Service(ServiceName, coreapi.VerbPlugins): r.servePlugins,
-		subject.Service(ServiceName, coreapi.VerbPlugin):  r.servePlugin,
+	for _, s := range []struct {
+		subject, queue string
+		answer         func(*bus.Request) (any, error)
+	}{
+		{subject.Registry(subject.Register, "*"), ServiceName, r.serveRegister},
+		// Every core receives every heartbeat. In a queue group, a core that hangs
+		// would get its share, perhaps all heartbeats of a lease.
+		{subject.Registry(subject.Heartbeat, "*"), "", r.serveHeartbeat},
+		{subject.Registry(subject.Unregister, "*"), ServiceName, r.serveUnregister},
+		{subject.Service(ServiceName, coreapi.VerbPlugins), ServiceName, r.servePlugins},
+		{subject.Service(ServiceName, coreapi.VerbPlugin), ServiceName, r.servePlugin},
 	} {
-		one, err := r.bus.Respond(subj, ServiceName, ServiceName, func(q *bus.Request) { answer(q, f) })
+		one, err := r.bus.Respond(s.subject, s.queue, ServiceName, func(q *bus.Request) { answer(q, s.answer) })
 		if err != nil {
 			r.Stop()
 			return fmt.Errorf("serving the registry: %w", err)

@@ -28,7 +28,7 @@ const enough, underWay = 200, 32
 func stormTime() time.Duration {
 	switch {
 	case os.Getenv("SKANDHA_REQUIRE") == "all":
-		return 60 * time.Second
+		return 30 * time.Second
 	case testing.Short():
 		return 6 * time.Second
 	}

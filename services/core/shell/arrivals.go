@@ -9,8 +9,16 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// What a core gives executors to answer its first question. Without it the first
-// turn after a start would be planned with the tools of those that were quickest.
+// How long executors are waited for before a model is asked without their tools. A
+// model that is offered nothing answers as if nothing could be done, and its turn
+// counts as a success, so a core that has just started, and one whose runner is being
+// replaced, had better wait for a moment.
+const (
+	firstWait  = time.Second     // after the start of a core that knows of no tools, for any runner
+	returnWait = 5 * time.Second // for tools that were offered before
+)
+
+// What a core gives executors to answer its first question, before it takes causes.
 const (
 	settleQuiet = 10 * time.Millisecond
 	settleMost  = 200 * time.Millisecond
@@ -32,11 +40,73 @@ func (d *Directory) settle(ctx context.Context) {
 	}
 }
 
-// next is closed with the next announcement.
-func (d *Directory) next() <-chan struct{} {
+// offeredMark is the mark under which the view keeps how many tools were offered
+// last: Unix seconds, and the count in the lowest 16 bits, since marks only grow.
+const offeredMark = "tools_offered"
+
+// missing says which tools a model call had better wait for, or "" if there are none.
+// The caller does not hold the lock.
+func (d *Directory) missing() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.news
+	now := time.Now()
+	switch n := len(d.public); {
+	case now.Sub(d.started) < returnWait && n < d.expected:
+		return fmt.Sprintf("%d of %d tools are not offered yet since this core started", d.expected-n, d.expected)
+	case now.Sub(d.started) < firstWait && n == 0:
+		return "no tool runner has been heard yet since this core started"
+	}
+	lost := 0
+	for _, at := range d.lostPublic {
+		if now.Sub(at) < returnWait {
+			lost++
+		}
+	}
+	if lost > 0 {
+		return fmt.Sprintf("%d tools went away with their runner a moment ago", lost)
+	}
+	return ""
+}
+
+// expect reads how many tools were offered before this core started.
+func (c *Core) expect(ctx context.Context) {
+	at, err := c.store.Mark(ctx, offeredMark)
+	if err != nil {
+		c.log.Debug("reading how many tools were offered", "error", err)
+		return
+	}
+	c.dir.mu.Lock()
+	defer c.dir.mu.Unlock()
+	c.dir.expected = int(at & 0xffff) //nolint:gosec // 16 bits
+}
+
+// rememberOffer keeps how many tools are offered, from time to time, until ctx ends.
+func (c *Core) rememberOffer(ctx context.Context) {
+	const every = 2 * time.Second
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	said, before := "", -1
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		why := c.dir.missing()
+		if why != "" && why != said {
+			c.log.Info("model calls wait for tools", "reason", why, "at_most", returnWait)
+		}
+		said = why
+		n := len(c.dir.Public())
+		if n == before || why != "" {
+			continue
+		}
+		save, cancel := context.WithTimeout(ctx, every)
+		if err := c.store.SetMark(save, offeredMark, uint64(time.Now().Unix())<<16|uint64(min(n, 0xffff))); err == nil { //nolint:gosec // after 1970
+			before = n
+		}
+		cancel()
+	}
 }
 
 // await waits until all of the instances have announced themselves.
@@ -53,4 +123,11 @@ func (d *Directory) await(ctx context.Context, all ...subject.Instance) error {
 			return fmt.Errorf("the executor %s has not announced itself: %w", all[i], ctx.Err())
 		}
 	}
+}
+
+// next is closed with the next announcement.
+func (d *Directory) next() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.news
 }

@@ -1,7 +1,11 @@
 package shell
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,14 +18,15 @@ import (
 )
 
 // behind writes the views after the fact: snapshots, tool statistics and the
-// ack floor. Nothing waits for it; what it loses is folded again.
+// ack floor. Nothing waits for it; what it loses, refill folds again.
 type behind struct {
 	c     *Core
 	floor floor
 
 	mu     sync.Mutex
 	snaps  map[subject.Ref]*dirty
-	stats  []store.ToolRecord // in the order of folding
+	stats  map[subject.Ref][]store.ToolRecord
+	failed bool // the last write failed
 	use    []decide.ToolUse
 	causes *bus.Consumption
 }
@@ -41,7 +46,7 @@ const (
 )
 
 func newBehind(c *Core) *behind {
-	return &behind{c: c, snaps: map[subject.Ref]*dirty{}}
+	return &behind{c: c, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{}}
 }
 
 // observe sees every commit that this core has stored.
@@ -60,7 +65,27 @@ func (b *behind) observe(j stored) {
 // folded sees every commit that is folded, also at loading: statistics are
 // applied once per commit, so seeing one again does no harm.
 func (b *behind) folded(ref subject.Ref, c event.Commit, seq uint64) {
-	var deltas []store.ToolDelta
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stats[ref] = record(b.stats[ref], ref, c, c.Header.Prev, seq)
+}
+
+// record adds a commit that follows the one at after. Commits that say nothing
+// about tools go into the record of the next that does.
+func record(records []store.ToolRecord, ref subject.Ref, c event.Commit, after, seq uint64) []store.ToolRecord {
+	deltas := deltasOf(c)
+	if n := len(records); n > 0 && records[n-1].Rev == after && len(records[n-1].Deltas) == 0 {
+		records[n-1].Rev, records[n-1].Deltas = seq, deltas
+		return records
+	}
+	return append(records, store.ToolRecord{Key: keyOf(ref), After: after, Rev: seq, Deltas: deltas})
+}
+
+func keyOf(ref subject.Ref) store.Key {
+	return store.Key{Agent: string(ref.Agent), Session: string(ref.Session)}
+}
+
+func deltasOf(c event.Commit) (deltas []store.ToolDelta) {
 	for i := range c.Events {
 		if e := &c.Events[i]; e.Type == event.TypeActCompleted {
 			var p event.ActCompleted
@@ -69,13 +94,7 @@ func (b *behind) folded(ref subject.Ref, c event.Commit, seq uint64) {
 			}
 		}
 	}
-	if len(deltas) == 0 {
-		return
-	}
-	key := store.Key{Agent: string(ref.Agent), Session: string(ref.Session)}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stats = append(b.stats, store.ToolRecord{Key: key, Rev: seq, Deltas: deltas})
+	return deltas
 }
 
 func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
@@ -124,8 +143,13 @@ func (b *behind) start() (stop func()) {
 // that rest or have waited long.
 func (b *behind) flush(everything bool) {
 	b.mu.Lock()
-	stats := b.stats
-	b.stats = nil
+	var stats []store.ToolRecord
+	for _, records := range b.stats {
+		// What is loaded and what is committed comes from two goroutines.
+		slices.SortFunc(records, func(x, y store.ToolRecord) int { return cmp.Compare(x.Rev, y.Rev) })
+		stats = append(stats, records...)
+	}
+	clear(b.stats)
 	var snaps []*decide.State
 	for ref, d := range b.snaps {
 		if everything || time.Since(d.latest) > rested || time.Since(d.since) > stale {
@@ -134,17 +158,48 @@ func (b *behind) flush(everything bool) {
 		}
 	}
 	b.mu.Unlock()
+	if len(stats)+len(snaps) > 0 {
+		b.wrote(b.write(stats, snaps))
+	}
+}
+
+// write writes statistics before snapshots: a session whose snapshot is up to
+// date is taken for counted.
+func (b *behind) write(stats []store.ToolRecord, snaps []*decide.State) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := b.c.store.RecordAll(ctx, stats); err != nil {
-		b.c.log.Warn("recording tool statistics; they are counted when the sessions are folded again", "error", err)
+	gaps, err := b.c.store.RecordTools(ctx, stats)
+	if err != nil {
+		return fmt.Errorf("recording tool statistics: %w", err)
+	}
+	for _, k := range gaps {
+		b.c.refill.want(subject.Ref{Agent: subject.Agent(k.Agent), Session: subject.Session(k.Session)}, false)
 	}
 	for _, s := range snaps {
-		if err := b.c.loader.Save(ctx, s); err != nil {
-			b.c.log.Warn("writing a snapshot", "session", s.Ref, "error", err)
-			continue
+		err := b.c.loader.Save(ctx, s)
+		switch {
+		case errors.Is(err, store.ErrInvalid):
+			b.c.log.Warn("a snapshot can't be stored", "session", s.Ref, "error", err)
+		case err != nil:
+			return fmt.Errorf("writing the snapshot of %s: %w", s.Ref, err)
+		default:
+			b.c.stats.Snapshots.Add(1)
 		}
-		b.c.stats.Snapshots.Add(1)
+	}
+	return nil
+}
+
+// wrote notes how writing went. What could not be written is made up for when the
+// view takes it again.
+func (b *behind) wrote(err error) {
+	switch {
+	case err != nil && !b.failed:
+		b.c.log.Warn("the view takes no writes; it is completed from the log later", "error", err)
+	case err == nil && b.failed:
+		b.c.log.Info("the view takes writes again")
+	}
+	if b.failed = err != nil; b.failed {
+		b.c.refill.missedSome()
 	}
 }
 

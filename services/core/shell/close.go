@@ -52,7 +52,8 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 		stop(st)
 	}
 	out := decide.Closings{}
-	tick := time.NewTicker(askEvery)
+	keep, tick := time.NewTicker(extendAfter), time.NewTicker(askEvery)
+	defer keep.Stop()
 	defer tick.Stop()
 	connectedFor, tries := time.Duration(0), 1
 	for len(open) > 0 {
@@ -64,9 +65,10 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 			}
 		case <-s.c.ctx.Done():
 			return nil, false
-		case <-tick.C:
+		case <-keep.C:
 			s.takeIn()
 			s.extend()
+		case <-tick.C:
 			if s.c.bus.Connected() {
 				connectedFor += askEvery
 				tries++
@@ -90,7 +92,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 // and nobody takes them for poison; they are processed when the loop goes on.
 func (s *session) takeIn() {
 	for _, d := range s.box.takeDeliveries() {
-		if s.held[d.Seq] == nil || d.NumDelivered >= s.held[d.Seq].NumDelivered {
+		if s.held[d.d.Seq] == nil || d.d.NumDelivered >= s.held[d.d.Seq].NumDelivered {
 			s.hold(d)
 		}
 	}

@@ -3,7 +3,7 @@ package shell
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -17,7 +17,7 @@ type outcome int
 const (
 	committed outcome = iota // stored; the state is the one after it
 	lost                     // another came first; the state has been refolded
-	undecided                // nobody can tell now, or the log takes nothing: try again later
+	undecided                // unknown for now, not attempted, or refused by the log: try again later
 )
 
 // commitWait is how long one publish of a commit waits for its acknowledgement.
@@ -29,24 +29,32 @@ func (s *session) commit(d *decide.Decision) outcome {
 	if err != nil {
 		panic(err) // recovered by guard: a decision that cannot be encoded is a fault of decide
 	}
+	l := s.laneOf(d)
+	if !s.enter(d, l) {
+		return undecided
+	}
+	entered := time.Now()
+	leave := sync.OnceFunc(func() { s.c.appends.leave(l, time.Since(entered)) })
+	defer leave() // also when something panics
 	ctx, cancel := context.WithTimeout(s.ctx, commitWait)
 	defer cancel()
 	p := s.c.bus.AppendCommitAsyncContext(ctx, s.ref, body, d.Commit.Header.Prev)
 	early := s.dispatchPlan(d) // rule 11: beside the commit, and stopped if the fence fails
-	seq, err := p.Wait(ctx)
+	var seq uint64
+	s.patiently(func() { seq, err = p.Wait(ctx) })
+	leave()
 	if err == nil {
 		s.c.stats.Commits.Add(1)
+		s.doubt = doubt{}
 		s.adopt(d.Stored(seq), d)
+		s.c.dir.unclaimRest(s)
+		s.queueUp() // before it looks at anything else, for others come meanwhile
 		return committed
 	}
 	early.stop()
 	switch {
 	case errors.Is(err, bus.ErrFenceLost):
-		s.c.stats.FenceLost.Add(1)
-		if !s.load() {
-			return undecided
-		}
-		return lost
+		return s.lostFence(err)
 	case errors.Is(err, bus.ErrTooLarge):
 		panic(err) // decide bounds what it writes; recovered, and poison in the end
 	case errors.Is(err, bus.ErrRefused):
@@ -76,43 +84,36 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 }
 
 // load brings the state up to the log: from the cached state, the snapshot, or
-// the beginning. False means that the bus can't be read now.
+// the beginning. False means that there is none now: the bus can't be read, or the
+// log is damaged and the session is not locked yet.
 func (s *session) load() bool {
-	next, err := s.c.loader.Load(s.ctx, s.ref, s.state)
-	if err != nil && mismatch(err) {
-		next, err = s.lock(err)
+	if s.state == nil && time.Now().Before(s.doubt.next) {
+		return false
+	}
+	from := s.state
+	if from == nil {
+		from = s.doubt.base
+	}
+	var next *decide.State
+	var err error
+	s.patiently(func() { next, err = s.c.loader.Load(s.ctx, s.ref, from) })
+	var d *Damage
+	if errors.As(err, &d) {
+		return s.suspect(d)
+	}
+	if errors.Is(err, decide.ErrNewer) {
+		s.newer(err)
+		return false
 	}
 	if err != nil {
 		s.c.log.Warn("loading a session", "session", s.ref, "error", err)
-		if errors.Is(err, decide.ErrNewer) {
-			s.handBack(2 * time.Second) // to a core that knows it
-		}
 		return false
 	}
-	s.state = next
+	s.c.troubles.loaded(s.ref, next)
+	s.state, s.doubt.base = next, nil
 	s.looked = time.Now()
 	s.follow(nil)
 	return true
-}
-
-// lock ends a session whose log cannot be folded: its open inputs fail, and it
-// is locked until /reset (rule 15).
-func (s *session) lock(why error) (*decide.State, error) {
-	s.c.log.Error("ALARM: a session's log cannot be folded; locking it", "session", s.ref, "error", why)
-	s.c.stats.Mismatches.Add(1)
-	w, err := s.c.loader.Survey(s.ctx, s.ref, why)
-	if err != nil {
-		return nil, err
-	}
-	d := decide.OnMismatch(w, s.env(0))
-	body, err := d.Commit.Encode()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := s.c.bus.AppendCommit(s.ctx, s.ref, body, w.Last); err != nil {
-		return nil, fmt.Errorf("locking %s: %w", s.ref, err) // if it was stored all the same, the next load finds it
-	}
-	return s.c.loader.Load(s.ctx, s.ref, nil)
 }
 
 // trace makes the cause's trace context the one of what follows from it.

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -30,8 +31,13 @@ type Config struct {
 	Plugins       PluginsConfig
 	Streams       bus.StreamsConfig
 	CacheSessions int           // states kept in memory beside the open ones; default 1024
+	OpenSessions  int           // sessions open at once; inputs of further ones wait; default 2000
+	Compare       time.Duration // how often the view is compared with the log; default 30 s
 	Drain         time.Duration // how long open turns may go on at shutdown; default 10 s
-	Version       string
+	// Backlog is how many causes may wait before inputs are refused; default
+	// DefaultBacklog, negative: any number.
+	Backlog int
+	Version string
 }
 
 // Stats counts what this core has done since it started.
@@ -50,12 +56,19 @@ type Core struct {
 	loader *Loader
 	behind *behind
 	after  *afterwards
+	refill *refill
+	view   *view
+	beacon *beacon
 
-	release *releases
-	plugins *plugins
-	stats   Stats
-	ctx     context.Context //nolint:containedctx // the loops outlive every call; ends when the drain is over
-	end     context.CancelFunc
+	release  *releases
+	plugins  *plugins
+	stats    Stats
+	troubles troubles
+	panics   panics
+	lobby    *lobby
+	appends  *gate
+	ctx      context.Context //nolint:containedctx // the loops outlive every call; ends when the drain is over
+	end      context.CancelFunc
 
 	mu       sync.Mutex
 	sessions map[subject.Ref]*session
@@ -73,18 +86,25 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 	if cfg.CacheSessions <= 0 {
 		cfg.CacheSessions = 1024
 	}
+	if cfg.OpenSessions <= 0 {
+		cfg.OpenSessions = DefaultOpenSessions
+	}
 	if cfg.Drain <= 0 {
 		cfg.Drain = 10 * time.Second
 	}
 	ctx, end := context.WithCancel(context.Background())
+	v := &view{Store: st}
 	c := &Core{
-		cfg: cfg, bus: b, store: st, log: log, dir: newDirectory(log),
+		cfg: cfg, bus: b, store: v, view: v, log: log, dir: newDirectory(log),
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
-		ready: make(chan struct{}),
+		ready: make(chan struct{}), lobby: newLobby(), appends: &gate{},
 	}
 	c.behind, c.after, c.release = newBehind(c), newAfterwards(c), newReleases(c)
 	c.plugins = newPlugins(c, cfg.Plugins)
-	c.loader = &Loader{Bus: b, Store: st, Log: log, Folded: c.behind.folded}
+	c.beacon = newBeacon(c)
+	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.behind.folded}
+	c.refill = newRefill(c, cfg.Compare)
+	c.loader.Spoiled = func(ref subject.Ref) { c.refill.want(ref, true) }
 	return c, nil
 }
 
@@ -117,6 +137,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer c.plugins.stop()
+	c.expect(ctx)
 	if err := c.dir.watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
 	}
@@ -134,11 +155,12 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	defer fired.Stop()
-	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{Floor: c.behind.sureFloor}, c.deliver)
+	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{AckWait: ackWait, Floor: c.behind.sureFloor, Room: c.appends.room}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
 	c.behind.follow(causes)
+	c.beacon.causes.Store(causes)
 	c.plugins.begin()
 	close(c.ready)
 	c.log.Info("core is ready", "instance", c.bus.Instance(), "agents", len(c.cfg.Agents))
@@ -152,8 +174,14 @@ func (c *Core) run(ctx context.Context) (err error) {
 
 // background starts what works beside the sessions; stop lets it finish what it has.
 func (c *Core) background() (stop func()) {
-	stopBehind, stopAfter, stopRelease := c.behind.start(), c.after.start(), c.release.start()
+	stopBehind, stopAfter, stopRelease, stopRefill := c.behind.start(), c.after.start(), c.release.start(), c.refill.start()
+	go c.lobby.extend(c.ctx, c)
+	go c.rememberOffer(c.ctx)
+	stopBeacon := c.beacon.start()
+	go c.view.watch(c.ctx)
 	return func() {
+		stopRefill()
+		stopBeacon()
 		stopAfter()
 		stopRelease()
 		if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
@@ -202,6 +230,9 @@ func (c *Core) Health() error {
 	if !c.Ready() {
 		return errors.New("core does not consume causes, or its bus is away")
 	}
+	if f := c.bus.StorageFault(); f != nil {
+		return f
+	}
 	return nil
 }
 
@@ -217,6 +248,7 @@ func (c *Core) drain() {
 		s.box.put(stopMail{})
 	}
 	c.mu.Unlock()
+	c.lobby.handBack(c)
 	done := make(chan struct{})
 	go func() { c.gone.Wait(); close(done) }()
 	select {
@@ -253,20 +285,37 @@ func (c *Core) deliver(d bus.Delivery) {
 		}
 		return
 	}
-	s := c.sessions[at.Ref]
+	if at.Kind == subject.Input && (c.lobby.len() > 0 || c.sessions[at.Ref] == nil && len(c.sessions) >= c.cfg.OpenSessions) {
+		c.lobby.put(at.Ref, d)
+		return
+	}
+	c.session(at.Ref).box.put(mailOf(d))
+}
+
+// mailOf finds out whether a delivery leaves a running turn alone: an input that does
+// not interrupt it. A text that has the word is looked at closely later.
+func mailOf(d bus.Delivery) deliveryMail {
+	at, err := subject.ParseCause(d.Subject)
+	return deliveryMail{d, err == nil && at.Kind == subject.Input && !bytes.Contains(d.Data, []byte(event.ModeInterrupt))}
+}
+
+// session returns the open session, or opens it. The caller holds the lock.
+func (c *Core) session(ref subject.Ref) *session {
+	s := c.sessions[ref]
 	if s == nil {
 		s = &session{
-			c: c, ref: at.Ref, ctx: c.ctx, box: newMailbox(), state: c.cache.take(at.Ref),
+			c: c, ref: ref, ctx: c.ctx, box: newMailbox(), state: c.cache.take(ref),
 			held: map[uint64]*held{}, work: map[string]*work{}, timers: map[string]bool{}, looked: time.Now(),
+			reconnects: c.bus.Conn().Stats().Reconnects,
 		}
-		c.sessions[at.Ref] = s
+		c.sessions[ref] = s
 		c.gone.Add(1)
 		go s.run()
 	}
-	s.box.put(deliveryMail{d})
+	return s
 }
 
-// retire lets an idle session go, unless mail has just come for it.
+// retire lets an idle session go, unless mail has just come for it, and another one in.
 func (c *Core) retire(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,9 +323,18 @@ func (c *Core) retire(s *session) bool {
 		return false
 	}
 	delete(c.sessions, s.ref)
-	c.dir.notify(s, false)
+	c.dir.leave(s)
 	if s.state != nil {
 		c.cache.put(s.ref, s.state)
+	}
+	for len(c.sessions) < c.cfg.OpenSessions && !c.stopping {
+		ref, waits := c.lobby.next()
+		if !waits {
+			break
+		}
+		for _, d := range c.lobby.take(ref) {
+			c.session(ref).box.put(mailOf(d))
+		}
 	}
 	c.gone.Done()
 	return true

@@ -28,14 +28,22 @@ import (
 type Directory struct {
 	log *slog.Logger
 
-	mu        sync.Mutex
-	instances map[subject.Instance]*instance
-	reserved  map[subject.Instance]map[string]int // by pool: attempts that this core follows
-	tools     map[string]*toolEntry
-	public    []tool.Spec
-	waiting   map[*session]struct{}
-	registry  *registry.Snapshot // whose tools are offered
-	news      chan struct{}      // closed and made anew with each announcement
+	mu         sync.Mutex
+	instances  map[subject.Instance]*instance
+	reserved   map[subject.Instance]map[string]int // by pool: attempts that this core follows, and claims
+	tools      map[string]*toolEntry
+	public     []tool.Spec
+	waiting    queue
+	self       subject.Instance
+	demands    []demand             // of all cores
+	lostTools  map[string]time.Time // tools that nobody offers any more, since when
+	lostModel  map[string]time.Time // providers, likewise
+	models     map[string]bool      // providers that are there, by name; "": any
+	started    time.Time
+	expected   int                  // tools that were offered before this core started
+	lostPublic map[string]time.Time // built-in tools that nobody offers any more, and models were offered
+	registry   *registry.Snapshot   // whose tools are offered
+	news       chan struct{}        // closed and made anew with each announcement
 
 	// What models are told of the tools last offered, encoded: it hardly changes.
 	offered     []string
@@ -46,6 +54,7 @@ type instance struct {
 	executor.Announcement
 	seen time.Time
 	gone time.Time // nobody listened there; zero once it has announced itself again
+	full []string  // pools in which it refused work for want of a slot, since it announced itself
 }
 
 type toolEntry struct {
@@ -57,8 +66,8 @@ type toolEntry struct {
 func newDirectory(log *slog.Logger) *Directory {
 	return &Directory{
 		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
-		tools: map[string]*toolEntry{}, waiting: map[*session]struct{}{}, registry: registry.Compute(registry.NewContent()),
-		news: make(chan struct{}),
+		tools: map[string]*toolEntry{}, waiting: newQueue(), registry: registry.Compute(registry.NewContent()),
+		news: make(chan struct{}), lostTools: map[string]time.Time{}, lostModel: map[string]time.Time{}, lostPublic: map[string]time.Time{}, started: time.Now(),
 	}
 }
 
@@ -122,11 +131,15 @@ func (d *Directory) announced(m *nats.Msg) {
 	if changed {
 		d.rebuild()
 	}
-	poke := d.takeWaiting()
+	wake := d.wake(changed)
 	close(d.news)
 	d.news = make(chan struct{})
 	d.mu.Unlock()
-	for _, s := range poke {
+	poke(wake)
+}
+
+func poke(sessions []*session) {
+	for _, s := range sessions {
 		s.box.put(pokeMail{})
 	}
 }
@@ -138,11 +151,9 @@ func (d *Directory) plugins(s *registry.Snapshot) {
 	d.mu.Lock()
 	d.registry = s
 	d.rebuild()
-	poke := d.takeWaiting()
+	wake := d.wake(true)
 	d.mu.Unlock()
-	for _, s := range poke {
-		s.box.put(pokeMail{})
-	}
+	poke(wake)
 }
 
 // offers reports whether the registry lets the tool be offered.
@@ -169,18 +180,6 @@ func (d *Directory) builtin(name string) (service string, ok bool) {
 		return t.owner, true
 	}
 	return "", false
-}
-
-func (d *Directory) takeWaiting() []*session {
-	if len(d.waiting) == 0 {
-		return nil
-	}
-	out := make([]*session, 0, len(d.waiting))
-	for s := range d.waiting {
-		out = append(out, s)
-	}
-	clear(d.waiting)
-	return out
 }
 
 // forgetSilent drops instances that have not spoken for the TTL. While this
@@ -238,11 +237,19 @@ func (d *Directory) rebuild() {
 	})
 	tools := map[string]*toolEntry{}
 	d.public, d.description = nil, nil
+	models := map[string]bool{}
 	for _, i := range order {
 		for _, spec := range i.Tools {
 			d.offer(tools, i.Service, spec)
 		}
+		if i.Kind == subject.Provider {
+			models[""] = true // whichever it is
+		}
+		for _, p := range i.Providers {
+			models[p.Name] = true
+		}
 	}
+	d.noteLost(tools, models)
 	d.tools = tools
 	for _, t := range tools {
 		if !t.spec.Internal {
@@ -307,9 +314,78 @@ func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool
 	tools[spec.Name] = &toolEntry{spec, v, owner}
 }
 
-// reserve counts what this core has given to an instance.
-func (d *Directory) reserve(i subject.Instance, pool string, n int) {
+// A claim is a slot that was picked for a decision which is not stored yet.
+type claim struct {
+	instance subject.Instance
+	pool     string
+}
+
+// claim takes the slot for the session. The caller holds the lock.
+func (d *Directory) claim(s *session, i subject.Instance, pool string) {
+	d.add(i, pool, 1)
+	d.waiting.serve(s, true)
+	s.claims = append(s.claims, claim{i, pool})
+}
+
+// reserve counts an attempt that this core follows; the claim it was decided with
+// becomes its slot.
+func (d *Directory) reserve(s *session, i subject.Instance, pool string) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at := slices.Index(s.claims, claim{i, pool}); at >= 0 {
+		s.claims = slices.Delete(s.claims, at, at+1)
+		return
+	}
+	d.add(i, pool, 1)
+}
+
+// unclaim gives back the slots of a decision that was not stored. It wakes nobody:
+// what could not be stored just now would only be tried again at once, and who waits
+// looks again at the next tick.
+func (d *Directory) unclaim(s *session) {
+	if len(s.claims) > 0 {
+		d.giveBack(s, s.claims)
+		s.claims = s.claims[:0]
+	}
+}
+
+// unclaimRest gives back what a decision that was stored has picked and does not use,
+// and wakes who waits for it.
+func (d *Directory) unclaimRest(s *session) {
+	if len(s.claims) == 0 {
+		return
+	}
+	d.unclaim(s)
+	d.mu.Lock()
+	wake := d.wake(false)
+	d.mu.Unlock()
+	poke(wake)
+}
+
+// giveBack counts slots as free again, and wakes nobody.
+func (d *Directory) giveBack(s *session, slots []claim) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting.serve(s, false)
+	for _, c := range slots {
+		d.add(c.instance, c.pool, -1)
+	}
+}
+
+// free counts a slot as free again, and wakes who waits for it.
+func (d *Directory) free(i subject.Instance, pool string) {
+	d.mu.Lock()
+	d.add(i, pool, -1)
+	if at := d.instances[i]; at != nil {
+		at.full = slices.DeleteFunc(at.full, func(p string) bool { return p == pool })
+	}
+	wake := d.wake(false)
+	d.mu.Unlock()
+	poke(wake)
+}
+
+// add changes how many of an instance's slots this core has taken. The caller holds the lock.
+func (d *Directory) add(i subject.Instance, pool string, n int) {
 	p := d.reserved[i]
 	if p == nil {
 		p = map[string]int{}
@@ -320,25 +396,6 @@ func (d *Directory) reserve(i subject.Instance, pool string, n int) {
 	}
 	if len(p) == 0 {
 		delete(d.reserved, i)
-	}
-	var poke []*session
-	if n < 0 {
-		poke = d.takeWaiting()
-	}
-	d.mu.Unlock()
-	for _, s := range poke {
-		s.box.put(pokeMail{})
-	}
-}
-
-// notify has the session poked once when an executor comes or has a slot.
-func (d *Directory) notify(s *session, on bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if on {
-		d.waiting[s] = struct{}{}
-	} else {
-		delete(d.waiting, s)
 	}
 }
 

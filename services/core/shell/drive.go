@@ -1,39 +1,75 @@
 package shell
 
 import (
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 )
 
 // drive does what the driver owes the session: look at the log, schedule
 // timers, chase silent executors, give out what waits, end what is overdue.
-// Whoever does not drive only looks after the deliveries it holds.
+// Whoever does not drive only looks after the deliveries it holds. What the turn
+// waits for comes before the inputs that wait for a decision.
 func (s *session) drive() {
 	if len(s.held) == 0 {
+		s.poked = false
 		return
 	}
 	if s.state == nil || time.Since(s.looked) > lookEvery {
 		s.look()
 	}
-	s.retryHeld()
+	turnFirst := s.poked || s.box.urgent()
+	if !turnFirst {
+		s.retryHeld()
+	}
+	s.driveOn()
+	s.poked = false
+	if turnFirst && !s.box.urgent() {
+		s.retryHeld()
+	}
+}
+
+func (s *session) driveOn() {
 	if !s.driving() {
 		s.dropWork()
+		s.c.dir.leave(s)
 		return
 	}
 	// A delivery alone makes a driver of one that had loaded the session without it.
 	s.follow(nil)
 	s.schedule()
-	if s.overdue() || s.poisonedTurn() {
-		return
+	s.deciding(s.state.Driver, s.driveTurn)
+}
+
+// driveTurn chases executors, gives out what waits, and ends what is overdue.
+func (s *session) driveTurn() bool {
+	if s.overdue() {
+		return true
 	}
+	bounced := s.bounced()
 	for _, w := range s.work {
+		if bounced && w.final == nil {
+			w.heard, w.asked = time.Time{}, time.Time{} // what it said meanwhile is lost
+		}
 		if s.work[w.id] == w {
 			s.chase(w)
 		}
 	}
 	s.progress()
+	return true
+}
+
+// bounced reports whether the connection was made anew since the last look.
+func (s *session) bounced() bool {
+	n := s.c.bus.Conn().Stats().Reconnects
+	if n == s.reconnects {
+		return false
+	}
+	s.reconnects, s.bouncedAt = n, time.Now()
+	return true
 }
 
 // look reads the last commit (rule 3: every two seconds at most) and refolds
@@ -56,15 +92,43 @@ func (s *session) look() {
 
 // retryHeld comes back to deliveries whose cause could not be decided yet.
 func (s *session) retryHeld() {
-	if s.state == nil {
-		return
-	}
-	for seq := range s.held {
-		if max(s.state.Cursor, s.passed) < seq {
-			s.processUpTo(seq)
+	for s.state != nil {
+		before := max(s.state.Cursor, s.passed)
+		next := s.nextHeld(before)
+		if next == 0 {
+			return
+		}
+		s.processUpTo(next)
+		if s.state == nil || max(s.state.Cursor, s.passed) == before || s.box.urgent() {
 			return
 		}
 	}
+}
+
+// nextHeld is the delivery to decide up to, of those behind after: the last one that
+// says something about the turn, or else the first input, if inputs are taken up now.
+func (s *session) nextHeld(after uint64) uint64 {
+	var first, last uint64
+	for seq, h := range s.held {
+		switch {
+		case seq <= after:
+		case !h.queues:
+			last = max(last, seq)
+		case first == 0 || seq < first:
+			first = seq
+		}
+	}
+	if last == 0 && first != 0 && s.takesInputs() {
+		return first
+	}
+	return last
+}
+
+// takesInputs reports whether inputs that leave a running turn alone are decided about
+// now. While there are more of them than the log takes, those that would only be queued
+// are left for later: deciding, only to wait with the decision, takes time from turns.
+func (s *session) takesInputs() bool {
+	return s.state == nil || s.state.Turn == nil || s.c.appends.room()
 }
 
 // schedule makes every confirmation's expiry durable (rule 12).
@@ -109,6 +173,9 @@ func (s *session) overdue() bool {
 	if t == nil || time.Now().Before(t.Deadline) || s.state.Parked() {
 		return false
 	}
+	if !s.mayDrive() {
+		return true
+	}
 	closings, ok := s.closeCalls(s.state.Assigned())
 	if !ok || !s.driving() {
 		return true
@@ -117,25 +184,6 @@ func (s *session) overdue() bool {
 	if d == nil {
 		return false
 	}
-	s.commit(d)
-	return true
-}
-
-// poisonedTurn ends a turn that core after core has died of (rule 13).
-func (s *session) poisonedTurn() bool {
-	h := s.held[s.state.Driver]
-	if s.state.Delivery == 0 || h.NumDelivered < s.state.Delivery+poisonDrives {
-		return false
-	}
-	closings, ok := s.closeCalls(s.state.Assigned())
-	if !ok || !s.driving() {
-		return true
-	}
-	d := decide.OnPoisonTurn(s.state, s.state.Driver, closings, "driving the turn failed again and again", s.driverEnv())
-	if d == nil {
-		return false
-	}
-	s.c.stats.Poison.Add(1)
 	s.commit(d)
 	return true
 }
@@ -149,14 +197,16 @@ func (s *session) chase(w *work) {
 	now := time.Now()
 	switch {
 	case w.final != nil:
-		if s.poked || now.Sub(w.asked) > askEvery {
-			w.asked = now
+		if s.poked && !w.byOthers || now.Sub(w.asked) > w.patience() {
+			w.byOthers, w.asked = false, now
 			s.decideOn(w)
 		}
 	case !s.c.bus.Connected():
-		w.silentSince = time.Time{} // it is not the executor that is silent
+		w.silentSince, w.goneSince = time.Time{}, time.Time{} // it is not the executor that is silent
 	case now.After(w.notAfter.Add(executor.Skew + overrun)):
 		s.stopOverrun(w, now)
+	case !w.goneSince.IsZero() && now.Sub(w.asked) >= askGone:
+		s.chaseSilent(w, now)
 	case now.Sub(w.heard) < silence && (w.own || w.answered):
 	case now.Sub(w.asked) < askEvery:
 	default:
@@ -184,7 +234,7 @@ func (s *session) giveUp(w *work) {
 		return
 	}
 	for range maxDecisions {
-		if !s.driving() || s.work[w.id] != w {
+		if !s.mayDrive() || s.work[w.id] != w {
 			return
 		}
 		d, _ := decide.OnUnreachable(s.state, s.state.Driver, w.id, w.attempt, s.driverEnv())
@@ -218,18 +268,69 @@ func (s *session) stopOverrun(w *work, now time.Time) {
 
 // progress gives out what waits for an executor.
 func (s *session) progress() {
-	poked := s.poked
-	s.poked = false
-	if !s.driving() || !s.state.Waits() {
-		s.c.dir.notify(s, false)
+	if !s.queueUp() || !s.state.Waits() {
 		return
 	}
-	s.c.dir.notify(s, true)
-	if !poked && time.Since(s.tried) < tickEvery {
+	if !s.poked && time.Since(s.tried) < tickEvery {
 		return
 	}
 	s.tried = time.Now()
-	if d := decide.OnProgress(s.state, s.state.Driver, s.driverEnv()); d != nil {
-		s.commit(d)
+	if !s.mayDrive() {
+		return
 	}
+	if d := decide.OnProgress(s.state, s.state.Driver, s.driverEnv()); d != nil && s.commit(d) == committed {
+		s.c.dir.leave(s) // what else it waits for, it waits for behind the others
+		s.queueUp()
+	}
+}
+
+// queueUp takes the session's place among those that wait for executors, or gives it
+// up, and reports whether it waits.
+func (s *session) queueUp() bool {
+	var needs []need
+	var paused bool
+	if s.driving() {
+		needs, paused = s.needs()
+	}
+	if len(needs) == 0 {
+		s.c.dir.leave(s)
+		return s.driving()
+	}
+	s.c.dir.wait(s, needs, paused)
+	return true
+}
+
+// needs is what the turn waits for: also the next attempt at what has failed. It is
+// paused if it has only just been refused, and could not take a slot now.
+func (s *session) needs() (out []need, paused bool) {
+	add := func(n need) {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	plan, tools := s.state.Wants()
+	ready := plan || len(tools) > 0
+	for _, w := range s.work {
+		ready = ready || w.final != nil && !w.byOthers && !w.again
+		switch {
+		case w.final == nil || w.byOthers:
+		case w.kind == subject.Provider:
+			plan = true
+		default:
+			if st := s.step(w.id); st != nil {
+				tools = append(tools, st.Tool)
+			}
+		}
+	}
+	if plan {
+		name := ""
+		if a := s.c.agent(s.ref.Agent); a != nil {
+			name = a.Provider
+		}
+		add(need{subject.Provider, name})
+	}
+	for _, t := range tools {
+		add(need{subject.Runner, t})
+	}
+	return out, !ready
 }

@@ -16,8 +16,9 @@ import (
 // env is the world as decide sees it.
 func (s *session) env(delivery uint64) *decide.Env {
 	c := s.c
+	c.dir.unclaim(s) // what the decision before took, and did not get stored
 	at := c.plugins.pin.Load()
-	agent, seen := c.agent(s.ref.Agent), &picks{Directory: c.dir, registry: at.Snapshot}
+	agent, seen := c.agent(s.ref.Agent), &picks{Directory: c.dir, registry: at.Snapshot, session: s}
 	if agent != nil {
 		seen.provider = agent.Provider
 	}
@@ -99,9 +100,7 @@ func (p *plugins) use() []decide.HookUse {
 }
 
 // patient are hooks that may take longer than a delivery is waited for. Plugins
-// are waited for within the budget of their point, so this is no hung loop, and the
-// deliveries that the session holds are extended meanwhile: nobody else takes
-// them up, nor takes them for poison.
+// are waited for within the budget of their point, so this is no hung loop.
 type patient struct {
 	*dispatch.Table
 	s *session
@@ -109,14 +108,22 @@ type patient struct {
 
 // Run implements decide.Hooks. It is called by the session's loop, which stands
 // still until it returns.
-func (p patient) Run(env hook.Envelope) hook.Decision {
+func (p patient) Run(env hook.Envelope) (d hook.Decision) {
+	p.s.patiently(func() { d = p.Table.RunIn(p.s.ctx, env) })
+	return d
+}
+
+// patiently runs f, which waits for others, and only so long: for plugins within
+// their budget, or for the bus. The deliveries that the session holds are extended
+// meanwhile, though its loop stands still. f must not touch them.
+func (s *session) patiently(f func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	timer := time.AfterFunc(extendAfter, func() {
 		defer close(ended)
 		tick := time.NewTicker(extendAfter)
 		defer tick.Stop()
 		for {
-			p.s.extend()
+			s.extend()
 			select {
 			case <-done:
 				return
@@ -124,9 +131,10 @@ func (p patient) Run(env hook.Envelope) hook.Decision {
 			}
 		}
 	})
-	d := p.Table.RunIn(p.s.ctx, env)
-	if close(done); !timer.Stop() {
-		<-ended
-	}
-	return d
+	defer func() {
+		if close(done); !timer.Stop() {
+			<-ended
+		}
+	}()
+	f()
 }

@@ -2,8 +2,14 @@ package shell
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // The names of the watermark below which every cause has been acknowledged, which
@@ -61,9 +67,36 @@ func (b *behind) sureFloor() uint64 {
 	if err == nil && uint64(m.Time.UnixNano()) == at { //nolint:gosec // after 1970
 		return seq
 	}
-	b.c.log.Warn("the ack floor is not that of this log; every cause is looked at again", "floor", seq, "error", err)
 	b.floor.set(0, 0)
+	if err != nil && !errors.Is(err, bus.ErrNotFound) {
+		b.c.log.Warn("the ack floor cannot be confirmed; every cause is looked at again", "floor", seq, "error", err)
+		return 0
+	}
+	b.lostFloor(ctx, seq, time.Unix(0, int64(at))) //nolint:gosec // it was one
 	return 0
+}
+
+// lostFloor says what it means that the log does not hold the message up to which
+// every cause was acknowledged: it is another log than the view's, or has lost
+// messages.
+func (b *behind) lostFloor(ctx context.Context, seq uint64, at time.Time) {
+	log, err := b.c.bus.LogState(ctx)
+	if err != nil {
+		b.c.log.Warn("the ack floor is not in the log; every cause is looked at again", "floor", seq, "error", err)
+		return
+	}
+	if log.Created.After(at.Add(clockSkew)) {
+		b.c.log.Warn("the view is that of another log; what it holds of sessions that are not in this one is dropped when they speak",
+			"log_created", log.Created, "view_at", at)
+		return
+	}
+	lost := fmt.Sprintf("message %d of %s was acknowledged and is not in the log any more", seq, at.UTC().Format(time.RFC3339))
+	if log.Last < seq {
+		lost += fmt.Sprintf(", which ends at %d: later sequences are used again", log.Last)
+	}
+	lost += "; the stream SESSIONS was damaged or restored from an older copy, sessions that lost commits are locked when they speak: /repair opens them"
+	b.c.troubles.note(subject.Ref{}, coreapi.TroubleLog, lost)
+	b.c.log.Error("ALARM: the log has lost messages", "error", lost)
 }
 
 // saveFloor lays down the floor. The two marks need not change together: what

@@ -2,10 +2,11 @@ package shell
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -20,131 +21,150 @@ type Loader struct {
 	Store  store.Store
 	Log    *slog.Logger
 	Folded func(ref subject.Ref, c event.Commit, seq uint64) // every commit that is folded; may be nil
+	// Spoiled is called for a session whose snapshot holds what no fold gives; may
+	// be nil.
+	Spoiled func(ref subject.Ref)
 }
+
+// errSpoiled says that a snapshot is not what its own log gives. One that stands
+// at a commit which the log does not have is not spoiled: it may be all that is left.
+var errSpoiled = errors.New("spoiled snapshot")
 
 // Load returns the state of the session at its last commit. It starts from
 // from, if that is given and still fits the log, else from the snapshot, else
-// from the first commit.
+// from the first commit. The error is a [*Damage] if the log cannot be folded, or
+// lacks what it is known to have held.
 func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) (*decide.State, error) {
-	if from == nil {
-		from = l.snapshot(ctx, ref)
-	}
-	if from != nil {
-		s, err := l.fold(ctx, ref, from)
+	known := make([]*decide.State, 0, 2)
+	for _, find := range []func() *decide.State{
+		func() *decide.State { return from },
+		func() *decide.State { return l.snapshot(ctx, ref) },
+	} {
+		base := find()
+		if base == nil || base.Rev == 0 {
+			continue
+		}
+		s, err := l.resume(ctx, ref, base)
 		if err == nil || !mismatch(err) {
 			return s, err
 		}
-		l.Log.Warn("the tail of the log does not fit; refolding from the beginning", "session", ref, "error", err)
+		l.Log.Warn("a state does not fit the log; refolding from the beginning", "session", ref, "revision", base.Rev, "error", err)
+		known = append(known, base)
 	}
-	return l.Rebuild(ctx, ref)
+	f, err := l.fold(ctx, ref, decide.New(ref))
+	if err != nil && !mismatch(err) {
+		return nil, err
+	}
+	return l.compare(ctx, f, err, known)
 }
 
 // Rebuild folds the session from its first commit, looking at nothing else.
 func (l *Loader) Rebuild(ctx context.Context, ref subject.Ref) (*decide.State, error) {
-	return l.fold(ctx, ref, decide.New(ref))
+	f, err := l.fold(ctx, ref, decide.New(ref))
+	return f.state, err
 }
 
-// fold applies the commits after s. One that does not fit is an error that wraps
-// decide.ErrMismatch or event.ErrMalformed, unless a checkpoint follows it.
-func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (*decide.State, error) {
+// resume folds the commits after base. Base is confirmed by the commit it stands
+// at, or by the next one, which folds onto it alone.
+func (l *Loader) resume(ctx context.Context, ref subject.Ref, base *decide.State) (*decide.State, error) {
+	f, err := l.fold(ctx, ref, base)
+	if err == nil && !f.confirmed {
+		err = fmt.Errorf("%w: commit %d is not in the log", decide.ErrMismatch, base.Rev)
+	}
+	return f.state, err
+}
+
+// folded is how far folding came.
+type folded struct {
+	state     *decide.State // at the last commit that fits
+	confirmed bool          // the state that it began with is that of the log
+	anew      time.Time     // when the last checkpoint was made that folding began again at
+}
+
+// fold applies the commits after s, and looks at the one that s stands at. One that
+// does not fit is an error that wraps decide.ErrMismatch or event.ErrMalformed,
+// unless a checkpoint follows it.
+func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (folded, error) {
+	f := folded{state: s}
 	var broken error
-	for m, err := range l.Bus.Commits(ctx, ref, s.Rev) {
+	for m, err := range l.Bus.Commits(ctx, ref, max(s.Rev, 1)-1) {
 		if err != nil {
-			return nil, fmt.Errorf("reading commits of %s after %d: %w", ref, s.Rev, err)
+			return f, fmt.Errorf("reading commits of %s after %d: %w", ref, f.state.Rev, err)
 		}
 		c, err := event.DecodeCommit(ref, m.Data)
+		if m.Seq == s.Rev {
+			if err == nil {
+				err = s.Confirm(c)
+			}
+			if err != nil {
+				return f, fmt.Errorf("%w: commit %d is another one: %w", decide.ErrMismatch, m.Seq, err)
+			}
+			f.confirmed = true
+			continue
+		}
 		if err == nil && decide.IsCheckpoint(c) {
-			s, broken = decide.At(ref, c.Header.Prev), nil
+			f.state, f.anew, broken = decide.At(ref, c.Header.Prev), c.Header.Now, nil
 		}
 		if broken != nil {
 			continue
 		}
 		var next *decide.State
 		if err == nil {
-			next, err = s.Apply(c, m.Seq)
+			next, err = f.state.Apply(c, m.Seq)
 		}
 		if err != nil {
 			broken = fmt.Errorf("commit %d: %w", m.Seq, err)
 			continue
 		}
-		s = next
+		f.state, f.confirmed = next, true
 		if l.Folded != nil {
 			l.Folded(ref, c, m.Seq)
 		}
 	}
-	return s, broken
+	return f, broken
 }
 
-// Survey reads the log of a session that cannot be folded.
-func (l *Loader) Survey(ctx context.Context, ref subject.Ref, why error) (decide.Wreck, error) {
-	w := decide.Wreck{Ref: ref, Why: why.Error()}
-	open := map[uint64]bool{}
-	for m, err := range l.Bus.Commits(ctx, ref, 0) {
-		if err != nil {
-			return w, fmt.Errorf("reading commits of %s: %w", ref, err)
-		}
-		w.Last = m.Seq
-		c, err := event.DecodeCommit(ref, m.Data)
-		if err != nil {
-			continue
-		}
-		w.Cursor = max(w.Cursor, min(c.Header.Cursor, m.Seq)) // no commit has seen what came after it
-		for i := range c.Events {
-			note(open, c.Events[i])
-		}
-	}
-	for seq := range open {
-		w.Open = append(w.Open, seq)
-	}
-	slices.Sort(w.Open)
-	return w, nil
-}
-
-// note keeps book of the inputs that are open.
-func note(open map[uint64]bool, e event.Event) {
-	switch e.Type {
-	case event.TypePerceived:
-		var p event.Perceived
-		if e.DataAs(&p) == nil && p.Disposition != event.EndedAtOnce {
-			open[p.Sequence] = true
-		}
-	case event.TypeRecorded:
-		var p event.Recorded
-		if e.DataAs(&p) == nil {
-			delete(open, p.Sequence)
-		}
-	case event.TypeTurnFailed:
-		var p event.TurnFailed
-		if e.DataAs(&p) == nil {
-			delete(open, p.Sequence)
-		}
-	}
-}
-
-func mismatch(err error) bool {
-	return errors.Is(err, decide.ErrMismatch) || errors.Is(err, event.ErrMalformed)
-}
-
-// snapshot returns the stored state, or nil if there is none that the commit it
-// claims to stand at confirms (rule 15).
+// snapshot returns the stored state if it is whole, or nil. That it is the
+// session's, the log must confirm (rule 15).
 func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
-	snap, err := l.Store.LoadSnapshot(ctx, store.Key{Agent: string(ref.Agent), Session: string(ref.Session)})
+	if l.Store == nil {
+		return nil
+	}
+	snap, err := l.Store.LoadSnapshot(ctx, keyOf(ref))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
+	if err == nil && snap.FoldVersion != decide.FoldVersion {
+		err = fmt.Errorf("it was folded by version %d, this is %d", snap.FoldVersion, decide.FoldVersion)
+	}
+	spoiled := false
 	if err == nil {
 		var s *decide.State
-		if s, err = l.confirm(ctx, ref, snap); err == nil {
+		if s, err = decide.Salvage(snap.Data, ref, snap.Rev); err == nil {
 			return s
 		}
+		spoiled = true
 	}
 	l.Log.Warn("no use of a snapshot; refolding", "session", ref, "error", err)
+	if l.Spoiled != nil && spoiled {
+		l.Spoiled(ref)
+	}
 	return nil
 }
 
+// confirm decodes a snapshot and compares it with the commit it claims to stand at.
 func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapshot) (*decide.State, error) {
 	if snap.FoldVersion != decide.FoldVersion {
 		return nil, fmt.Errorf("it was folded by version %d, this is %d", snap.FoldVersion, decide.FoldVersion)
+	}
+	var at struct {
+		Rev uint64 `json:"rev"`
+	}
+	if err := json.Unmarshal(snap.Data, &at); err != nil {
+		return nil, fmt.Errorf("%w: %w", errSpoiled, err)
+	}
+	if at.Rev != snap.Rev {
+		return nil, fmt.Errorf("%w: it is kept as of %d and is of %d", errSpoiled, snap.Rev, at.Rev)
 	}
 	m, err := l.Bus.Message(ctx, snap.Rev)
 	if err != nil {
@@ -157,17 +177,29 @@ func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapsh
 	if err != nil {
 		return nil, err
 	}
-	return decide.FromSnapshot(snap.Data, ref, c, snap.Rev)
+	s, err := decide.FromSnapshot(snap.Data, ref, c, snap.Rev)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSpoiled, err)
+	}
+	return s, nil
 }
 
 // Save writes the state as a snapshot.
 func (l *Loader) Save(ctx context.Context, s *decide.State) error {
+	snap, err := snapshotOf(s)
+	if err != nil {
+		return err
+	}
+	return l.Store.SaveSnapshot(ctx, keyOf(s.Ref), snap)
+}
+
+func snapshotOf(s *decide.State) (store.Snapshot, error) {
 	data, err := s.Snapshot()
 	if err != nil {
-		return fmt.Errorf("encoding snapshot of %s: %w", s.Ref, err)
+		return store.Snapshot{}, fmt.Errorf("encoding snapshot of %s: %w", s.Ref, err)
 	}
-	return l.Store.SaveSnapshot(ctx, store.Key{Agent: string(s.Ref.Agent), Session: string(s.Ref.Session)}, store.Snapshot{
+	return store.Snapshot{
 		FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: s.Now,
-		Phase: string(s.UI), Title: s.Title, Turns: s.Turns, Data: data,
-	})
+		Phase: string(s.UI), Title: s.Title, Turns: s.Turns, Commits: s.Commits, Data: data,
+	}, nil
 }

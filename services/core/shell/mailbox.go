@@ -1,25 +1,49 @@
 package shell
 
-import (
-	"sync"
-
-	"skandha.dev/pkg/bus"
-)
+import "sync"
 
 // mailbox is an unbounded queue: a subscription's callback never waits for a
-// session. What is in it is bounded by what the session was sent.
+// session. What is in it is bounded by what the session was sent. What a turn waits
+// for is taken first: it goes on before the next input is looked at.
 type mailbox struct {
-	mu     sync.Mutex
-	mail   []any
-	signal chan struct{}
+	mu      sync.Mutex
+	turn    []any // answers of executors, and news of free slots
+	mail    []any
+	presses int // how many of them the session should not be kept from
+	signal  chan struct{}
 }
 
 func newMailbox() mailbox { return mailbox{signal: make(chan struct{}, 1)} }
 
+// presses reports whether mail should not wait until an input is noted: it moves a
+// turn on, or is a person's word about it.
+func presses(m any) bool {
+	switch m := m.(type) {
+	case answerMail:
+		return m.gone || m.answer.State.Final()
+	case deliveryMail:
+		return !m.queues
+	}
+	return true
+}
+
 func (b *mailbox) put(m any) {
 	b.mu.Lock()
-	b.mail = append(b.mail, m)
+	switch m.(type) {
+	case answerMail, pokeMail:
+		b.turn = append(b.turn, m)
+	default:
+		b.mail = append(b.mail, m)
+	}
+	if presses(m) {
+		b.presses++
+	}
 	b.mu.Unlock()
+	b.ring()
+}
+
+// ring has the session look.
+func (b *mailbox) ring() {
 	select {
 	case b.signal <- struct{}{}:
 	default:
@@ -29,33 +53,55 @@ func (b *mailbox) put(m any) {
 func (b *mailbox) take() (any, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.mail) == 0 {
+	from := &b.turn
+	if len(*from) == 0 {
+		from = &b.mail
+	}
+	if len(*from) == 0 {
 		return nil, false
 	}
-	m := b.mail[0]
-	b.mail[0] = nil
-	b.mail = b.mail[1:]
-	if len(b.mail) == 0 {
-		b.mail = nil
+	m := (*from)[0]
+	(*from)[0] = nil
+	if *from = (*from)[1:]; len(*from) == 0 {
+		*from = nil
+	}
+	if presses(m) {
+		b.presses--
 	}
 	return m, true
+}
+
+// urgent reports whether there is mail that the session should not be kept from.
+func (b *mailbox) urgent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.presses > 0
+}
+
+// turnless reports whether there is mail, and none of it is for the turn.
+func (b *mailbox) turnless() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.turn) == 0 && len(b.mail) > 0
 }
 
 func (b *mailbox) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.mail) == 0
+	return len(b.turn)+len(b.mail) == 0
 }
 
 // takeDeliveries takes the deliveries alone, and leaves the rest in order.
-func (b *mailbox) takeDeliveries() []bus.Delivery {
+func (b *mailbox) takeDeliveries() []deliveryMail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out []bus.Delivery
+	var out []deliveryMail
 	rest := b.mail[:0:0]
 	for _, m := range b.mail {
 		if d, is := m.(deliveryMail); is {
-			out = append(out, d.d)
+			if out = append(out, d); presses(m) {
+				b.presses--
+			}
 		} else {
 			rest = append(rest, m)
 		}

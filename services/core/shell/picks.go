@@ -2,23 +2,22 @@ package shell
 
 import (
 	"slices"
+	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
-	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/registry"
 )
 
-// picks is the directory as one decision sees it: what it has given out already
-// counts, so that calls made together spread over the runners; and a plugin's
-// tools are there if its hooks are.
+// picks is the directory as one decision sees it. What it picks is claimed at once,
+// so that neither another call of the decision nor another session is given the same
+// slot; and a plugin's tools are there if its hooks are.
 type picks struct {
 	*Directory
 	registry *registry.Snapshot
-	provider string // the agent's, by name; empty: any
-	given    map[subject.Instance]int
+	session  *session // whose place in the queue counts, and whose claims they are
+	provider string   // the agent's, by name; empty: any
 }
 
 // Lookup implements decide.Catalog.
@@ -30,21 +29,21 @@ func (p *picks) Lookup(name string) (tool.Spec, bool) {
 	return t, true
 }
 
-// Left implements decide.Catalog.
-func (p *picks) Left(name string) bool {
+// Gone implements decide.Catalog.
+func (p *picks) Gone(name string) (since time.Time, left bool) {
 	if _, there := p.Lookup(name); there {
-		return false
+		return time.Time{}, false
 	}
-	left := false
+	since = p.goneSince(name)
 	for _, pl := range p.registry.Plugins() {
 		if slices.ContainsFunc(pl.Manifest.Tools, func(t tool.Spec) bool { return t.Name == name }) {
 			if pl.State == plugin.Active {
-				return false // its runners will offer it in a moment
+				return since, false // its runners will offer it in a moment
 			}
 			left = true
 		}
 	}
-	return left
+	return since, left
 }
 
 // Public implements decide.Catalog.
@@ -56,90 +55,72 @@ func (p *picks) Public() []tool.Spec {
 	return slices.DeleteFunc(slices.Clone(all), func(t tool.Spec) bool { return !offers(p.registry, t) })
 }
 
-func (p *picks) count(i subject.Instance, ok bool) (subject.Instance, bool) {
-	if ok {
-		if p.given == nil {
-			p.given = map[subject.Instance]int{}
-		}
-		p.given[i]++
-	}
-	return i, ok
-}
+// NoProvider implements decide.Directory.
+func (p *picks) NoProvider() time.Duration { return p.noProvider(p.provider) }
 
 // PickRunner implements decide.Directory.
 func (p *picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
-	return p.count(p.pickRunner(spec, be, not, p.given))
+	return p.pickRunner(p.session, spec, be, not)
 }
 
 // PickProvider implements decide.Directory.
 func (p *picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
-	return p.count(p.pickProvider(p.provider, not, p.given))
-}
-
-// PickRunner chooses the least busy runner with a free slot that offers the tool.
-func (d *Directory) PickRunner(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
-	return d.pickRunner(spec, "", not, nil)
-}
-
-// PickProvider chooses the least busy provider with a free slot.
-func (d *Directory) PickProvider(not []subject.Instance) (subject.Instance, bool) {
-	return d.pickProvider("", not, nil)
-}
-
-func (d *Directory) pickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	pool := spec.Pool
-	if pool == "" {
-		pool = executor.DefaultPool
-	}
-	t := d.tools[spec.Name]
-	if t == nil {
+	if p.missing() != "" {
 		return "", false
 	}
-	offers := func(i *instance) bool {
-		return i.Kind == subject.Runner && slices.ContainsFunc(i.Tools, func(o tool.Spec) bool {
-			return o.Name == spec.Name && ownerOf(i.Service, o) == t.owner
-		})
-	}
-	if i := d.instances[be]; i != nil && !i.Draining && i.gone.IsZero() && offers(i) {
-		return d.leastBusy(pool, not, given, func(o *instance) bool { return o == i })
-	}
-	return d.leastBusy(pool, not, given, offers)
+	return p.pick(p.session, need{subject.Provider, p.provider}, not)
 }
 
-func (d *Directory) pickProvider(name string, not []subject.Instance, given map[subject.Instance]int) (subject.Instance, bool) {
+func (d *Directory) pickRunner(s *session, spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
+	n := need{subject.Runner, spec.Name}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.leastBusy(executor.DefaultPool, not, given, func(i *instance) bool {
-		return i.Kind == subject.Provider &&
-			(name == "" || slices.ContainsFunc(i.Providers, func(p provider.Info) bool { return p.Name == name }))
-	})
+	i := d.instances[be]
+	if i == nil || i.Draining || !i.gone.IsZero() || !d.offersNeed(i, n) {
+		return d.pickLocked(s, n, not)
+	}
+	// What the session keeps is there and nowhere else, so nobody can be before it.
+	pool := d.poolFor(n)
+	if slices.Contains(not, be) || d.freeAt(be, i, pool) <= 0 {
+		return be, false
+	}
+	d.claim(s, be, pool)
+	return be, true
 }
 
-func (d *Directory) leastBusy(pool string, not []subject.Instance, given map[subject.Instance]int, fits func(*instance) bool) (subject.Instance, bool) {
+func (d *Directory) pick(s *session, n need, not []subject.Instance) (subject.Instance, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pickLocked(s, n, not)
+}
+
+// pickLocked chooses the least busy executor with a free slot, and claims the slot,
+// unless others have waited longer for the slots that there are. The caller holds
+// the lock.
+func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subject.Instance, bool) {
 	var best *instance
 	var bestLoad float64
+	all, pool := 0, d.poolFor(n)
 	for id, i := range d.instances {
-		if i.Draining || !i.gone.IsZero() || slices.Contains(not, id) || !fits(i) {
+		if i.Draining || !i.gone.IsZero() || !d.offersNeed(i, n) {
 			continue
 		}
-		for _, p := range i.Pools {
-			if p.Name != pool || p.Slots <= 0 {
-				continue
-			}
-			busy := max(p.Busy, d.reserved[id][pool]) + given[id]
-			if busy >= p.Slots {
-				continue
-			}
-			load := float64(busy) / float64(p.Slots)
-			if best == nil || load < bestLoad || load == bestLoad && i.Instance < best.Instance {
-				best, bestLoad = i, load
-			}
+		free := d.freeAt(id, i, pool)
+		if free <= 0 {
+			continue
+		}
+		all += free
+		if slices.Contains(not, id) {
+			continue
+		}
+		load := 1 - float64(free)/float64(i.slots(pool))
+		if best == nil || load < bestLoad || load == bestLoad && i.Instance < best.Instance {
+			best, bestLoad = i, load
 		}
 	}
-	if best == nil {
+	if best == nil || min(all, d.left(n)) <= d.waiting.ahead(s, n) {
 		return "", false
 	}
+	d.claim(s, best.Instance, pool)
 	return best.Instance, true
 }

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbTools:    c.serveTools,
 		coreapi.VerbSessions: c.serveSessions,
 		coreapi.VerbSession:  c.serveSession,
-		coreapi.VerbStatus:   func(*bus.Request) (any, error) { return c.status(), nil },
+		coreapi.VerbStatus:   func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
+		coreapi.VerbRefill:   c.serveRefill,
 		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.info(), nil },
 	}
 	var out []*bus.Responder
@@ -94,6 +96,9 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 		return nil, fmt.Errorf("listing sessions: %w", err)
 	}
 	out := coreapi.SessionsPage{Next: next, Sessions: []coreapi.SessionRow{}}
+	if view := c.refill.now(q.Context()); view.State != coreapi.ViewComplete {
+		out.View = &view
+	}
 	for _, s := range page {
 		out.Sessions = append(out.Sessions, coreapi.SessionRow{
 			Ref:      subject.Ref{Agent: subject.Agent(s.Agent), Session: subject.Session(s.Session)},
@@ -113,7 +118,13 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
 	}
 	s, err := c.loader.Load(q.Context(), ref, nil)
-	if err != nil {
+	var d *Damage
+	switch {
+	case errors.As(err, &d):
+		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it, skandha sessions repair opens it", ref, d.Why)
+	case errors.Is(err, decide.ErrNewer):
+		return nil, bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%s); update this core", ref, err)
+	case err != nil:
 		return nil, err
 	}
 	if s.Rev == 0 {
@@ -129,12 +140,40 @@ func (c *Core) Counters() map[string]int64 {
 		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
 		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
 		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(), "open_sessions": int64(c.open()),
+		"waiting_sessions": int64(c.lobby.len()), "queued_sessions": int64(c.dir.queued()),
+		"backlog": c.beacon.last.Load(),
 	}
 }
 
-func (c *Core) status() coreapi.Status {
+// serveRefill writes a session, or everything, to the view anew.
+func (c *Core) serveRefill(q *bus.Request) (any, error) {
+	var ask coreapi.RefillQuery
+	if err := json.Unmarshal(q.Data, &ask); err != nil {
+		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + err.Error()}
+	}
+	if ask.All {
+		return coreapi.RefillAnswer{}, c.refill.everything(q.Context())
+	}
+	ref, err := subject.ParseRef(string(ask.Agent), string(ask.Session))
+	if err != nil {
+		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
+	}
+	s, err := c.refill.refold(q.Context(), ref, false)
+	if err != nil {
+		return nil, fmt.Errorf("refilling %s: %w", ref, err)
+	}
+	if s.Rev == 0 {
+		return nil, &bus.Error{Code: bus.CodeNotFound, Message: fmt.Sprintf("no session %s", ref)}
+	}
+	return coreapi.RefillAnswer{Revision: s.Rev}, nil
+}
+
+// Status is what this core knows of the system.
+func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(), Counters: c.Counters(),
+		Missing: c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
+		View: c.refill.now(ctx),
 	}
 	for a := range c.cfg.Agents {
 		st.Agents = append(st.Agents, a)

@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -17,7 +16,8 @@ import (
 // The times of the drive loop.
 const (
 	tickEvery   = 500 * time.Millisecond
-	extendAfter = 1200 * time.Millisecond // InProgress; AckWait is 5 s
+	ackWait     = 2500 * time.Millisecond // a delivery that is not extended for so long goes to another core
+	extendAfter = 700 * time.Millisecond  // with the ticks, once a second
 	lookEvery   = 2 * time.Second         // at the last commit, while driving (rule 3)
 )
 
@@ -35,22 +35,33 @@ type session struct {
 	held   map[uint64]*held
 	work   map[string]*work
 	timers map[string]bool // confirmation ids whose schedule was acknowledged
+	about  uint64          // the cause that is being decided
+	door   uint64          // the delivery up to which causes are being decided
 	looked time.Time
+	doubt  doubt     // whether the log is damaged
 	tried  time.Time // to give out what waits
 	poked  bool      // an executor came, went or has a free slot
+	claims []claim   // of the decision that is being made
+
+	reconnects uint64 // of the bus, when the executors were last looked after
+	bouncedAt  time.Time
 }
 
 // held is a delivery that is not acknowledged yet.
 type held struct {
 	bus.Delivery
-	since    time.Time // this core has held it
 	extended time.Time
+	queues   bool   // see deliveryMail
+	begun    uint64 // the cause, or the turn's driver, that this core has stored to have begun
 }
 
 // Mail of a session.
 type (
-	deliveryMail struct{ d bus.Delivery }
-	answerMail   struct {
+	deliveryMail struct {
+		d      bus.Delivery
+		queues bool // an input that leaves a running turn alone
+	}
+	answerMail struct {
 		call, attempt string
 		answer        executor.Answer
 		gone          bool // no responders
@@ -69,6 +80,9 @@ func (s *session) run() {
 		}
 		stop := false
 		for {
+			if s.poked && s.box.turnless() {
+				s.guard(s.drive) // a slot is kept for the turn: take it before the input
+			}
 			m, ok := s.box.take()
 			if !ok {
 				break
@@ -80,6 +94,7 @@ func (s *session) run() {
 			s.guard(func() { s.handle(m) })
 		}
 		s.guard(s.drive)
+		s.c.dir.unclaim(s)
 		s.settle()
 		if stop {
 			s.abandon()
@@ -90,13 +105,17 @@ func (s *session) run() {
 	}
 }
 
-// guard recovers a panic (rule 13): the deliveries that are held come again,
-// and a cause that keeps panicking is ended as poison.
+// guard recovers a panic (rule 13): the deliveries that are held come again, and
+// a cause about which deciding keeps panicking is ended as poison.
 func (s *session) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.c.log.Error("core panicked; its deliveries come again", "session", s.ref, "panic", r, "stack", string(debug.Stack()))
 			s.c.stats.Panics.Add(1)
+			if s.about != 0 {
+				s.c.panics.add(s.ref, s.about)
+				s.about = 0
+			}
 			s.state = nil
 			s.handBack(time.Second)
 		}
@@ -107,7 +126,7 @@ func (s *session) guard(f func()) {
 func (s *session) handle(m any) {
 	switch m := m.(type) {
 	case deliveryMail:
-		s.onDelivery(m.d)
+		s.onDelivery(m)
 	case answerMail:
 		s.onAnswer(m)
 	case pokeMail:
@@ -116,28 +135,34 @@ func (s *session) handle(m any) {
 }
 
 // hold takes the latest delivery of a cause.
-func (s *session) hold(d bus.Delivery) {
-	now := time.Now()
-	h := &held{Delivery: d, since: now, extended: now}
-	if before := s.held[d.Seq]; before != nil {
-		h.since = before.since
+func (s *session) hold(m deliveryMail) {
+	h := &held{Delivery: m.d, queues: m.queues, extended: time.Now()}
+	if before := s.held[m.d.Seq]; before != nil {
+		h.begun = before.begun
 	}
-	s.held[d.Seq] = h
+	s.held[m.d.Seq] = h
 }
 
-func (s *session) onDelivery(d bus.Delivery) {
+func (s *session) onDelivery(m deliveryMail) {
+	d := m.d
 	again := s.held[d.Seq] != nil || d.NumDelivered > 1
-	s.hold(d)
+	// What is new may not be processed already, unless the log has lost its end and began to count again.
+	again = again || s.state != nil && d.Seq <= max(s.state.Cursor, s.passed)
+	s.hold(m)
 	if again || s.state == nil {
 		if !s.load() {
 			return
 		}
 	}
-	s.processUpTo(d.Seq)
+	if !m.queues || s.takesInputs() {
+		s.processUpTo(d.Seq)
+	}
 }
 
 // processUpTo decides about every cause up to n, in the order of the log (rule 2).
 func (s *session) processUpTo(n uint64) {
+	s.door = n
+	defer func() { s.door = 0 }()
 	for s.state != nil && max(s.state.Cursor, s.passed) < n {
 		next := s.readCauses(max(s.state.Cursor, s.passed), n)
 		if h := s.held[n]; h != nil && s.guessable(h) {
@@ -181,7 +206,7 @@ func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 			s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
 			return bus.StoredMsg{}, false
 		}
-		if !r.found { // it was deleted from the log: nothing can be decided about it
+		if !r.found { // deleted from the log, for sure (see NextCause): nothing can be decided about it
 			s.passed = upTo
 		}
 		return r.m, r.found
@@ -211,7 +236,11 @@ func (s *session) guess(h *held) *decide.Decision {
 		return nil
 	}
 	s.trace(h.StoredMsg)
-	d, _ := decide.OnCause(s.state, h.Seq, causeOf(at, h.StoredMsg), nil, s.env(h.NumDelivered))
+	var d *decide.Decision
+	s.deciding(h.Seq, func() bool {
+		d, _ = decide.OnCause(s.state, h.Seq, causeOf(at, h.StoredMsg), nil, s.env(h.NumDelivered))
+		return true
+	})
 	return d
 }
 
@@ -231,20 +260,28 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 		s.passed = m.Seq
 		return true
 	}
-	if poison, wait := s.poisonous(m.Seq, h); wait {
+	// Nobody makes a session by answering in it, nor by beginning to read the answer.
+	makes := s.state.Rev > 0 || at.Kind == subject.Input || at.Kind == subject.Command
+	if poison, ok := s.begin(m.Seq, h, makes && h.NumDelivered >= suspectAt); !ok {
 		return false
 	} else if poison {
-		return s.endPoison(m, door)
+		return s.endPoison(m, h)
 	}
-	c := causeOf(at, m)
 	s.trace(m)
+	return s.deciding(m.Seq, func() bool { return s.decideCause(m, at, h) })
+}
+
+// decideCause decides about a cause at the delivery h until a commit is stored, or
+// it is certain that there is nothing to commit.
+func (s *session) decideCause(m bus.StoredMsg, at subject.CauseSubject, h *held) bool {
+	c := causeOf(at, m)
 	for range maxDecisions {
 		closings, ok := s.closeCalls(decide.MustClose(s.state, c))
 		if !ok {
 			return false
 		}
 		env := s.env(h.NumDelivered)
-		d, reason := decide.OnCause(s.state, door, c, closings, env)
+		d, reason := decide.OnCause(s.state, h.Seq, c, closings, env)
 		if d == nil {
 			if fresh, ok := s.fresh(m.Seq); !ok {
 				return false
@@ -304,51 +341,6 @@ func (s *session) fresh(n uint64) (fresh, ok bool) {
 		return true, true
 	}
 	return false, s.load()
-}
-
-// poisonous reports whether the cause at seq must be ended unseen: its third
-// delivery, and no commit yet. Another cause before it may be the one that fails,
-// so the door waits until whoever is delivered that one has ended it. Nobody is,
-// if it was acknowledged as one without effect: then it comes never again, and
-// waiting ends by itself. A driver that has no effect itself stays uncommitted for
-// as long as it drives, and comes again for every core that dies meanwhile.
-func (s *session) poisonous(seq uint64, door *held) (poison, wait bool) {
-	limit := uint64(poisonDeliveries)
-	if s.state.Driver == door.Seq {
-		limit = s.state.Delivery + poisonDrives
-	}
-	if door.NumDelivered < limit {
-		return false, false
-	}
-	if seq == door.Seq {
-		return true, false
-	}
-	if h := s.held[seq]; h != nil {
-		return h.NumDelivered >= poisonDeliveries, h.NumDelivered < poisonDeliveries
-	}
-	return false, time.Since(door.since) < othersTurn
-}
-
-// The limits of rule 13.
-const (
-	othersTurn       = 12 * time.Second // two redeliveries, and some
-	poisonDeliveries = 3
-	poisonDrives     = 20 // deliveries of the driver without a new commit
-)
-
-func (s *session) endPoison(m bus.StoredMsg, door uint64) bool {
-	why := fmt.Sprintf("it was delivered %d times, and no core came to a decision about it", s.held[door].NumDelivered)
-	s.c.log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
-	s.c.stats.Poison.Add(1)
-	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {
-		return ok
-	}
-	d := decide.OnPoison(s.state, door, m.Seq, m.Time, why, s.env(s.held[door].NumDelivered))
-	if s.commit(d) != committed {
-		return false
-	}
-	s.c.deadLetter(s.ctx, s.ref, m, why)
-	return true
 }
 
 // settle acknowledges what may be acknowledged (rule 4), and extends the rest.

@@ -24,6 +24,7 @@ import (
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
 )
 
@@ -36,12 +37,20 @@ type system struct {
 	model func(last provider.Message) provider.Response
 	asked func(provider.Request) // is told what the model is asked with; may be nil
 	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
-	// stopCore ends the core that was started last.
-	stopCore func()
+	// stopCore and stopRunner end what was started last.
+	stopCore, stopRunner func()
+	slots                int         // of the runner
+	view                 store.Store // of every core; nil: each has one of its own
 }
 
-func start(t testing.TB, cfg core.Config) *system {
-	s := &system{t: t, srv: natstest.Start(t)}
+func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
+	s := &system{t: t, slots: 128}
+	for _, o := range options {
+		o(s)
+	}
+	if s.srv == nil {
+		s.srv = natstest.Start(t)
+	}
 	s.bus = natstest.Connect(t, s.srv)
 	s.model = func(m provider.Message) provider.Response { return provider.Response{TextContent: "echo: " + m.Text} }
 	s.tool = func(context.Context, contract.ToolCall) tool.Result { return tool.OK("done") }
@@ -81,12 +90,7 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 	}
 	cfg.Hooks = points
 	b := natstest.Connect(s.t, s.srv)
-	st, err := sqlite.Open(s.t.Context(), sqlite.Config{Path: filepath.Join(s.t.TempDir(), "view.db")})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = st.Close() })
-	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: b, Store: st, Log: natstest.Logger(s.t)})
+	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: b, Store: s.store(), Log: natstest.Logger(s.t)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -97,16 +101,29 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 	return c
 }
 
+// store is the view, or an empty one.
+func (s *system) store() store.Store {
+	if s.view != nil {
+		return s.view
+	}
+	st, err := sqlite.Open(s.t.Context(), sqlite.Config{Path: filepath.Join(s.t.TempDir(), "view.db")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
 func (s *system) runner(b *bus.Bus) {
 	specs := []tool.Spec{
 		{Name: "test:do", Description: "does", Args: json.RawMessage(`{"type":"object"}`), Idempotent: true},
 		{Name: "test:once", Description: "does once", Args: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
 		{Name: "test:risky", Description: "asks first", Args: json.RawMessage(`{"type":"object"}`), Risk: tool.RiskHigh},
 	}
-	s.background("runner", func(ctx context.Context) error {
+	s.stopRunner = s.background("runner", func(ctx context.Context) error {
 		return executor.Serve(ctx, b, executor.Config{
 			Kind: subject.Runner, Service: "toolrunner", Offer: executor.Offer{Tools: specs}, DrainTimeout: 100 * time.Millisecond,
-			Pools: []contract.Pool{{Name: "default", Slots: 128}},
+			Pools: []contract.Pool{{Name: "default", Slots: s.slots}},
 			Work: func(ctx context.Context, r contract.Request, _ func(string)) contract.Answer {
 				res := s.tool(ctx, *r.Tool)
 				return contract.Answer{State: contract.Finished, Result: &res}
@@ -323,6 +340,7 @@ func TestABrokenLogLocksTheSession(t *testing.T) {
 	if f.Code != event.FailLocked {
 		t.Fatalf("%+v", f)
 	}
+	contains(t, f.Reason, "its log is damaged: ", "/repair goes on with what was saved, 1 turn", "/reset")
 	b, err := json.Marshal(event.Command{Name: "reset"})
 	if err != nil {
 		t.Fatal(err)

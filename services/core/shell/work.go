@@ -12,10 +12,14 @@ import (
 
 // The patience of rule 9.
 const (
-	silence     = 3 * executor.Heartbeat // then an executor is asked
-	askEvery    = 1700 * time.Millisecond
-	unreachable = 5 * time.Second // of asking without an answer, while connected
-	overrun     = 5 * time.Second // past not_after and the skew, then it is stopped
+	silence     = executor.Heartbeat * 3 / 2 // then an executor is asked
+	askEvery    = time.Second
+	askGone     = 500 * time.Millisecond // after the server said that nobody listens there
+	goneFor     = 400 * time.Millisecond // and it still says so: work that may be repeated goes elsewhere
+	goneSurely  = 2 * time.Second        // and it still says so: the executor is dead, and did not just reconnect
+	goneBounce  = 3 * time.Second        // likewise, after this core's own connection was lost
+	unreachable = 5 * time.Second        // of asking without an answer, while connected
+	overrun     = 5 * time.Second        // past not_after and the skew, then it is stopped
 )
 
 // work is an attempt that is under way at an executor.
@@ -32,8 +36,12 @@ type work struct {
 	silentSince       time.Time // first ask without an answer, or zero
 	heard             time.Time
 	answered          bool             // ever
+	goneSince         time.Time        // the server says that nobody listens there, or zero
 	stopping          bool             // this core has told it to stop
 	final             *executor.Answer // to be decided about
+	ended             time.Time        // when final came
+	byOthers          bool             // another core had it ended, and decides first
+	again             bool             // final wants a new attempt, which cannot be made yet
 	cancel            []func()         // of reply handlers
 }
 
@@ -82,7 +90,7 @@ func (s *session) follow(ours func(*work) bool) {
 	}
 	for id, w := range want {
 		s.work[id] = w
-		s.c.dir.reserve(w.instance, w.pool, 1)
+		s.c.dir.reserve(s, w.instance, w.pool)
 		w.heard = time.Now()
 		if ours != nil && ours(w) {
 			s.dispatch(w)
@@ -115,15 +123,21 @@ func assigned(s *decide.State, w *work) bool {
 }
 
 func (s *session) drop(w *work) {
+	if s.forget(w) {
+		s.c.dir.free(w.instance, w.pool)
+	}
+}
+
+// forget stops following an attempt, and reports whether it had a slot.
+func (s *session) forget(w *work) bool {
 	for _, cancel := range w.cancel {
 		cancel()
 	}
-	if s.work[w.id] == w {
-		delete(s.work, w.id)
-		if w.final == nil {
-			s.c.dir.reserve(w.instance, w.pool, -1)
-		}
+	if s.work[w.id] != w {
+		return false
 	}
+	delete(s.work, w.id)
+	return w.final == nil
 }
 
 func (s *session) dropWork() {
@@ -230,7 +244,7 @@ func (s *session) dispatchPlan(d *decide.Decision) *early {
 	prev := s.state
 	s.state = next
 	s.work[w.id] = w
-	s.c.dir.reserve(w.instance, w.pool, 1)
+	s.c.dir.reserve(s, w.instance, w.pool)
 	s.dispatch(w)
 	s.state = prev
 	return &early{s, w}
@@ -241,7 +255,9 @@ func (e *early) stop() {
 	if e == nil {
 		return
 	}
-	e.s.drop(e.w)
+	if e.s.forget(e.w) { // it wakes nobody, least of all its own session
+		e.s.c.dir.giveBack(e.s, []claim{{e.w.instance, e.w.pool}})
+	}
 	e.s.c.stop(e.w, e.s.ref)
 	e.s.c.release.add(e.w, e.s.ref)
 }
@@ -257,12 +273,15 @@ func (s *session) onAnswer(m answerMail) {
 		s.onGone(w)
 		return
 	}
-	w.heard, w.silentSince, w.asks, w.answered = time.Now(), time.Time{}, 0, true
+	w.heard, w.silentSince, w.goneSince, w.asks, w.answered = time.Now(), time.Time{}, time.Time{}, 0, true
 	if m.answer.State.Final() && w.final == nil {
 		a := m.answer
+		if a.State == executor.Refused && a.Reason == executor.RefusedFull {
+			s.c.dir.refused(w.instance, w.pool)
+		}
 		if w.endedByOthers(a) {
 			s.note(w, &a)
-			w.asked = time.Now() // the chase comes back, if they die meanwhile
+			w.byOthers, w.asked = true, time.Now() // the chase comes back, if they die meanwhile
 			return
 		}
 		s.finish(w, &a)
@@ -285,15 +304,25 @@ func (w *work) endedByOthers(a executor.Answer) bool {
 // note keeps what became of an attempt. Its slot is free from now on.
 func (s *session) note(w *work, a *executor.Answer) {
 	if w.final == nil {
-		s.c.dir.reserve(w.instance, w.pool, -1)
+		s.c.dir.free(w.instance, w.pool)
+		w.ended = time.Now()
 	}
 	w.final = a
+}
+
+// patience is how long the chase leaves a final answer alone before it is decided
+// about once more.
+func (w *work) patience() time.Duration {
+	if w.again {
+		return tickEvery / 2 // at each tick
+	}
+	return askEvery
 }
 
 // finish decides about what became of an attempt.
 func (s *session) finish(w *work, a *executor.Answer) {
 	s.note(w, a)
-	s.decideOn(w)
+	s.deciding(s.state.Driver, func() bool { s.decideOn(w); return true })
 }
 
 // onGone: nobody listens where the executor was.
@@ -301,22 +330,50 @@ func (s *session) onGone(w *work) {
 	if w.own && w.asks == 0 && !w.answered {
 		// This core alone may dispatch, and has done so once: it never ran (rule 9).
 		s.finish(w, &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor is gone"})
+		return
 	}
+	now := time.Now()
+	if w.goneSince.IsZero() {
+		w.goneSince = now
+	}
+	if w.silentSince.IsZero() {
+		w.silentSince = now
+	}
+	if w.final == nil && s.dead(w, now) {
+		s.deciding(s.state.Driver, func() bool { s.giveUp(w); return true })
+	}
+}
+
+// dead reports whether the server has said for long enough that nobody listens where
+// the executor was. An instance's name is never used again. What may be repeated is
+// not worth a long wait; anything else also waits until it certainly cannot begin.
+func (s *session) dead(w *work, now time.Time) bool {
+	patience := goneSurely
+	switch {
+	case w.goneSince.IsZero():
+		return false
+	case now.Sub(s.bouncedAt) < goneBounce:
+		patience = goneBounce
+	case w.idempotent:
+		patience = goneFor
+	}
+	return now.Sub(w.goneSince) >= patience && (w.idempotent || now.After(w.startBy.Add(executor.Skew)))
 }
 
 // decideOn decides about a final answer and commits. What has nowhere to go
 // stays, and is tried again when an executor comes or has a slot.
 func (s *session) decideOn(w *work) {
 	for range maxDecisions {
-		if !s.driving() || s.work[w.id] != w || w.final == nil {
+		if !s.mayDrive() || s.work[w.id] != w || w.final == nil {
 			return
 		}
 		env := s.env(s.held[s.state.Driver].NumDelivered)
+		env.Heard = w.ended
 		var d *decide.Decision
 		if w.kind == subject.Provider {
 			d, _ = decide.OnPlanAnswer(s.state, s.state.Driver, *w.final, env)
 		} else {
-			d, _ = decide.OnCallAnswer(s.state, s.state.Driver, *w.final, env)
+			d, w.again = decide.OnCallAnswer(s.state, s.state.Driver, *w.final, env)
 		}
 		if d == nil || s.commit(d) != lost {
 			return

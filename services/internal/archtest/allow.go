@@ -118,7 +118,8 @@ var (
 
 	// naps are packages whose tests sleep.
 	naps = map[string]string{
-		internal + "/e2e": "how long a fault lasts is what the test gives, not what it waits for",
+		internal + "/e2e/storm": "the same",
+		internal + "/e2e":       "how long a fault lasts is what the test gives, not what it waits for",
 	}
 
 	// skips are tests that skip without asking the variable themselves, as path:function.

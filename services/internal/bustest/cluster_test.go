@@ -4,67 +4,25 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/natstest"
 )
 
-// cluster is three servers that keep three copies.
-type cluster struct{ nodes []*server.Server }
-
-func startCluster(t *testing.T) *cluster {
-	t.Helper()
-	c := &cluster{}
-	var routes []*url.URL
-	var ports []int
-	for range 3 {
-		port := natstest.FreePort(t)
-		ports = append(ports, port)
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
-	}
-	for i, port := range ports {
-		n, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 64 << 30,
-			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port}, Routes: routes,
-			MaxPayload: 8 << 20,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.Start()
-		t.Cleanup(func() { n.Shutdown(); n.WaitForShutdown() })
-		c.nodes = append(c.nodes, n)
-	}
-	natstest.Eventually(t, "a leader", func() bool {
-		return slices.ContainsFunc(c.nodes, (*server.Server).JetStreamIsLeader)
-	})
-	return c
-}
-
-func (c *cluster) connect(t *testing.T, node int) *bus.Bus {
-	t.Helper()
-	return natstest.Dial(t, bus.Config{URL: c.nodes[node].ClientURL()})
-}
-
 func TestThreeCopies(t *testing.T) {
-	c := startCluster(t)
+	c := natstest.StartCluster(t)
 	ctx := natstest.Context(t)
-	b := c.connect(t, 0)
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{Replicas: 3}); err != nil {
-		t.Fatal(err)
-	}
+	connect := func(node int) *bus.Bus { return natstest.Dial(t, bus.Config{URL: c.Nodes[node].URL()}) }
+	b := connect(0)
+	t.Run("copies are added, and never taken away", func(t *testing.T) { addCopies(t, c) })
 
 	t.Run("of many racers one wins", func(t *testing.T) {
-		buses := []*bus.Bus{b, c.connect(t, 1), c.connect(t, 2)}
+		buses := []*bus.Bus{b, connect(1), connect(2)}
 		var prev uint64
 		for round := range 20 {
 			var won int
@@ -101,14 +59,14 @@ func TestThreeCopies(t *testing.T) {
 	})
 
 	t.Run("of many who change a bucket one wins, and every node follows", func(t *testing.T) {
-		raceForABucket(t, []*bus.Bus{b, c.connect(t, 1), c.connect(t, 2)})
+		raceForABucket(t, []*bus.Bus{b, connect(1), connect(2)})
 	})
 
 	t.Run("reading is whole on every node", func(t *testing.T) {
 		want := commits(t, b, ref("long"), 1200, 10)
 		in := cause(t, b, ref("long"), "a", "x")
-		for i := range c.nodes {
-			other := c.connect(t, i)
+		for i := range c.Nodes {
+			other := connect(i)
 			if got := readCommits(t, other, ref("long"), 0); !slices.Equal(got, want) {
 				t.Errorf("node %d reads %d commits, want %d", i, len(got), len(want))
 			}
@@ -123,20 +81,20 @@ func TestThreeCopies(t *testing.T) {
 
 	t.Run("the same cause twice is stored once", func(t *testing.T) {
 		first := cause(t, b, ref("twice"), "id", "x")
-		if again := cause(t, c.connect(t, 2), ref("twice"), "id", "x"); again != first {
+		if again := cause(t, connect(2), ref("twice"), "id", "x"); again != first {
 			t.Errorf("stored again at %d, want %d", again, first)
 		}
 	})
 
 	t.Run("consumption and timers survive the loss of a node", func(t *testing.T) {
 		got, f := newCollector(), newFirings()
-		survivor := c.connect(t, 1)
+		survivor := connect(1)
 		consume(t, survivor, bus.ConsumeConfig{}, func(d bus.Delivery) { got.take(d); _ = d.Ack() })
 		consumeFired(t, survivor, f)
 		schedule(t, b, ref("timed"), "t", 500*time.Millisecond)
 		before := cause(t, b, ref("ha"), "before", "x")
 		natstest.Eventually(t, "the first cause", func() bool { return got.times(before) > 0 })
-		c.nodes[0].Shutdown()
+		c.Nodes[0].Stop()
 		seq, err := survivor.PublishCause(natstest.Context(t), ref("ha"), subject.Input, "w", "after", []byte("x"))
 		if err != nil {
 			t.Fatal(err)

@@ -105,7 +105,7 @@ func TestPublishingWithoutAConnectionFailsAtOnce(t *testing.T) {
 	s := natstest.Start(t)
 	b := natstest.Connect(t, s)
 	s.Shutdown()
-	natstest.Eventually(t, "the loss to be seen", func() bool { return !b.Connected() })
+	natstest.Eventually(t, "the loss to be seen", func() bool { return !b.Conn().IsConnected() })
 	err := b.Publish(natstest.Context(t), "announce.runner.r1", nil, []byte("x"))
 	if !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable: nothing may be sent later in silence", err)

@@ -381,3 +381,37 @@ func TestAckFloorStartsAtTheFloor(t *testing.T) {
 		t.Errorf("floor %d, %v, want %d", floor, err, last-1)
 	}
 }
+
+// Without room a few causes come now and then, and with it all of them.
+func TestWithoutRoomOnlyAFewCausesCome(t *testing.T) {
+	b, all := natstest.Connect(t, natstest.Start(t)), newCollector()
+	const n = 200
+	for i := range n {
+		cause(t, b, ref("one"), fmt.Sprint(i), "x")
+	}
+	count := func() int {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		return len(all.seen)
+	}
+	var room atomic.Bool
+	most := 0 // that had come when there was no room
+	consume(t, b, bus.ConsumeConfig{Room: func() bool {
+		if !room.Load() {
+			most = count()
+		}
+		return room.Load()
+	}}, func(d bus.Delivery) {
+		all.take(d)
+		if err := d.Ack(); err != nil {
+			t.Error(err)
+		}
+		if count() > 40 { // two or three small batches
+			room.Store(true)
+		}
+	})
+	natstest.Eventually(t, "all of them", func() bool { return count() == n })
+	if most == 0 || most > 60 {
+		t.Errorf("%d of %d causes had come without room, want a few", most, n)
+	}
+}

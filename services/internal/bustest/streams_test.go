@@ -27,7 +27,7 @@ func config(t testing.TB, b *bus.Bus, name string) jetstream.StreamConfig {
 func TestTheLogIsSafeByConfiguration(t *testing.T) {
 	c := config(t, start(t), bus.StreamSessions)
 	slices.Sort(c.Subjects)
-	want := []string{subject.AllCauses, subject.AllCommits}
+	want := []string{subject.AllCauses, subject.AllCommits, subject.AllProbes}
 	slices.Sort(want)
 	if !slices.Equal(c.Subjects, want) {
 		t.Errorf("subjects %v", c.Subjects)
@@ -93,7 +93,7 @@ func TestHarmlessDifferencesAreMended(t *testing.T) {
 	ctx := natstest.Context(t)
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
 	_, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{
-		Name: bus.StreamSessions, Subjects: []string{subject.AllCauses}, MaxAge: time.Hour, MaxMsgs: 5, AllowRollup: true,
+		Name: bus.StreamSessions, Subjects: []string{subject.AllCauses}, MaxAge: time.Hour, MaxMsgs: 5, MaxBytes: 1 << 20, AllowRollup: true,
 		Discard: jetstream.DiscardOld, RePublish: &jetstream.RePublish{Source: ">", Destination: "leak.>"}, AllowAtomicPublish: true,
 	})
 	if err != nil {
@@ -101,9 +101,45 @@ func TestHarmlessDifferencesAreMended(t *testing.T) {
 	}
 	natstest.EnsureStreams(t, b)
 	c := config(t, b, bus.StreamSessions)
-	if len(c.Subjects) != 2 || c.MaxAge != 0 || c.MaxMsgs != -1 || c.AllowRollup || c.Discard != jetstream.DiscardNew ||
+	if len(c.Subjects) != 3 || c.MaxAge != 0 || c.MaxMsgs != -1 || c.AllowRollup || c.Discard != jetstream.DiscardNew ||
 		c.RePublish != nil || c.AllowAtomicPublish || c.MaxBytes != 8<<30 || !c.AllowDirect {
 		t.Errorf("%+v", c)
+	}
+}
+
+// A start, with any configuration, keeps what an operator has set, and deletes nothing
+// that is stored.
+func TestAStartLowersNoLimit(t *testing.T) {
+	s, ctx := natstest.Start(t), natstest.Context(t)
+	b := natstest.Dial(t, bus.Config{InProcess: s})
+	large := bus.StreamsConfig{MaxBytes: 20 << 30, MaxDeadBytes: -1, DeadAge: 90 * 24 * time.Hour, MaxClaimBytes: 5 << 30, ClaimAge: 48 * time.Hour}
+	if err := b.EnsureStreams(ctx, large); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string) {
+		t.Helper()
+		log, dead, claims := config(t, b, bus.StreamSessions), config(t, b, bus.StreamDead), config(t, b, "OBJ_claims")
+		if log.MaxBytes != 20<<30 || dead.MaxBytes != -1 || dead.MaxAge != 90*24*time.Hour || claims.MaxBytes != 5<<30 || claims.MaxAge != 48*time.Hour {
+			t.Errorf("%s: SESSIONS %d, DEAD %d %v, claims %d %v",
+				what, log.MaxBytes, dead.MaxBytes, dead.MaxAge, claims.MaxBytes, claims.MaxAge)
+		}
+	}
+	is("as configured")
+	natstest.EnsureStreams(t, b)
+	is("a start that configures nothing")
+
+	if err := b.PublishDead(ctx, ref("one"), nil, make([]byte, 4096)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EnsureStreams(ctx, bus.StreamsConfig{MaxDeadBytes: 1024}); err != nil {
+		t.Fatal(err)
+	}
+	is("a limit below what is stored")
+	if err := b.EnsureStreams(ctx, bus.StreamsConfig{MaxDeadBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if c := config(t, b, bus.StreamDead); c.MaxBytes != 1<<20 {
+		t.Errorf("a limit that is configured and holds what is stored: %d", c.MaxBytes)
 	}
 }
 
@@ -147,6 +183,7 @@ func TestStreamsConfigIsChecked(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
 	for field, c := range map[string]bus.StreamsConfig{
 		"streams.replicas":  {Replicas: 2},
+		"streams.max_bytes": {MaxBytes: -2},
 		"streams.dead_age":  {DeadAge: -1},
 		"streams.claim_age": {ClaimAge: -1},
 	} {

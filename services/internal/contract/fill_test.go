@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // filler fills Go values at random, within what the schema says of each field:
@@ -259,6 +260,8 @@ func init() { // its functions fill values, which need it
 				n.Call, n.Attempt = "t4-p1-c0", "a1"
 			case event.ByPoison:
 				n.Sequence = t.Sequence
+			case event.ByBegin:
+				n.Sequence = 4
 			}
 			*t = n
 		},
@@ -327,6 +330,9 @@ func init() { // its functions fill values, which need it
 			} else {
 				a.Tools = nil
 			}
+		},
+		reflect.TypeFor[coreapi.Fault](): func(_ *filler, p any) {
+			p.(*coreapi.Fault).What = coreapi.FaultView
 		},
 		reflect.TypeFor[plugin.Lease](): func(_ *filler, p any) {
 			if l := p.(*plugin.Lease); l.State == plugin.Waiting || l.State == plugin.Suspended {

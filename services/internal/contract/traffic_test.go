@@ -65,6 +65,8 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"nobody"}`)
 	p.ask(coreapi.VerbStatus, ``)
+	p.ask(coreapi.VerbRefill, `{"agent":"main","session":"good"}`)
+	p.ask(coreapi.VerbRefill, `{"all":true}`)
 	p.ask(coreapi.VerbHooks, ``)
 	p.ask(coreapi.VerbPlugins, ``)
 	p.ask(coreapi.VerbPlugin, `{"op":"suspend","plugin":"everything","reason":"to see"}`)
@@ -86,7 +88,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	for _, id := range []string{
 		"input", "confirmation", "command", "commit", "perceived", "planRequested", "planCompleted", "actRequested", "actConfirmed", "actCompleted",
 		"recorded", "turnFailed", "sessionReset", "uiMessage", "toolCallRequest", "uiReady", "uiState", "timerSchedule",
-		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "discovery", "coreToolsQuery", "coreTools", "coreSessions", "coreSession", "coreStatus", "error",
+		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "beacon", "discovery", "coreToolsQuery", "coreTools", "coreSessions", "coreSession", "coreStatus", "error",
 		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreHooks", "corePlugins", "corePlugin",
 	} {
 		if seen[id] == 0 {

@@ -23,6 +23,7 @@ const (
 	VerbSessions = "sessions" // SessionsQuery -> SessionsPage
 	VerbSession  = "session"  // subject.Ref -> SessionInfo
 	VerbStatus   = "status"   // -> Status
+	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer
 	VerbHooks    = "hooks"    // -> HooksInfo
 	VerbPlugins  = "plugins"  // -> plugins, in the order of execution (schemas/service/core/plugins.json)
 	VerbPlugin   = "plugin"   // what an operator wants of a plugin -> the plugin
@@ -50,6 +51,7 @@ type SessionsQuery struct {
 type SessionsPage struct {
 	Sessions []SessionRow `json:"sessions"`
 	Next     string       `json:"next,omitempty"`
+	View     *View        `json:"view,omitempty"` // when it is not complete
 }
 
 // SessionRow is a session in a listing.
@@ -69,8 +71,78 @@ type Status struct {
 	Agents    []subject.Agent         `json:"agents"`
 	Open      int                     `json:"open_sessions"`
 	Executors []executor.Announcement `json:"executors"`
+	Missing   string                  `json:"missing,omitempty"` // tools that model calls are waiting for, and why
 	Counters  map[string]int64        `json:"counters"`
+	View      View                    `json:"view"`
+	Faults    []Fault                 `json:"faults,omitempty"`   // of the whole system, now
+	Troubles  []Trouble               `json:"troubles,omitempty"` // of single sessions, or of the log
 }
+
+// ViewState says how the view compares to the log.
+type ViewState string
+
+// The states of the view.
+const (
+	ViewUnknown     ViewState = "unknown"     // not compared with the log yet
+	ViewComplete    ViewState = "complete"    // except for the last seconds
+	ViewRefilling   ViewState = "refilling"   // sessions are missing; they are folded from the log
+	ViewUnavailable ViewState = "unavailable" // the store cannot be read or written now
+)
+
+// View is how complete the list of sessions, their snapshots and the statistics
+// of the tools are.
+type View struct {
+	State    ViewState `json:"state"`
+	Sessions int       `json:"sessions"`        // in the log, when it was last looked at
+	Done     int       `json:"done"`            // of these, found or made complete
+	Failed   int       `json:"failed"`          // of these, those whose log cannot be folded
+	Error    string    `json:"error,omitempty"` // why it is unavailable
+}
+
+// RefillQuery asks core to rewrite a session, or all of them, in the view.
+type RefillQuery struct {
+	Agent   subject.Agent   `json:"agent,omitempty"`
+	Session subject.Session `json:"session,omitempty"`
+	All     bool            `json:"all,omitempty"` // in the background; Status reports the progress
+}
+
+// RefillAnswer says what was written.
+type RefillAnswer struct {
+	Revision uint64 `json:"revision,omitempty"` // of the session
+}
+
+// The kinds of [Fault].
+const (
+	FaultBus      = "bus"      // the log cannot store: no input is taken, no turn goes on
+	FaultView     = "view"     // snapshots, lists and statistics are not written; turns go on
+	FaultOverload = "overload" // inputs are refused until fewer wait
+)
+
+// Fault is a problem that an operator should know about, and may have to fix.
+type Fault struct {
+	What    string    `json:"what"`
+	Message string    `json:"message"` // what is wrong, and what to do
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Trouble is a session, or the log itself, that needs an operator.
+type Trouble struct {
+	subject.Ref             // zero for the log itself
+	Kind        TroubleKind `json:"kind"`
+	Reason      string      `json:"reason"`
+	Since       time.Time   `json:"since"`  // when this core found it
+	Latest      time.Time   `json:"latest"` // when it last reported it
+}
+
+// TroubleKind says what is wrong.
+type TroubleKind = string
+
+// The kinds of trouble.
+const (
+	TroubleDamaged = "damaged" // the log was damaged; the session is locked until /repair or /reset
+	TroubleNewer   = "newer"   // a newer core wrote the session; its inputs wait for one
+	TroubleLog     = "log"     // the log of all sessions has lost its end
+)
 
 // HooksInfo is what one core knows of the hook points.
 type HooksInfo struct {

@@ -8,6 +8,7 @@
 // itself.
 //
 // A run prints its seed; SKANDHA_SEED repeats its choices. SKANDHA_E2E=long makes
-// the runs longer, SKANDHA_E2E=short shorter; SKANDHA_REQUIRE=all implies long.
+// the runs longer, SKANDHA_E2E=short shorter, and SKANDHA_E2E=usual neither;
+// without it, SKANDHA_REQUIRE=all implies long.
 // SKANDHA_E2E_KEEP=<directory> keeps the logs of the processes.
 package e2e

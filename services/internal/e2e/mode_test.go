@@ -18,10 +18,18 @@ const (
 )
 
 func runMode() mode {
-	switch {
-	case os.Getenv("SKANDHA_E2E") == "long", os.Getenv("SKANDHA_REQUIRE") == "all":
+	switch os.Getenv("SKANDHA_E2E") {
+	case "long":
 		return long
-	case os.Getenv("SKANDHA_E2E") == "short", testing.Short():
+	case "usual":
+		return usual
+	case "short":
+		return short
+	}
+	switch {
+	case os.Getenv("SKANDHA_REQUIRE") == "all":
+		return long
+	case testing.Short():
 		return short
 	}
 	return usual

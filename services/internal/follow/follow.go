@@ -27,7 +27,7 @@ import (
 // a tool prints, which have none, or a whole commit before its events, for those
 // who want them.
 type Item struct {
-	Commit uint64 // stream sequence
+	Commit uint64 // stream sequence; 0: a message that is in no commit
 	Index  int    // in the commit, from 0
 	Event  event.Event
 	Delta  *provider.Delta // instead of Event
@@ -164,6 +164,8 @@ func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
 	}
 	commit, index, count, prev, ok := place(m.Header)
 	switch {
+	case !ok && e.Type == event.TypeUIMessage: // it is in no commit: why nothing goes on
+		f.send(ctx, Item{Event: e})
 	case !ok, commit < f.at.Commit, commit == f.at.Commit && (f.complete || index <= f.at.Index):
 	case commit == f.at.Commit && index == f.at.Index+1, f.complete && prev == f.at.Commit && index == 0 && !f.commits():
 		f.emit(ctx, Item{Commit: commit, Index: index, Event: e}, count)

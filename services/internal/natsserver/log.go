@@ -9,7 +9,8 @@ import (
 
 // logger takes the server's log lines into slog.
 type logger struct {
-	log *slog.Logger
+	log    *slog.Logger
+	healer *healer // nil: write errors are not repaired
 
 	mu   sync.Mutex
 	last string // the last error or fatal line: why it did not start
@@ -17,13 +18,19 @@ type logger struct {
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
 func (l *logger) Debugf(string, ...any)           {}
 func (l *logger) Tracef(string, ...any)           {}
+
+func (l *logger) Warnf(format string, v ...any) {
+	line := fmt.Sprintf(format, v...)
+	l.healer.saw(line)
+	l.log.Warn(line)
+}
 
 func (l *logger) Errorf(format string, v ...any) {
 	line := fmt.Sprintf(format, v...)
 	l.note(line)
+	l.healer.saw(line)
 	l.log.Error(line)
 }
 

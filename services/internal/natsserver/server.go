@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -52,8 +53,20 @@ type Config struct {
 	MaxPayload int    // largest message, in bytes; default 8 MiB
 	MaxMemory  int64  // for consumers and streams in memory, in bytes; default 256 MiB
 	MaxStore   int64  // for streams in files, in bytes; default 64 GiB
-	Name       string // the server's name; default "skandha"
-	Logger     *slog.Logger
+	Name       string // the server's name, unique in a cluster; default "skandha"
+	Cluster    *Cluster
+	// Heal restarts the server when it has stopped storing because of the disk, once
+	// the disk is writable again. NATS itself waits for an operator to restart it.
+	Heal   bool
+	Logger *slog.Logger
+
+	healer *healer // nil without Heal
+}
+
+// Cluster joins servers that then keep several copies of a stream.
+type Cluster struct {
+	Addr   string   // host:port to which the other servers connect
+	Routes []string // host:port of all servers
 }
 
 func (c Config) withDefaults() Config {
@@ -102,6 +115,18 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("nats.addr %q can be reached from other machines and nats.token is empty; set a token or listen on 127.0.0.1", c.Addr))
 		}
 	}
+	if c.Cluster != nil {
+		// Cluster connections need no token.
+		host, _, err := splitAddr(c.Cluster.Addr)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("nats.cluster: %w", err))
+		case !isLoopback(host):
+			errs = append(errs, fmt.Errorf(
+				"nats.cluster.addr %q can be reached from other machines; run separate NATS servers for that",
+				c.Cluster.Addr))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -148,6 +173,9 @@ func Start(c Config) (*Server, error) {
 	if err := os.MkdirAll(c.StoreDir, 0o700); err != nil {
 		return nil, fmt.Errorf("nats.store_dir: %w", err)
 	}
+	if c.Heal {
+		c.healer = newHealer()
+	}
 	srv, err := c.start()
 	if err != nil {
 		return nil, err
@@ -161,7 +189,11 @@ func Start(c Config) (*Server, error) {
 		}
 		c.Addr = net.JoinHostPort(host, port)
 	}
-	return &Server{cfg: c, srv: srv}, nil
+	s := &Server{cfg: c, srv: srv}
+	if c.Heal {
+		c.healer.start(s)
+	}
+	return s, nil
 }
 
 func (c Config) start() (*server.Server, error) {
@@ -169,7 +201,7 @@ func (c Config) start() (*server.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuring the NATS server: %w", err)
 	}
-	log := &logger{log: c.Logger.With("component", "nats-server")}
+	log := &logger{log: c.Logger.With("component", "nats-server"), healer: c.healer}
 	srv.SetLoggerV2(log, false, false, false)
 	srv.Start()
 	if log.failed() || !srv.ReadyForConnections(startWait) || !srv.JetStreamEnabled() {
@@ -227,6 +259,13 @@ func (c Config) options() *server.Options {
 			o.Host = "0.0.0.0"
 		}
 	}
+	if c.Cluster != nil {
+		o.Cluster.Name = "skandha"
+		o.Cluster.Host, o.Cluster.Port, _ = splitAddr(c.Cluster.Addr) // checked by Validate
+		for _, r := range c.Cluster.Routes {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: r})
+		}
+	}
 	return o
 }
 
@@ -259,6 +298,7 @@ func (s *Server) Shutdown() {
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()
+	s.cfg.healer.stop()
 	s.down()
 }
 

@@ -25,6 +25,8 @@ const (
 	envDir  = "SKANDHA_NATSTEST_DIR"
 	envAddr = "SKANDHA_NATSTEST_ADDR"
 	envSync = "SKANDHA_NATSTEST_SYNC"
+	// In a cluster: the server's own route and all routes, separated by commas.
+	envRoutes = "SKANDHA_NATSTEST_ROUTES"
 )
 
 // init makes any test binary that imports this package a NATS server when
@@ -38,10 +40,14 @@ func init() {
 
 // serve runs the server until the parent is gone or kills it.
 func serve(dir string) {
-	s, err := natsserver.Start(natsserver.Config{
+	c := natsserver.Config{
 		StoreDir: dir, Addr: os.Getenv(envAddr), Sync: natsserver.Sync(os.Getenv(envSync)),
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
+	}
+	if routes := os.Getenv(envRoutes); routes != "" {
+		c = member(c, strings.Split(routes, ","))
+	}
+	s, err := natsserver.Start(c)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -58,6 +64,8 @@ type Process struct {
 	dir  string
 	port int
 	sync natsserver.Sync
+
+	routes []string // in a cluster: its own route, then all routes
 
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -119,6 +127,10 @@ func (p *Process) Restart() {
 	cmd.Env = append(os.Environ(),
 		envDir+"="+p.dir, envAddr+"=127.0.0.1:"+strconv.Itoa(p.port), envSync+"="+string(p.sync))
 	cmd.Stderr = os.Stderr
+	if len(p.routes) > 0 {
+		cmd.Env = append(cmd.Env, envRoutes+"="+strings.Join(p.routes, ","))
+		cmd.Stderr = nil // messages about killed servers would fill the log
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		p.t.Fatal(err)

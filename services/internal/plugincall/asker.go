@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
@@ -88,8 +86,12 @@ type Request struct {
 	Hash    string // of the manifest that the request is made for; another one is not asked
 	Subject string // where the plugin listens
 	Body    []byte
-	// Repeatable says that whoever wants the answer may ask once more: it is given
-	// up as soon as the connection is lost.
+	// Replicas says that replicas may listen on [subject.Replica] of the subject. Such
+	// a replica remembers its requests, so it is asked there, and asked again when the
+	// answer may be lost.
+	Replicas bool
+	// Repeatable says that running it twice is the same as running it once: if the
+	// answer of one replica cannot be had, another one is asked.
 	Repeatable bool
 }
 
@@ -107,17 +109,11 @@ func (a *Asker) Ask(ctx context.Context, r Request) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w before it was sent", ErrNotAsked, err)
 	}
-	hdr := make(nats.Header, 3)
-	if at, has := ctx.Deadline(); has {
-		bus.SetDeadline(hdr, at)
-	}
-	w := &wait{Asker: a, Request: r, replicas: replicas, answer: make(chan bus.Reply, 1), reconnects: a.bus.Conn().Stats().Reconnects}
-	defer a.enter(r.Subject)()
-	forget, err := a.caller.SendWhole(ctx, r.Subject, string(r.Plugin), hdr, r.Body, w.take)
-	if err != nil { // what could not be handed to the connection whole is not sent by it
+	w := newWait(a, r, replicas)
+	defer w.forget()
+	if err := w.start(ctx); err != nil { // the connection never sends a request in part
 		return nil, fmt.Errorf("%w: %w", ErrNotAsked, err)
 	}
-	defer forget()
 	return w.await(ctx)
 }
 
@@ -167,7 +163,7 @@ func (a *Asker) alone(subj string) bool {
 	return a.open[subj] == 1
 }
 
-// left counts which of the replicas still have a lease.
+// left counts the given replicas that still have a lease; nil means all replicas.
 func (a *Asker) left(name subject.Plugin, replicas []subject.Instance) int {
 	p := a.view.Snapshot().Get(name)
 	if p == nil {
@@ -175,7 +171,7 @@ func (a *Asker) left(name subject.Plugin, replicas []subject.Instance) int {
 	}
 	n := 0
 	for _, l := range p.Instances {
-		if slices.Contains(replicas, l.Instance) {
+		if replicas == nil || slices.Contains(replicas, l.Instance) {
 			n++
 		}
 	}

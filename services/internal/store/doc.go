@@ -16,6 +16,11 @@
 //     crash of the machine or of the database server, from which the log heals it.
 //   - A session's snapshot, its statistics revision and a mark only grow, whoever
 //     writes: late, repeated and concurrent writes do no harm.
+//   - A value that can't be read (garbage, a wrong type, a half) is removed, logged
+//     once with its name, and reads as if it had never been written; the coverage
+//     goes with it, so that the owner of the log knows that something is missing.
+//     Tool statistics are removed whole, with their revisions: what is left of them
+//     could not be completed exactly.
 //   - All methods may be called from many goroutines at once.
 //
 // # Failure

@@ -18,6 +18,7 @@ type Snapshot struct {
 	Phase       string    // for listings: idle, planning, ...
 	Title       string    // for listings: the first input, cut
 	Turns       int       // for listings, not negative
+	Commits     uint64    // how many commits of the log it folds, at most MaxRev
 	Data        []byte    // the encoded state, at most MaxData bytes
 }
 
@@ -31,12 +32,26 @@ type SessionInfo struct {
 	Updated time.Time
 }
 
+// Head says which part of a session the view covers.
+type Head struct {
+	Rev         uint64 // of the snapshot; 0 if there is none, or it is not listed
+	FoldVersion int
+	Commits     uint64
+	Counted     uint64 // the statistics revision; 0 if nothing was recorded
+}
+
+// Lease names the process that does a job for all processes.
+type Lease struct {
+	Holder string // not empty
+	Note   string // from the holder, for others to show
+}
+
 // Store is the view. Package documentation says what holds for all methods.
 type Store interface {
-	// SaveSnapshot keeps s as the session's snapshot if it is newer than the one
-	// that is kept: its Rev is larger, or its Rev is the same and its FoldVersion
-	// is larger. Otherwise it does nothing and returns nil. To go back to an
-	// earlier revision, delete the session first. Data is not retained.
+	// SaveSnapshot keeps s as the session's snapshot unless the existing one is newer:
+	// its Rev is larger, or its Rev is the same and its FoldVersion is larger. Then it
+	// does nothing and returns nil. To go back to an earlier revision, delete the
+	// session first. Data is not retained.
 	SaveSnapshot(ctx context.Context, key Key, s Snapshot) error
 
 	// LoadSnapshot returns the session's snapshot or ErrNotFound. Data belongs to
@@ -58,20 +73,42 @@ type Store interface {
 	// revision: folding it again counts nothing twice.
 	DeleteSession(ctx context.Context, key Key) error
 
-	// RecordTools adds what the commit at rev says about tools, exactly once: it
-	// applies only if rev (1 to MaxRev) is larger than the session's statistics
-	// revision, which it then becomes, in one step. So a session's commits are
-	// recorded in order, all deltas of one commit in one call. No deltas, no
-	// effect.
-	RecordTools(ctx context.Context, key Key, rev uint64, deltas []ToolDelta) error
+	// Heads says which part of each session the store covers, in the given order. A
+	// session that it does not list has the zero Head except for Counted.
+	Heads(ctx context.Context, keys []Key) ([]Head, error)
 
-	// RecordAll records many commits, each as RecordTools does and in the order
-	// given, at a fraction of the cost. After an error some may be recorded; call
-	// it again with all of them.
-	RecordAll(ctx context.Context, records []ToolRecord) error
+	// RecordTools adds what commits say about tools, exactly once. A record applies
+	// only if the session's statistics revision is in [After, Rev), and sets it to Rev
+	// in the same step. At Rev or above, the record was counted before. Below After,
+	// earlier commits are not counted yet: the record does not apply, and its session
+	// is one of the gaps, each returned once. After an error some records may have
+	// been applied; call it again with all of them.
+	RecordTools(ctx context.Context, records []ToolRecord) (gaps []Key, err error)
 
 	// ToolStats returns the sums over all sessions, ordered by tool.
 	ToolStats(ctx context.Context) ([]ToolStat, error)
+
+	// VerifyTools checks that the sums match what was recorded session by session. If
+	// they do not, parts were lost or overwritten: it removes the statistics and their
+	// revisions, as ResetTools does, and returns false.
+	VerifyTools(ctx context.Context) (sound bool, err error)
+
+	// ResetTools removes the tool statistics and all statistics revisions, so that
+	// every commit counts again, and the coverage.
+	ResetTools(ctx context.Context) error
+
+	// SetCoverage records what the store covers, as a text of the caller.
+	SetCoverage(ctx context.Context, what string) error
+
+	// Coverage returns the text of the last SetCoverage. It is empty if there was
+	// none, or if the store has since lost or removed anything that the caller did not
+	// ask it to remove.
+	Coverage(ctx context.Context) (string, error)
+
+	// Lease takes or extends the store's only lease, unless another holder has it; ttl
+	// 0 releases it. It returns the resulting lease. A lease does not keep others from
+	// writing: it only avoids duplicate work.
+	Lease(ctx context.Context, want Lease, ttl time.Duration) (Lease, error)
 
 	// SetMark raises a watermark, a consumer's ack floor for example, to value (at
 	// most MaxRev). A smaller value than the present one changes nothing.

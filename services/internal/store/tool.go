@@ -13,11 +13,21 @@ type ToolDelta struct {
 	At        time.Time // the commit's time; zero leaves LastUsed as it is
 }
 
-// ToolRecord is what one commit of one session says about tools.
+// ToolRecord is what the commit at Rev of one session says about tools. The
+// commits between After and Rev say nothing about tools.
 type ToolRecord struct {
 	Key    Key
-	Rev    uint64
+	After  uint64 // sequence of an earlier commit; 0 if Rev follows the session's beginning
+	Rev    uint64 // 1 to MaxRev, larger than After
 	Deltas []ToolDelta
+}
+
+// Sum is what the record adds to all sums together. VerifyTools compares these sums.
+func (r ToolRecord) Sum() (sum int64) {
+	for _, d := range r.Deltas {
+		sum += d.Used + d.Succeeded + d.Unknown + d.LatencyMS
+	}
+	return sum
 }
 
 // ToolStat is what is known about a tool over all sessions.
@@ -29,6 +39,9 @@ type ToolStat struct {
 	TotalLatencyMS int64
 	LastUsed       time.Time // the latest At, in UTC to the microsecond
 }
+
+// Sum is the tool's part of all sums.
+func (s ToolStat) Sum() int64 { return s.Used + s.Succeeded + s.Unknown + s.TotalLatencyMS }
 
 // SuccessRate is the expected chance that the next call succeeds under a
 // Beta(1,1) prior, (Succeeded+1)/(Used+2): 0.5 for a tool never used. A call of

@@ -37,6 +37,8 @@ func (s Snapshot) Validate() error {
 		return fmt.Errorf("%w: fold version %d", ErrInvalid, s.FoldVersion)
 	case s.Turns < 0:
 		return fmt.Errorf("%w: %d turns", ErrInvalid, s.Turns)
+	case s.Commits > MaxRev:
+		return fmt.Errorf("%w: %d commits", ErrInvalid, s.Commits)
 	case len(s.Data) > MaxData:
 		return fmt.Errorf("%w: %d bytes of state, at most %d", ErrInvalid, len(s.Data), MaxData)
 	}
@@ -67,18 +69,48 @@ func ValidateRev(rev uint64) error {
 	return nil
 }
 
-// ValidateTools checks the arguments of RecordTools.
-func ValidateTools(key Key, rev uint64, deltas []ToolDelta) error {
-	if err := key.Validate(); err != nil {
+// ValidateTools checks the argument of RecordTools.
+func ValidateTools(records []ToolRecord) error {
+	for _, r := range records {
+		if err := r.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r ToolRecord) validate() error {
+	if err := r.Key.Validate(); err != nil {
 		return err
 	}
-	if err := ValidateRev(rev); err != nil {
+	if err := ValidateRev(r.Rev); err != nil {
 		return err
 	}
-	for _, d := range deltas {
+	if r.After >= r.Rev {
+		return fmt.Errorf("%w: revision %d after %d", ErrInvalid, r.Rev, r.After)
+	}
+	for _, d := range r.Deltas {
 		if err := d.Validate(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// ValidateKeys checks the argument of Heads.
+func ValidateKeys(keys []Key) error {
+	for _, k := range keys {
+		if err := k.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate returns an ErrInvalid if l cannot be taken.
+func (l Lease) Validate() error {
+	if l.Holder == "" {
+		return fmt.Errorf("%w: a lease without holder", ErrInvalid)
 	}
 	return nil
 }

@@ -23,16 +23,18 @@ type test struct{ pkg, name string }
 
 type report struct {
 	out     io.Writer
-	output  map[test][]string // of what has not ended yet, and of what failed or was skipped
+	output  map[test][]string // of running, failed and skipped tests
 	running map[test]bool
+	passed  []test
 	failed  []test
 	skipped []test
-	passed  int
-	broken  int // packages that failed without a failing test: build, panic, timeout
+	broken  []string          // packages that failed without a failed test: build, panic, timeout
+	cut     map[string][]test // tests that did not end, by package
+	flaky   []flake
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, output: map[test][]string{}, running: map[test]bool{}}
+	return &report{out: out, output: map[test][]string{}, running: map[test]bool{}, cut: map[string][]test{}}
 }
 
 // read takes the events and prints each package when it is done. What is no event
@@ -83,7 +85,7 @@ func (r *report) end(t test, action string) {
 	}
 	switch action {
 	case "pass":
-		r.passed++
+		r.passed = append(r.passed, t)
 		delete(r.output, t)
 	case "fail":
 		r.failed = append(r.failed, t)
@@ -94,15 +96,17 @@ func (r *report) end(t test, action string) {
 
 // endPackage prints what failed in the package and go's closing line of it.
 func (r *report) endPackage(pkg test, action string) {
-	failed := false
-	for _, t := range r.failed {
-		failed = failed || t.pkg == pkg.pkg
-	}
 	if action == "fail" {
+		failed := slices.ContainsFunc(r.failed, func(t test) bool { return t.pkg == pkg.pkg })
+		unended := r.unended(pkg.pkg)
 		if !failed {
-			r.broken++
+			r.broken = append(r.broken, pkg.pkg)
 		}
-		r.printFailed(pkg.pkg)
+		// The test binary itself says FAIL when it has run every test.
+		if (failed || len(unended) > 0) && !slices.Contains(r.output[pkg], "FAIL\n") {
+			r.cut[pkg.pkg] = unended
+		}
+		r.printFailed(pkg.pkg, unended)
 	}
 	for _, out := range r.output[pkg] {
 		if action == "fail" || closing(out) {
@@ -112,9 +116,10 @@ func (r *report) endPackage(pkg test, action string) {
 	delete(r.output, pkg)
 }
 
-// printFailed prints the output of the package's tests that failed or did not end.
-func (r *report) printFailed(pkg string) {
-	unended := make([]test, 0, len(r.running))
+// unended returns the package's tests that are still running when the package has
+// ended.
+func (r *report) unended(pkg string) []test {
+	var unended []test
 	for t := range r.running {
 		if t.pkg == pkg {
 			unended = append(unended, t)
@@ -122,10 +127,14 @@ func (r *report) printFailed(pkg string) {
 		}
 	}
 	slices.SortFunc(unended, func(a, b test) int { return strings.Compare(a.name, b.name) })
-	for _, t := range append(slices.Clone(r.failed), unended...) {
+	return unended
+}
+
+// printFailed prints the output of the package's tests that failed or did not end.
+func (r *report) printFailed(pkg string, unended []test) {
+	for _, t := range slices.Concat(r.failed, unended) {
 		if t.pkg == pkg {
 			r.print(strings.Join(r.output[t], ""))
-			delete(r.output, t)
 		}
 	}
 }
@@ -135,7 +144,8 @@ func closing(out string) bool {
 	return strings.HasPrefix(out, "ok  \t") || strings.HasPrefix(out, "?   \t")
 }
 
-// close prints the sums and reports whether all is well.
+// close prints the flaky tests, the skipped tests and the sums, and reports whether
+// the run passed.
 func (r *report) close(maySkip func(pkg, test string) bool) bool {
 	ok := true
 	for _, t := range r.skipped {
@@ -150,9 +160,10 @@ func (r *report) close(maySkip func(pkg, test string) bool) bool {
 			ok = false
 		}
 	}
-	failed := len(r.failed) + r.broken
-	r.print(fmt.Sprintf("%d passed, %d failed, %d skipped\n", r.passed, failed, len(r.skipped)))
-	if r.passed+failed == 0 {
+	r.printFlaky()
+	failed := len(r.failed) + len(r.broken)
+	r.print(fmt.Sprintf("%d passed, %d failed, %d skipped\n", len(r.passed), failed, len(r.skipped)))
+	if len(r.passed)+failed == 0 {
 		r.print("no test ran\n")
 		ok = false
 	}

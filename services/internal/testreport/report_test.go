@@ -1,17 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// run reports on the tests of a module made of these files, as go test runs them.
-func run(t *testing.T, maySkip bool, files map[string]string) (out string, ok bool) {
+// module writes a module made of these files.
+func module(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	files["go.mod"] = "module example.test\n\ngo 1.26\n"
 	for name, text := range files {
 		name = filepath.Join(dir, name)
@@ -22,14 +22,26 @@ func run(t *testing.T, maySkip bool, files map[string]string) (out string, ok bo
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-json", "./...")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-	events, _ := cmd.Output() // its exit code is what the report must find out itself
+	return dir
+}
+
+// reportOn reports on the tests of a module made of these files, as go test runs them.
+func reportOn(t *testing.T, maySkip, retry bool, files map[string]string) (out string, ok bool) {
+	t.Helper()
+	test := command{
+		args: []string{"go", "test", "-vet=off", "-json"}, dir: module(t, files), env: append(os.Environ(), "GOWORK=off", "GOFLAGS="),
+	}.run(t.Context())
+	var events bytes.Buffer
+	if err := test(&events, "./..."); err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
 	r := newReport(&b)
-	if err := r.read(strings.NewReader(string(events))); err != nil {
+	if err := r.read(&events); err != nil {
 		t.Fatal(err)
+	}
+	if retry {
+		r.retry(test)
 	}
 	ok = r.close(func(_, _ string) bool { return maySkip })
 	return b.String(), ok
@@ -107,7 +119,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			out, ok := run(t, c.maySkip, c.files)
+			out, ok := reportOn(t, c.maySkip, false, c.files)
 			if ok != c.ok {
 				t.Errorf("well is %t, want %t", ok, c.ok)
 			}

@@ -19,9 +19,10 @@
 //
 // # Failure
 //
-// An error of EmitInput is [ErrInvalid] (say something else), [ErrRefused] (it is
-// not stored: someone must mend something first) or [ErrUnavailable] (not known to
-// be stored: say it again with the same id).
+// An error of EmitInput is [ErrInvalid] (change the input), [ErrRefused] (it is not
+// stored, and something must be fixed first) or [ErrUnavailable] (not known to be
+// stored: send it again with the same id). [ErrOverloaded] and [ErrNoRoom] are also
+// ErrUnavailable, and mean that it is not stored.
 //
 // # Testing
 //

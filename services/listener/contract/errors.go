@@ -1,6 +1,9 @@
 package contract
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // How an input can fail.
 var (
@@ -13,6 +16,12 @@ var (
 	// ErrUnavailable: the bus did not acknowledge it in time. It may be stored; to
 	// send it again with the same id is safe.
 	ErrUnavailable = errors.New("input not acknowledged")
+	// ErrOverloaded: too many inputs are waiting. The input is not stored; send it
+	// again later. It is also ErrUnavailable.
+	ErrOverloaded = fmt.Errorf("overloaded: %w", ErrUnavailable)
+	// ErrNoRoom: the bus cannot store now. The input is not stored; send it again
+	// later. It is also ErrUnavailable.
+	ErrNoRoom = fmt.Errorf("no room: %w", ErrUnavailable)
 	// ErrNotTaken: a listener ended before what the error names was acknowledged.
 	ErrNotTaken = errors.New("not taken")
 )

@@ -33,6 +33,7 @@ type Stats struct {
 	Invalid     atomic.Int64 // wrong in themselves
 	Refused     atomic.Int64 // by the bus
 	Unavailable atomic.Int64 // not acknowledged in time
+	Overloaded  atomic.Int64 // because too many are waiting
 }
 
 // Counters are the figures by name.
@@ -40,6 +41,7 @@ func (s *Stats) Counters() map[string]int64 {
 	return map[string]int64{
 		"listener_inputs": s.Taken.Load(), "listener_inputs_invalid": s.Invalid.Load(),
 		"listener_inputs_refused": s.Refused.Load(), "listener_inputs_unavailable": s.Unavailable.Load(),
+		"listener_inputs_overloaded": s.Overloaded.Load(),
 	}
 }
 
@@ -86,7 +88,14 @@ func (e *Emitter) EmitInput(ctx context.Context, in contract.Input) (contract.Re
 
 // failed gives an error of the bus its kind.
 func (e *Emitter) failed(err error) error {
+	var full *bus.StorageFault
 	switch {
+	case errors.Is(err, bus.ErrOverloaded):
+		e.stats.Overloaded.Add(1)
+		return fmt.Errorf("%w: %w", contract.ErrOverloaded, err)
+	case errors.As(err, &full) && errors.Is(err, bus.ErrRefused):
+		e.stats.Unavailable.Add(1)
+		return fmt.Errorf("%w: %w", contract.ErrNoRoom, err)
 	case errors.Is(err, bus.ErrAmbiguous):
 		e.stats.Unavailable.Add(1)
 		return fmt.Errorf("%w: %w", contract.ErrUnavailable, err)

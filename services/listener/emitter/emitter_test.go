@@ -103,7 +103,8 @@ func TestInputsThatAreWrongNameTheField(t *testing.T) {
 	}
 }
 
-func TestALogThatIsFullRefuses(t *testing.T) {
+// An input that cannot be stored now may be stored later: it is not refused.
+func TestALogThatIsFullHasNoRoom(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
 	if err := b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxBytes: 1000}); err != nil {
 		t.Fatal(err)
@@ -111,8 +112,8 @@ func TestALogThatIsFullRefuses(t *testing.T) {
 	e := emitter.New(b, "ear", &emitter.Stats{}, natstest.Logger(t))
 	in := hello()
 	in.Text = strings.Repeat("x", 2000)
-	if _, err := e.EmitInput(natstest.Context(t), in); !errors.Is(err, contract.ErrRefused) || errors.Is(err, contract.ErrUnavailable) {
-		t.Errorf("EmitInput: %v; want ErrRefused", err)
+	if _, err := e.EmitInput(natstest.Context(t), in); !errors.Is(err, contract.ErrNoRoom) || errors.Is(err, contract.ErrRefused) {
+		t.Errorf("EmitInput: %v; want ErrNoRoom", err)
 	}
 }
 

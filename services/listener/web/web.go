@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/internal/httpbody"
 )
 
 // DefaultListen is where the server listens unless Config says otherwise.
@@ -104,7 +105,7 @@ func Start(ctx context.Context, c Config, h http.Handler, log *slog.Logger) (*Se
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	s := &Server{addr: l.Addr(), failed: make(chan error, 1), srv: &http.Server{
-		Handler: c.Guard(h), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: time.Minute,
+		Handler: httpbody.Drain(c.Guard(h)), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: time.Minute,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 	if !c.Loopback() && c.TLSCert == "" {

@@ -17,7 +17,9 @@ import (
 
 // The defaults and limits.
 const (
-	DefaultMaxBody = 256 << 10
+	// DefaultMaxBody holds the longest text, in any escaping, and as much again of
+	// other data.
+	DefaultMaxBody = 2 << 20
 	LargestBody    = 4 << 20
 	DefaultTimeout = 10 * time.Second
 	// Tolerance is by how much a timestamp may be off.
@@ -37,7 +39,7 @@ type Config struct {
 	TextTemplate  string          `yaml:"text_template"`  // Go template over the body, e.g. "{{.action}}: {{.issue.title}}"
 	Secrets       []string        `yaml:"secrets"`        // env:NAME, file:PATH or whsec_…; any fits
 	Insecure      bool            `yaml:"insecure"`       // take requests without a signature; on loopback alone
-	MaxBody       int64           `yaml:"max_body"`       // bytes; default 256 KiB, at most 4 MiB
+	MaxBody       int64           `yaml:"max_body"`       // bytes; default 2 MiB, at most 4 MiB
 	Timeout       time.Duration   `yaml:"timeout"`        // how long the bus may take; default 10s
 	Mode          event.InputMode `yaml:"mode"`           // queue or interrupt; default queue
 }

@@ -20,9 +20,10 @@
 //
 // # Failure
 //
-// 4xx are the sender's, and {"field", "error"} names the field and the fix: 400 a
-// header or the JSON, 401 signature or time, 405, 413, 415, 421 a host name that is
-// not ours, 422 the text or the session. 503 with Retry-After is ours: the bus did not
-// acknowledge in time, too many requests are under way, or the listener stops. The
-// sender sends it again with the same webhook-id.
+// 4xx are the sender's errors, and {"field", "error"} names the field and the fix: 400
+// a header or the JSON, 401 signature or time, 405, 413, 415, 421 an unknown host
+// name, 422 the text or the session. 429 with Retry-After means that too many inputs
+// are waiting (limits.backlog of core). 503 with Retry-After means that the bus cannot
+// store or did not acknowledge in time, that too many requests are open, or that the
+// listener is stopping. The sender sends it again with the same webhook-id.
 package webhook

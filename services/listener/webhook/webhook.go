@@ -13,6 +13,7 @@ import (
 	"text/template"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/web"
@@ -24,7 +25,7 @@ const atOnce = 64
 // Stats counts requests that did not become inputs.
 type Stats struct {
 	Rejected atomic.Int64 // 4xx
-	Failed   atomic.Int64 // 503
+	Failed   atomic.Int64 // 429 and 503
 }
 
 // Deps are what a listener runs on.
@@ -119,7 +120,7 @@ func (l *Listener) OnStop(ctx context.Context) error {
 // ServeHTTP implements [http.Handler].
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !l.door.Enter() {
-		l.busy(w, "10", "the listener does not run")
+		l.busy(w, http.StatusServiceUnavailable, "10", "the listener does not run")
 		return
 	}
 	defer l.door.Leave()
@@ -132,7 +133,7 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case l.room <- struct{}{}: // behind the signature: a stranger takes no room
 		defer func() { <-l.room }()
 	default:
-		l.busy(w, "1", "too many requests are under way")
+		l.busy(w, http.StatusServiceUnavailable, "1", "too many requests are under way")
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.cfg.Timeout)
@@ -143,11 +144,23 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		web.JSON(w, http.StatusAccepted, receipt)
 	case errors.Is(err, contract.ErrInvalid):
 		l.reject(w, r, wrong(http.StatusUnprocessableEntity, "body", "%v", err))
+	case errors.Is(err, contract.ErrOverloaded):
+		l.busy(w, http.StatusTooManyRequests, "5", "too many inputs wait already; send it again later")
+	case errors.Is(err, contract.ErrNoRoom):
+		l.busy(w, http.StatusServiceUnavailable, "10", reason(err)+"; it was not stored")
 	case errors.Is(err, contract.ErrRefused): // the log has said why
-		l.busy(w, "60", "the bus refuses inputs of this listener for now")
+		l.busy(w, http.StatusServiceUnavailable, "60", "the bus refuses inputs of this listener for now")
 	default:
-		l.busy(w, "5", "the bus does not answer; the same webhook-id again is safe")
+		l.busy(w, http.StatusServiceUnavailable, "5", reason(err)+"; the same webhook-id again is safe")
 	}
+}
+
+// reason tells the sender why the bus did not acknowledge.
+func reason(err error) string {
+	if f := (*bus.StorageFault)(nil); errors.As(err, &f) {
+		return f.Error()
+	}
+	return "the bus does not answer"
 }
 
 // read makes an input of a request, if that is whose it must be.
@@ -196,8 +209,8 @@ func (l *Listener) reject(w http.ResponseWriter, r *http.Request, f *fault) {
 	web.Error(w, f.status, f.field, f.msg)
 }
 
-func (l *Listener) busy(w http.ResponseWriter, after, why string) {
+func (l *Listener) busy(w http.ResponseWriter, status int, after, why string) {
 	l.stats.Failed.Add(1)
 	w.Header().Set("Retry-After", after)
-	web.Error(w, http.StatusServiceUnavailable, "", why)
+	web.Error(w, status, "", why)
 }

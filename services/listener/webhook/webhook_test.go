@@ -413,3 +413,44 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestASenderIsToldWhyNothingIsTaken(t *testing.T) {
+	srv := natstest.Start(t)
+	core := natstest.Connect(t, srv)
+	r := listen(t, webhook.Config{}, natstest.Connect(t, srv))
+	r.must(t, "before", `{"text": "x"}`) // subscribes to the cores' beacons
+	for name, c := range map[string]struct {
+		says   bus.Beacon
+		status int
+		text   string
+	}{
+		"too much waits":   {bus.Beacon{Backlog: 7, Limit: 7}, http.StatusTooManyRequests, "too many inputs wait"},
+		"the disk is full": {bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device"}}, http.StatusServiceUnavailable, "the bus cannot store: no space left on device; it was not stored"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got reply
+			natstest.Eventually(t, "the call is refused", func() bool {
+				if err := core.PublishBeacon(natstest.Context(t), c.says); err != nil {
+					t.Fatal(err)
+				}
+				got = r.must(t, "id", `{"text": "x"}`)
+				return got.status == c.status
+			})
+			if got.header.Get("Retry-After") == "" || !strings.Contains(got.Error, c.text) {
+				t.Errorf("answered %+v", got)
+			}
+		})
+	}
+}
+
+// Other data in the body does not count against the longest text.
+func TestTheTextIsBoundedNotTheBody(t *testing.T) {
+	r := listen(t, webhook.Config{}, natstest.Connect(t, natstest.Start(t)))
+	longest := strings.Repeat(`\u0061`, event.MaxTextBytes)
+	if got := r.must(t, "id", `{"text": "`+longest+`", "more": "x"}`); got.status != http.StatusAccepted {
+		t.Errorf("the longest text: %+v", got)
+	}
+	if got := r.must(t, "id2", `{"text": "`+longest+`a"}`); got.status != http.StatusUnprocessableEntity {
+		t.Errorf("a longer one: %d", got.status)
+	}
+}

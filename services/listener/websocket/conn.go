@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/nats-io/nuid"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/listener/contract"
 )
@@ -143,10 +144,16 @@ func (c *conn) emit(in contract.Input) {
 		c.tell(answer{ID: r.ID, Sequence: r.Sequence})
 	case errors.Is(err, contract.ErrInvalid):
 		c.tell(answer{ID: in.ID, Error: err.Error()})
+	case errors.Is(err, contract.ErrOverloaded):
+		c.tell(answer{ID: in.ID, Error: "too many inputs wait already; send it again later", Retry: true})
 	case errors.Is(err, contract.ErrRefused): // the log has said why
 		c.tell(answer{ID: in.ID, Error: "the bus refuses inputs of this listener for now", Retry: true})
 	default:
-		c.tell(answer{ID: in.ID, Error: "the bus does not answer; the same id again is safe", Retry: true})
+		why := "the bus does not answer"
+		if f := (*bus.StorageFault)(nil); errors.As(err, &f) {
+			why = f.Error()
+		}
+		c.tell(answer{ID: in.ID, Error: why + "; the same id again is safe", Retry: true})
 	}
 }
 

@@ -17,6 +17,7 @@ type Flags struct {
 	Driver    string        `env:"SKANDHA_SANDBOX_DRIVER" enum:"auto,docker,bwrap,none" default:"auto" help:"What isolates: docker, bwrap (bubblewrap), none, or auto: Docker if an engine answers and has the image, else bubblewrap."`
 	Image     string        `env:"SKANDHA_SANDBOX_IMAGE" placeholder:"IMAGE" help:"Docker image of sandboxes, which is never pulled. Default: what make sandbox-image makes."`
 	Runtime   string        `env:"SKANDHA_SANDBOX_RUNTIME" placeholder:"NAME" help:"Docker runtime, e.g. runsc for gVisor. Default: runsc if the engine offers it, else the engine's own."`
+	Owner     string        `env:"SKANDHA_SANDBOX_OWNER" placeholder:"NAME" help:"Label of this system's containers and volumes; services with the same owner on one Docker engine remove what the others leave behind. Default: skandha."`
 	Dir       string        `env:"SKANDHA_SANDBOX_DIR" placeholder:"DIR" help:"Where bubblewrap keeps packages."`
 	Untrusted bool          `env:"SKANDHA_SANDBOX_UNTRUSTED" help:"Tenants share the service who do not trust each other: refuse drivers that are not strong enough for that."`
 	Weaker    bool          `name:"accept-weaker" env:"SKANDHA_SANDBOX_ACCEPT_WEAKER" help:"Do not refuse them, and take the risk."`
@@ -43,7 +44,7 @@ func (f Flags) Limits() driver.Limits {
 }
 
 func (f Flags) selection() Config {
-	return Config{Driver: f.Driver, Image: f.Image, Runtime: f.Runtime, Dir: f.Dir, Untrusted: f.Untrusted, AcceptWeaker: f.Weaker}
+	return Config{Driver: f.Driver, Image: f.Image, Runtime: f.Runtime, Owner: f.Owner, Dir: f.Dir, Untrusted: f.Untrusted, AcceptWeaker: f.Weaker}
 }
 
 func (f Flags) dependencies() deps.Config { return deps.Config{Index: f.Index, Proxy: f.Proxy} }

@@ -26,8 +26,8 @@ const (
 type Config struct {
 	// Driver is auto (default), docker, bwrap or none.
 	Driver string
-	// Image, Runtime and Host are Docker's: see docker.Config. Empty: its defaults.
-	Image, Runtime, Host string
+	// Image, Runtime, Owner and Host are Docker's: see docker.Config. Empty: its defaults.
+	Image, Runtime, Owner, Host string
 	// Dir is where bubblewrap keeps package sets and what its boxes need. It is made
 	// if it does not exist. Empty: a directory of the user's own.
 	Dir string
@@ -64,7 +64,7 @@ func New(cfg Config) (*Driver, error) {
 	}
 	known := []candidate{
 		{Docker, func() (driver.Driver, error) {
-			return docker.New(docker.Config{Host: cfg.Host, Image: cfg.Image, Runtime: cfg.Runtime, Instance: cfg.Instance, Log: cfg.Log})
+			return docker.New(docker.Config{Host: cfg.Host, Image: cfg.Image, Runtime: cfg.Runtime, Owner: cfg.Owner, Instance: cfg.Instance, Log: cfg.Log})
 		}},
 		{Bwrap, func() (driver.Driver, error) {
 			dir, err := cfg.dir()

@@ -125,12 +125,8 @@ func (r *rig) stop() {
 
 func awaitExecutors(ctx context.Context, c *shell.Core) error {
 	for {
-		if _, ok := c.Directory().PickProvider(nil); ok {
-			if spec, ok := c.Directory().Lookup(toolName); ok {
-				if _, ok := c.Directory().PickRunner(spec, nil); ok {
-					return nil
-				}
-			}
+		if _, ok := c.Directory().Lookup(toolName); ok && len(c.Directory().Providers()) > 0 {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

@@ -74,6 +74,11 @@ func plain(fault string) {
 	}
 	nc, err := nats.Connect(os.Getenv("SKANDHA_NATS"), nats.MaxReconnects(reconnects), nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectHandler(func(*nats.Conn) {
+			if fault == "forgets with the bus" {
+				b.mu.Lock()
+				clear(b.kept)
+				b.mu.Unlock()
+			}
 			select {
 			case b.back <- struct{}{}:
 			default:
@@ -265,6 +270,12 @@ func (b *base) subscribe() {
 			}
 			b.running.Go(func() { b.take(m) })
 		}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	if b.fault == "" || b.fault == "good" || b.fault == "forgets with the bus" {
+		if _, err := b.nc.Subscribe("tool.plain.plain--add."+b.instance, func(m *nats.Msg) { b.running.Go(func() { b.take(m) }) }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

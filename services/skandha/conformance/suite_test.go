@@ -111,7 +111,7 @@ func failures(r *conformance.Report) (names []string, dump string) {
 }
 
 func TestGoodPluginsPass(t *testing.T) {
-	least := map[string]int{"good": 28, "sdk": 53}
+	least := map[string]int{"good": 29, "sdk": 55}
 	runs := map[string]<-chan outcome{}
 	for role := range least {
 		runs[role] = try(t, role, nil)
@@ -153,6 +153,7 @@ func TestEachFaultIsSeenByItsCheck(t *testing.T) {
 		"bad result":             {"tool/plain:add/answers", "missing property 'success'"},
 		"core's code":            {"tool/plain:add/answers", "denied"},
 		"runs twice":             {"tool/plain:add/repeats", `"run":`},
+		"forgets with the bus":   {"tool/plain:add/remembers", `"run":`},
 		"garbage kills tools":    {"tool/plain:add/garbage", "the process ended: exit status 2"},
 		"model says both":        {"provider/parrot", "oneOf"},
 		"model says nothing":     {"provider/parrot", "garbage"},
@@ -217,7 +218,7 @@ func TestChecksCanBeLeftOut(t *testing.T) {
 		"hook/after_sense/answers: as asked", "hook/after_sense/repeats: as asked", "hook/after_sense/garbage: as asked",
 		"hook/after_reflect/garbage: as asked",
 		"tool/plain:add/answers: tools are not called, as asked", "tool/plain:add/repeats: tools are not called, as asked",
-		"tool/plain:add/garbage: tools are not called, as asked", "restart: as asked",
+		"tool/plain:add/remembers: tools are not called, as asked", "tool/plain:add/garbage: tools are not called, as asked", "restart: as asked",
 	}
 	if !slices.Equal(left, want) {
 		t.Errorf("left out:\n%s\nwant:\n%s", strings.Join(left, "\n"), strings.Join(want, "\n"))

@@ -26,6 +26,11 @@ func (s *suite) toolSteps(index int, t tool.Spec) []step {
 			run: func(ctx context.Context, c *check) { s.toolRepeats(ctx, c, t, calls) },
 		},
 		{
+			name: at + "/remembers", what: "asked again after a lost connection, it has the same result (recommended)",
+			needs: []string{answers}, skip: skip,
+			run: func(ctx context.Context, c *check) { s.toolRemembers(ctx, c, t, calls) },
+		},
+		{
 			name: at + "/garbage", what: "nonsense does not end it", needs: []string{answers}, ends: true, skip: skip,
 			run: func(ctx context.Context, c *check) { s.toolGarbage(ctx, c, t, calls) },
 		},
@@ -116,6 +121,50 @@ func (s *suite) toolRepeats(ctx context.Context, c *check, t tool.Spec, calls []
 			c.fail(fmt.Sprintf("one result of the call %s, attempt %s", call.Call, call.Attempt), fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
 				"a call may be asked again when an answer was lost: keep the result under call and attempt, give it again, and do not run the tool twice")
 		}
+	}
+}
+
+// toolRemembers checks whether a result survives a lost connection. That is
+// recommended, not required: a plugin may be a few lines that subscribe and publish.
+// But a plugin that subscribes under its instance promises it.
+func (s *suite) toolRemembers(ctx context.Context, c *check, t tool.Spec, calls []json.RawMessage) {
+	own := subject.Replica(subject.Tool(s.name(), t.Name), instanceOf(s.first))
+	promises := func(e passage) bool { return e.sent && e.verb == "SUB" && e.subject == own }
+	if !slices.ContainsFunc(s.first.tap.all(), promises) {
+		c.note(fmt.Sprintf("a result that is lost with a connection is not fetched, "+
+			"and the call then lasts until its deadline: "+
+			"remember results by call and attempt until the deadline, and subscribe to %s, too", own))
+		return
+	}
+	call := s.call(t, calls[0])
+	call.Deadline = time.Now().Add(s.Within + t.Timeout()).UTC()
+	ask := func() answer { return s.ask(ctx, own, mustJSON(call), t.Timeout()) }
+	first := ask()
+	if !s.answered(c, own, first, t.Timeout()) {
+		return
+	}
+	mark := s.first.tap.mark()
+	s.first.tap.down()
+	wait, cancel := context.WithTimeout(ctx, s.Within)
+	defer cancel()
+	if err := s.first.tap.up(wait); err != nil {
+		c.fail("the bus comes back", err.Error(), "this is a fault of the suite")
+		return
+	}
+	const advice = "when the connection ends, reconnect and subscribe again; " +
+		"keep each result, by call and attempt, until the call's deadline"
+	if _, ok := s.first.tap.await(wait, s.first.gone, mark, promises); !ok {
+		c.fail("it subscribes to "+own+" again", "it did not within "+seconds(s.Within), advice)
+		return
+	}
+	again := ask()
+	for again.none && wait.Err() == nil { // it is reconnecting
+		pause(wait, 50*time.Millisecond)
+		again = ask()
+	}
+	if s.answered(c, own, again, t.Timeout()) && !sameJSON(first.body, again.body) {
+		c.fail("the result that it gave before the connection was lost, "+quote(first.body),
+			quote(again.body), advice)
 	}
 }
 

@@ -63,6 +63,31 @@ func (g *guest) tell(v subject.PluginVerb, what any) plugin.Lease {
 	return l
 }
 
+// listensAt makes the guest listen once a call has been assigned so many times.
+func (g *guest) listensAt(attempts int, subj, answer string) {
+	g.t.Helper()
+	if _, err := g.bus.Conn().Subscribe("agent.*.*.act.requested", func(m *nats.Msg) {
+		var p event.ActRequested
+		if e, err := event.Decode(m.Data); err != nil || e.DataAs(&p) != nil || p.Attempts != attempts {
+			return
+		}
+		if _, err := g.bus.Conn().QueueSubscribe(subj, string(g.m.Name), func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
+			g.t.Error(err)
+		}
+	}); err != nil {
+		g.t.Fatal(err)
+	}
+	g.flush()
+}
+
+// flush waits until the server has the subscriptions: inputs use another connection.
+func (g *guest) flush() {
+	g.t.Helper()
+	if err := g.bus.Conn().Flush(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // says sends an input to an agent and gives what the agent says in its turn.
 func (g *guest) says(ref subject.Ref, text string) string {
 	g.t.Helper()
@@ -76,6 +101,7 @@ func (g *guest) says(ref subject.Ref, text string) string {
 		g.t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
+	g.flush()
 	body, err := json.Marshal(event.Input{Text: text})
 	if err == nil {
 		_, err = g.bus.PublishCause(natstest.Context(g.t), ref, subject.Input, "test", "", body)
@@ -136,12 +162,14 @@ func TestAPluginJoinsARunningSystem(t *testing.T) {
 	if got := weather.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got, "rather grey") {
 		t.Fatalf("got %s", got)
 	}
-	// One that does not listen: the call certainly did not run.
+	// This plugin listens only after it was asked: the call certainly did not run
+	// before.
 	ghost := join(t, s, plugin.Manifest{Name: "ghost", Version: "1.0.0", Tools: []tool.Spec{
 		{Name: "ghost:x", Description: "Is not there.", Args: json.RawMessage(`{"type":"object"}`)},
 	}}, "elsewhere", "")
 	offered("ghost:x", true)
-	if got := ghost.says(subject.Ref{Agent: "main", Session: "s"}, "call ghost:x {}"); !strings.Contains(got, "not_run") {
+	ghost.listensAt(2, "tool.ghost.ghost--x", `{"success":true,"data":"here after all"}`)
+	if got := ghost.says(subject.Ref{Agent: "main", Session: "s"}, "call ghost:x {}"); !strings.Contains(got, "here after all") {
 		t.Fatalf("got %s", got)
 	}
 	oracle := join(t, s, plugin.Manifest{Name: "oracle", Version: "1.0.0", Providers: []provider.Info{{Name: "oracle", Model: "m"}}},

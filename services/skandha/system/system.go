@@ -119,11 +119,19 @@ func (s *System) start(ctx context.Context) (err error) {
 	if s.store, err = open.Store(ctx, s.cfg.Store, s.log); err != nil {
 		return fmt.Errorf("opening the view: %w", err)
 	}
+	cfg, err := core.ReadConfig(s.cfg.ConfigFile)
+	if err != nil {
+		return err
+	}
+	streams, err := cfg.BuildStreams()
+	if err != nil {
+		return fmt.Errorf("configuration %s: %w", s.cfg.ConfigFile, err)
+	}
 	b, err := s.Connect(ctx, "core")
 	if err != nil {
 		return err
 	}
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{}); err != nil {
+	if err := b.EnsureStreams(ctx, streams); err != nil {
 		return fmt.Errorf("preparing the log: %w", err)
 	}
 	if err := s.startRunner(ctx); err != nil {
@@ -135,7 +143,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err := s.startProvider(ctx); err != nil {
 		return err
 	}
-	if err := s.startCore(ctx, b); err != nil {
+	if err := s.startCore(ctx, b, cfg); err != nil {
 		return err
 	}
 	if err := s.startListeners(ctx); err != nil {
@@ -165,7 +173,7 @@ func (s *System) startBus() (err error) {
 	}
 	s.srv, err = natsserver.Start(natsserver.Config{
 		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: natsserver.Sync(s.cfg.Sync),
-		Addr: s.cfg.NATS, Token: s.cfg.Token, Logger: s.log,
+		Addr: s.cfg.NATS, Token: s.cfg.Token, Heal: true, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the bus: %w", err)
@@ -202,11 +210,7 @@ func (s *System) background(name string, b *bus.Bus, run func(context.Context) e
 	})
 }
 
-func (s *System) startCore(ctx context.Context, b *bus.Bus) error {
-	cfg, err := core.ReadConfig(s.cfg.ConfigFile)
-	if err != nil {
-		return err
-	}
+func (s *System) startCore(ctx context.Context, b *bus.Bus, cfg core.Config) error {
 	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second}, core.Deps{
 		Bus: b, Store: s.store, Log: s.log.With("service", "core"),
 	})
@@ -287,8 +291,11 @@ func (s *System) Core() *shell.Core { return s.core }
 func (s *System) Failed() <-chan error { return s.failed }
 
 func (s *System) ready() error {
-	if s.core == nil || !s.core.Ready() {
+	if s.core == nil {
 		return errors.New("core is not ready")
+	}
+	if err := s.core.Health(); err != nil {
+		return err
 	}
 	if s.listeners != nil {
 		if err := s.listeners.Ready(); err != nil {

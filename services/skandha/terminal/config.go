@@ -27,6 +27,8 @@ type Door interface {
 	Describe(ctx context.Context, tool string) (string, error)
 	// Connected reports whether the bus can be reached now.
 	Connected() bool
+	// Fault is why the bus cannot store now, and what to do; empty if it can.
+	Fault() string
 }
 
 // Command is a slash command that can be completed.

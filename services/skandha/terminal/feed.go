@@ -59,12 +59,19 @@ func (m *model) event(e event.Event) {
 	case event.TypeTurnFailed:
 		on(e, m.turnFailed)
 	case event.TypeSessionLocked:
-		on(e, func(p event.SessionLocked) {
-			m.note(red, "The session is locked: "+safetext.Line(p.Reason)+". /reset opens it again.")
-		})
+		on(e, m.sessionLocked)
 	case event.TypeSessionReset:
 		on(e, func(event.SessionReset) { m.queue, m.files = nil, files{} })
 	}
+}
+
+func (m *model) sessionLocked(p event.SessionLocked) {
+	m.lockedUntil = p.Until
+	how := "/reset opens it again."
+	if !p.Until.IsZero() {
+		how = "It takes inputs again from " + p.Until.Local().Format(time.TimeOnly) + " on; /reset opens it at once."
+	}
+	m.note(red, "The session is locked: "+safetext.Line(p.Reason)+". "+how)
 }
 
 // on hands an event's payload over. One that cannot be read is not for here.

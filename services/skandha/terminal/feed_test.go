@@ -102,6 +102,16 @@ func TestWhatHappens(t *testing.T) {
 			r.sees("locked · /reset opens")
 			r.reads("The session is locked: 8 of 10 failed. /reset opens it again.")
 		}},
+		{"a session locked for a time says how long", func(r *rig) {
+			until := r.now.Add(30 * time.Second)
+			at := until.Local().Format(time.TimeOnly)
+			r.event("", event.SessionLocked{Reason: "8 of 10 failed", Until: until})
+			r.event("", event.UIState{State: event.StateLocked})
+			r.sees("locked until " + at + " · /reset opens")
+			r.reads("The session is locked: 8 of 10 failed. It takes inputs again from "+at+" on;", "/reset opens it at once.")
+			r.later(31 * time.Second)
+			r.sees("locked no longer · the next input is taken")
+		}},
 		{"what this process logs is shown, and harmless", func(r *rig) {
 			r.send(logged("level=WARN \x1b]0;x\x07"))
 			r.reads("level=WARN �]0;x�")

@@ -32,22 +32,24 @@ type model struct {
 	cmds    []tea.Cmd // what this update asks for
 	reach   func(f func(ctx context.Context) tea.Msg) tea.Cmd
 
-	turn       *turn
-	state      event.AgentState
-	last       string // figures of the last turn
-	stream     stream
-	calls      []*call
-	boxes      []*box
-	typing     bool // a box is there, and what is typed goes to the editor all the same
-	outbox     []*outgoing
-	queue      []queued
-	mine       map[string]bool // ids of what was sent from here
-	refused    map[string]bool // calls that somebody refused
-	files      files
-	commands   map[uint64]string // who ran a command that is not from here, by its sequence
-	cancelling bool
+	turn        *turn
+	state       event.AgentState
+	lockedUntil time.Time // zero if until /reset
+	last        string    // figures of the last turn
+	stream      stream
+	calls       []*call
+	boxes       []*box
+	typing      bool // a box is there, and what is typed goes to the editor all the same
+	outbox      []*outgoing
+	queue       []queued
+	mine        map[string]bool // ids of inputs sent from here
+	refused     map[string]bool // refused calls
+	files       files
+	commands    map[uint64]string // sender of a command from elsewhere, by its sequence
+	cancelling  bool
 
 	away     bool      // the bus cannot be reached
+	fault    string    // why the bus cannot store
 	armed    time.Time // until when another Ctrl-C leaves
 	leaving  bool
 	err      error
@@ -124,6 +126,14 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.note(yellow, "The bus is away. It is being called again; what you type is sent when it is back.")
 		} else {
 			m.note(green, "The bus is back.")
+		}
+	}
+	if fault := m.cfg.Door.Fault(); fault != m.fault && !m.away {
+		m.fault = fault
+		if fault != "" {
+			m.note(red, fault)
+		} else {
+			m.note(green, "The bus stores again.")
 		}
 	}
 	m.do(m.flush())

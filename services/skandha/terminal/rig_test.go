@@ -26,6 +26,7 @@ type rig struct {
 	now   time.Time
 	did   chan string // what the door was asked for
 	away  bool
+	fault string
 	fails error
 	ids   int
 }
@@ -72,6 +73,7 @@ func (r *rig) Answer(_ context.Context, a event.Confirmation) error {
 func (r *rig) Cancel(_ context.Context, seq uint64) error { return r.ask("cancel %d", seq) }
 
 func (r *rig) Describe(context.Context, string) (string, error) { return "its own words", r.fails }
+func (r *rig) Fault() string                                    { return r.fault }
 func (r *rig) Connected() bool                                  { return !r.away }
 
 // send has the model take messages. The door is asked at once.

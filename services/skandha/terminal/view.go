@@ -130,6 +130,18 @@ func (m *model) waits(w int) []string {
 	return out
 }
 
+// lockedStatus says how long the session stays locked, if that is known.
+func (m *model) lockedStatus() string {
+	switch {
+	case m.lockedUntil.IsZero():
+		return red.of("locked") + dim.of(" · /reset opens the session again")
+	case m.now.Before(m.lockedUntil):
+		return red.of("locked until "+m.lockedUntil.Local().Format(time.TimeOnly)) +
+			dim.of(" · /reset opens the session at once")
+	}
+	return yellow.of("locked no longer") + dim.of(" · the next input is taken")
+}
+
 // status says what goes on.
 func (m *model) status(w int) string {
 	var s string
@@ -138,8 +150,10 @@ func (m *model) status(w int) string {
 		s = yellow.of("Ctrl-C again leaves")
 	case m.away:
 		s = yellow.of(spinner(m.now) + " the bus is away")
+	case m.fault != "":
+		s = red.of("the bus cannot store")
 	case m.turn == nil && m.state == event.StateLocked:
-		s = red.of("locked") + dim.of(" · /reset opens the session again")
+		s = m.lockedStatus()
 	case m.turn == nil:
 		s = dim.of(m.last)
 	default:

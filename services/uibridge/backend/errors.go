@@ -9,6 +9,12 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
+// When to ask again.
+const (
+	overloadedRetryMS = 5_000
+	faultRetryMS      = 10_000
+)
+
 // told is an error of the bus as the caller is told it. Its text is logged.
 func (b *Backend) told(doing string, err error) error {
 	var known *contract.Error
@@ -17,7 +23,22 @@ func (b *Backend) told(doing string, err error) error {
 		return err
 	}
 	b.log.Warn(doing, "error", err)
+	var fault *bus.StorageFault
 	switch {
+	case errors.Is(err, bus.ErrOverloaded):
+		var e *bus.Error
+		errors.As(err, &e)
+		return &contract.Error{Code: contract.CodeOverloaded, Message: e.Message, RetryAfterMS: overloadedRetryMS}
+	case errors.As(err, &fault) && errors.Is(err, bus.ErrRefused):
+		return &contract.Error{
+			Code:    contract.CodeUnavailable,
+			Message: fault.Error() + "; it was not stored", RetryAfterMS: faultRetryMS,
+		}
+	case errors.As(err, &fault):
+		return &contract.Error{
+			Code: contract.CodeUnavailable, RetryAfterMS: faultRetryMS,
+			Message: fault.Error() + "; it may have been stored; repeating it with the same id is safe",
+		}
 	case errors.Is(err, bus.ErrTooLarge):
 		return &contract.Error{Code: contract.CodeTooLarge, Message: "it is larger than a message may be; say less at once"}
 	case errors.Is(err, bus.ErrDenied):

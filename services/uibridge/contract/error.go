@@ -17,6 +17,7 @@ const (
 	CodeConflict        Code = "conflict"         // it was answered before, or is not pending any more
 	CodeTooLarge        Code = "too_large"        //
 	CodeRateLimited     Code = "rate_limited"     // Retry after RetryAfterMS
+	CodeOverloaded      Code = "overloaded"       // too much is waiting; it is not stored. Retry after RetryAfterMS
 	CodeSlow            Code = "too_slow"         // the connection did not keep up; go on after the last id seen
 	CodeUnavailable     Code = "unavailable"      // the bus or core does not answer; the same id again is safe
 	CodeUnknownMethod   Code = "unknown_method"   //
@@ -76,7 +77,7 @@ func (e *Error) Status() int {
 		return http.StatusConflict
 	case CodeTooLarge:
 		return http.StatusRequestEntityTooLarge
-	case CodeRateLimited:
+	case CodeRateLimited, CodeOverloaded:
 		return http.StatusTooManyRequests
 	case CodeUnavailable, CodeSlow:
 		return http.StatusServiceUnavailable

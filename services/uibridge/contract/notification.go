@@ -44,7 +44,7 @@ const (
 	OnDelta      = "onDelta"      // Delta; lossy
 	OnToolOutput = "onToolOutput" // ToolOutput; lossy
 	OnAttached   = "onAttached"   // Attached: the first one; it has no id
-	OnBus        = "onBus"        // Bus: the bridge has lost the bus, or has it again; it has no id
+	OnBus        = "onBus"        // Bus: the bus is lost or cannot store, or that is over; it has no id
 	OnDropped    = "onDropped"    // Dropped: the last one; it has no id
 )
 
@@ -219,7 +219,8 @@ type Attached struct {
 // nothing that was is lost: what happens meanwhile is told once it does again.
 type Bus struct {
 	About
-	Connected bool `json:"connected"`
+	Connected bool   `json:"connected"`
+	Fault     string `json:"fault,omitempty"` // why the bus cannot store, and what to do; empty if it can
 }
 
 // Dropped says why nothing more will come.

@@ -29,8 +29,9 @@
 //
 // # When something fails
 //
-// While the bus is away feeds are told so once, by onBus, and are silent; afterwards
-// they are told that it is back, and go on where they were. A feed that was catching up tries again for [Config.Patience], then ends with
+// While the bus is away, feeds get one onBus and are then silent; afterwards they get
+// another one and go on where they were. While the bus cannot store, onBus says why. A
+// feed that was catching up tries again for [Config.Patience], then ends with
 // [contract.CodeUnavailable]. A commit that cannot be read is skipped, and logged.
 //
 // A session without feeds is let go after [Config.Idle].

@@ -23,7 +23,7 @@ type feed struct {
 	mu    sync.Mutex
 	first *contract.Notification // onAttached
 	taken time.Time              // when Next took something last
-	alone bool                   // it was told that the bus is away
+	bus   busState               // as last sent
 	queue []*told
 	bytes int
 	live  bool
@@ -73,10 +73,10 @@ func (f *feed) take() (n contract.Notification, ok, behind bool, err error) {
 		f.mu.Unlock()
 		return n, true, false, nil
 	}
-	if away := f.s.hub.away.Load(); away != f.alone {
-		f.alone = away
+	if state := f.s.hub.busState(); state != f.bus {
+		f.bus = state
 		f.mu.Unlock()
-		n, err = f.s.aboutBus(!away)
+		n, err = f.s.aboutBus(state)
 		return n, err == nil, false, err
 	}
 	if len(f.queue) == 0 {

@@ -64,7 +64,7 @@ type Hub struct {
 	rendered *rendered // nil without Markdown
 	running  sync.WaitGroup
 	stop     context.CancelFunc // of the watch over the bus
-	away     atomic.Bool        // the bus, as feeds are told
+	bus      atomic.Value       // a busState, for feeds
 	slow     atomic.Int64
 
 	mu       sync.Mutex
@@ -79,6 +79,7 @@ func New(cfg Config, deps Deps) *Hub {
 	if deps.Markdown != nil {
 		h.rendered = newRendered(deps.Markdown)
 	}
+	h.bus.Store(busState{})
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	h.running.Go(func() { h.watch(ctx) })

@@ -9,7 +9,18 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// watch has feeds told when the bus has been away for a while, and when it is back.
+// busState is the state of the bus that feeds are sent. The zero value means that all
+// is well.
+type busState struct {
+	away  bool
+	fault string // why it cannot store
+}
+
+// faultEvery is how often the hub checks whether the bus can store.
+const faultEvery = time.Second
+
+// watch notifies feeds when the bus has been away for a while or cannot store, and
+// when that is over.
 func (h *Hub) watch(ctx context.Context) {
 	conn := h.deps.Client.Bus.Conn()
 	changed := conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED)
@@ -18,16 +29,24 @@ func (h *Hub) watch(ctx context.Context) {
 	// is nobody's business.
 	timer := time.NewTimer(h.cfg.Outage)
 	defer timer.Stop()
+	tick := time.NewTicker(faultEvery)
+	defer tick.Stop()
+	waits := true // the timer
 	for {
-		if conn.IsConnected() {
+		switch {
+		case conn.IsConnected():
 			timer.Stop()
+			waits = false
 			h.tellBus(false)
-		} else if !h.away.Load() {
+		case !h.busState().away && !waits:
 			timer.Reset(h.cfg.Outage)
+			waits = true
 		}
 		select {
 		case <-changed:
+		case <-tick.C:
 		case <-timer.C:
+			waits = false
 			h.tellBus(!conn.IsConnected())
 		case <-ctx.Done():
 			return
@@ -35,9 +54,15 @@ func (h *Hub) watch(ctx context.Context) {
 	}
 }
 
+func (h *Hub) busState() busState { return h.bus.Load().(busState) } //nolint:forcetypeassert // New stored one
+
 // tellBus wakes all feeds if something has changed; each looks by itself.
 func (h *Hub) tellBus(away bool) {
-	if h.away.Swap(away) == away {
+	state := busState{away: away}
+	if f := h.deps.Client.Bus.StorageFault(); f != nil && !away {
+		state.fault = f.Error()
+	}
+	if h.bus.Swap(state) == state {
 		return
 	}
 	h.mu.Lock()
@@ -47,6 +72,8 @@ func (h *Hub) tellBus(away bool) {
 	}
 }
 
-func (s *session) aboutBus(connected bool) (contract.Notification, error) {
-	return encode(place{}, contract.OnBus, contract.Bus{About: contract.About{Agent: s.ref.Agent, Session: s.ref.Session}, Connected: connected})
+func (s *session) aboutBus(state busState) (contract.Notification, error) {
+	return encode(place{}, contract.OnBus, contract.Bus{
+		About: contract.About{Agent: s.ref.Agent, Session: s.ref.Session}, Connected: !state.away, Fault: state.fault,
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
@@ -61,5 +62,39 @@ func TestAnOutageIsTold(t *testing.T) {
 	until("one that came later", func(n contract.Notification) bool { return n.ID == last })
 	if got := told["one that came later"]; len(got) > 0 {
 		t.Errorf("a feed that began later was told of the bus %v", got)
+	}
+}
+
+// Feeds get the reason why the bus cannot store, even if they begin meanwhile, and are
+// notified when it can store again.
+func TestAStorageFaultIsTold(t *testing.T) {
+	w := newWorld(t, hub.Config{}, nil)
+	first := w.attach(contract.Attachment{})
+	ofBus := func(f contract.Feed) contract.Bus {
+		t.Helper()
+		for {
+			if n := next(t, f); n.Method == contract.OnBus {
+				return decode[contract.Bus](t, n)
+			}
+		}
+	}
+	if err := w.client.Bus.Conn().Flush(); err != nil { // the beacon subscription is active
+		t.Fatal(err)
+	}
+	if err := w.bus.PublishBeacon(natstest.Context(t), bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device"}}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "the bus cannot store: no space left on device"
+	if got := ofBus(first); !got.Connected || got.Fault != want {
+		t.Fatalf("got %+v", got)
+	}
+	second := w.attach(contract.Attachment{})
+	if got := ofBus(second); got.Fault != want {
+		t.Errorf("a later feed got %+v", got)
+	}
+	for _, f := range []contract.Feed{first, second} {
+		if got := ofBus(f); !got.Connected || got.Fault != "" {
+			t.Errorf("then %+v", got)
+		}
 	}
 }

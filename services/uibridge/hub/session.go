@@ -98,7 +98,7 @@ func lastOf(ref subject.Ref, m bus.StoredMsg) place {
 
 // came takes what the follower brings.
 func (s *session) came(i follow.Item) {
-	if i.Delta != nil || i.Output != nil {
+	if i.Delta != nil || i.Output != nil || i.Commit == 0 {
 		s.cameLossy(i)
 		return
 	}

@@ -54,7 +54,7 @@
 //	-32003  forbidden                       -32004  not_found
 //	-32008  too_slow                        -32009  conflict
 //	-32013  too_large                       -32029  rate_limited
-//	-32053  unavailable
+//	-32053  unavailable                     -32030  overloaded
 //
 // # How a connection ends
 //

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/services/uibridge/webtest"
 )
 
@@ -87,4 +88,39 @@ func TestTheBusIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Wait(`!seen(".banner-away") && ` + finished + ` === 2 && text(".transcript").includes("echo: typed while the bus was away")`)
+}
+
+// While the bus cannot store, the page shows why, keeps what is typed, and recovers by
+// itself.
+func TestTheBusCannotStore(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "full")
+	p.Say("hello")
+	p.Wait(finished + ` === 1`)
+	b, err := r.System.Connect(t.Context(), "core")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	mended, done := make(chan struct{}), make(chan struct{})
+	go func() { // a core repeats it for as long as it lasts
+		defer close(done)
+		tick := time.NewTicker(bus.BeaconEvery)
+		defer tick.Stop()
+		for {
+			_ = b.PublishBeacon(t.Context(), bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device; free some where nats-server keeps its streams"}})
+			select {
+			case <-mended:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	p.Wait(`seen(".banner-away.banner-danger") && text(".banner-away").includes("no space left on device")`)
+	p.Say("typed while the disk was full")
+	p.Wait(`text(".turn.sending").includes("waits")`)
+	p.Shot("storage-fault")
+	close(mended)
+	<-done
+	p.Wait(`!seen(".banner-away") && ` + finished + ` === 2 && text(".transcript").includes("echo: typed while the disk was full")`)
 }

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,26 +17,27 @@ import (
 type service struct {
 	process.Flags
 
-	Store  string        `env:"SKANDHA_STORE" default:"skandha.db" placeholder:"URL" help:"Where the view is kept: redis://… or a SQLite file."`
-	Config string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Agents and policy (YAML)."`
-	Drain  time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"How long open turns may go on when stopped; another core takes over the rest."`
+	Store    string        `env:"SKANDHA_STORE" default:"skandha.db" placeholder:"URL" help:"Where the view is kept: redis://… or a SQLite file."`
+	Config   string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Agents and policy (YAML)."`
+	Replicas int           `name:"stream-replicas" env:"SKANDHA_STREAM_REPLICAS" placeholder:"N" help:"Copies of each stream on a cluster of NATS servers: 1, 3 or 5. Overrides streams.replicas of --config. Default: keep the existing number, else 1. Copies are never removed."`
+	Drain    time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"How long open turns may go on when stopped; another core takes over the rest."`
+}
+
+func (s *service) config() (core.Config, error) {
+	cfg, err := core.ReadConfig(s.Config)
+	cfg.Streams.Replicas = cmp.Or(s.Replicas, cfg.Streams.Replicas)
+	return cfg, err
 }
 
 // Check implements process.Service.
 func (s *service) Check() error {
-	cfg, err := core.ReadConfig(s.Config)
-	if err == nil {
-		_, _, err = cfg.Build()
-	}
-	if err == nil {
-		_, err = cfg.BuildPlugins()
-	}
-	return err
+	cfg, err := s.config()
+	return errors.Join(err, cfg.Check())
 }
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {
-	cfg, err := core.ReadConfig(s.Config)
+	cfg, err := s.config()
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,7 @@ func up(t *testing.T) *project {
 		"SKANDHA_LISTENER_PORT="+hooks, "SKANDHA_LISTENER_CONFIG="+listeners, "SKANDHA_WEBSOCKET_TOKEN=",
 		"SKANDHA_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(p.secret),
 		"SKANDHA_UI_PORT="+ui, "SKANDHA_UI_TOKEN="+p.uiToken, "SKANDHA_UI_URL=", "SKANDHA_UI_CONFIG=",
-		"SKANDHA_SANDBOX_IMAGE="+image, "SKANDHA_SANDBOX_RUNTIME=", "SKANDHA_SANDBOX_INDEX=", "SKANDHA_DOCKER_SOCKET="+e.socket(),
+		"SKANDHA_SANDBOX_IMAGE="+image, "SKANDHA_SANDBOX_OWNER="+p.name, "SKANDHA_SANDBOX_RUNTIME=", "SKANDHA_SANDBOX_INDEX=", "SKANDHA_DOCKER_SOCKET="+e.socket(),
 		"OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
 	t.Cleanup(func() {
 		// The test's context is over, and its own `down` may not have been reached.
@@ -355,10 +355,10 @@ func (p *project) awaitHealthy(t *testing.T, want map[string]int) {
 	})
 }
 
-// sandboxes are the containers that sessions have.
+// sandboxes are the containers that the system's sessions have.
 func (p *project) sandboxes(t *testing.T) []string {
 	t.Helper()
-	return strings.Fields(p.Docker(t, "ps", "--all", "--quiet", "--filter", "label=dev.skandha.sandbox.owner"))
+	return strings.Fields(p.Docker(t, "ps", "--all", "--quiet", "--filter", "label=dev.skandha.sandbox.owner="+p.name))
 }
 
 // hardened holds a container to what the head of docker-compose.yml says.

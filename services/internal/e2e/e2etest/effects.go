@@ -14,7 +14,7 @@ import (
 type Effect struct {
 	Call    string    `json:"call"`
 	Attempt string    `json:"attempt"`
-	Runner  string    `json:"runner"`
+	Runner  string    `json:"runner"` // "" in a plugin
 	Tool    string    `json:"tool"`
 	Session string    `json:"session"`
 	At      time.Time `json:"at"` // when the work began

@@ -66,6 +66,11 @@ func (p *Proc) start() error {
 	}
 	defer func() { _ = out.Close() }()
 	cmd := exec.Command(exe) //nolint:noctx // lives until Kill
+	if p.Role.Kind == Redis {
+		if cmd, err = p.Role.redisCommand(); err != nil {
+			return err
+		}
+	}
 	cmd.Env = append(os.Environ(), envRole+"="+string(role))
 	cmd.Stdout, cmd.Stderr = out, out
 	dieWithParent(cmd)

@@ -32,16 +32,17 @@ const (
 // Role is what one process of the system is told.
 type Role struct {
 	Kind    Kind
-	Name    string        // an id; the bus instance's name begins with it
-	URL     string        // of the bus
-	Addr    string        // NATS: where it listens
-	Dir     string        // NATS: its streams
-	Relaxed bool          // NATS: what is stored is synced now and then
-	Config  string        // core: configuration file
-	Store   string        // core: see open.Store
-	Effects string        // runner: the file of effects
-	Drain   time.Duration // core, executors
-	Slots   int           // executors: of the default pool
+	Name    string              // an id; the bus instance's name begins with it
+	URL     string              // of the bus
+	Addr    string              // NATS, Redis, bridge: where it listens
+	Dir     string              // NATS, Redis: its data; tool runner: its workspace
+	Relaxed bool                // NATS: appends are synced periodically
+	Cluster *natsserver.Cluster // NATS: the cluster of the server
+	Config  string              // core, bridge, listener: configuration file
+	Store   string              // core: see open.Store
+	Effects string              // runner, plugin: the file of effects
+	Drain   time.Duration       // core, executors
+	Slots   int                 // executors: of the default pool
 }
 
 const envRole = "SKANDHA_E2E_ROLE"
@@ -79,7 +80,7 @@ func (r Role) play() error {
 		if r.Relaxed {
 			sync = natsserver.Relaxed
 		}
-		s, err := natsserver.Start(natsserver.Config{StoreDir: r.Dir, Addr: r.Addr, Sync: sync, Logger: log})
+		s, err := natsserver.Start(natsserver.Config{StoreDir: r.Dir, Addr: r.Addr, Name: r.Name, Cluster: r.Cluster, Sync: sync, Logger: log})
 		if err != nil {
 			return err
 		}
@@ -94,11 +95,19 @@ func (r Role) play() error {
 	defer b.Close()
 	switch r.Kind {
 	case Core:
-		return r.core(ctx, b, log)
+		return supervised(ctx, log, func() error { return r.core(ctx, b, log) })
 	case Provider:
 		return r.provider(ctx, b, log)
 	case Runner:
 		return r.runner(ctx, b, log)
+	case Toolrunner:
+		return supervised(ctx, log, func() error { return r.toolrunner(ctx, b, log) })
+	case Plugin:
+		return r.plugin(ctx, b, log)
+	case Bridge:
+		return supervised(ctx, log, func() error { return r.bridge(ctx, b, log) })
+	case Listener:
+		return supervised(ctx, log, func() error { return r.listener(ctx, b, log) })
 	}
 	return fmt.Errorf("no role is called %q", r.Kind)
 }
@@ -121,16 +130,5 @@ func (r Role) core(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = st.Close() }()
-	for {
-		err := core.Run(ctx, cfg, core.Options{Drain: r.Drain, Version: "e2e"}, core.Deps{Bus: b, Store: st, Log: log})
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		// The bus may go away while the core starts; whoever runs it starts it again.
-		log.Warn("core did not start; trying again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+	return core.Run(ctx, cfg, core.Options{Drain: r.Drain, Version: "e2e"}, core.Deps{Bus: b, Store: st, Log: log})
 }

@@ -1,12 +1,15 @@
 package e2etest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,17 +17,23 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 )
 
 // Options say what a system consists of.
 type Options struct {
 	Cores, Providers, Runners int    // default 1 each; negative: none
+	Nodes                     int    // NATS servers, a cluster if more than one; default 1
 	Config                    string // YAML of the cores; the policy of [Policy] if empty
 	Store                     string // of all cores; empty: a SQLite file for each
 	Drain                     time.Duration
 	Slots                     int  // of an executor; default 64
 	Relaxed                   bool // the bus syncs what it stores now and then
+	// Whole adds the other processes of a deployment: the real tool runners, with the
+	// tools in a plugin, one view in Redis, a UI bridge and a listener.
+	Whole         bool
+	ProviderSlots int // default Slots
 	// URL may send a process to the bus another way; nil, or "" from it: straight.
 	URL func(r Role, straight string) string
 }
@@ -34,8 +43,11 @@ type System struct {
 	T                         testing.TB
 	Dir                       string
 	URL                       string
-	NATS                      *Proc
+	NATS                      *Proc   // the first of Nodes
+	Nodes                     []*Proc // NATS servers
 	Cores, Providers, Runners []*Proc
+	Others                    []*Proc  // of a whole system
+	Page, Hooks               string   // of a whole system: host:port of bridge and listener
 	Bus                       *bus.Bus // the test's own connection
 	Tail                      *Tail
 	Effects                   string // file
@@ -51,9 +63,7 @@ func New(t testing.TB, o Options) *System {
 	enter(t)
 	s := &System{T: t, Dir: workDir(t)}
 	s.Effects = filepath.Join(s.Dir, "effects.jsonl")
-	port := natstest.FreePort(t)
-	s.URL = "nats://127.0.0.1:" + strconv.Itoa(port)
-	s.NATS = newProc(t, s.Dir, Role{Kind: NATS, Name: "nats", Addr: "127.0.0.1:" + strconv.Itoa(port), Dir: filepath.Join(s.Dir, "nats"), Relaxed: o.Relaxed})
+	s.bus(max(o.Nodes, 1), o.Relaxed)
 	config := filepath.Join(s.Dir, "core.yaml")
 	if o.Config == "" {
 		o.Config = "agents: {main: {}}\n"
@@ -69,7 +79,7 @@ func New(t testing.TB, o Options) *System {
 		for i := range max(n, 0) {
 			r := r
 			r.Name = string(r.Kind) + strconv.Itoa(i)
-			r.URL, r.Drain, r.Slots = s.URL, o.Drain, o.Slots
+			r.URL, r.Drain, r.Slots = s.URL, o.Drain, cmp.Or(r.Slots, o.Slots)
 			if r.Drain == 0 {
 				r.Drain = time.Second
 			}
@@ -85,10 +95,17 @@ func New(t testing.TB, o Options) *System {
 		}
 		return out
 	}
+	runner := Role{Kind: Runner, Effects: s.Effects}
+	if o.Whole {
+		o.Store = s.others(proc)
+		runner = Role{Kind: Toolrunner, Dir: filepath.Join(s.Dir, "workspace")}
+	}
 	s.Cores = proc(o.Cores, Role{Kind: Core, Config: config, Store: o.Store})
-	s.Providers = proc(o.Providers, Role{Kind: Provider})
-	s.Runners = proc(o.Runners, Role{Kind: Runner, Effects: s.Effects})
-	s.NATS.Start()
+	s.Providers = proc(o.Providers, Role{Kind: Provider, Slots: o.ProviderSlots})
+	s.Runners = proc(o.Runners, runner)
+	for _, n := range s.Nodes {
+		n.Start()
+	}
 	quiet := slog.New(slog.DiscardHandler)
 	s.Bus = natstest.Dial(t, bus.Config{URL: s.URL, Name: "observer", Logger: quiet})
 	natstest.EnsureStreams(t, s.Bus)
@@ -99,6 +116,23 @@ func New(t testing.TB, o Options) *System {
 	s.Tail = NewTail(t, s.URL)
 	t.Cleanup(s.explain)
 	return s
+}
+
+// bus prepares the NATS servers. A single server keeps the plain name.
+func (s *System) bus(nodes int, relaxed bool) {
+	var urls []string
+	routes := natstest.Routes(s.T, nodes)
+	for i, own := range routes {
+		addr := "127.0.0.1:" + strconv.Itoa(natstest.FreePort(s.T))
+		r := Role{Kind: NATS, Name: "nats", Addr: addr, Dir: filepath.Join(s.Dir, "nats"), Relaxed: relaxed}
+		if nodes > 1 {
+			r.Name, r.Dir = "nats"+strconv.Itoa(i), r.Dir+strconv.Itoa(i)
+			r.Cluster = &natsserver.Cluster{Addr: own, Routes: routes}
+		}
+		s.Nodes = append(s.Nodes, newProc(s.T, s.Dir, r))
+		urls = append(urls, "nats://"+addr)
+	}
+	s.NATS, s.URL = s.Nodes[0], strings.Join(urls, ",")
 }
 
 // room bounds how many systems there are at once, however many tests run in
@@ -156,10 +190,9 @@ func (s *System) explain() {
 	}
 }
 
-// Procs are all processes, the NATS server first.
+// Procs are all processes, the NATS servers first.
 func (s *System) Procs() []*Proc {
-	out := append([]*Proc{s.NATS}, s.Cores...)
-	return append(append(out, s.Providers...), s.Runners...)
+	return slices.Concat(s.Nodes, s.Cores, s.Providers, s.Runners, s.Others)
 }
 
 // Runner is the process that an instance id belongs to.

@@ -48,18 +48,51 @@ func NewTail(t testing.TB, url string) *Tail {
 
 func (tl *Tail) run(ctx context.Context) {
 	var last uint64
+	ahead := 1
 	for ctx.Err() == nil {
-		e, err := next(ctx, tl.js, last)
+		list, err := following(ctx, tl.js, last, ahead)
+		if len(list) > 0 {
+			last = list[len(list)-1].Seq
+			tl.change(func() {
+				for _, e := range list {
+					tl.log.Add(e)
+				}
+			})
+		}
+		ahead = min(2*len(list)+1, readAhead)
 		if err != nil { // the end of the log, or a server that is away
 			select {
 			case <-ctx.Done():
 			case <-time.After(10 * time.Millisecond):
 			}
-			continue
 		}
-		last = e.Seq
-		tl.change(func() { tl.log.Add(e) })
 	}
+}
+
+// readAhead is how many messages a tail that lags behind asks for at once.
+const readAhead = 64
+
+// following reads up to n messages after a sequence, in order. If it returns fewer
+// than n, the error says why.
+func following(ctx context.Context, js jetstream.JetStream, after uint64, n int) ([]Entry, error) {
+	list, errs := make([]Entry, n), make([]error, n)
+	var all sync.WaitGroup
+	for i := 1; i < n; i++ {
+		all.Go(func() {
+			list[i], errs[i] = next(ctx, js, after+uint64(i))
+		})
+	}
+	list[0], errs[0] = next(ctx, js, after)
+	all.Wait()
+	for i := range list {
+		switch {
+		case errs[i] != nil:
+			return list[:i], errs[i]
+		case i > 0 && list[i].Seq <= list[i-1].Seq: // there is a gap before
+			return list[:i], nil
+		}
+	}
+	return list, nil
 }
 
 // change does something under the lock, and wakes those who wait.

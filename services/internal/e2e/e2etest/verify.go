@@ -55,7 +55,7 @@ func (s *System) Verify() *Log {
 	s.T.Helper()
 	s.Settled()
 	was := s.Tail.entries() // timers of what is over may still fire, and be stored
-	again := s.readAgain()
+	again := s.readAgain(was)
 	effects, err := ReadEffects(s.Effects)
 	if err != nil {
 		s.T.Fatal(err)
@@ -77,18 +77,22 @@ func (s *System) Verify() *Log {
 	return log
 }
 
-// readAgain reads the whole log anew.
-func (s *System) readAgain() []Entry {
+// readAgain reads the whole log again. In a cluster, a new leader may not have the end
+// of the log yet: every entry seen before must come again.
+func (s *System) readAgain(was []Entry) []Entry {
 	s.T.Helper()
 	var out []Entry
-	var last uint64
+	var last, upTo uint64
+	if len(was) > 0 {
+		upTo = was[len(was)-1].Seq
+	}
 	for deadline := time.Now().Add(Patience); ; {
-		e, err := next(context.Background(), s.Tail.js, last)
-		if err == nil {
-			out, last = append(out, e), e.Seq
+		list, err := following(context.Background(), s.Tail.js, last, readAhead)
+		if len(list) > 0 {
+			out, last = append(out, list...), list[len(list)-1].Seq
 			continue
 		}
-		if err == errEnd { //nolint:errorlint // our own
+		if err == errEnd && (last >= upTo || time.Now().After(deadline)) { //nolint:errorlint // our own
 			return out
 		}
 		if time.Now().After(deadline) {

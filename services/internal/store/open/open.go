@@ -29,7 +29,7 @@ func Store(ctx context.Context, where string, log *slog.Logger) (store.Store, er
 	}
 	switch strings.ToLower(scheme) {
 	case "redis", "rediss":
-		s, err := redis.Open(ctx, redis.Config{URL: where})
+		s, err := redis.Open(ctx, redis.Config{URL: where, Logger: log})
 		if err != nil {
 			return nil, err
 		}

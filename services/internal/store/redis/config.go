@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strconv"
 	"strings"
@@ -36,6 +37,8 @@ type Config struct {
 	// sets them. A context's deadline counts too; its cancellation alone is
 	// noticed by a call under way only after this time.
 	Timeout time.Duration
+
+	Logger *slog.Logger // default slog.Default()
 }
 
 // client makes the client, which has not connected yet. Errors name no part of

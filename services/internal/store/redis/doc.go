@@ -7,16 +7,21 @@
 //
 //	agents                     set: agents that were ever written
 //	marks                      hash: name -> value
+//	coverage                   string: what the view covers
+//	lease                      hash: holder, note; expires
 //	{<agent>}:sessions         sorted set: session by minus its update time
 //	{<agent>}:session:<id>     hash: a snapshot
-//	{<agent>}:recorded         hash: session -> statistics revision
+//	{<agent>}:counted          hash: rev:<session> -> statistics revision, sum:<session>
+//	                           -> all it added to the sums
 //	{<agent>}:tools            hash: used:<tool>, succeeded:<tool>, ... -> sum
 //
 // The agent, percent-encoded, is the hash tag: what one call must change in one
 // step lies in one slot, so every guarantee holds in a cluster too, and a cluster
 // spreads agents, not the sessions of one agent.
 //
-// Nothing expires. Under a maxmemory-policy of allkeys-… the server may drop a
-// statistics revision and keep the sums, and a refold then counts twice; use
-// noeviction.
+// Only the lease expires. With a maxmemory-policy of allkeys-… the server drops keys,
+// which are then folded from the log again and again; use noeviction.
+//
+// A key of the wrong type, or a value that should be a number and is not, is removed
+// when it is found, and so is the coverage.
 package redis

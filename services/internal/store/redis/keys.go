@@ -11,12 +11,18 @@ type keyspace string
 func (p keyspace) agents() string { return string(p) + "agents" }
 func (p keyspace) marks() string  { return string(p) + "marks" }
 
+func (p keyspace) coverage() string { return string(p) + "coverage" }
+func (p keyspace) lease() string    { return string(p) + "lease" }
+
 func (p keyspace) sessions(agent string) string { return p.of(agent) + "sessions" }
-func (p keyspace) recorded(agent string) string { return p.of(agent) + "recorded" }
+func (p keyspace) counted(agent string) string  { return p.of(agent) + "counted" }
 func (p keyspace) tools(agent string) string    { return p.of(agent) + "tools" }
 func (p keyspace) session(agent, session string) string {
 	return p.of(agent) + "session:" + session
 }
+
+// before is a key of earlier versions, which recorded only revisions.
+func (p keyspace) before(agent string) string { return p.of(agent) + "recorded" }
 
 // of begins an agent's keys; escaped, so that the hash tag ends where it should.
 func (p keyspace) of(agent string) string {

@@ -42,7 +42,7 @@ func (s *Store) places(ctx context.Context, agent string, n int, after store.Cur
 	if agent == "" {
 		var err error
 		if agents, err = s.client.SMembers(ctx, s.keys.agents()).Result(); err != nil || len(agents) == 0 {
-			return nil, err
+			return nil, damage(err, s.keys.agents())
 		}
 	}
 	pipe := s.client.Pipeline()
@@ -50,11 +50,12 @@ func (s *Store) places(ctx context.Context, agent string, n int, after store.Cur
 	for i, a := range agents {
 		replies[i] = pipe.ZRangeByScoreWithScores(ctx, s.keys.sessions(a), window(a, n, after))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, err
-	}
+	_, failed := pipe.Exec(ctx)
 	var all []store.Cursor
 	for i, a := range agents {
+		if err := replies[i].Err(); err != nil {
+			return nil, damage(err, s.keys.sessions(a))
+		}
 		found := afterCursor(a, replies[i].Val(), after)
 		if len(found) < n && len(replies[i].Val()) >= n {
 			var err error
@@ -65,7 +66,7 @@ func (s *Store) places(ctx context.Context, agent string, n int, after store.Cur
 		all = append(all, found...)
 	}
 	slices.SortFunc(all, store.Cursor.Compare)
-	return all[:min(n, len(all))], nil
+	return all[:min(n, len(all))], failed
 }
 
 // beyondTies looks further when the cursor stands among so many sessions of the
@@ -118,23 +119,25 @@ func (s *Store) describe(ctx context.Context, places []store.Cursor) ([]store.Se
 	for i, c := range places {
 		replies[i] = pipe.HMGet(ctx, s.keys.session(c.Agent, c.Session), "rev", "phase", "title", "turns")
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, err
-	}
+	_, failed := pipe.Exec(ctx)
 	page := make([]store.SessionInfo, 0, len(places))
 	for i, c := range places {
+		name := s.keys.session(c.Agent, c.Session)
+		if err := replies[i].Err(); err != nil {
+			return nil, damage(err, name)
+		}
 		f := fields{values: replies[i].Val()}
-		if f.values[0] == nil {
+		if gone(f.values) {
 			continue
 		}
 		info := store.SessionInfo{
 			Key: c.Key, Updated: store.FromMicros(c.Micros),
 			Rev: uint64(f.number()), Phase: f.text(), Title: f.text(), Turns: int(f.number()),
 		}
-		if f.err != nil {
-			return nil, f.err
+		if err := f.damage(name); err != nil {
+			return nil, err
 		}
 		page = append(page, info)
 	}
-	return page, nil
+	return page, failed
 }

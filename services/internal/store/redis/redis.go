@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,7 @@ type Store struct {
 	client redis.UniversalClient
 	keys   keyspace
 	where  string // for messages: address, no credentials
+	log    *slog.Logger
 }
 
 var _ store.Store = (*Store)(nil)
@@ -27,7 +29,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, keys: keyspace(prefix), where: where}
+	s := &Store{client: client, keys: keyspace(prefix), where: where, log: cfg.Logger}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -47,11 +52,21 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// do runs one call and maps its error to the contract's.
+// do runs one call and maps its error to the contract's. A call that finds unreadable
+// values is repeated after they are removed.
 func (s *Store) do(ctx context.Context, op string, call func() error) error {
 	err := ctx.Err()
 	if err == nil {
 		err = call()
+	}
+	for range maxMends {
+		d, is := errors.AsType[*damageError](err)
+		if !is {
+			break
+		}
+		if err = s.remove(ctx, d); err == nil {
+			err = call()
+		}
 	}
 	switch {
 	case err == nil:

@@ -75,6 +75,13 @@ func open(tb testing.TB, url, prefix string) *redis.Store {
 	return s
 }
 
+// record records one use of the tool x.
+func record(t *testing.T, s *redis.Store, k store.Key, rev uint64) error {
+	t.Helper()
+	_, err := s.RecordTools(t.Context(), []store.ToolRecord{{Key: k, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1}}}})
+	return err
+}
+
 func raw(t *testing.T, url string) *goredis.Client {
 	t.Helper()
 	o, err := goredis.ParseURL(url)
@@ -130,7 +137,7 @@ func TestWipeRemovesNothingOfOthers(t *testing.T) {
 	}
 	k := store.Key{Agent: "a", Session: "s"}
 	if err := errors.Join(
-		s.RecordTools(t.Context(), k, 1, []store.ToolDelta{{Tool: "x", Used: 1}}),
+		record(t, s, k, 1),
 		s.SetMark(t.Context(), "floor", 1),
 		s.Wipe(t.Context()),
 	); err != nil {
@@ -160,7 +167,7 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 		if err := errors.Join(
 			c.ScriptFlush(t.Context()).Err(),
 			s.SaveSnapshot(t.Context(), k, store.Snapshot{Rev: rev}),
-			s.RecordTools(t.Context(), k, rev, []store.ToolDelta{{Tool: "x", Used: 1}}),
+			record(t, s, k, rev),
 			s.SetMark(t.Context(), "floor", rev),
 		); err != nil {
 			t.Fatal(err)

@@ -15,10 +15,16 @@ end
 `
 
 // saveScript: KEYS snapshot, sessions. ARGV session, minus update time, rev, fold
-// version, then the fields and values to set.
+// version, then the fields and values to set. Revisions that are not numbers are
+// overwritten. A newer snapshot stays, and is listed if it was not.
 var saveScript = redis.NewScript(larger + `
-local rev, fold = unpack(redis.call('HMGET', KEYS[1], 'rev', 'fold'))
-if rev and not larger(ARGV[3], rev) and not (ARGV[3] == rev and larger(ARGV[4], fold or '')) then
+local kept = redis.call('HMGET', KEYS[1], 'rev', 'fold', 'updated')
+local rev, fold, updated = tostring(kept[1]), tostring(kept[2]), tostring(kept[3])
+if string.match(rev, '^%d+$') and string.match(fold, '^%d+$') and
+	(larger(rev, ARGV[3]) or (ARGV[3] == rev and larger(fold, ARGV[4]))) then
+	if string.match(updated, '^%d+$') and not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
+		redis.call('ZADD', KEYS[2], '-' .. updated, ARGV[1])
+	end
 	return 0
 end
 redis.call('HSET', KEYS[1], 'rev', ARGV[3], 'fold', ARGV[4], unpack(ARGV, 5))
@@ -26,15 +32,38 @@ redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
 return 1
 `)
 
-// recordScript: KEYS recorded, tools. ARGV session, rev, then per delta: tool,
-// used, succeeded, unknown, latency, time.
+// recordScript: KEYS counted, tools. ARGV session, after, rev, sum, then per delta:
+// tool, used, succeeded, unknown, latency, time. It returns 0 for a gap. A first
+// record replaces a sum that lost its revision, so that the sums no longer agree.
 var recordScript = redis.NewScript(larger + `
-local rev = redis.call('HGET', KEYS[1], ARGV[1])
-if rev and not larger(ARGV[2], rev) then
+local function number(v)
+	return string.match(tostring(v), '^-?%d+$')
+end
+local rev = redis.call('HGET', KEYS[1], 'rev:' .. ARGV[1]) or '0'
+if not number(rev) then
+	return redis.error_reply('DAMAGED statistics revision of ' .. ARGV[1])
+end
+if not larger(ARGV[3], rev) then
+	return 1
+end
+if larger(ARGV[2], rev) then
 	return 0
 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-for i = 3, #ARGV, 6 do
+for i = 5, #ARGV, 6 do
+	for _, what in ipairs({'used:', 'succeeded:', 'unknown:', 'latency_ms:', 'last_used:'}) do
+		local v = redis.call('HGET', KEYS[2], what .. ARGV[i])
+		if v and not number(v) then
+			return redis.error_reply('DAMAGED tool statistic ' .. what .. ARGV[i])
+		end
+	end
+end
+if rev == '0' then
+	redis.call('HSET', KEYS[1], 'sum:' .. ARGV[1], ARGV[4])
+else
+	redis.call('HINCRBY', KEYS[1], 'sum:' .. ARGV[1], ARGV[4])
+end
+redis.call('HSET', KEYS[1], 'rev:' .. ARGV[1], ARGV[3])
+for i = 5, #ARGV, 6 do
 	local tool = ARGV[i]
 	redis.call('HINCRBY', KEYS[2], 'used:' .. tool, ARGV[i+1])
 	redis.call('HINCRBY', KEYS[2], 'succeeded:' .. tool, ARGV[i+2])
@@ -51,10 +80,25 @@ return 1
 // markScript: KEYS marks. ARGV name, value.
 var markScript = redis.NewScript(larger + `
 local value = redis.call('HGET', KEYS[1], ARGV[1])
-if not value or larger(ARGV[2], value) then
+if not value or not string.match(value, '^%d+$') or larger(ARGV[2], value) then
 	redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 end
 return 1
+`)
+
+// leaseScript: KEYS lease. ARGV holder, note, milliseconds.
+var leaseScript = redis.NewScript(`
+local holder = redis.call('HGET', KEYS[1], 'holder')
+if holder and holder ~= ARGV[1] then
+	return {holder, redis.call('HGET', KEYS[1], 'note') or ''}
+end
+if ARGV[3] == '0' then
+	redis.call('DEL', KEYS[1])
+	return {'', ''}
+end
+redis.call('HSET', KEYS[1], 'holder', ARGV[1], 'note', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return {ARGV[1], ARGV[2]}
 `)
 
 // runFor runs a script that writes for an agent. The agent is made known first,

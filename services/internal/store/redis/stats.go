@@ -3,7 +3,6 @@ package redis
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,29 +13,67 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// RecordAll implements store.Store, commit by commit.
-func (s *Store) RecordAll(ctx context.Context, records []store.ToolRecord) error {
-	for _, r := range records {
-		if err := s.RecordTools(ctx, r.Key, r.Rev, r.Deltas); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// recordBatch is how many records go in one round trip.
+const recordBatch = 256
 
 // RecordTools implements store.Store.
-func (s *Store) RecordTools(ctx context.Context, key store.Key, rev uint64, deltas []store.ToolDelta) error {
-	if err := store.ValidateTools(key, rev, deltas); err != nil || len(deltas) == 0 {
-		return err
+func (s *Store) RecordTools(ctx context.Context, records []store.ToolRecord) (gaps []store.Key, err error) {
+	if err := store.ValidateTools(records); err != nil {
+		return nil, err
 	}
-	args := []any{key.Session, rev}
-	for _, d := range deltas {
+	for batch := range slices.Chunk(records, recordBatch) {
+		err := s.do(ctx, "record tools", func() error {
+			missing, err := s.record(ctx, batch)
+			for _, k := range missing {
+				if !slices.Contains(gaps, k) {
+					gaps = append(gaps, k)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return gaps, s.do(ctx, "record tools", func() error { return nil })
+}
+
+// record runs the script for each; see runFor.
+func (s *Store) record(ctx context.Context, batch []store.ToolRecord) (gaps []store.Key, err error) {
+	pipe, ran := s.client.Pipeline(), make([]*redis.Cmd, len(batch))
+	for i, r := range batch {
+		pipe.SAdd(ctx, s.keys.agents(), r.Key.Agent)
+		ran[i] = recordScript.EvalSha(ctx, pipe, s.recordKeys(r), recordArgs(r)...)
+	}
+	_, failed := pipe.Exec(ctx)
+	for i, r := range batch {
+		if redis.HasErrorPrefix(ran[i].Err(), "NOSCRIPT") {
+			if failed = s.client.SAdd(ctx, s.keys.agents(), r.Key.Agent).Err(); failed == nil {
+				ran[i] = recordScript.Eval(ctx, s.client, s.recordKeys(r), recordArgs(r)...)
+				failed = ran[i].Err()
+			}
+		}
+		fits, err := ran[i].Bool()
+		if err != nil {
+			return gaps, damage(err, s.recordKeys(r)...)
+		}
+		if !fits {
+			gaps = append(gaps, r.Key)
+		}
+	}
+	return gaps, damage(failed, s.keys.agents())
+}
+
+func (s *Store) recordKeys(r store.ToolRecord) []string {
+	return []string{s.keys.counted(r.Key.Agent), s.keys.tools(r.Key.Agent)}
+}
+
+func recordArgs(r store.ToolRecord) []any {
+	args := []any{r.Key.Session, r.After, r.Rev, r.Sum()}
+	for _, d := range r.Deltas {
 		args = append(args, d.Tool, d.Used, d.Succeeded, d.Unknown, d.LatencyMS, store.Micros(d.At))
 	}
-	keys := []string{s.keys.recorded(key.Agent), s.keys.tools(key.Agent)}
-	return s.do(ctx, "record tools", func() error {
-		return s.runFor(ctx, key.Agent, recordScript, keys, args...)
-	})
+	return args
 }
 
 // ToolStats implements store.Store.
@@ -54,22 +91,18 @@ func (s *Store) ToolStats(ctx context.Context) (stats []store.ToolStat, err erro
 func (s *Store) toolStats(ctx context.Context) ([]store.ToolStat, error) {
 	agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
 	if err != nil || len(agents) == 0 {
-		return nil, err
+		return nil, damage(err, s.keys.agents())
 	}
 	pipe := s.client.Pipeline()
 	replies := make([]*redis.MapStringStringCmd, len(agents))
 	for i, a := range agents {
 		replies[i] = pipe.HGetAll(ctx, s.keys.tools(a))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, err
-	}
+	_, failed := pipe.Exec(ctx)
 	byTool := map[string]*store.ToolStat{}
-	for _, r := range replies {
-		for field, value := range r.Val() {
-			if err := addField(byTool, field, value); err != nil {
-				return nil, err
-			}
+	for i, r := range replies {
+		if err := addFields(byTool, r); err != nil {
+			return nil, damage(err, s.keys.counted(agents[i]), s.keys.tools(agents[i]))
 		}
 	}
 	stats := make([]store.ToolStat, 0, len(byTool))
@@ -77,7 +110,17 @@ func (s *Store) toolStats(ctx context.Context) ([]store.ToolStat, error) {
 		stats = append(stats, *t)
 	}
 	slices.SortFunc(stats, func(a, b store.ToolStat) int { return cmp.Compare(a.Tool, b.Tool) })
-	return stats, nil
+	return stats, failed
+}
+
+// addFields adds an agent's tools hash.
+func addFields(byTool map[string]*store.ToolStat, reply *redis.MapStringStringCmd) error {
+	for field, value := range reply.Val() {
+		if err := addField(byTool, field, value); err != nil {
+			return err
+		}
+	}
+	return reply.Err()
 }
 
 // addField adds one field of an agent's tools hash, "<what>:<tool>".
@@ -85,7 +128,7 @@ func addField(byTool map[string]*store.ToolStat, field, value string) error {
 	what, tool, _ := strings.Cut(field, ":")
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
-		return fmt.Errorf("tool statistic %q is %.40q", field, value)
+		return damagedValue(fmt.Sprintf("tool statistic %q is %.40q", field, value))
 	}
 	t := byTool[tool]
 	if t == nil {
@@ -105,31 +148,83 @@ func addField(byTool map[string]*store.ToolStat, field, value string) error {
 		if at := store.FromMicros(n); at.After(t.LastUsed) {
 			t.LastUsed = at
 		}
+	default:
+		return damagedValue(fmt.Sprintf("field %q is no tool statistic", field))
 	}
 	return nil
 }
 
-// SetMark implements store.Store.
-func (s *Store) SetMark(ctx context.Context, name string, value uint64) error {
-	if err := store.ValidateMark(name, value); err != nil {
-		return err
-	}
-	return s.do(ctx, "set mark", func() error {
-		return markScript.Run(ctx, s.client, []string{s.keys.marks()}, name, value).Err()
+// VerifyTools implements store.Store, agent by agent.
+func (s *Store) VerifyTools(ctx context.Context) (sound bool, err error) {
+	sound = true
+	err = s.do(ctx, "verify tool statistics", func() error {
+		agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
+		if err != nil {
+			return damage(err, s.keys.agents())
+		}
+		for _, a := range agents {
+			if err := s.verifyTools(ctx, a); err != nil {
+				sound = false
+				return damage(err, s.keys.counted(a), s.keys.tools(a), s.keys.before(a))
+			}
+		}
+		return nil
 	})
+	return sound && err == nil, err
 }
 
-// Mark implements store.Store.
-func (s *Store) Mark(ctx context.Context, name string) (value uint64, err error) {
-	if err := store.ValidateMark(name, 0); err != nil {
-		return 0, err
-	}
-	err = s.do(ctx, "mark", func() error {
-		value, err = s.client.HGet(ctx, s.keys.marks(), name).Uint64()
-		if errors.Is(err, redis.Nil) {
-			return nil
-		}
+// verifyTools compares an agent's sums with what its sessions added.
+func (s *Store) verifyTools(ctx context.Context, agent string) error {
+	tx := s.client.TxPipeline()
+	tools, counted := tx.HGetAll(ctx, s.keys.tools(agent)), tx.HGetAll(ctx, s.keys.counted(agent))
+	if _, err := tx.Exec(ctx); err != nil {
 		return err
+	}
+	byTool := map[string]*store.ToolStat{}
+	if err := addFields(byTool, tools); err != nil {
+		return err
+	}
+	var sums, added int64
+	for _, t := range byTool {
+		sums += t.Sum()
+	}
+	for field, value := range counted.Val() {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return damagedValue(fmt.Sprintf("%q is %.40q", field, value))
+		}
+		if strings.HasPrefix(field, "sum:") {
+			added += n
+		}
+	}
+	if sums != added {
+		return damagedValue(fmt.Sprintf("the statistics come to %d, those of the sessions to %d", sums, added))
+	}
+	return nil
+}
+
+// damagedValue is an error about a damaged value, in the words of a server.
+type damagedValue string
+
+func (e damagedValue) Error() string { return errDamaged + " " + string(e) }
+func (damagedValue) RedisError()     {}
+
+// ResetTools implements store.Store. An agent's sums and their revisions are removed
+// in one step.
+func (s *Store) ResetTools(ctx context.Context) error {
+	return s.do(ctx, "reset tool statistics", func() error {
+		agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
+		if err != nil {
+			return damage(err, s.keys.agents())
+		}
+		if err := s.client.Unlink(ctx, s.keys.coverage()).Err(); err != nil {
+			return err
+		}
+		for _, a := range agents {
+			if err := s.client.Unlink(ctx, s.keys.tools(a), s.keys.counted(a), s.keys.before(a)).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	return value, err
 }

@@ -15,10 +15,10 @@ func (s *Store) Wipe(ctx context.Context) error {
 	return s.do(ctx, "wipe", func() error {
 		agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
 		if err != nil {
-			return err
+			return damage(err, s.keys.agents())
 		}
 		for _, a := range agents {
-			if err := s.client.Unlink(ctx, s.keys.tools(a), s.keys.recorded(a), s.keys.sessions(a)).Err(); err != nil {
+			if err := s.client.Unlink(ctx, s.keys.tools(a), s.keys.counted(a), s.keys.before(a), s.keys.sessions(a)).Err(); err != nil {
 				return err
 			}
 		}
@@ -26,6 +26,8 @@ func (s *Store) Wipe(ctx context.Context) error {
 			return err
 		}
 		_, err = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.Unlink(ctx, s.keys.coverage())
+			p.Unlink(ctx, s.keys.lease())
 			p.Unlink(ctx, s.keys.marks())
 			p.Unlink(ctx, s.keys.agents())
 			return nil

@@ -19,11 +19,9 @@ const Password = "redistest-secret"
 
 const attempts = 5
 
-// Start runs redis-server on a free loopback port, with nothing persisted, until
-// the test ends, and returns its redis:// URL. Directives are further lines of its
-// configuration. Without the program it skips the test, or fails it if the
+// Need finds the program redis-server. Without it, it skips the test, or fails it if the
 // environment says SKANDHA_REQUIRE=all.
-func Start(tb testing.TB, directives ...string) (url string) {
+func Need(tb testing.TB) (program string) {
 	tb.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -33,6 +31,16 @@ func Start(tb testing.TB, directives ...string) (url string) {
 		}
 		tb.Skip(missing)
 	}
+	return program
+}
+
+// Start runs redis-server on a free loopback port, with nothing persisted, until
+// the test ends, and returns its redis:// URL. Directives are further lines of its
+// configuration. Without the program see [Need].
+func Start(tb testing.TB, directives ...string) (url string) {
+	tb.Helper()
+	program := Need(tb)
+	var err error
 	for range attempts {
 		if url, err = start(tb, program, directives); err == nil {
 			return url

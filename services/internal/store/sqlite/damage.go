@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"modernc.org/sqlite"
@@ -18,6 +19,7 @@ import (
 var (
 	errDamaged    = errors.New("damaged")
 	errForeign    = errors.New("is a database of another program")
+	errMoved      = fmt.Errorf("%w: the file was deleted or replaced while in use", errDamaged)
 	errNoDatabase = fmt.Errorf("%w: not open since the last damage", errDamaged)
 )
 
@@ -43,6 +45,34 @@ func damaged(err error) bool {
 		}
 	}
 	return false
+}
+
+// moved reports whether the path names another file than the open one, or none.
+// Processes that open the path would not see what is written to the open file.
+func (db *database) moved(path string) bool {
+	now, err := os.Stat(path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return !os.SameFile(now, db.files[""])
+}
+
+// leaveBehind makes way for another file at the path, which must not meet the
+// write-ahead log of the earlier one. It leaves files that belong to another database.
+func (s *Store) leaveBehind(ctx context.Context, db *database) error {
+	s.log.ErrorContext(ctx, "store: the database was deleted or replaced while in use; "+
+		"opening the file that is there now, which is refilled from the log",
+		"path", s.path)
+	for _, suffix := range []string{"-wal", "-shm"} {
+		now, err := os.Stat(s.path + suffix)
+		if err != nil || !os.SameFile(now, db.files[suffix]) {
+			continue
+		}
+		if err := os.Remove(s.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.MkdirAll(filepath.Dir(s.path), 0o700)
 }
 
 // schemaError says that a statement which SQLite can't compile met a schema that

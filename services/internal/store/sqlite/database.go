@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -21,8 +22,10 @@ const (
 type database struct {
 	write, read *sql.DB
 
-	save, remove, advance, addTool, setMark  *sql.Stmt // write
-	ping, load, list, listAgent, tools, mark *sql.Stmt // read
+	files map[string]os.FileInfo // the open files, by suffix, whatever the paths name later
+
+	save, remove, counted, advance, addTool, setMark, cover, lease *sql.Stmt // write
+	ping, load, head, list, listAgent, tools, mark, coverage       *sql.Stmt // read
 }
 
 func openDatabase(ctx context.Context, path string, log *slog.Logger) (*database, error) {
@@ -36,6 +39,9 @@ func openDatabase(ctx context.Context, path string, log *slog.Logger) (*database
 	err := db.connect(path)
 	if err == nil {
 		err = db.prepare(ctx)
+	}
+	if err == nil {
+		err = db.identify(path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.close())
@@ -60,21 +66,40 @@ func (db *database) prepare(ctx context.Context) error {
 	}{
 		{&db.save, db.write, saveSQL},
 		{&db.remove, db.write, removeSQL},
+		{&db.counted, db.write, countedSQL},
 		{&db.advance, db.write, advanceSQL},
 		{&db.addTool, db.write, addToolSQL},
 		{&db.setMark, db.write, setMarkSQL},
+		{&db.cover, db.write, coverSQL},
+		{&db.lease, db.write, leaseSQL},
 		{&db.ping, db.read, pingSQL},
 		{&db.load, db.read, loadSQL},
+		{&db.head, db.read, headSQL},
 		{&db.list, db.read, listSQL},
 		{&db.listAgent, db.read, listAgentSQL},
 		{&db.tools, db.read, toolsSQL},
 		{&db.mark, db.read, markSQL},
+		{&db.coverage, db.read, coverageSQL},
 	} {
 		stmt, err := p.on.PrepareContext(ctx, p.text)
 		if err != nil {
 			return fmt.Errorf("preparing %.40q: %w", strings.TrimSpace(p.text), schemaError(err))
 		}
 		*p.stmt = stmt
+	}
+	return nil
+}
+
+// identify records which files are open.
+func (db *database) identify(path string) error {
+	db.files = map[string]os.FileInfo{}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		info, err := os.Stat(path + suffix)
+		if err == nil {
+			db.files[suffix] = info
+		} else if suffix == "" {
+			return err
+		}
 	}
 	return nil
 }

@@ -8,4 +8,7 @@
 // (name.aside-<time>, logged as an error) and a fresh one takes its place, when it
 // is opened or when damage is met later: the log is the truth. What is left alone,
 // with an error, is a healthy SQLite database of another program.
+//
+// If the file is deleted or replaced while it is open, the next call notices it and
+// opens the file that is then at the path, or creates it.
 package sqlite

@@ -48,6 +48,24 @@ var migrations = []string{
 		value INTEGER NOT NULL
 	) STRICT, WITHOUT ROWID;
 	`,
+	// From here on statistics count every commit, in a chain; earlier ones are counted
+	// again from the log.
+	`
+	ALTER TABLE session ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE recorded ADD COLUMN total INTEGER NOT NULL DEFAULT 0; -- all it added to the sums
+	DELETE FROM recorded;
+	DELETE FROM tool;
+	CREATE TABLE coverage (
+		one  INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+		what TEXT NOT NULL
+	) STRICT;
+	CREATE TABLE lease (
+		one    INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+		holder TEXT NOT NULL,
+		note   TEXT NOT NULL,
+		until  INTEGER NOT NULL -- microseconds since 1970
+	) STRICT;
+	`,
 }
 
 // migrate brings the file to the newest version in one transaction. It runs on a

@@ -10,15 +10,21 @@ import (
 
 const (
 	saveSQL = `
-		INSERT INTO session (agent, session, rev, fold, digest, updated, phase, title, turns, data)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		INSERT INTO session (agent, session, rev, fold, digest, updated, phase, title, turns, commits, data)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (agent, session) DO UPDATE SET
 			rev = excluded.rev, fold = excluded.fold, digest = excluded.digest, updated = excluded.updated,
-			phase = excluded.phase, title = excluded.title, turns = excluded.turns, data = excluded.data
-		WHERE (excluded.rev, excluded.fold) > (rev, fold)`
+			phase = excluded.phase, title = excluded.title, turns = excluded.turns, commits = excluded.commits,
+			data = excluded.data
+		WHERE (excluded.rev, excluded.fold) >= (rev, fold)`
 	loadSQL = `
-		SELECT rev, fold, digest, updated, phase, title, turns, data
+		SELECT rev, fold, digest, updated, phase, title, turns, commits, data
 		FROM session WHERE agent = ? AND session = ?`
+	headSQL = `
+		SELECT coalesce(s.rev, 0), coalesce(s.fold, 0), coalesce(s.commits, 0), coalesce(r.rev, 0)
+		FROM (SELECT ?1 AS agent, ?2 AS session) AS k
+		LEFT JOIN session AS s ON s.agent = k.agent AND s.session = k.session
+		LEFT JOIN recorded AS r ON r.agent = k.agent AND r.session = k.session`
 	removeSQL = `DELETE FROM session WHERE agent = ? AND session = ?`
 
 	listSQL = `
@@ -42,7 +48,7 @@ func (s *Store) SaveSnapshot(ctx context.Context, key store.Key, snap store.Snap
 	}
 	return s.do(ctx, "save snapshot", func(db *database) error {
 		_, err := db.save.ExecContext(ctx, key.Agent, key.Session, int64(snap.Rev), snap.FoldVersion, snap.Digest,
-			store.Micros(snap.Updated), snap.Phase, snap.Title, snap.Turns, data)
+			store.Micros(snap.Updated), snap.Phase, snap.Title, snap.Turns, int64(snap.Commits), data)
 		return err
 	})
 }
@@ -55,7 +61,7 @@ func (s *Store) LoadSnapshot(ctx context.Context, key store.Key) (snap store.Sna
 	err = s.do(ctx, "load snapshot", func(db *database) error {
 		var updated int64
 		err := db.load.QueryRowContext(ctx, key.Agent, key.Session).Scan(&snap.Rev, &snap.FoldVersion, &snap.Digest,
-			&updated, &snap.Phase, &snap.Title, &snap.Turns, &snap.Data)
+			&updated, &snap.Phase, &snap.Title, &snap.Turns, &snap.Commits, &snap.Data)
 		if errors.Is(err, sql.ErrNoRows) {
 			return store.ErrNotFound
 		}
@@ -66,6 +72,27 @@ func (s *Store) LoadSnapshot(ctx context.Context, key store.Key) (snap store.Sna
 		return store.Snapshot{}, err
 	}
 	return snap, nil
+}
+
+// Heads implements store.Store.
+func (s *Store) Heads(ctx context.Context, keys []store.Key) (heads []store.Head, err error) {
+	if err := store.ValidateKeys(keys); err != nil {
+		return nil, err
+	}
+	err = s.do(ctx, "heads", func(db *database) error {
+		heads = make([]store.Head, len(keys))
+		for i, k := range keys {
+			h := &heads[i]
+			if err := db.head.QueryRowContext(ctx, k.Agent, k.Session).Scan(&h.Rev, &h.FoldVersion, &h.Commits, &h.Counted); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return heads, nil
 }
 
 // DeleteSession implements store.Store.

@@ -120,6 +120,8 @@ func (s *Store) try(call func(*database) error) error {
 		return store.ErrClosed
 	case s.db == nil:
 		return errNoDatabase
+	case s.db.moved(s.path):
+		return &damageError{db: s.db, cause: errMoved}
 	}
 	err := call(s.db)
 	if damaged(err) {
@@ -141,7 +143,7 @@ func (s *Store) restart(ctx context.Context, found error) error {
 		if err := at.db.close(); err != nil {
 			s.log.WarnContext(ctx, "store: closing a damaged database", "path", s.path, "error", err)
 		}
-		if err := s.moveAside(ctx, at.cause); err != nil {
+		if err := s.makeWay(ctx, at); err != nil {
 			return err
 		}
 	}
@@ -151,6 +153,14 @@ func (s *Store) restart(ctx context.Context, found error) error {
 	var err error
 	s.db, err = s.open(ctx)
 	return err
+}
+
+// makeWay clears the path of an abandoned database.
+func (s *Store) makeWay(ctx context.Context, given *damageError) error {
+	if errors.Is(given, errMoved) {
+		return s.leaveBehind(ctx, given.db)
+	}
+	return s.moveAside(ctx, given.cause)
 }
 
 // explain maps an error to the contract's, with the operation and file.

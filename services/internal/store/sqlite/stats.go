@@ -4,14 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"skandha.dev/services/internal/store"
 )
 
 const (
+	countedSQL = `SELECT rev FROM recorded WHERE agent = ? AND session = ?`
 	advanceSQL = `
-		INSERT INTO recorded (agent, session, rev) VALUES (?, ?, ?)
-		ON CONFLICT (agent, session) DO UPDATE SET rev = excluded.rev WHERE excluded.rev > rev`
+		INSERT INTO recorded (agent, session, rev, total) VALUES (?, ?, ?, ?)
+		ON CONFLICT (agent, session) DO UPDATE SET rev = excluded.rev, total = total + excluded.total`
 	addToolSQL = `
 		INSERT INTO tool (tool, used, succeeded, unknown, latency_ms, last_used) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tool) DO UPDATE SET
@@ -29,55 +31,93 @@ const (
 )
 
 // wipeSQL empties every table of the schema.
-var wipeSQL = []string{"DELETE FROM session", "DELETE FROM recorded", "DELETE FROM tool", "DELETE FROM mark"}
-
-// RecordTools implements store.Store.
-func (s *Store) RecordTools(ctx context.Context, key store.Key, rev uint64, deltas []store.ToolDelta) error {
-	return s.RecordAll(ctx, []store.ToolRecord{{Key: key, Rev: rev, Deltas: deltas}})
+var wipeSQL = []string{
+	"DELETE FROM session", "DELETE FROM recorded", "DELETE FROM tool", "DELETE FROM mark",
+	"DELETE FROM coverage", "DELETE FROM lease",
 }
 
-// RecordAll implements store.Store, in one transaction.
-func (s *Store) RecordAll(ctx context.Context, records []store.ToolRecord) error {
-	some := false
-	for _, r := range records {
-		if err := store.ValidateTools(r.Key, r.Rev, r.Deltas); err != nil {
-			return err
+// resetToolsSQL removes the statistics, so that every commit counts again.
+var resetToolsSQL = []string{"DELETE FROM recorded", "DELETE FROM tool", "DELETE FROM coverage"}
+
+// verifyToolsSQL compares the sums with those of the sessions.
+const verifyToolsSQL = `SELECT
+	(SELECT coalesce(sum(used + succeeded + unknown + latency_ms), 0) FROM tool) =
+	(SELECT coalesce(sum(total), 0) FROM recorded)`
+
+// RecordTools implements store.Store, in one transaction.
+func (s *Store) RecordTools(ctx context.Context, records []store.ToolRecord) (gaps []store.Key, err error) {
+	if err := store.ValidateTools(records); err != nil {
+		return nil, err
+	}
+	err = s.do(ctx, "record tools", func(db *database) error {
+		gaps = nil
+		if len(records) == 0 {
+			return nil
 		}
-		some = some || len(r.Deltas) > 0
-	}
-	if !some {
-		return nil
-	}
-	return s.do(ctx, "record tools", func(db *database) error {
 		return db.transact(ctx, func(tx *sql.Tx) error {
 			for _, r := range records {
-				if err := db.record(ctx, tx, r); err != nil {
+				fits, err := db.record(ctx, tx, r)
+				if err != nil {
 					return err
+				}
+				if !fits && !slices.Contains(gaps, r.Key) {
+					gaps = append(gaps, r.Key)
 				}
 			}
 			return nil
 		})
 	})
+	if err != nil {
+		return nil, err
+	}
+	return gaps, nil
 }
 
-func (db *database) record(ctx context.Context, tx *sql.Tx, r store.ToolRecord) error {
-	if len(r.Deltas) == 0 {
-		return nil
+// record returns false if records before this one are missing.
+func (db *database) record(ctx context.Context, tx *sql.Tx, r store.ToolRecord) (fits bool, err error) {
+	var at uint64
+	err = tx.StmtContext(ctx, db.counted).QueryRowContext(ctx, r.Key.Agent, r.Key.Session).Scan(&at)
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return false, err
+	case at >= r.Rev: // counted before
+		return true, nil
+	case at < r.After:
+		return false, nil
 	}
-	res, err := tx.StmtContext(ctx, db.advance).ExecContext(ctx, r.Key.Agent, r.Key.Session, int64(r.Rev))
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return err // recorded before
+	if _, err := tx.StmtContext(ctx, db.advance).ExecContext(ctx, r.Key.Agent, r.Key.Session, int64(r.Rev), r.Sum()); err != nil {
+		return false, err
 	}
 	add := tx.StmtContext(ctx, db.addTool)
 	for _, d := range r.Deltas {
 		if _, err := add.ExecContext(ctx, d.Tool, d.Used, d.Succeeded, d.Unknown, d.LatencyMS, store.Micros(d.At)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
+}
+
+// VerifyTools implements store.Store.
+func (s *Store) VerifyTools(ctx context.Context) (sound bool, err error) {
+	err = s.do(ctx, "verify tool statistics", func(db *database) error {
+		return db.transact(ctx, func(tx *sql.Tx) error {
+			if err := tx.QueryRowContext(ctx, verifyToolsSQL).Scan(&sound); err != nil || sound {
+				return err
+			}
+			s.log.ErrorContext(ctx, "store: the tool statistics do not match those of the sessions; "+
+				"removed, they are counted again from the log",
+				"path", s.path)
+			return each(ctx, tx, resetToolsSQL)
+		})
+	})
+	return sound && err == nil, err
+}
+
+// ResetTools implements store.Store.
+func (s *Store) ResetTools(ctx context.Context) error {
+	return s.do(ctx, "reset tool statistics", func(db *database) error {
+		return db.transact(ctx, func(tx *sql.Tx) error { return each(ctx, tx, resetToolsSQL) })
+	})
 }
 
 // ToolStats implements store.Store.
@@ -140,15 +180,17 @@ func (s *Store) Mark(ctx context.Context, name string) (value uint64, err error)
 // Wipe implements store.Store.
 func (s *Store) Wipe(ctx context.Context) error {
 	return s.do(ctx, "wipe", func(db *database) error {
-		return db.transact(ctx, func(tx *sql.Tx) error {
-			for _, text := range wipeSQL {
-				if _, err := tx.ExecContext(ctx, text); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		return db.transact(ctx, func(tx *sql.Tx) error { return each(ctx, tx, wipeSQL) })
 	})
+}
+
+func each(ctx context.Context, tx *sql.Tx, statements []string) error {
+	for _, text := range statements {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // transact runs body in a write transaction: whole or not at all.

@@ -44,7 +44,9 @@ func Bench(b *testing.B, open func(b *testing.B) store.Store) {
 		rev := uint64(0)
 		for b.Loop() {
 			rev++
-			if err := s.RecordTools(b.Context(), sessionOf(rev), rev, []store.ToolDelta{{Tool: "x", Used: 1, LatencyMS: 5, At: epoch}}); err != nil {
+			if _, err := s.RecordTools(b.Context(), []store.ToolRecord{{
+				Key: sessionOf(rev), Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1, LatencyMS: 5, At: epoch}},
+			}}); err != nil {
 				b.Fatal(err)
 			}
 		}

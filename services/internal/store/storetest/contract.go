@@ -13,14 +13,15 @@ func wipe(t *testing.T, s store.Store) {
 	ok(t, s.Wipe(t.Context())) // an empty one
 	fill(t, s, 3, 5, func(i int) time.Time { return epoch.Add(time.Duration(i)) })
 	ok(t, s.SaveSnapshot(t.Context(), alice, sample(9)))
-	ok(t, s.RecordTools(t.Context(), alice, 9, []store.ToolDelta{{Tool: "x", Used: 1}}))
+	record(t, s, alice, 9, []store.ToolDelta{{Tool: "x", Used: 1}})
 	ok(t, s.SetMark(t.Context(), "floor", 9))
+	ok(t, s.SetCoverage(t.Context(), "all"))
 	ok(t, s.Wipe(t.Context()))
 	empty(t, s, alice)
 
 	// the log fills it again, from the start
 	ok(t, s.SaveSnapshot(t.Context(), alice, sample(2)))
-	ok(t, s.RecordTools(t.Context(), alice, 2, []store.ToolDelta{{Tool: "x", Used: 1}}))
+	record(t, s, alice, 2, []store.ToolDelta{{Tool: "x", Used: 1}})
 	ok(t, s.SetMark(t.Context(), "floor", 2))
 	same(t, load(t, s, alice), sample(2))
 	same(t, stats(t, s), []store.ToolStat{{Tool: "x", Used: 1}})
@@ -31,7 +32,7 @@ func wipe(t *testing.T, s store.Store) {
 func sharesNothing(t *testing.T, a, b store.Store) {
 	for _, s := range []store.Store{a, b} {
 		ok(t, s.SaveSnapshot(t.Context(), alice, sample(1)))
-		ok(t, s.RecordTools(t.Context(), alice, 1, []store.ToolDelta{{Tool: "x", Used: 1}}))
+		record(t, s, alice, 1, []store.ToolDelta{{Tool: "x", Used: 1}})
 		ok(t, s.SetMark(t.Context(), "floor", 1))
 	}
 	ok(t, a.Wipe(t.Context()))
@@ -44,7 +45,10 @@ func sharesNothing(t *testing.T, a, b store.Store) {
 
 func invalidArguments(t *testing.T, s store.Store) {
 	ctx := t.Context()
-	tool := []store.ToolDelta{{Tool: "x", Used: 1}}
+	tool := store.ToolDelta{Tool: "x", Used: 1}
+	tools := func(r store.ToolRecord) func() error {
+		return func() error { _, err := s.RecordTools(ctx, []store.ToolRecord{r}); return err }
+	}
 	for name, call := range map[string]func() error{
 		"save, no agent":     func() error { return s.SaveSnapshot(ctx, store.Key{Session: "s"}, sample(1)) },
 		"save, no session":   func() error { return s.SaveSnapshot(ctx, store.Key{Agent: "a"}, sample(1)) },
@@ -58,21 +62,25 @@ func invalidArguments(t *testing.T, s store.Store) {
 		"save, late": func() error {
 			return s.SaveSnapshot(ctx, alice, store.Snapshot{Rev: 1, Updated: epoch.AddDate(1000, 0, 0)})
 		},
+		"save, commits": func() error {
+			return s.SaveSnapshot(ctx, alice, store.Snapshot{Rev: 1, Commits: store.MaxRev + 1})
+		},
 		"save, too big": func() error {
 			return s.SaveSnapshot(ctx, alice, store.Snapshot{Rev: 1, Data: make([]byte, store.MaxData+1)})
 		},
 		"load, no session":   func() error { _, err := s.LoadSnapshot(ctx, store.Key{Agent: "a"}); return err },
 		"delete, no session": func() error { return s.DeleteSession(ctx, store.Key{Agent: "a"}) },
 		"list, cursor":       func() error { _, _, err := s.ListSessions(ctx, "", 1, "nonsense!"); return err },
-		"record, no session": func() error { return s.RecordTools(ctx, store.Key{Agent: "a"}, 1, tool) },
-		"record, revision 0": func() error { return s.RecordTools(ctx, alice, 0, tool) },
-		"record, no tool":    func() error { return s.RecordTools(ctx, alice, 1, []store.ToolDelta{tool[0], {Used: 1}}) },
-		"record, negative": func() error {
-			return s.RecordTools(ctx, alice, 1, []store.ToolDelta{tool[0], {Tool: "x", Used: -1}})
-		},
-		"record, too much": func() error {
-			return s.RecordTools(ctx, alice, 1, []store.ToolDelta{tool[0], {Tool: "x", LatencyMS: store.MaxDelta + 1}})
-		},
+		"heads, no session":  func() error { _, err := s.Heads(ctx, []store.Key{{Agent: "a"}}); return err },
+		"record, no session": tools(store.ToolRecord{Key: store.Key{Agent: "a"}, Rev: 1}),
+		"record, revision 0": tools(store.ToolRecord{Key: alice}),
+		"record, backwards":  tools(store.ToolRecord{Key: alice, After: 2, Rev: 2}),
+		"record, no tool":    tools(store.ToolRecord{Key: alice, Rev: 1, Deltas: []store.ToolDelta{tool, {Used: 1}}}),
+		"record, negative":   tools(store.ToolRecord{Key: alice, Rev: 1, Deltas: []store.ToolDelta{tool, {Tool: "x", Used: -1}}}),
+		"record, too much": tools(store.ToolRecord{Key: alice, Rev: 1, Deltas: []store.ToolDelta{
+			tool, {Tool: "x", LatencyMS: store.MaxDelta + 1},
+		}}),
+		"lease, no holder":  func() error { _, err := s.Lease(ctx, store.Lease{Note: "x"}, time.Minute); return err },
 		"set mark, no name": func() error { return s.SetMark(ctx, "", 1) },
 		"set mark, big":     func() error { return s.SetMark(ctx, "floor", store.MaxRev+1) },
 		"mark, no name":     func() error { _, err := s.Mark(ctx, ""); return err },
@@ -94,7 +102,17 @@ func calls(s store.Store) map[string]func(context.Context) error {
 		"ListSessions":  func(ctx context.Context) error { _, _, err := s.ListSessions(ctx, "", 1, ""); return err },
 		"DeleteSession": func(ctx context.Context) error { return s.DeleteSession(ctx, alice) },
 		"RecordTools": func(ctx context.Context) error {
-			return s.RecordTools(ctx, alice, 1, []store.ToolDelta{{Tool: "x", Used: 1}})
+			_, err := s.RecordTools(ctx, []store.ToolRecord{{Key: alice, Rev: 1, Deltas: []store.ToolDelta{{Tool: "x", Used: 1}}}})
+			return err
+		},
+		"Heads":       func(ctx context.Context) error { _, err := s.Heads(ctx, []store.Key{alice}); return err },
+		"VerifyTools": func(ctx context.Context) error { _, err := s.VerifyTools(ctx); return err },
+		"ResetTools":  func(ctx context.Context) error { return s.ResetTools(ctx) },
+		"SetCoverage": func(ctx context.Context) error { return s.SetCoverage(ctx, "all") },
+		"Coverage":    func(ctx context.Context) error { _, err := s.Coverage(ctx); return err },
+		"Lease": func(ctx context.Context) error {
+			_, err := s.Lease(ctx, store.Lease{Holder: "a"}, time.Minute)
+			return err
 		},
 		"ToolStats": func(ctx context.Context) error { _, err := s.ToolStats(ctx); return err },
 		"SetMark":   func(ctx context.Context) error { return s.SetMark(ctx, "floor", 1) },

@@ -21,7 +21,7 @@ func listOrder(t *testing.T, s store.Store) {
 		return infoOf(k, snap)
 	}
 	old := save("b", "old", 9, time.Hour)
-	tieB := save("b", "1", 1, time.Minute)
+	tieB := save("b", "1", 2, time.Minute)
 	tieA2 := save("a", "2", 2, time.Minute)
 	tieA1 := save("a", "1", 3, time.Minute)
 	recent := save("a", "recent", 1, time.Microsecond)

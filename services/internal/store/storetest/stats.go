@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -24,17 +23,16 @@ func recordToolsOnce(t *testing.T, s store.Store) {
 		{Tool: "fetch", Used: 1, TotalLatencyMS: 5, LastUsed: epoch},
 		{Tool: "shell", Used: 3, Succeeded: 2, Unknown: 1, TotalLatencyMS: 42, LastUsed: at},
 	}
-	ok(t, s.RecordTools(t.Context(), alice, 9, first))
+	record(t, s, alice, 9, first)
 	same(t, stats(t, s), want)
-	ok(t, s.RecordTools(t.Context(), alice, 9, first)) // again
-	ok(t, s.RecordTools(t.Context(), alice, 8, first)) // before
-	ok(t, s.RecordTools(t.Context(), alice, 20, nil))  // nothing, and no step forward
+	record(t, s, alice, 9, first) // again
+	record(t, s, alice, 8, first) // before
 	same(t, stats(t, s), want)
 
-	ok(t, s.RecordTools(t.Context(), alice, 10, []store.ToolDelta{{Tool: "fetch", Used: 1, Succeeded: 1, LatencyMS: 1}}))
+	record(t, s, alice, 10, []store.ToolDelta{{Tool: "fetch", Used: 1, Succeeded: 1, LatencyMS: 1}})
 	same(t, stats(t, s)[0], store.ToolStat{Tool: "fetch", Used: 2, Succeeded: 1, TotalLatencyMS: 6, LastUsed: epoch})
 	for _, other := range []store.Key{{Agent: "guide", Session: "bob"}, {Agent: "other", Session: "alice"}} {
-		ok(t, s.RecordTools(t.Context(), other, 1, []store.ToolDelta{{Tool: "fetch", Used: 1, At: at}}))
+		record(t, s, other, 1, []store.ToolDelta{{Tool: "fetch", Used: 1, At: at}})
 	}
 	same(t, stats(t, s)[0], store.ToolStat{Tool: "fetch", Used: 4, Succeeded: 1, TotalLatencyMS: 6, LastUsed: at})
 
@@ -52,12 +50,15 @@ func recordTogether(t *testing.T, stores ...store.Store) {
 		for rev := uint64(1); rev <= commits; rev++ {
 			for _, n := range rand.Perm(sessions) {
 				k := store.Key{Agent: fmt.Sprint("agent", n), Session: "s"}
-				err := stores[i%len(stores)].RecordTools(ctx, k, rev, []store.ToolDelta{
+				gaps, err := stores[i%len(stores)].RecordTools(ctx, []store.ToolRecord{{Key: k, After: rev - 1, Rev: rev, Deltas: []store.ToolDelta{
 					{Tool: "a", Used: 1, Succeeded: 1, LatencyMS: int64(rev), At: epoch.Add(time.Duration(rev) * time.Second)},
 					{Tool: "b", Used: 2, Unknown: 1, LatencyMS: 3, At: epoch},
-				})
+				}}})
 				if err != nil {
 					return err
+				}
+				if len(gaps) != 0 {
+					return fmt.Errorf("gaps of %v", gaps)
 				}
 			}
 		}
@@ -81,7 +82,8 @@ func recordToolsWhole(t *testing.T, s store.Store) {
 		if i == 0 {
 			defer writing.Store(false)
 			for rev := uint64(1); rev <= commits; rev++ {
-				if err := s.RecordTools(ctx, alice, rev, []store.ToolDelta{{Tool: "a", Used: 1}, {Tool: "b", Used: 1}}); err != nil {
+				deltas := []store.ToolDelta{{Tool: "a", Used: 1}, {Tool: "b", Used: 1}}
+				if _, err := s.RecordTools(ctx, []store.ToolRecord{{Key: alice, Rev: rev, Deltas: deltas}}); err != nil {
 					return err
 				}
 			}
@@ -153,24 +155,112 @@ func marksOnlyGrowConcurrently(t *testing.T, s store.Store) {
 	same(t, mark(t, s, "floor"), top)
 }
 
-// recordAll counts each commit once, however often and in whichever batch it comes.
-func recordAll(t *testing.T, s store.Store) {
-	record := func(k store.Key, rev uint64) store.ToolRecord {
-		return store.ToolRecord{Key: k, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1, Succeeded: 1}}}
+// recordToolsInBatches counts each commit once, however often and in whichever batch
+// it comes.
+func recordToolsInBatches(t *testing.T, s store.Store) {
+	of := func(k store.Key, rev uint64) store.ToolRecord {
+		return store.ToolRecord{Key: k, After: rev - 1, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1, Succeeded: 1}}}
 	}
 	bob := store.Key{Agent: "a", Session: "bob"}
-	ok(t, s.RecordTools(t.Context(), alice, 2, record(alice, 2).Deltas))
-	batch := []store.ToolRecord{record(alice, 1), record(alice, 2), record(alice, 3), record(bob, 1), record(alice, 4), {Key: bob, Rev: 9}}
+	record(t, s, alice, 2, of(alice, 2).Deltas)
+	batch := []store.ToolRecord{of(alice, 1), of(alice, 2), of(alice, 3), of(bob, 1), of(alice, 4), {Key: bob, After: 1, Rev: 9}}
+	for n := uint64(10); n < 1000; n++ {
+		batch = append(batch, of(bob, n))
+	}
 	for range 2 {
-		ok(t, s.RecordAll(t.Context(), batch))
+		gaps, err := s.RecordTools(t.Context(), batch)
+		ok(t, err)
+		same(t, len(gaps), 0)
 	}
-	ok(t, s.RecordAll(t.Context(), nil))
-	stats, err := s.ToolStats(t.Context())
+	_, err := s.RecordTools(t.Context(), nil)
 	ok(t, err)
-	if len(stats) != 1 || stats[0].Used != 4 {
-		t.Errorf("%+v, want x used 4 times", stats)
+	same(t, stats(t, s), []store.ToolStat{{Tool: "x", Used: 4 + 990, Succeeded: 4 + 990}})
+	sound, err := s.VerifyTools(t.Context())
+	ok(t, err)
+	same(t, sound, true)
+}
+
+// recordToolsWithoutGaps: a record after an uncounted commit is not counted either, so
+// that the log can be counted in order.
+func recordToolsWithoutGaps(t *testing.T, s store.Store) {
+	bob := store.Key{Agent: "a", Session: "bob"}
+	of := func(k store.Key, after, rev uint64) store.ToolRecord {
+		return store.ToolRecord{Key: k, After: after, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1}}}
 	}
-	if err := s.RecordAll(t.Context(), []store.ToolRecord{record(alice, 0)}); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("revision 0: %v", err)
+	for _, step := range []struct {
+		records []store.ToolRecord
+		gaps    []store.Key
+		used    int64
+	}{
+		{[]store.ToolRecord{of(alice, 5, 7), of(bob, 0, 3), of(alice, 7, 9)}, []store.Key{alice}, 1},
+		{[]store.ToolRecord{of(alice, 0, 5)}, nil, 2},
+		{[]store.ToolRecord{of(alice, 7, 9)}, []store.Key{alice}, 2},
+		{[]store.ToolRecord{of(alice, 5, 7), of(alice, 7, 9)}, nil, 4},
+		{[]store.ToolRecord{of(alice, 7, 12)}, nil, 5}, // 9 to 12: nothing about tools in between
+		{[]store.ToolRecord{{Key: alice, After: 12, Rev: 15}, of(alice, 15, 16)}, nil, 6},
+		{[]store.ToolRecord{of(bob, 4, 9)}, []store.Key{bob}, 6},
+	} {
+		gaps, err := s.RecordTools(t.Context(), step.records)
+		ok(t, err)
+		same(t, gaps, step.gaps)
+		same(t, stats(t, s)[0].Used, step.used)
 	}
+}
+
+func resetTools(t *testing.T, s store.Store) {
+	ok(t, s.ResetTools(t.Context())) // an empty one
+	ok(t, s.SaveSnapshot(t.Context(), alice, sample(5)))
+	record(t, s, alice, 5, []store.ToolDelta{{Tool: "x", Used: 1}})
+	ok(t, s.SetCoverage(t.Context(), "all"))
+	ok(t, s.ResetTools(t.Context()))
+	same(t, len(stats(t, s)), 0)
+	same(t, coverage(t, s), "")
+	same(t, load(t, s, alice), sample(5))
+	record(t, s, alice, 5, []store.ToolDelta{{Tool: "x", Used: 1}})
+	same(t, stats(t, s), []store.ToolStat{{Tool: "x", Used: 1}})
+}
+
+func headsOf(t *testing.T, s store.Store) {
+	bob, carol := store.Key{Agent: "guide", Session: "bob"}, store.Key{Agent: "other", Session: "carol"}
+	snap := sample(7)
+	snap.Commits = 3
+	ok(t, s.SaveSnapshot(t.Context(), alice, snap))
+	record(t, s, alice, 9, nil)
+	record(t, s, bob, 4, nil)
+	heads, err := s.Heads(t.Context(), []store.Key{carol, alice, bob})
+	ok(t, err)
+	same(t, heads, []store.Head{{}, {Rev: 7, FoldVersion: 3, Commits: 3, Counted: 9}, {Counted: 4}})
+	heads, err = s.Heads(t.Context(), nil)
+	ok(t, err)
+	same(t, len(heads), 0)
+}
+
+func coverageIsKept(t *testing.T, s store.Store) {
+	same(t, coverage(t, s), "")
+	for _, what := range []string{"log 2", "log 1", "", "日志"} {
+		ok(t, s.SetCoverage(t.Context(), what))
+		same(t, coverage(t, s), what)
+	}
+}
+
+func leases(t *testing.T, s store.Store) {
+	take := func(l store.Lease, ttl time.Duration) store.Lease {
+		t.Helper()
+		now, err := s.Lease(t.Context(), l, ttl)
+		ok(t, err)
+		return now
+	}
+	a, b := store.Lease{Holder: "a", Note: "1 of 2"}, store.Lease{Holder: "b", Note: "mine"}
+	same(t, take(a, time.Hour), a)
+	same(t, take(b, time.Hour), a)
+	a.Note = "2 of 2"
+	same(t, take(a, time.Hour), a)
+	same(t, take(b, 0), a) // only the holder can release it
+	same(t, take(a, 0), store.Lease{})
+	same(t, take(b, time.Millisecond), b)
+	for take(a, time.Hour) != a { // until it expires
+		time.Sleep(time.Millisecond)
+	}
+	ok(t, s.Wipe(t.Context()))
+	same(t, take(b, time.Hour), b)
 }

@@ -31,7 +31,12 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ListLimits", listLimits},
 		{"ListWhileSaving", listWhileSaving},
 		{"RecordToolsOnce", recordToolsOnce},
-		{"RecordAll", recordAll},
+		{"RecordToolsInBatches", recordToolsInBatches},
+		{"RecordToolsWithoutGaps", recordToolsWithoutGaps},
+		{"ResetTools", resetTools},
+		{"Heads", headsOf},
+		{"Coverage", coverageIsKept},
+		{"Lease", leases},
 		{"RecordToolsOnceConcurrently", recordToolsOnceConcurrently},
 		{"RecordToolsWhole", recordToolsWhole},
 		{"MarksOnlyGrow", marksOnlyGrow},
@@ -54,15 +59,17 @@ func RunReopen(t *testing.T, place func(t *testing.T) (open func() store.Store))
 		first := open()
 		want := sample(7)
 		ok(t, first.SaveSnapshot(t.Context(), alice, want))
-		ok(t, first.RecordTools(t.Context(), alice, 7, []store.ToolDelta{{Tool: "x", Used: 1}}))
+		record(t, first, alice, 7, []store.ToolDelta{{Tool: "x", Used: 1}})
 		ok(t, first.SetMark(t.Context(), "floor", 9))
+		ok(t, first.SetCoverage(t.Context(), "all"))
 		ok(t, first.Close())
 
 		second := open()
 		same(t, load(t, second, alice), want)
-		ok(t, second.RecordTools(t.Context(), alice, 7, []store.ToolDelta{{Tool: "x", Used: 1}}))
+		record(t, second, alice, 7, []store.ToolDelta{{Tool: "x", Used: 1}})
 		same(t, stats(t, second), []store.ToolStat{{Tool: "x", Used: 1}})
 		same(t, mark(t, second, "floor"), 9)
+		same(t, coverage(t, second), "all")
 		ok(t, second.Close())
 	})
 	t.Run("SharedByTwo", func(t *testing.T) {
@@ -84,7 +91,7 @@ func sample(rev uint64) store.Snapshot {
 	return store.Snapshot{
 		FoldVersion: 3, Rev: rev, Digest: "sha256:" + text,
 		Updated: epoch.Add(time.Duration(rev) * time.Millisecond),
-		Phase:   "planning", Title: "title " + text, Turns: n, Data: []byte("state " + text),
+		Phase:   "planning", Title: "title " + text, Turns: n, Commits: rev, Data: []byte("state " + text),
 	}
 }
 
@@ -118,6 +125,23 @@ func load(t *testing.T, s store.Store, k store.Key) store.Snapshot {
 	snap, err := s.LoadSnapshot(t.Context(), k)
 	ok(t, err)
 	return snap
+}
+
+// record records one commit that follows the session's beginning.
+func record(t *testing.T, s store.Store, k store.Key, rev uint64, deltas []store.ToolDelta) {
+	t.Helper()
+	gaps, err := s.RecordTools(t.Context(), []store.ToolRecord{{Key: k, Rev: rev, Deltas: deltas}})
+	ok(t, err)
+	if len(gaps) != 0 {
+		t.Errorf("gaps of %v", gaps)
+	}
+}
+
+func coverage(t *testing.T, s store.Store) string {
+	t.Helper()
+	what, err := s.Coverage(t.Context())
+	ok(t, err)
+	return what
 }
 
 func stats(t *testing.T, s store.Store) []store.ToolStat {
@@ -173,6 +197,7 @@ func empty(t *testing.T, s store.Store, key store.Key) {
 		t.Errorf("has statistics %v", all)
 	}
 	same(t, mark(t, s, "floor"), 0)
+	same(t, coverage(t, s), "")
 }
 
 // together runs n copies of f at once and reports their errors, the first of

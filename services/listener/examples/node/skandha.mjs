@@ -28,21 +28,21 @@ export async function serve(manifest, handlers, run) {
   const nc = await dial(name);
   const leaving = new AbortController();
   const work = new Set();
+  const answers = new Answers(nc);
   for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => leaving.abort());
   for (const [subject, handler] of Object.entries(handlers)) {
-    nc.subscribe(subject, {
-      queue: name,
-      callback: (_, message) => {
-        const job = answer(name, handler, message).finally(() => work.delete(job));
-        work.add(job);
-      },
-    });
+    const callback = (_, message) => {
+      const job = answer(name, handler, message, answers).finally(() => work.delete(job));
+      work.add(job);
+    };
+    nc.subscribe(subject, { queue: name, callback }); // asked as any one of the plugin's processes,
+    if (/^(tool|llm)\./.test(subject)) nc.subscribe(`${subject}.${me}`, { callback }); // or as this one
   }
 
   let n = 0;
   const ask = async (verb, body) => { // the registry, which answers under its own name only
     const reply = `reply.core.${me}.${(++n).toString(36)}`;
-    const message = await nc.request(`plugin.${verb}.${name}`, JSON.stringify(body), { noMux: true, reply, timeout: 2000 });
+    const message = await nc.request(`plugin.${verb}.${name}`, JSON.stringify(body), { noMux: true, reply, timeout: verb === "heartbeat" ? 1000 : 2000 });
     const lease = message.json();
     if (message.headers?.has("Skandha-Error")) throw Object.assign(new Error(lease.message), lease);
     return lease;
@@ -57,6 +57,7 @@ export async function serve(manifest, handlers, run) {
       else if (idle) lease = await ask("unregister", { instance: me });
       else lease = await ask("heartbeat", { instance: me, hash: lease.hash });
     } catch (e) {
+      if (lease && e.name === "TimeoutError" && !leaving.signal.aborted) continue; // again at once: it may have been lost
       if (e.code === "not_found" && !leaving.signal.aborted) lease = undefined; // silent for too long: register again
       else if (leaving.signal.aborted) break; // the lease ends by itself
       else if (e.retryable === false) throw e; // the manifest is refused, for example
@@ -70,13 +71,74 @@ export async function serve(manifest, handlers, run) {
   await nc.drain();
 }
 
-async function answer(name, handler, message) {
-  if (Date.now() > Number(message.headers?.get("Skandha-Deadline") || Infinity)) return; // nobody waits any more
+async function answer(name, handler, message, answers) {
+  const until = Number(message.headers?.get("Skandha-Deadline") || Infinity);
+  if (Date.now() > until) return; // nobody waits any more
+  let question;
   try {
-    message.respond(JSON.stringify(await handler(message.json())));
+    question = message.json();
+    if (answers.begin(question, message.reply, until)) answers.give(question, message.reply, await handler(question));
   } catch (e) {
-    const h = headers();
-    h.set("Skandha-Error", "internal");
-    message.respond(JSON.stringify({ code: "internal", message: `${name}: ${e.message}`, retryable: false }), { headers: h });
+    answers.give(question, message.reply, { code: "internal", message: `${name}: ${e.message}`, retryable: false }, "internal");
+  }
+}
+
+/**
+ * What was asked and answered: so the same call runs once however often it comes, and no answer is lost with a
+ * connection. Calls are remembered until their deadline, answers are sent again when the connection is back.
+ */
+class Answers {
+  #known = new Map(); // call and attempt: {until, answer (undefined while it runs), replies}
+  #sent = []; // {when, reply, body, error}
+
+  constructor(nc) {
+    this.nc = nc;
+    this.#follow();
+  }
+
+  async #follow() {
+    for await (const status of this.nc.status()) {
+      if (status.type !== "reconnect") continue;
+      for (const { when, reply, body, error } of this.#sent.splice(0)) if (Date.now() - when < 30_000) this.#send(reply, body, error, when);
+    }
+  }
+
+  #key(question) {
+    const [call, attempt] = [question?.call ?? question?.plan, question?.attempt];
+    return typeof call === "string" && typeof attempt === "string" ? `${call} ${attempt}` : undefined;
+  }
+
+  /** Says whether it is to be run. */
+  begin(question, reply, until) {
+    const key = this.#key(question);
+    if (!key) return true;
+    for (const [old, known] of this.#known) if (Date.now() > known.until + 60_000) this.#known.delete(old);
+    const known = this.#known.get(key);
+    if (!known) {
+      this.#known.set(key, { until, replies: [reply] });
+      return true;
+    }
+    known.replies.push(reply);
+    if (known.answer) this.#send(reply, ...known.answer);
+    return false;
+  }
+
+  give(question, reply, body, error = "") {
+    const known = this.#known.get(this.#key(question));
+    if (known) known.answer = [body, error];
+    for (const to of known?.replies ?? [reply]) this.#send(to, body, error);
+  }
+
+  #send(reply, body, error, when = Date.now()) {
+    if (!reply) return;
+    this.#sent.push({ when, reply, body, error });
+    if (this.#sent.length > 256) this.#sent.shift();
+    const h = error ? headers() : undefined;
+    h?.set("Skandha-Error", error);
+    try {
+      this.nc.publish(reply, JSON.stringify(body), { headers: h });
+    } catch (e) {
+      console.error(`not answered yet: ${e.message}`);
+    }
   }
 }

@@ -63,7 +63,7 @@ def serve():
                 if state != before:
                     print(NAME, "is", state, flush=True)
                 seconds = 0.3 if state == "draining" else lease["ttl_ms"] / 3000
-                signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+                signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, 1))  # again each second until it is answered
 
 
 try:

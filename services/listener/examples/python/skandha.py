@@ -2,7 +2,7 @@
 
 SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
 """
-import json, os, secrets, signal, socket, sys, threading, time, urllib.parse
+import collections, json, os, secrets, signal, socket, sys, threading, time, urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 
 
@@ -50,11 +50,12 @@ def serve(manifest, handlers):
     """Registers a plugin and answers; handlers is {subject: function of the request's JSON}.
 
     Ctrl-C, SIGTERM and `skandha plugins unload` end it: what has begun is finished, nothing is left.
-    When the bus goes away it waits until it is back.
+    When the bus goes away it waits until it is back. The same call asked twice runs once.
     """
     me = "py-" + secrets.token_hex(8)  # the instance: new at each start
     name, manifest = manifest["name"], {**manifest, "instance": me}
-    lease, leaving, work, pool = {}, threading.Event(), [], ThreadPoolExecutor(16)
+    lease, leaving, heard = {}, threading.Event(), threading.Event()
+    work, pool, answers = [], ThreadPoolExecutor(16), Answers()
 
     def keep(bus):  # registers, renews the lease; when leaving it drains, and then is gone
         try:
@@ -63,8 +64,12 @@ def serve(manifest, handlers):
                 verb = "unregister" if ended else "heartbeat" if lease else "register"
                 body = {"unregister": {"instance": me}, "register": manifest,
                         "heartbeat": {"instance": me, "hash": lease.get("hash")}}[verb]
+                heard.clear()
                 bus.publish(f"plugin.{verb}.{name}", body, reply=f"reply.core.{me}.1")
-                time.sleep(0.3) if leaving.is_set() else leaving.wait(lease.get("ttl_ms", 3000) / 3000)
+                if leaving.is_set():
+                    time.sleep(0.3)
+                elif heard.wait(1):  # else again at once: it may have been lost
+                    leaving.wait(lease.get("ttl_ms", 3000) / 3000)
         except OSError:
             pass  # run notices, too
 
@@ -72,6 +77,7 @@ def serve(manifest, handlers):
         if headers["Status"] == "503":
             return  # no core is up; keep asks again
         answer = json.loads(body)
+        heard.set()
         if "Skandha-Error" in headers:
             if leaving.is_set() or not (lease or answer["retryable"]):
                 sys.exit(f"{name}: {answer['message']}")
@@ -88,26 +94,87 @@ def serve(manifest, handlers):
         elif lease["state"] == "gone":
             sys.exit()
 
-    def answer(bus, handler, reply, headers, body):
-        if time.time() * 1000 > float(headers.get("Skandha-Deadline", "inf")):
+    def handle(handler, reply, headers, body):
+        until = float(headers.get("Skandha-Deadline", "inf"))
+        if time.time() * 1000 > until:
             return  # nobody waits for it any more
+        question = None
         try:
-            bus.publish(reply, handler(json.loads(body)))
+            question = json.loads(body)
+            if answers.begin(question, reply, until):
+                answers.give(question, reply, handler(question))
         except Exception as e:
-            bus.publish(reply, {"code": "internal", "message": f"{name}: {e}", "retryable": False}, error="internal")
+            answers.give(question, reply, {"code": "internal", "message": f"{name}: {e}", "retryable": False}, "internal")
 
     for s in (signal.SIGINT, signal.SIGTERM):
         signal.signal(s, lambda *_: leaving.set())
+    subjects = {f"{subject} {name}": f for subject, f in handlers.items()}  # asked as any one of the plugin's processes, or as this one
+    subjects |= {f"{subject}.{me}": f for subject, f in handlers.items() if subject.startswith(("tool.", "llm."))}
+    asked = {s.split()[0]: f for s, f in subjects.items()}
     while not leaving.is_set():
         try:
-            bus = Bus(f"reply.*.{me}.*", *(f"{subject} {name}" for subject in handlers))
+            bus = Bus(f"reply.*.{me}.*", *subjects)
+            answers.connected(bus)
             threading.Thread(target=keep, args=(bus,), daemon=True).start()
             for subject, reply, headers, body in bus:
                 if subject.startswith("reply."):
                     registry(headers, body)
                 else:
                     work[:] = [w for w in work if not w.done()]
-                    work.append(pool.submit(answer, bus, handlers[subject], reply, headers, body))
+                    work.append(pool.submit(handle, asked[subject], reply, headers, body))
         except OSError as e:
             print(f"{name}: {e}; trying again", file=sys.stderr)
-            leaving.wait(1)
+            leaving.wait(0.2)
+
+
+class Answers:
+    """What was asked and answered: so the same call runs once however often it comes, and no answer is lost with a
+    connection. Calls are remembered until their deadline, answers are sent again when the connection is back."""
+
+    def __init__(self):
+        self.lock, self.bus = threading.Lock(), None
+        self.known = {}  # (call, attempt): [deadline in ms, the answer's (body, error) or None while it runs, reply subjects]
+        self.sent = collections.deque(maxlen=256)  # (when, reply subject, body, error)
+
+    @staticmethod
+    def key(question):
+        key = (question.get("call") or question.get("plan"), question.get("attempt")) if isinstance(question, dict) else ()
+        return key if key and all(isinstance(id, str) for id in key) else None
+
+    def begin(self, question, reply, until):  # whether it is to be run
+        key = self.key(question)
+        if not key:
+            return True
+        with self.lock:
+            now = time.time() * 1000
+            for old in [k for k, (deadline, *_) in self.known.items() if now > deadline + 60_000][:16]:
+                del self.known[old]
+            new = key not in self.known
+            _, answer, replies = self.known.setdefault(key, [until, None, []])
+            replies.append(reply)
+        if answer:
+            self.send(time.time(), reply, *answer)
+        return new
+
+    def give(self, question, reply, body, error=""):
+        key = self.key(question)
+        with self.lock:
+            entry = self.known.get(key) if key else None
+            if entry:
+                entry[1] = (body, error)
+        for r in entry[2] if entry else [reply]:
+            self.send(time.time(), r, body, error)
+
+    def send(self, when, reply, body, error):
+        self.sent.append((when, reply, body, error))
+        try:
+            self.bus.publish(reply, body, error=error)
+        except OSError:
+            pass  # connected sends it
+
+    def connected(self, bus):
+        self.bus = bus
+        for _ in range(len(self.sent)):
+            when, *answer = self.sent.popleft()
+            if time.time() - when < 30:
+                self.send(when, *answer)

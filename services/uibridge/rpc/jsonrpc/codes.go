@@ -20,6 +20,7 @@ var numbers = map[contract.Code]int{
 	contract.CodeConflict:        -32009,
 	contract.CodeTooLarge:        -32013,
 	contract.CodeRateLimited:     -32029,
+	contract.CodeOverloaded:      -32030,
 	contract.CodeUnavailable:     -32053,
 }
 

@@ -27,7 +27,7 @@ var null = json.RawMessage("null")
 
 // Parse reads a message. What is in a batch is answered in an array.
 func Parse(body []byte) (calls []Call, batch bool) {
-	body = bytes.TrimSpace(body)
+	body = bytes.Trim(body, " \t\r\n") // JSON's white space, which is less than Unicode's
 	if !json.Valid(body) {
 		var v any
 		return refused(null, codeParse, contract.Invalid("", fmt.Sprintf("the message is no JSON: %v", json.Unmarshal(body, &v)))), false

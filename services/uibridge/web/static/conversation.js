@@ -4,6 +4,7 @@
 
 import { el, fill, icon, iconButton } from './dom.js';
 import { field } from './exact.js';
+import { timeSeconds } from './fmt.js';
 import { Turn } from './turn.js';
 import { Files } from './call.js';
 import { Composer } from './composer.js';
@@ -252,9 +253,9 @@ export class Conversation {
     handle('onToolOutput', (p) => this.#turn(p)?.printed(p));
     handle('onToolResult', (p) => this.#turn(p)?.ended(p));
     handle('onTurnEnd', (p) => this.#ended(p));
-    handle('onSessionLocked', (p) => this.#lock(p.reason));
+    handle('onSessionLocked', (p) => this.#lock(p.reason, p.until));
     handle('onSessionReset', (p) => { this.#locked.hidden = true; this.#transcript.divide(`The conversation was reset by ${p.by}. What is above, the model does not know any more.`); });
-    on('onBus', ({ connected }) => this.#bus(connected));
+    on('onBus', ({ connected, fault }) => this.#bus(connected, fault));
     on('onDropped', (d) => this.#composer.notice(d.code === 'too_slow' ? '' : d.message ?? ''));
     on('attachFailed', (e) => this.#fail(e));
     on('connection', ({ state, detail }) => this.#connected(state, detail));
@@ -343,8 +344,11 @@ export class Conversation {
     this.#mark();
   }
 
-  #lock(reason) {
-    fill(this.#locked, icon('lock'), el('span', { class: 'grow' }, 'This session is locked', reason && `: ${reason}`, '. ', el('code', null, '/reset'), ' forgets the conversation and unlocks it.'),
+  #lock(reason, until) {
+    const opens = until
+      ? [`It takes messages again from ${timeSeconds(until)} on. `, el('code', null, '/reset'), ' forgets the conversation and unlocks it at once.']
+      : [el('code', null, '/reset'), ' forgets the conversation and unlocks it.'];
+    fill(this.#locked, icon('lock'), el('span', { class: 'grow' }, 'This session is locked', reason && `: ${reason}`, '. ', ...opens),
       this.#app.can('talk') && el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#send('/reset') } }, 'Reset'));
     this.#locked.hidden = false;
   }
@@ -362,11 +366,15 @@ export class Conversation {
     document.title = `${open ? '(!) ' : ''}${this.#sessionTitle || session || 'Session'} · Skandha`;
   }
 
-  #bus(connected) {
-    this.#away.hidden = connected;
-    fill(this.#away, connected ? '' : [icon('warn'), el('span', { class: 'grow' }, 'The bridge has lost the bus, and tries to reach it again. Nothing is lost: what happens meanwhile is told then.')]);
+  // #bus shows that the bridge has lost the bus, or why the bus cannot store.
+  #bus(connected, fault = '') {
+    const text = connected ? fault && `${fault[0].toUpperCase()}${fault.slice(1)}. What you send meanwhile is kept here.`
+      : 'The bridge has lost the bus, and tries to reach it again. Nothing is lost: what happens meanwhile is told then.';
+    this.#away.hidden = !text;
+    this.#away.classList.toggle('banner-danger', Boolean(connected && fault));
+    fill(this.#away, text ? [icon('warn'), el('span', { class: 'grow' }, text)] : '');
     this.#state.connection(connected ? 'open' : 'away');
-    if (connected) this.#outbox.flush();
+    if (connected && !fault) this.#outbox.flush();
   }
 
   #connected(state, pause) {

@@ -60,9 +60,9 @@ export class Outbox {
       entry.placed(receipt.sequence);
     } catch (e) {
       if (!this.#all.has(entry.id)) return; // it was told of meanwhile: it is in the log
-      if (e.code === 'unavailable' || e.code === 'timeout') {
-        entry.turn.sending('waits for the connection');
-        if (this.#app.connection.isOpen) setTimeout(() => this.#try(entry), 1000); // the bus is away, not the bridge
+      if (e.code === 'unavailable' || e.code === 'timeout' || e.code === 'overloaded') {
+        entry.turn.sending(e.code === 'overloaded' ? 'waits: too much is under way' : `waits for the ${this.#app.connection.isOpen ? 'bus' : 'connection'}`);
+        if (this.#app.connection.isOpen) setTimeout(() => this.#try(entry), Math.max(1000, Math.min(e.retryAfter ?? 0, 5000))); // the bus is away, not the bridge
       } else {
         entry.turn.unsent(refusal(e), () => this.#try(entry));
         this.#notice('');

@@ -237,9 +237,9 @@ const TELL = {
     return { lane: 'reflect', tone: 'ok', text: `The turn ended with an answer after ${duration(d.duration_ms)}: ${d.rounds} ${d.rounds === 1 ? 'question' : 'questions'} to the model${calls}${tokens(d.usage)}.` };
   },
   'turn.failed': (d) => ({ lane: 'reflect', tone: ['cancelled', 'interrupted', 'reset', 'duplicate_of'].includes(d.code) ? 'warn' : 'bad', text: ends(`The turn ended without an answer (${d.code}): ${oneLine(d.reason, 300)}`) }),
-  'session.locked': (d) => ({ lane: 'reflect', tone: 'bad', text: ends(`The session is locked until /reset: ${oneLine(d.reason, 300)}`) }),
+  'session.locked': (d) => ({ lane: 'reflect', tone: 'bad', text: ends(`The session is locked until ${d.until ?? '/reset'}: ${oneLine(d.reason, 300)}`) }),
   'session.reset': (d) => ({ lane: 'reflect', tone: 'warn', text: `${d.by} reset the conversation.` }),
-  'session.checkpoint': () => ({ lane: 'reflect', text: 'The state of the session was written down, so that older events may go.' }),
+  'session.checkpoint': () => ({ lane: 'reflect', text: 'The state of the session was written down; it goes on from there.' }),
   'ui.message': (d) => ({ lane: 'ui', text: `People are told ${quote(d.content)}.` }),
   'ui.state': (d) => ({ lane: 'ui', text: `The agent is ${STATES[d.state] ?? d.state}.` }),
   'ui.ready': () => ({ lane: 'ui', text: 'The agent is ready for the next input.' }),

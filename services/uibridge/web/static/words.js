@@ -24,7 +24,7 @@ const FAILURES = {
   duplicate_of: 'This was sent before, and is taken once.',
   dropped: 'A hook dropped this.',
   denied: 'A hook refused this before anything ran.',
-  session_locked: 'The session is locked. /reset unlocks it.',
+  session_locked: 'The session is locked.',
   cancelled: 'Cancelled.',
   interrupted: 'Interrupted by a later input.',
   reset: 'Ended by /reset.',
@@ -36,8 +36,8 @@ const FAILURES = {
   limit_tokens: 'The turn reached its limit of tokens.',
   limit_cost: 'The turn reached its limit of cost.',
   deadline: 'The time for this turn is over.',
-  circuit_open: 'Too many tools failed, so the session was locked.',
-  state_mismatch: 'The session’s log contradicts itself, so it was locked.',
+  circuit_open: 'Too many tool calls failed, so the session is locked for a while.',
+  state_mismatch: 'The session’s log is damaged, so the session was locked. /repair goes on with what was saved.',
 };
 
 // failure is why a turn ended without an answer: [in words, whether it is an error].
@@ -70,6 +70,7 @@ const REFUSALS = {
   unauthenticated: 'You are not signed in any more.',
   forbidden: 'Your token does not allow this.',
   rate_limited: 'That was too much at once. Try again in a moment.',
+  overloaded: 'Too many inputs wait already. Try again in a moment.',
   unavailable: 'The bridge cannot reach the bus right now.',
   timeout: 'The bridge did not answer in time.',
   unknown_method: 'This bridge does not offer that.',

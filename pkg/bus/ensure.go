@@ -1,0 +1,275 @@
+package bus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// EnsurePlugins makes only the bucket of plugins, like [Bus.EnsureStreams], after it
+// was lost.
+func (b *Bus) EnsurePlugins(ctx context.Context, c StreamsConfig) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return b.ensureStream(ctx, c.plugins())
+}
+
+// EnsureStreams creates missing streams and buckets and verifies the existing ones. A
+// difference that can be repaired without loss is repaired; any other is an error that
+// names the stream and the field. Copies are added, never removed, and no limit is set
+// below what a stream holds: a configuration that asks for it is ignored with a
+// warning. Several processes may call it at once. While JetStream is unavailable it
+// tries again, until ctx ends.
+func (b *Bus) EnsureStreams(ctx context.Context, c StreamsConfig) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	for {
+		attempt, cancel := context.WithTimeout(ctx, ackWait)
+		err := b.ensureAll(attempt, c)
+		cancel()
+		if err == nil || !mayPass(err) {
+			return err
+		}
+		b.log.Info("waiting for JetStream", "error", err)
+		t := time.NewTimer(healPause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		case <-t.C:
+		}
+	}
+}
+
+const errCodeNoPeers = 10005 // JSClusterNoPeersErrF: not all servers of the cluster are there yet
+
+// mayPass reports whether the error may go away by itself.
+func mayPass(err error) bool {
+	var e *jetstream.APIError
+	if errors.As(err, &e) {
+		return e.Code == 503 || e.ErrorCode == errCodeNoPeers
+	}
+	return Retryable(err)
+}
+
+func (b *Bus) ensureAll(ctx context.Context, c StreamsConfig) error {
+	for _, want := range c.streams() {
+		if err := b.ensureStream(ctx, want); err != nil {
+			return err
+		}
+	}
+	for _, want := range c.objectBuckets() {
+		if err := b.ensureBucket(ctx, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bus) ensureStream(ctx context.Context, want wanted) error {
+	for {
+		doubts := b.copies.doubted()
+		s, err := b.js.Stream(ctx, want.Name)
+		if err == nil {
+			return b.verifyStream(ctx, s.CachedInfo(), want, doubts)
+		}
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("looking up stream %s: %w", want.Name, err)
+		}
+		want.Replicas = b.newReplicas(want.given)
+		_, err = b.js.CreateStream(ctx, want.StreamConfig)
+		if err == nil {
+			b.log.Info("stream created", "stream", want.Name)
+			return nil
+		}
+		// Another process was faster, perhaps with another configuration: look again.
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return creating("stream "+want.Name, want.MaxBytes, err)
+		}
+	}
+}
+
+// newReplicas is how many copies a new stream gets: as many as the log has, unless the
+// configuration says otherwise.
+func (b *Bus) newReplicas(given limits) int {
+	return max(cmp.Or(given.replicas, b.copies.known()), 1)
+}
+
+// JSStorageResourcesExceededErr and JSAccountResourcesExceededErr of the server.
+const errCodeNoStorage, errCodeAccountLimit = 10047, 10002
+
+// creating explains why something could not be created. A server reserves the maximum
+// size of a stream when it creates it.
+func creating(what string, size int64, err error) error {
+	var e *jetstream.APIError
+	if errors.As(err, &e) && (e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit) {
+		return fmt.Errorf("creating %s: JetStream has fewer than the %d MiB left that it may grow to: "+
+			"give the server or the account more file storage (jetstream.max_file_store; "+
+			"all streams and buckets need 30 GiB), or a larger disk: %w", what, size>>20, err)
+	}
+	return fmt.Errorf("creating %s: %w", what, err)
+}
+
+func (b *Bus) verifyStream(ctx context.Context, info *jetstream.StreamInfo, w wanted, doubts uint64) error {
+	have, want := info.Config, b.settle(w, info)
+	if want.Name == StreamSessions {
+		b.copies.learn(max(have.Replicas, want.Replicas), doubts)
+	}
+	if field, why := unsafeDifference(have, want); field != "" {
+		return fmt.Errorf("stream %s: %s: %s; fix or remove the stream by hand, then start again",
+			want.Name, field, why)
+	}
+	mended, changes := mend(have, want)
+	if len(changes) == 0 {
+		return nil
+	}
+	if _, err := b.js.UpdateStream(ctx, mended); err != nil {
+		return fmt.Errorf("stream %s: changing %v: %w", want.Name, changes, err)
+	}
+	b.log.Info("stream changed", "stream", want.Name, "fields", changes)
+	return nil
+}
+
+// settle returns the wanted configuration of an existing stream. A start must not undo
+// what another process or an operator has set: a limit that the configuration does not
+// name is only ever raised, copies are never removed, and a smaller limit never
+// deletes stored messages.
+func (b *Bus) settle(w wanted, info *jetstream.StreamInfo) jetstream.StreamConfig {
+	want, have := w.StreamConfig, info.Config
+	ignore := func(field string, configured, is any) {
+		b.log.Warn("ignoring a stream setting that would remove copies or messages; "+
+			"change the stream by hand if that is intended",
+			"stream", want.Name, "field", field, "configured", configured, "is", is)
+	}
+	if want.Replicas < have.Replicas {
+		if w.given.replicas != 0 {
+			ignore("num_replicas", want.Replicas, have.Replicas)
+		}
+		want.Replicas = have.Replicas
+	}
+	if unlimited := have.MaxBytes <= 0; want.MaxBytes > 0 && (unlimited || have.MaxBytes > want.MaxBytes) {
+		switch {
+		case w.given.maxBytes == 0:
+			want.MaxBytes = have.MaxBytes
+		case info.State.Bytes > uint64(want.MaxBytes):
+			ignore("max_bytes", want.MaxBytes, have.MaxBytes)
+			want.MaxBytes = have.MaxBytes
+		}
+	}
+	if w.given.maxAge == 0 && want.MaxAge > 0 && (have.MaxAge == 0 || have.MaxAge > want.MaxAge) {
+		want.MaxAge = have.MaxAge
+	}
+	return want
+}
+
+// unsafeDifference finds what an update cannot or must not change: the field and why.
+func unsafeDifference(have, want jetstream.StreamConfig) (field, why string) {
+	forge := "lets any publisher forge another message through a header"
+	switch {
+	case have.Storage != want.Storage:
+		return "storage", fmt.Sprintf("is %s, want %s", have.Storage, want.Storage)
+	case have.Retention != want.Retention:
+		return "retention", fmt.Sprintf("is %s, want %s", have.Retention, want.Retention)
+	case have.AllowMsgSchedules && !want.AllowMsgSchedules:
+		return "allow_msg_schedules", "is on and " + forge
+	case have.AllowMsgTTL:
+		return "allow_msg_ttl", "is on and lets any publisher expire messages of the log"
+	case have.AllowMsgCounter:
+		return "allow_msg_counter", "is on and changes what is stored"
+	case have.PersistMode != want.PersistMode:
+		return "persist_mode", fmt.Sprintf("is %v: acknowledged messages could be lost", have.PersistMode)
+	case have.Mirror != nil:
+		return "mirror", "is set: only publishers may write to the stream"
+	case len(have.Sources) > 0:
+		return "sources", "is set: only publishers may write to the stream"
+	case have.SubjectTransform != nil:
+		return "subject_transform", "is set and " + forge
+	case have.Sealed:
+		return "sealed", "is on: nothing can be stored"
+	}
+	return "", ""
+}
+
+// mend returns have with every relevant field as in want, and the names of the changed
+// fields.
+func mend(have, want jetstream.StreamConfig) (mended jetstream.StreamConfig, changes []string) {
+	mended = have
+	set(&changes, "max_bytes", &mended.MaxBytes, want.MaxBytes)
+	set(&changes, "max_age", &mended.MaxAge, want.MaxAge)
+	set(&changes, "max_msgs", &mended.MaxMsgs, cmp.Or(want.MaxMsgs, -1))
+	set(&changes, "max_msgs_per_subject", &mended.MaxMsgsPerSubject, cmp.Or(want.MaxMsgsPerSubject, -1))
+	set(&changes, "max_msg_size", &mended.MaxMsgSize, cmp.Or(want.MaxMsgSize, -1))
+	set(&changes, "discard", &mended.Discard, want.Discard)
+	set(&changes, "discard_new_per_subject", &mended.DiscardNewPerSubject, want.DiscardNewPerSubject)
+	set(&changes, "num_replicas", &mended.Replicas, want.Replicas)
+	set(&changes, "no_ack", &mended.NoAck, false)
+	set(&changes, "duplicate_window", &mended.Duplicates, want.Duplicates)
+	set(&changes, "allow_direct", &mended.AllowDirect, want.AllowDirect)
+	set(&changes, "allow_rollup_hdrs", &mended.AllowRollup, want.AllowRollup)
+	set(&changes, "allow_atomic", &mended.AllowAtomicPublish, false)
+	set(&changes, "allow_batched", &mended.AllowBatchPublish, false)
+	set(&changes, "allow_msg_schedules", &mended.AllowMsgSchedules, want.AllowMsgSchedules)
+	slices.Sort(mended.Subjects)
+	subjects := slices.Sorted(slices.Values(want.Subjects))
+	if !slices.Equal(mended.Subjects, subjects) {
+		mended.Subjects = subjects
+		changes = append(changes, "subjects")
+	}
+	if have.RePublish != nil {
+		mended.RePublish = nil
+		changes = append(changes, "republish")
+	}
+	return mended, changes
+}
+
+func set[T comparable](changes *[]string, field string, have *T, want T) {
+	if *have != want {
+		*have = want
+		*changes = append(*changes, field)
+	}
+}
+
+func (b *Bus) ensureBucket(ctx context.Context, want objectBucket) error {
+	for {
+		s, err := b.js.Stream(ctx, "OBJ_"+want.Bucket)
+		if err == nil {
+			return b.verifyBucket(ctx, s.CachedInfo(), want)
+		}
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("looking up bucket %s: %w", want.Bucket, err)
+		}
+		want.Replicas = b.newReplicas(want.given)
+		_, err = b.js.CreateObjectStore(ctx, want.ObjectStoreConfig)
+		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return creating("bucket "+want.Bucket, want.MaxBytes, err)
+		}
+	}
+}
+
+func (b *Bus) verifyBucket(ctx context.Context, info *jetstream.StreamInfo, w objectBucket) error {
+	have := info.Config
+	if have.Storage != w.Storage {
+		return fmt.Errorf("bucket %s: storage is %s, want %s; remove the bucket by hand, then start again",
+			w.Bucket, have.Storage, w.Storage)
+	}
+	want := b.settle(wanted{jetstream.StreamConfig{Name: have.Name, MaxBytes: w.MaxBytes, MaxAge: w.TTL, Replicas: w.Replicas}, w.given}, info)
+	var changes []string
+	set(&changes, "max_bytes", &have.MaxBytes, want.MaxBytes)
+	set(&changes, "max_age", &have.MaxAge, want.MaxAge)
+	set(&changes, "num_replicas", &have.Replicas, want.Replicas)
+	set(&changes, "discard", &have.Discard, w.discard)
+	if len(changes) == 0 {
+		return nil
+	}
+	if _, err := b.js.UpdateStream(ctx, have); err != nil {
+		return fmt.Errorf("bucket %s: changing %v: %w", w.Bucket, changes, err)
+	}
+	return nil
+}

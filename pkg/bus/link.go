@@ -1,0 +1,230 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// link is one of the two connections of a [Bus].
+//
+// A server handles the messages of one connection in order, and a message for a synced
+// stream holds up everything behind it. So the log and large bodies use one link,
+// which keeps an append and the read of its outcome in order. Everything else
+// (acknowledgements, pull requests, announcements, requests and answers) uses the
+// other link and waits for no disk. See schemas/adr/0018.
+type link struct {
+	b      *Bus
+	name   string // [controlLink] or [logLink], for people
+	nc     *nats.Conn
+	inbox  *inbox
+	closed chan struct{}
+
+	mu   sync.Mutex
+	lost chan struct{} // closed at the next disconnect
+}
+
+// The names of the links.
+const (
+	controlLink = "control"
+	logLink     = "log"
+)
+
+func newLink(b *Bus, name string) *link {
+	return &link{b: b, name: name, closed: make(chan struct{}), lost: make(chan struct{})}
+}
+
+// open connects. For an in-process server it repeats the first attempt, which the
+// client does not; see [connectTries].
+func (l *link) open(ctx context.Context, opts []nats.Option) (err error) {
+	for range connectTries {
+		l.nc, err = nats.Connect(l.b.cfg.URL, slices.Concat(opts, l.handlers())...)
+		if err == nil || l.b.cfg.InProcess == nil || isAuthError(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("connecting to the bus %s: %w", l.b.where(), err)
+	}
+	if err := l.await(ctx); err != nil {
+		return err
+	}
+	if l.inbox, err = newInbox(l.nc); err != nil {
+		return fmt.Errorf("connecting to the bus %s: %w", l.b.where(), err)
+	}
+	return nil
+}
+
+func (l *link) handlers() []nats.Option {
+	return []nats.Option{
+		nats.Name(string(l.b.cfg.Instance) + "/" + l.name),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			l.disconnected()
+			if err != nil {
+				l.b.log.Warn("bus connection lost", "connection", l.name, "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			l.b.log.Info("bus connection is back", "connection", l.name, "server", nc.ConnectedServerName())
+			l.b.reconnected(l)
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.failed(sub, err) }),
+	}
+}
+
+// failed handles errors that the server or the client reports asynchronously.
+func (l *link) failed(sub *nats.Subscription, err error) {
+	subj := ""
+	if sub != nil {
+		subj = sub.Subject
+	}
+	level := slog.LevelWarn
+	if errors.Is(err, nats.ErrBadHeaderMsg) {
+		level = slog.LevelDebug // a publisher's fault, which is handled, and may come often
+	}
+	if subj, ok := deniedSubject(err); ok {
+		l.b.denied(subj)
+	}
+	l.b.log.Log(context.Background(), level, "bus error", "connection", l.name, "subject", subj, "error", err)
+}
+
+// await returns once the link is connected.
+func (l *link) await(ctx context.Context) error {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	say := time.NewTicker(3 * time.Second)
+	defer say.Stop()
+	for !l.nc.IsConnected() {
+		if err := l.nc.LastError(); isAuthError(err) {
+			return fmt.Errorf("connecting to the bus %s: %w; check the token, user, creds_file or nkey_seed_file",
+				l.b.where(), err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("connecting to the bus %s: %w (last error: %w)",
+				l.b.where(), ctx.Err(), l.lastError())
+		case <-say.C:
+			l.b.log.Info("waiting for the bus", "url", l.b.where(), "error", l.lastError())
+		case <-poll.C:
+		}
+	}
+	return nil
+}
+
+func (l *link) lastError() error {
+	if err := l.nc.LastError(); err != nil {
+		return err
+	}
+	return nats.ErrNoServers
+}
+
+// close closes the connection at once, if there is one.
+func (l *link) close() {
+	if l.nc != nil {
+		l.nc.Close()
+	}
+}
+
+// drain flushes what was sent and closes the connection. If ctx ends first, it closes
+// at once.
+func (l *link) drain(ctx context.Context) error {
+	err := l.nc.Drain()
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return nil
+	}
+	if err != nil {
+		l.nc.Close()
+		<-l.closed
+		return nil //nolint:nilerr // not connected: there is nothing to drain
+	}
+	select {
+	case <-l.closed:
+		return nil
+	case <-ctx.Done():
+		l.nc.Close()
+		return fmt.Errorf("draining the bus: %w", ctx.Err())
+	}
+}
+
+// lostChan is closed when the current connection is lost.
+func (l *link) lostChan() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+func (l *link) disconnected() {
+	l.mu.Lock()
+	close(l.lost)
+	l.lost = make(chan struct{})
+	l.mu.Unlock()
+	l.b.copies.doubt() // may change while we are disconnected
+}
+
+// send hands m to the connection, or fails at once when there is none.
+func (l *link) send(m *nats.Msg) error {
+	err := l.nc.PublishMsg(m)
+	if errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return fmt.Errorf("not connected to the bus: %w", nats.ErrDisconnected)
+	}
+	return err
+}
+
+// askAgain is when an unanswered question is asked again: a server that is just
+// starting drops some.
+const askAgain = 1500 * time.Millisecond
+
+// ask sends a question to the server and waits for the answer. It may send the
+// question twice.
+func (l *link) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, askAgain)
+		m, err := l.askOnce(attempt, subj, body)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return m, err
+		}
+	}
+}
+
+func (l *link) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
+	answer, lost := make(chan *nats.Msg, 1), l.lostChan()
+	n, reply := l.inbox.ask(subj, func(m *nats.Msg) {
+		select {
+		case answer <- m:
+		default:
+		}
+	})
+	defer l.inbox.forget(n)
+	if err := l.send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
+		return nil, err
+	}
+	select {
+	case m := <-answer:
+		if noResponders(m) {
+			return nil, nats.ErrNoResponders
+		}
+		return m, deniedError(m)
+	case <-lost:
+		return nil, nats.ErrDisconnected
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// bounded gives ctx the default deadline if it has none.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, ackWait)
+}

@@ -1,0 +1,295 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/subject"
+)
+
+// StorageFault is why the log cannot store anything now. It is an error: errors.As
+// finds it in the error of whatever was not stored because of it.
+type StorageFault struct {
+	Reason string    `json:"reason"` // the server's own cause, and what to do
+	Since  time.Time `json:"since"`
+}
+
+// Error implements error.
+func (f *StorageFault) Error() string { return "the bus cannot store: " + f.Reason }
+
+// What to do about a fault. nats-server keeps the first write error of a stream, and
+// then neither stores nor answers until it is restarted.
+const (
+	adviceRestart = "mend that where nats-server keeps its streams; `skandha up` then goes on by itself, " +
+		"any other nats-server must be restarted (docker compose restart nats, systemctl restart nats-server)"
+	adviceLimit = "raise the limit or remove what is not needed; it goes on by itself"
+)
+
+// The intervals of the watch over a log that cannot store.
+const (
+	storagePause  = time.Second      // between two questions
+	storageWait   = 2 * time.Second  // for an answer
+	storageSilent = 10 * time.Second // without any acknowledgement, while connected, is a fault
+)
+
+// maxProbe is the longest text that an input may have.
+const maxProbe = 256 << 10
+
+// storage is what this connection knows of the log's ability to store. While messages
+// are acknowledged it costs nothing. After one is refused for lack of space, or not
+// answered, a single goroutine asks until one is acknowledged again.
+type storage struct {
+	mu      sync.Mutex
+	fault   *StorageFault
+	suspect time.Time // time of the first unanswered message; zero if none
+	running bool
+	size    int  // of the refused message; probes are as large
+	denied  bool // the credentials do not allow asking for the cause
+}
+
+// StorageFault is why the log cannot store now, as far as this process or a core
+// knows; nil if no fault is known. The first call subscribes to the cores' beacons.
+func (b *Bus) StorageFault() *StorageFault {
+	// A core's report goes first, so that all processes report the same.
+	if f := b.beacons.storageFault(b); f != nil {
+		return f
+	}
+	return b.SeenStorageFault()
+}
+
+// SeenStorageFault is [Bus.StorageFault] without the reports of cores.
+func (b *Bus) SeenStorageFault() *StorageFault {
+	b.storage.mu.Lock()
+	defer b.storage.mu.Unlock()
+	return b.storage.fault
+}
+
+// observe sees the outcome of every message for the log.
+func (b *Bus) observe(p *Pending) {
+	if p.msg.Header.Get(jetstream.ExpectedStreamHeader) != StreamSessions {
+		return
+	}
+	var f *StorageFault
+	switch {
+	case p.err == nil:
+		b.storageWorks()
+	case errors.As(p.err, &f):
+		b.storageFails(f, len(p.msg.Data))
+	case errors.Is(p.err, nats.ErrNoResponders), p.unanswered():
+		b.suspectStorage()
+	}
+}
+
+// unanswered reports whether the server had the time and the connection to answer, and
+// did not.
+func (p *Pending) unanswered() bool {
+	select {
+	case <-p.lost:
+		return false
+	default:
+	}
+	return errors.Is(p.err, ErrAmbiguous) && time.Since(p.since) > attemptWait/4
+}
+
+func (b *Bus) storageWorks() {
+	s := &b.storage
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault != nil {
+		b.log.Info("the bus stores again", "after", time.Since(s.fault.Since).Round(time.Millisecond))
+	}
+	s.fault, s.suspect, s.size = nil, time.Time{}, 0
+}
+
+func (b *Bus) storageFails(f *StorageFault, size int) {
+	s := &b.storage
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size = max(s.size, size)
+	switch {
+	case s.fault == nil:
+		b.log.Error("the bus cannot store", "reason", f.Reason)
+		s.fault = &StorageFault{Reason: f.Reason, Since: time.Now().UTC()}
+	case s.fault.Reason != f.Reason:
+		s.fault = &StorageFault{Reason: f.Reason, Since: s.fault.Since}
+	}
+	b.watchStorage()
+}
+
+func (b *Bus) suspectStorage() {
+	s := &b.storage
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.suspect.IsZero() {
+		s.suspect = time.Now()
+	}
+	b.watchStorage()
+}
+
+// watchStorage runs the watch if it does not run; the lock is held.
+func (b *Bus) watchStorage() {
+	if b.storage.running {
+		return
+	}
+	b.storage.running = true
+	go func() {
+		pause := time.NewTicker(storagePause)
+		defer pause.Stop()
+		for b.lookAtStorage() {
+			select {
+			case <-pause.C:
+			case <-b.closed:
+				return
+			}
+		}
+	}()
+}
+
+// lookAtStorage asks once; false ends the watch.
+func (b *Bus) lookAtStorage() bool {
+	s := &b.storage
+	s.mu.Lock()
+	if s.fault == nil && s.suspect.IsZero() {
+		s.running = false
+		s.mu.Unlock()
+		return false
+	}
+	suspect, denied, size := s.suspect, s.denied, min(s.size, maxProbe)
+	s.mu.Unlock()
+	if !b.Connected() {
+		return true // a lost connection is reported elsewhere
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storageWait)
+	defer cancel()
+	err := ErrDenied
+	if !denied {
+		err = b.writeError(ctx)
+	}
+	var f *StorageFault
+	switch {
+	case errors.As(err, &f):
+		b.storageFails(f, 0)
+	case err == nil && b.SeenStorageFault() == nil:
+		b.storageWorks() // the log was slow, and has no fault
+	default:
+		b.probeStorage(suspect, size)
+	}
+	return true
+}
+
+// probeStorage stores a message without a meaning: only an acknowledgement proves that
+// the log can store.
+func (b *Bus) probeStorage(suspect time.Time, size int) {
+	ctx, cancel := context.WithTimeout(context.Background(), storageWait)
+	defer cancel()
+	_, err := b.store(ctx, b.data, &nats.Msg{Subject: subject.Probe(b.cfg.Instance), Data: make([]byte, size), Header: nats.Header{
+		jetstream.ExpectedStreamHeader: []string{StreamSessions},
+	}}).Wait(ctx) // observed like any other
+	switch {
+	case errors.Is(err, ErrDenied):
+		b.storageWorks() // unknown; the next message will show it
+	case errors.Is(err, ErrAmbiguous) && b.Connected() && !suspect.IsZero() && time.Since(suspect) > storageSilent:
+		b.storageFails(&StorageFault{Reason: fmt.Sprintf(
+			"nats-server has acknowledged nothing for %s; its log says why (\"write error\", \"JetStream\"); %s",
+			storageSilent, adviceRestart)}, 0)
+	}
+}
+
+// writeError asks the server why it does not answer, by a request to delete a message
+// that cannot exist. A stream with a write error answers with that error; any other
+// does nothing. nil means that the stream has no write error.
+func (b *Bus) writeError(ctx context.Context) error {
+	const subj = "$JS.API.STREAM.MSG.DELETE." + StreamSessions
+	body, err := json.Marshal(map[string]any{"seq": uint64(math.MaxUint64), "no_erase": true})
+	if err != nil {
+		return err
+	}
+	got := make(chan *nats.Msg, 1)
+	n, reply := b.data.inbox.ask(subj, func(m *nats.Msg) {
+		select {
+		case got <- m:
+		default: // only the first answer counts
+		}
+	})
+	defer b.data.inbox.forget(n)
+	if err := b.data.send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
+		return err
+	}
+	select {
+	case m := <-got:
+		return b.readWriteError(m)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *Bus) readWriteError(m *nats.Msg) error {
+	if err := deniedError(m); err != nil {
+		b.storage.mu.Lock()
+		b.storage.denied = true
+		b.storage.mu.Unlock()
+		return err
+	}
+	if noResponders(m) {
+		return nats.ErrNoResponders
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return err
+	}
+	const errCodeSequenceNotFound, errCodeDeleteFailed = 10043, 10057
+	switch e := answer.Error; {
+	case e == nil, e.ErrorCode == errCodeSequenceNotFound:
+		return nil
+	case e.ErrorCode != errCodeDeleteFailed:
+		return e // of the API, not of the store
+	case isWriteError(e.Description):
+		return writeFault(e.Description)
+	}
+	return nil // "EOF": there is no such message
+}
+
+// isWriteError tells an operating system error, which names a file, from one of the
+// store's own errors.
+func isWriteError(text string) bool {
+	return strings.Contains(text, "no space left") || strings.Contains(text, ": ")
+}
+
+// writeFault is the fault of a stream that the server could not write. It omits the
+// file's path: remote users should not learn paths of the machine.
+func writeFault(text string) *StorageFault {
+	cause := text
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		cause = text[i+2:]
+	}
+	return &StorageFault{Reason: cause + "; " + adviceRestart}
+}
+
+// limitFault is the fault behind a refusal; nil if the refusal concerns only that
+// message.
+func limitFault(e *jetstream.APIError) *StorageFault {
+	switch {
+	case strings.Contains(e.Description, "maximum bytes exceeded"),
+		strings.Contains(e.Description, "maximum messages exceeded"):
+		return &StorageFault{Reason: "the stream " +
+			StreamSessions + " is full (" + e.Description + "); " + adviceLimit}
+	case e.ErrorCode == errCodeResources || e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit:
+		return &StorageFault{Reason: "nats-server is full (" + e.Description +
+			", jetstream.max_file_store); " + adviceLimit}
+	}
+	return nil
+}
+
+// JSInsufficientResourcesErr of the server.
+const errCodeResources = 10023

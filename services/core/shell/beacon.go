@@ -1,0 +1,98 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/coreapi"
+)
+
+// DefaultBacklog is how many causes may wait before inputs are refused.
+const DefaultBacklog = 10_000
+
+// beacon says about once a second how much waits and whether the log can store, to those
+// who store inputs, and hears what sessions of other cores wait for: see [bus.Beacon]. What waits is what the consumer of causes has not
+// delivered, or has and is not acknowledged. An open turn holds one delivery, so this
+// counts inputs that have no end yet, except those whose turn waits for a person.
+type beacon struct {
+	c      *Core
+	limit  int // negative: none
+	causes atomic.Pointer[bus.Consumption]
+	last   atomic.Int64 // backlog; -1: not known
+}
+
+func newBeacon(c *Core) *beacon {
+	b := &beacon{c: c, limit: c.cfg.Backlog}
+	if b.limit == 0 {
+		b.limit = DefaultBacklog
+	}
+	b.last.Store(-1)
+	return b
+}
+
+// start publishes until stop is called.
+func (b *beacon) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go b.c.dir.turns(ctx)
+	b.c.bus.FollowBeacons(func(all []bus.Beacon) { b.c.dir.share(b.c.bus.Instance(), all) })
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(bus.BeaconEvery)
+		defer tick.Stop()
+		for {
+			b.publish(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (b *beacon) publish(ctx context.Context) {
+	// Others say themselves what they have seen.
+	is := bus.Beacon{Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.demand()}
+	if n, err := b.backlog(ctx); err == nil {
+		is.Backlog, is.Limit = n, max(b.limit, 0)
+		b.last.Store(int64(n)) //nolint:gosec // messages in a log
+	} else {
+		b.last.Store(-1)
+	}
+	if err := b.c.bus.PublishBeacon(ctx, is); err != nil && ctx.Err() == nil {
+		b.c.log.Debug("publishing the beacon", "error", err)
+	}
+}
+
+var errNoConsumer = errors.New("causes are not consumed yet")
+
+func (b *beacon) backlog(ctx context.Context) (uint64, error) {
+	causes := b.causes.Load()
+	if causes == nil {
+		return 0, errNoConsumer
+	}
+	ctx, cancel := context.WithTimeout(ctx, bus.BeaconEvery)
+	defer cancel()
+	return causes.Backlog(ctx)
+}
+
+// faults are what is wrong beside the sessions, for people.
+func (c *Core) faults() (out []coreapi.Fault) {
+	if f := c.bus.StorageFault(); f != nil {
+		out = append(out, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})
+	}
+	if f := c.view.fault(); f != nil {
+		out = append(out, *f)
+	}
+	if n := c.beacon.last.Load(); c.beacon.limit > 0 && n >= int64(c.beacon.limit) {
+		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: fmt.Sprintf(
+			"%d inputs wait, the limit is %d (limits.backlog); new ones are refused", n, c.beacon.limit)})
+	}
+	return out
+}

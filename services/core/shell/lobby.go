@@ -1,0 +1,112 @@
+package shell
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+)
+
+// DefaultOpenSessions is how many sessions a core has open at once.
+const DefaultOpenSessions = 2000
+
+// lobby holds inputs of sessions that are not open while a core has as many open
+// as it may. Their deliveries are kept alive, and a session is let in, with all that
+// came for it, when another one has come to rest: the one that has waited longest
+// first. Only inputs wait: a person who answers, cancels or commands is let in at once.
+type lobby struct {
+	mu    sync.Mutex
+	order []subject.Ref
+	held  map[subject.Ref][]bus.Delivery
+}
+
+// lobbyEvery is how often waiting deliveries are extended.
+const lobbyEvery = time.Second
+
+func newLobby() *lobby { return &lobby{held: map[subject.Ref][]bus.Delivery{}} }
+
+// put keeps a delivery, the latest of each cause.
+func (l *lobby) put(ref subject.Ref, d bus.Delivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ds, waits := l.held[ref]
+	if !waits {
+		l.order = append(l.order, ref)
+	}
+	if i := slices.IndexFunc(ds, func(o bus.Delivery) bool { return o.Seq == d.Seq }); i >= 0 {
+		ds[i] = d
+		return
+	}
+	l.held[ref] = append(ds, d)
+}
+
+// take returns what waits for the session.
+func (l *lobby) take(ref subject.Ref) []bus.Delivery {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ds, waits := l.held[ref]
+	if waits {
+		delete(l.held, ref)
+		l.order = slices.DeleteFunc(l.order, func(r subject.Ref) bool { return r == ref })
+	}
+	return ds
+}
+
+// next is the session that has waited longest.
+func (l *lobby) next() (subject.Ref, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.order) == 0 {
+		return subject.Ref{}, false
+	}
+	return l.order[0], true
+}
+
+// all lists every delivery that waits.
+func (l *lobby) all() []bus.Delivery {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []bus.Delivery
+	for _, ref := range l.order {
+		out = append(out, l.held[ref]...)
+	}
+	return out
+}
+
+// len counts the sessions that wait.
+func (l *lobby) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.order)
+}
+
+// extend keeps alive what waits, until ctx ends; then it hands everything back.
+func (l *lobby) extend(ctx context.Context, c *Core) {
+	tick := time.NewTicker(lobbyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, d := range l.all() {
+			if err := d.InProgress(); err != nil {
+				c.log.Debug("extending a delivery that waits", "cause", d.Seq, "error", err)
+				break // no connection: the rest fails the same way
+			}
+		}
+	}
+}
+
+// handBack gives up every delivery, at shutdown.
+func (l *lobby) handBack(c *Core) {
+	for _, d := range l.all() {
+		if err := d.Nak(0); err != nil {
+			c.log.Debug("handing back a delivery", "error", err)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package shell
+
+import (
+	"fmt"
+	"sync"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+)
+
+// The limits of rule 13.
+const (
+	suspectAt = 3 // deliveries without a commit after which a core stores that it begins to decide
+	panicsAt  = 3 // panics of this core while it decided about one cause
+)
+
+// begin makes sure that deciding about seq, at the delivery h, may be tried. What was
+// delivered often without a commit is suspected to kill the cores that decide about
+// it, so this core stores first that it begins. Deliveries alone count for nothing:
+// a bus that restarts, a full disk or a stalled core uses them up too.
+//
+// poison reports that deciding has failed too often; ok is false if neither is known
+// now, and the delivery has to be looked at again.
+func (s *session) begin(seq uint64, h *held, suspected bool) (poison, ok bool) {
+	if s.state.Poisonous(seq) || s.c.panics.of(s.ref, seq) >= panicsAt {
+		return true, true
+	}
+	if !suspected || h.begun == seq {
+		return false, true
+	}
+	for range maxDecisions {
+		switch s.commit(decide.OnBegin(s.state, h.Seq, seq, s.env(h.NumDelivered))) {
+		case committed:
+			h.begun = seq // once is enough for this delivery, even if the next fence is lost
+			return false, true
+		case undecided:
+			return false, false
+		case lost:
+			if s.state == nil || s.state.Poisonous(seq) {
+				return s.state != nil, s.state != nil
+			}
+			if s.state.Begun != nil && s.state.Begun.Sequence == seq || max(s.state.Cursor, s.passed) >= seq {
+				h.begun = seq // stored, by this core or by one that decides at the same time
+				return false, true
+			}
+		}
+	}
+	return false, false
+}
+
+// deciding runs f, which decides about seq. If it panics, that is counted against
+// seq; guard recovers.
+func (s *session) deciding(seq uint64, f func() bool) bool {
+	before := s.about
+	s.about = seq
+	ok := f()
+	s.about = before
+	return ok
+}
+
+// endPoison ends the cause m unseen.
+func (s *session) endPoison(m bus.StoredMsg, h *held) bool {
+	why := fmt.Sprintf("cores began to decide about it %d times and failed each time", s.failures(m.Seq))
+	s.c.log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
+	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {
+		return ok
+	}
+	d := decide.OnPoison(s.state, h.Seq, m.Seq, m.Time, why, s.env(h.NumDelivered))
+	if d == nil || s.commit(d) != committed {
+		return false
+	}
+	s.c.stats.Poison.Add(1)
+	s.c.panics.forget(s.ref, m.Seq)
+	s.c.deadLetter(s.ctx, s.ref, m, why)
+	return true
+}
+
+func (s *session) failures(seq uint64) int {
+	n := s.c.panics.of(s.ref, seq)
+	if b := s.state.Begun; b != nil && b.Sequence == seq {
+		n = max(n, b.Times)
+	}
+	return n
+}
+
+// mayDrive reports whether the driver may decide about its turn now. A turn that
+// core after core has failed to drive is ended instead.
+func (s *session) mayDrive() bool {
+	if !s.driving() {
+		return false
+	}
+	h := s.held[s.state.Driver]
+	poison, ok := s.begin(h.Seq, h, s.state.Delivery > 0 && h.NumDelivered >= s.state.Delivery+suspectAt)
+	if !ok || !s.driving() {
+		return false
+	}
+	if poison {
+		s.endPoisonedTurn()
+	}
+	return !poison
+}
+
+func (s *session) endPoisonedTurn() {
+	h := s.held[s.state.Driver]
+	why := fmt.Sprintf("cores began to drive the turn %d times and failed each time", s.failures(h.Seq))
+	s.c.log.Error("poison", "session", s.ref, "turn", s.state.Driver, "reason", why)
+	closings, ok := s.closeCalls(s.state.Assigned())
+	if !ok || !s.driving() {
+		return
+	}
+	if d := decide.OnPoisonTurn(s.state, s.state.Driver, closings, why, s.driverEnv()); d != nil && s.commit(d) == committed {
+		s.c.stats.Poison.Add(1)
+		s.c.panics.forget(s.ref, h.Seq)
+	}
+}
+
+// panics counts how often this core has panicked while it decided about a cause.
+type panics struct {
+	mu    sync.Mutex
+	times map[panicKey]int
+}
+
+type panicKey struct {
+	ref subject.Ref
+	seq uint64
+}
+
+// maxPanics bounds the causes that are counted. Beyond it the count starts anew,
+// which costs a cause a few more attempts.
+const maxPanics = 4096
+
+func (p *panics) of(ref subject.Ref, seq uint64) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.times[panicKey{ref, seq}]
+}
+
+func (p *panics) add(ref subject.Ref, seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.times == nil || len(p.times) >= maxPanics {
+		p.times = map[panicKey]int{}
+	}
+	p.times[panicKey{ref, seq}]++
+}
+
+func (p *panics) forget(ref subject.Ref, seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.times, panicKey{ref, seq})
+}

@@ -1,0 +1,70 @@
+package shell
+
+import (
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+)
+
+// Every free slot is given out, in order: whoever has claimed one, cannot take one
+// now, or does not look, holds up nobody.
+func TestEveryFreeSlotIsGivenOut(t *testing.T) {
+	n := []need{{subject.Runner, "t"}}
+	q, s := newQueue(), make([]*session, 10)
+	for i := range s {
+		s[i] = &session{}
+		q.wait(s[i], n, i == 0) // the first was refused a moment ago
+	}
+	q.index[s[1]].Value.(*waiter).tried = time.Now().Add(-2 * stuck) // the second is busy
+	free := 4
+	woken := q.first(func(need) int { return free })
+	if len(woken) != free+1 || woken[0] != s[1] || woken[1] != s[2] {
+		t.Fatalf("%d are woken, want the busy one and %d more", len(woken), free)
+	}
+	var served int
+	for _, w := range s[2:] {
+		if free > q.ahead(w, n[0]) {
+			free--
+			served++
+			q.serve(w, true)
+		}
+	}
+	if served != 4 || free != 0 {
+		t.Errorf("%d of 4 slots are given out", served)
+	}
+	if woken := q.first(func(need) int { return 1 }); len(woken) != 2 || woken[1] != s[6] {
+		t.Errorf("%d are woken for the next slot, want the busy one and the next in line", len(woken))
+	}
+	q.serve(s[2], false) // its commit was not stored
+	if q.ahead(s[6], n[0]) != 1 {
+		t.Error("whoever has given back its slot is the first again")
+	}
+}
+
+// What a person says of a turn is not kept waiting behind inputs that only queue up.
+func TestMailThatPresses(t *testing.T) {
+	b := newMailbox()
+	beat := answerMail{answer: executor.Answer{State: executor.Running}}
+	quiet := []any{deliveryMail{queues: true}, beat, deliveryMail{queues: true}}
+	for _, m := range quiet {
+		b.put(m)
+	}
+	if b.urgent() {
+		t.Fatal("inputs and heartbeats do not press")
+	}
+	b.put(deliveryMail{})
+	b.put(pokeMail{})
+	if !b.urgent() || b.turnless() {
+		t.Fatal("a cancel and a free slot do")
+	}
+	for _, want := range []any{beat, pokeMail{}} {
+		if m, _ := b.take(); m == nil || presses(m) != presses(want) {
+			t.Fatalf("got %#v, want %#v: what is for the turn comes first", m, want)
+		}
+	}
+	if !b.turnless() || len(b.takeDeliveries()) != 3 || b.urgent() || !b.empty() {
+		t.Error("the deliveries are left, and nothing after them")
+	}
+}

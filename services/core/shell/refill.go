@@ -1,0 +1,331 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/store"
+)
+
+// refill compares the view with the log and folds what is missing: sessions that
+// are not listed or behind, statistics that were not counted, snapshots that are
+// spoiled. One core does it for all, while it holds the store's lease; a second one
+// would do no harm, as every write is idempotent.
+type refill struct {
+	c     *Core
+	every time.Duration
+	sweep sweep
+
+	mu     sync.Mutex
+	wanted map[subject.Ref]bool // sessions that this core found missing something; true: spoiled
+	missed bool                 // some write failed
+	view   coreapi.View         // the latest, ours or the lease holder's
+	log    string               // which log this is; empty until it is known
+
+	// The loop's own.
+	held    bool // the lease
+	renewed time.Time
+	next    time.Time     // when all is compared again
+	pause   time.Duration // after a failure
+}
+
+const (
+	defaultCompare = 30 * time.Second
+	lookAt         = 2 * time.Second // the coverage and the lease
+	leaseTTL       = 15 * time.Second
+	maxPause       = 30 * time.Second
+	maxWanted      = 10_000 // more are found by comparing
+	seldom         = 20     // comparing takes a twentieth of the time at most
+)
+
+// coverage is what the store's coverage says.
+type coverage struct {
+	State coverState `json:"state"`
+	Log   string     `json:"log"`
+	Fold  int        `json:"fold"`
+}
+
+type coverState string
+
+const (
+	covered coverState = "complete"
+	filling coverState = "filling"
+	anew    coverState = "anew" // everything is to be folded again, whatever is there
+)
+
+func newRefill(c *Core, every time.Duration) *refill {
+	if every <= 0 {
+		every = defaultCompare
+	}
+	r := &refill{c: c, every: every, wanted: map[subject.Ref]bool{}, view: coreapi.View{State: coreapi.ViewUnknown}}
+	r.sweep = newSweep(r)
+	return r
+}
+
+// want has a session folded soon.
+func (r *refill) want(ref subject.Ref, spoiled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.wanted) < maxWanted || spoiled {
+		r.wanted[ref] = r.wanted[ref] || spoiled
+	}
+}
+
+// missedSome notes that the view lacks what this core could not write.
+func (r *refill) missedSome() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missed = true
+}
+
+// start runs the loop; the returned function ends it and gives up the lease.
+func (r *refill) start() (stop func()) {
+	ctx, cancel := context.WithCancel(r.c.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		every := min(lookAt, r.every/4)
+		for sleep(ctx, every+r.pause) {
+			r.step(ctx)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		if r.held {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if _, err := r.c.store.Lease(ctx, store.Lease{Holder: r.holder()}, 0); err != nil {
+				r.c.log.Debug("giving up the lease of the view", "error", err)
+			}
+		}
+	}
+}
+
+// sleep reports false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// step looks whether there is something to do, and does it. A failure lets it
+// wait longer each time.
+func (r *refill) step(ctx context.Context) {
+	err := r.try(ctx)
+	if err == nil || ctx.Err() != nil {
+		r.pause = 0
+		return
+	}
+	r.pause = min(max(2*r.pause, lookAt), maxPause, 8*r.every)
+	r.c.log.Debug("comparing the view with the log", "error", err)
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		r.show(func(v *coreapi.View) { v.State, v.Error = coreapi.ViewUnavailable, err.Error() })
+	}
+}
+
+func (r *refill) try(ctx context.Context) error {
+	if r.identity() == "" {
+		if err := r.identify(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.confess(ctx); err != nil {
+		return err
+	}
+	if err := r.mendWanted(ctx); err != nil {
+		return err
+	}
+	if held, err := r.lease(ctx); err != nil || !held {
+		return err
+	}
+	what, err := r.coverage(ctx)
+	if err != nil {
+		return err
+	}
+	if what == r.complete() && time.Now().Before(r.next) {
+		r.show(func(v *coreapi.View) {
+			if v.State == coreapi.ViewUnavailable {
+				v.State, v.Error = coreapi.ViewComplete, ""
+			}
+		})
+		return nil
+	}
+	if err := r.identify(ctx); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := r.sweep.run(ctx, what); err != nil {
+		return err
+	}
+	r.next = time.Now().Add(max(r.every, seldom*(time.Since(begun)-r.sweep.folding)))
+	return r.renew(ctx)
+}
+
+// identify learns which log this is: a stream that was made anew has another
+// time of creation.
+func (r *refill) identify(ctx context.Context) error {
+	s, err := r.c.bus.JetStream().Stream(ctx, bus.StreamSessions)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = s.CachedInfo().Created.UTC().Format(time.RFC3339Nano)
+	return nil
+}
+
+func (r *refill) identity() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log
+}
+
+func (r *refill) complete() coverage {
+	return coverage{State: covered, Log: r.identity(), Fold: foldVersion}
+}
+
+func (r *refill) coverage(ctx context.Context) (c coverage, err error) {
+	text, err := r.c.store.Coverage(ctx)
+	if err != nil || text == "" {
+		return c, err
+	}
+	if json.Unmarshal([]byte(text), &c) != nil {
+		c = coverage{} // it covers nothing that we know
+	}
+	return c, nil
+}
+
+func (r *refill) setCoverage(ctx context.Context, c coverage) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return r.c.store.SetCoverage(ctx, string(text))
+}
+
+// confess takes the coverage back for what could not be written, so that whoever
+// holds the lease looks for it.
+func (r *refill) confess(ctx context.Context) error {
+	r.mu.Lock()
+	missed := r.missed
+	r.missed = false
+	r.mu.Unlock()
+	if !missed {
+		return nil
+	}
+	what, err := r.coverage(ctx)
+	if err == nil && what == r.complete() { // else it is looked for anyway
+		what.State = filling
+		err = r.setCoverage(ctx, what)
+	}
+	if err != nil {
+		r.missedSome()
+	}
+	return err
+}
+
+// everything has all sessions folded anew.
+func (r *refill) everything(ctx context.Context) error {
+	return r.setCoverage(ctx, coverage{State: anew, Log: r.identity()})
+}
+
+// mendWanted folds the sessions that this core found missing something.
+func (r *refill) mendWanted(ctx context.Context) error {
+	r.mu.Lock()
+	wanted := maps.Clone(r.wanted)
+	clear(r.wanted)
+	r.mu.Unlock()
+	for ref, spoiled := range wanted {
+		begun := time.Now()
+		if _, err := r.refold(ctx, ref, spoiled); err != nil && !r.sweep.hopeless(ref, err) {
+			r.missedSome()
+			return err
+		}
+		if !r.yield(ctx, begun) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// yield lets live work go first: refolding takes half of the time of an idle
+// core, and a fifth of a busy one's.
+func (r *refill) yield(ctx context.Context, begun time.Time) bool {
+	pause := max(time.Since(begun), time.Millisecond)
+	if r.c.open() > 0 {
+		pause = max(4*pause, 5*time.Millisecond)
+	}
+	return sleep(ctx, pause)
+}
+
+func (r *refill) holder() string { return string(r.c.bus.Instance()) }
+
+// lease reports whether this core refills for all.
+func (r *refill) lease(ctx context.Context) (held bool, err error) {
+	if r.held && time.Since(r.renewed) < leaseTTL/3 {
+		return true, nil
+	}
+	return r.held, r.renew(ctx)
+}
+
+// renew prolongs the lease and shows the progress to the other cores, or takes
+// over theirs.
+func (r *refill) renew(ctx context.Context) error {
+	note, err := json.Marshal(r.shown())
+	if err != nil {
+		return err
+	}
+	now, err := r.c.store.Lease(ctx, store.Lease{Holder: r.holder(), Note: string(note)}, leaseTTL)
+	if err != nil {
+		return err
+	}
+	r.renewed = time.Now()
+	if r.held = now.Holder == r.holder(); r.held {
+		return nil
+	}
+	var theirs coreapi.View
+	if json.Unmarshal([]byte(now.Note), &theirs) == nil {
+		r.show(func(v *coreapi.View) { *v = theirs })
+	}
+	return nil
+}
+
+func (r *refill) show(change func(*coreapi.View)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.view)
+}
+
+func (r *refill) shown() coreapi.View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.view
+}
+
+// now is the view's state for those who ask: what was complete seconds ago may
+// have been wiped since.
+func (r *refill) now(ctx context.Context) coreapi.View {
+	v := r.shown()
+	if v.State != coreapi.ViewComplete || r.identity() == "" {
+		return v
+	}
+	what, err := r.coverage(ctx)
+	switch {
+	case err != nil:
+		v.State, v.Error = coreapi.ViewUnavailable, err.Error()
+	case what != r.complete():
+		v.State, v.Done = coreapi.ViewRefilling, 0
+	}
+	return v
+}

@@ -1,0 +1,156 @@
+package shell
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+)
+
+// Cores that have sessions waiting for the same executors share the slots in
+// proportion to how many wait. A core sees a slot that one of its own attempts frees
+// before anybody else does: without shares it would keep every slot it ever had, and
+// its sessions would be served more often than those of a core that came later.
+//
+// Each core computes the shares by itself, from the beacons of all. Where they are
+// not whole, what is left goes round with time, so that two cores take turns at a
+// single slot. Cores that know different things, or whose clocks differ, give out a
+// slot too many or too few for a moment: the executor has a queue, and nothing is lost.
+
+// shareTurn is how often slots that cannot be divided change hands. The one session of
+// a core has its turn among a hundred of another one's after a few seconds.
+const shareTurn = 250 * time.Millisecond
+
+// maxSessions is how many waiting sessions of another core are believed.
+const maxSessions = 1_000_000
+
+// golden spreads the turns evenly, however few slots there are to hand round.
+const golden = 0.6180339887498949
+
+// demand is what another core's sessions wait for.
+type demand struct {
+	core    subject.Instance
+	waiting []bus.Waiting
+}
+
+// demand counts the sessions that wait, for the beacon.
+func (d *Directory) demand() []bus.Waiting {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	counts := map[need]int{}
+	for e := d.waiting.order.Front(); e != nil; e = e.Next() {
+		for _, n := range e.Value.(*waiter).needs {
+			counts[n]++
+		}
+	}
+	out := make([]bus.Waiting, 0, len(counts))
+	for n, sessions := range counts {
+		out = append(out, bus.Waiting{Kind: n.kind, Name: n.name, Sessions: sessions})
+	}
+	slices.SortFunc(out, func(a, b bus.Waiting) int { return b.Sessions - a.Sessions })
+	return out[:min(len(out), bus.MaxWaiting)]
+}
+
+// share takes what the cores say that waits for them, this one included: all compute
+// the shares from the same numbers. Whoever has a larger share now is woken.
+func (d *Directory) share(self subject.Instance, all []bus.Beacon) {
+	d.mu.Lock()
+	d.self, d.demands = self, d.demands[:0]
+	for _, b := range all {
+		if len(b.Waiting) > 0 {
+			d.demands = append(d.demands, demand{b.Instance, b.Waiting})
+		}
+	}
+	wake := d.wake(false)
+	d.mu.Unlock()
+	poke(wake)
+}
+
+// turns wakes whoever has a larger share now, because slots have changed hands.
+func (d *Directory) turns(ctx context.Context) {
+	tick := time.NewTicker(shareTurn)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		d.mu.Lock()
+		var wake []*session
+		if len(d.demands) > 1 {
+			wake = d.wake(false)
+		}
+		d.mu.Unlock()
+		poke(wake)
+	}
+}
+
+// left is how many more of the slots that serve a need this core may take. The
+// caller holds the lock.
+func (d *Directory) left(n need) int {
+	before, mine, after := 0, 0, 0 // sessions of cores whose names come before this one's, of this one, and the rest
+	for _, o := range d.demands {
+		sessions := 0
+		for _, w := range o.waiting {
+			sessions += d.compete(n, need{w.Kind, w.Name}, min(max(w.Sessions, 0), maxSessions))
+		}
+		switch {
+		case o.core < d.self:
+			before += sessions
+		case o.core == d.self:
+			mine = sessions
+		default:
+			after += sessions
+		}
+	}
+	if before+after == 0 {
+		return math.MaxInt
+	}
+	total, used, pool := 0, 0, d.poolFor(n)
+	for id, i := range d.instances {
+		if !i.Draining && i.gone.IsZero() && d.offersNeed(i, n) {
+			total += i.slots(pool)
+			used += d.reserved[id][pool]
+		}
+	}
+	return part(total, before, max(1, mine), before+max(1, mine)+after, time.Now()) - used
+}
+
+// part is how many of total slots belong at a time to whoever has mine of all
+// sessions, and comes after the first ones.
+func part(total, before, mine, all int, at time.Time) int {
+	turn := float64(at.UnixNano()/int64(shareTurn)) * golden
+	turn -= math.Floor(turn)
+	edge := func(sessions int) float64 { return math.Floor(float64(total)*float64(sessions)/float64(all) + turn) }
+	return int(edge(before+mine) - edge(before))
+}
+
+// compete is how many of the sessions that have the need o compete for the slots that
+// serve n: all for the same need, else as many as its slots are the same. The caller
+// holds the lock.
+func (d *Directory) compete(n, o need, sessions int) int {
+	if n == o || sessions == 0 {
+		return sessions
+	}
+	pool := d.poolFor(n)
+	if n.kind != o.kind || pool != d.poolFor(o) {
+		return 0
+	}
+	all, both := 0, 0
+	for _, i := range d.instances {
+		if d.offersNeed(i, o) {
+			all += i.slots(pool)
+			if d.offersNeed(i, n) {
+				both += i.slots(pool)
+			}
+		}
+	}
+	if both == 0 {
+		return 0
+	}
+	return (sessions*both + all - 1) / all
+}

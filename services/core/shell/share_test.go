@@ -1,0 +1,43 @@
+package shell
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// The parts of all cores are the slots, at every moment, and each core's is in
+// proportion over time.
+func TestPartsAreTheWhole(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		total, waiting, all := 1+r.IntN(20), make([]int, 2+r.IntN(4)), 0
+		for i := range waiting {
+			waiting[i] = 1 + r.IntN(50)
+			all += waiting[i]
+		}
+		had := make([]int, len(waiting))
+		const turns = 1000
+		for turn := range turns {
+			at, before, sum := time.Unix(int64(1_700_000_000+turn), 0), 0, 0
+			for i, n := range waiting {
+				p := part(total, before, n, all, at)
+				if p < 0 || p > total {
+					t.Fatalf("a part is %d of %d", p, total)
+				}
+				had[i] += p
+				sum += p
+				before += n
+			}
+			if sum != total {
+				t.Fatalf("the parts are %d of %d slots", sum, total)
+			}
+		}
+		for i, n := range waiting {
+			want := float64(total) * float64(n) / float64(all)
+			if got := float64(had[i]) / turns; got < want-0.05 || got > want+0.05 {
+				t.Errorf("%d of %d sessions have %.3f of %d slots, want %.3f", n, all, got, total, want)
+			}
+		}
+	}
+}

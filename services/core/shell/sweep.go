@@ -1,0 +1,307 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/store"
+)
+
+const foldVersion = decide.FoldVersion
+
+const (
+	sweepBatch = 500 // sessions whose heads are read at once
+	auditBatch = 100 // snapshots that are read whole, per comparison
+)
+
+// sweep compares every session of the log with the view, by the number of its
+// commits. It belongs to refill's goroutine.
+type sweep struct {
+	r *refill
+
+	suspects map[subject.Ref]uint64  // behind when they were last seen, with their commits
+	settled  map[subject.Ref]settled // whose numbers will never agree
+	audited  string                  // the last session whose snapshot was read
+	folded   int                     // by this sweep
+	folding  time.Duration           // how long that took
+}
+
+// settled is a session of which the log holds more commits than can be folded, as
+// it was when that was found out.
+type settled struct {
+	commits, rev uint64
+}
+
+var (
+	errLeaseLost = errors.New("another core refills the view")
+	errGap       = errors.New("the statistics were reset meanwhile")
+)
+
+func newSweep(r *refill) sweep {
+	return sweep{r: r, suspects: map[subject.Ref]uint64{}, settled: map[subject.Ref]settled{}}
+}
+
+// run compares all and folds what is missing. If the view is known to lack
+// something, that is at once; else a session that is behind has until the next
+// time, as views are written behind.
+func (w *sweep) run(ctx context.Context, what coverage) error {
+	r, begun := w.r, time.Now()
+	sound, err := r.c.store.VerifyTools(ctx)
+	if err != nil {
+		return err
+	}
+	if !sound {
+		what.State = filling
+	}
+	foreign := what.Log != "" && what.Log != r.identity()
+	every := foreign || what.State == anew
+	complete := what == r.complete()
+	during := coverage{State: filling, Log: r.identity()}
+	if every {
+		during = coverage{State: anew, Log: what.Log}
+		if err := r.c.store.ResetTools(ctx); err != nil {
+			return err
+		}
+	}
+	if !complete {
+		if err := r.setCoverage(ctx, during); err != nil {
+			return err
+		}
+	}
+	all, err := r.c.bus.Sessions(ctx, "")
+	if err != nil {
+		return err
+	}
+	w.folded, w.folding = 0, 0
+	if !complete && len(all) > 0 {
+		w.began(len(all), what)
+	}
+	failed, err := w.compare(ctx, all, every, foreign, complete)
+	if err != nil {
+		return err
+	}
+	if !complete {
+		now, err := r.coverage(ctx)
+		if err != nil {
+			return err
+		}
+		if now != during {
+			return nil // something was lost meanwhile: once more
+		}
+		if err := r.setCoverage(ctx, r.complete()); err != nil {
+			return err
+		}
+	} else if err := w.audit(ctx, all); err != nil {
+		return err
+	}
+	r.show(func(v *coreapi.View) {
+		*v = coreapi.View{State: coreapi.ViewComplete, Sessions: len(all), Done: len(all) - failed, Failed: failed}
+	})
+	if w.folded > 0 {
+		r.c.log.Info("the view is complete again", "sessions", len(all), "folded", w.folded, "failed", failed,
+			"took", time.Since(begun).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// began says that the view is being refilled.
+func (w *sweep) began(sessions int, what coverage) {
+	why := "it is empty, or something was lost"
+	switch {
+	case what.Log != "" && what.Log != w.r.identity():
+		why = "it is that of another log"
+	case what.State == anew:
+		why = "everything is to be folded anew"
+	case what.State == filling:
+		why = "it lacks what could not be written, or was not finished"
+	case what.State == covered:
+		why = "it was folded by another version"
+	}
+	w.r.c.log.Info("refilling the view from the log", "sessions", sessions, "why", why)
+	w.r.show(func(v *coreapi.View) { *v = coreapi.View{State: coreapi.ViewRefilling, Sessions: sessions} })
+}
+
+// compare goes through the sessions and counts those that can't be folded. With
+// every, all are folded; with foreign, what is there of them is removed.
+func (w *sweep) compare(ctx context.Context, all []bus.SessionInfo, every, foreign, patient bool) (failed int, err error) {
+	suspects, done := w.suspects, 0
+	w.suspects = map[subject.Ref]uint64{}
+	for batch := range slices.Chunk(all, sweepBatch) {
+		keys := make([]store.Key, len(batch))
+		for i, s := range batch {
+			keys[i] = keyOf(s.Ref)
+		}
+		heads, err := w.r.c.store.Heads(ctx, keys)
+		if err != nil {
+			return failed, err
+		}
+		for i, s := range batch {
+			before, seen := suspects[s.Ref]
+			switch h := heads[i]; {
+			case !every && w.settled[s.Ref] == settled{commits: s.Commits}:
+				failed++
+				continue
+			case !every && !w.lacks(s, h):
+				done++
+				continue
+			case patient && (!seen || h.Commits >= before && h.Counted >= h.Rev):
+				w.suspects[s.Ref] = s.Commits
+				done++
+				continue
+			}
+			if ok, err := w.fold(ctx, s, foreign); err != nil {
+				return failed, err
+			} else if ok {
+				done++
+			} else {
+				failed++
+			}
+			if err := w.progress(ctx, len(all), done, failed); err != nil {
+				return failed, err
+			}
+		}
+	}
+	return failed, nil
+}
+
+// progress shows how far the sweep is, and keeps the lease.
+func (w *sweep) progress(ctx context.Context, sessions, done, failed int) error {
+	w.r.show(func(v *coreapi.View) {
+		*v = coreapi.View{State: coreapi.ViewRefilling, Sessions: sessions, Done: done, Failed: failed}
+	})
+	if held, err := w.r.lease(ctx); err != nil || held {
+		return err
+	}
+	return errLeaseLost
+}
+
+// lacks reports whether the view is behind the log with a session.
+func (w *sweep) lacks(s bus.SessionInfo, h store.Head) bool {
+	if at, is := w.settled[s.Ref]; is && at.commits == s.Commits && h.Rev >= at.rev && h.Counted >= at.rev {
+		return false
+	}
+	// More commits than in the log were folded of another log, or this one is damaged:
+	// that is not for the view to decide.
+	return h.Rev == 0 || h.FoldVersion < foldVersion || h.Commits < s.Commits || h.Counted < h.Rev
+}
+
+// fold folds one session that is behind. It reports false for one that can't be.
+func (w *sweep) fold(ctx context.Context, s bus.SessionInfo, replace bool) (ok bool, err error) {
+	begun := time.Now()
+	defer func() { w.folding += time.Since(begun) }()
+	state, err := w.r.refold(ctx, s.Ref, replace)
+	switch {
+	case err == nil:
+		w.folded++
+		if state.Commits < s.Commits {
+			w.settled[s.Ref] = settled{s.Commits, state.Rev}
+		}
+	case w.hopeless(s.Ref, err):
+		w.settled[s.Ref] = settled{commits: s.Commits}
+	default:
+		return false, err
+	}
+	if !w.r.yield(ctx, begun) {
+		return false, ctx.Err()
+	}
+	return err == nil, nil
+}
+
+// hopeless reports whether a session can't be folded because of its log, and logs
+// that.
+func (w *sweep) hopeless(ref subject.Ref, err error) bool {
+	if !mismatch(err) && !errors.Is(err, decide.ErrNewer) && !errors.Is(err, store.ErrInvalid) {
+		return false
+	}
+	w.r.c.log.Warn("a session can't be folded from the log; the view goes without it", "session", ref, "error", err)
+	return true
+}
+
+// refold folds a session from its first commit and writes what the view should
+// have of it; replace removes the snapshot that is there.
+func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*decide.State, error) {
+	var records []store.ToolRecord
+	last := uint64(0)
+	s, err := (&Loader{Bus: r.c.bus, Log: r.c.log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
+		records = record(records, ref, c, last, seq)
+		last = seq
+	}}).Rebuild(ctx, ref)
+	if err != nil || s.Rev == 0 {
+		return s, err
+	}
+	gaps, err := r.c.store.RecordTools(ctx, records)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("recording tool statistics of %s: %w", ref, err)
+	case len(gaps) > 0:
+		return nil, fmt.Errorf("recording tool statistics of %s: %w", ref, errGap)
+	}
+	if replace {
+		if err := r.c.store.DeleteSession(ctx, keyOf(ref)); err != nil {
+			return nil, err
+		}
+	}
+	return s, r.c.loader.Save(ctx, s)
+}
+
+// audit reads some snapshots whole, others each time, and replaces those that are
+// not what the log gives.
+func (w *sweep) audit(ctx context.Context, all []bus.SessionInfo) error {
+	slices.SortFunc(all, func(a, b bus.SessionInfo) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+	first, _ := slices.BinarySearchFunc(all, w.audited, func(s bus.SessionInfo, after string) int {
+		if s.Ref.String() <= after {
+			return -1
+		}
+		return 1
+	})
+	if first == len(all) {
+		first = 0
+	}
+	for _, s := range all[first:min(first+auditBatch, len(all))] {
+		w.audited = s.Ref.String()
+		sound, err := w.sound(ctx, s.Ref)
+		if err != nil {
+			return err
+		}
+		if sound {
+			continue
+		}
+		w.r.c.log.Error("a snapshot is not what the log gives; folding it again", "session", s.Ref)
+		if _, err := w.fold(ctx, s, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sound reports whether the snapshot and what is listed of it are what the log
+// gives, as far as can be known.
+func (w *sweep) sound(ctx context.Context, ref subject.Ref) (bool, error) {
+	snap, err := w.r.c.store.LoadSnapshot(ctx, keyOf(ref))
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil // comparing finds it
+	}
+	if err != nil {
+		return false, err
+	}
+	s, err := w.r.c.loader.confirm(ctx, ref, snap)
+	if err != nil {
+		return !errors.Is(err, errSpoiled), nil
+	}
+	want, err := snapshotOf(s)
+	if err != nil {
+		return false, err
+	}
+	want.Updated = store.FromMicros(store.Micros(want.Updated))
+	return snap.Digest == want.Digest && snap.Phase == want.Phase && snap.Title == want.Title &&
+		snap.Turns == want.Turns && snap.Commits == want.Commits && snap.Updated.Equal(want.Updated), nil
+}

@@ -1,0 +1,113 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/coreapi"
+)
+
+// troubles are the sessions whose log this core found damaged, or cannot read
+// because a newer core wrote it, and what is wrong with the log itself. They are
+// what `status` shows; a core that starts anew finds them again.
+type troubles struct {
+	mu  sync.Mutex
+	all map[subject.Ref]*coreapi.Trouble // that of the log itself is under the zero ref
+}
+
+// maxTroubles is how many sessions are listed.
+const maxTroubles = 100
+
+// note adds a trouble of a session, or of the whole log if ref is zero. It reports
+// whether to say so: the first time, and once a minute from then on.
+func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (say bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	old := t.all[ref]
+	if old != nil && old.Kind == kind && now.Sub(old.Latest) < time.Minute {
+		return false
+	}
+	n := &coreapi.Trouble{Ref: ref, Kind: kind, Reason: why, Since: now.UTC(), Latest: now.UTC()}
+	if old != nil && old.Kind == kind {
+		n.Since = old.Since
+	}
+	if t.all == nil {
+		t.all = map[subject.Ref]*coreapi.Trouble{}
+	}
+	if old != nil || len(t.all) < maxTroubles {
+		t.all[ref] = n
+	}
+	return true
+}
+
+// over removes what was noted of a session that is well again.
+func (t *troubles) over(ref subject.Ref) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, ref)
+}
+
+// list is what is wrong now, oldest first.
+func (t *troubles) list() []coreapi.Trouble {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []coreapi.Trouble
+	for _, x := range t.all {
+		out = append(out, *x)
+	}
+	slices.SortFunc(out, func(a, b coreapi.Trouble) int { return a.Since.Compare(b.Since) })
+	return out
+}
+
+// loaded notes whether the session is locked by damage.
+func (t *troubles) loaded(ref subject.Ref, s *decide.State) {
+	if s.Damage != nil {
+		t.note(ref, coreapi.TroubleDamaged, s.Locked)
+	} else {
+		t.over(ref)
+	}
+}
+
+// The pauses after which a delivery comes again that this core cannot decide about.
+const (
+	newerPause    = 2 * time.Second
+	newerPauseMax = time.Minute
+)
+
+// newer hands the deliveries to a core that knows the version in which the session
+// was written. Until there is one they wait in the log, and people are told.
+func (s *session) newer(err error) {
+	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
+	said := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why)
+	if said {
+		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated", "session", s.ref, "error", err)
+	}
+	fresh := said
+	s.dropWork()
+	for seq, h := range s.held {
+		fresh = fresh || h.NumDelivered == 1
+		if err := h.Nak(min(newerPause<<min(h.NumDelivered-1, 10), newerPauseMax)); err != nil {
+			s.c.log.Debug("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
+		}
+		delete(s.held, seq)
+	}
+	if fresh {
+		s.tell("Your input waits: " + why + ". It goes on when this core is updated.")
+	}
+}
+
+// tell says something to whoever looks at the session now. It is in no commit.
+func (s *session) tell(text string) {
+	e := event.New(s.ref, nonce(), event.Source, event.UIMessage{Content: text, Format: event.Text})
+	e.Time = time.Now().UTC().Truncate(time.Millisecond)
+	if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), nil, e.AppendJSON(nil)); err != nil {
+		s.c.log.Debug("publishing a live event", "session", s.ref, "type", e.Type, "error", err)
+	}
+}
