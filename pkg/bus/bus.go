@@ -44,6 +44,7 @@ type Bus struct {
 
 	storage  storage
 	beacons  beacons
+	replies  replies
 	copies   *copies   // of SESSIONS
 	advisory sync.Once // of its changes
 	closed   chan struct{}

@@ -2,7 +2,9 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,8 +30,16 @@ type Reply struct {
 // that a responder can answer nobody but its own caller.
 type Caller struct {
 	b     *Bus
-	sub   *nats.Subscription
 	calls *table[*call]
+}
+
+// replies is the subscription that the callers of a [Bus] share. Each must not have its
+// own: the server sends "no responders" to one subscription only, whichever it finds
+// first, and a caller that does not get it waits until its deadline.
+type replies struct {
+	mu      sync.Mutex
+	sub     *nats.Subscription // nil while there is no caller
+	callers []*Caller
 }
 
 // call is one request that waits for answers.
@@ -43,15 +53,68 @@ type call struct {
 	busy  bool
 }
 
-// NewCaller makes the process's caller. One is enough; Close ends it.
+// NewCaller makes a caller. Close ends it.
 func (b *Bus) NewCaller() (*Caller, error) {
 	c := &Caller{b: b, calls: newTable[*call]()}
-	var err error
-	if c.sub, err = b.ctl.nc.Subscribe(subject.Replies(b.Instance()), c.dispatch); err != nil {
-		return nil, fmt.Errorf("subscribing to replies: %w", err)
+	if err := b.replies.add(c); err != nil {
+		return nil, err
 	}
 	b.addPart(c)
-	return c, c.sub.SetPendingLimits(-1, 256<<20)
+	return c, nil
+}
+
+func (r *replies) add(c *Caller) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sub == nil {
+		sub, err := c.b.ctl.nc.Subscribe(subject.Replies(c.b.Instance()), r.dispatch)
+		if err != nil {
+			return fmt.Errorf("subscribing to replies: %w", err)
+		}
+		if err := sub.SetPendingLimits(-1, 256<<20); err != nil {
+			return errors.Join(fmt.Errorf("subscribing to replies: %w", err), sub.Unsubscribe())
+		}
+		r.sub = sub
+	}
+	r.callers = append(slices.Clip(r.callers), c)
+	return nil
+}
+
+// remove unsubscribes with the last caller.
+func (r *replies) remove(c *Caller) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.Index(r.callers, c)
+	if i < 0 {
+		return nil
+	}
+	r.callers = slices.Concat(r.callers[:i], r.callers[i+1:])
+	if len(r.callers) > 0 {
+		return nil
+	}
+	sub := r.sub
+	r.sub = nil
+	return sub.Unsubscribe()
+}
+
+// dispatch hands an answer to the caller whose question it answers. Numbers are random
+// 64-bit ones, so no two callers wait for the same.
+func (r *replies) dispatch(m *nats.Msg) {
+	responder, _, n, err := subject.ParseReply(m.Subject)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	callers := r.callers
+	r.mu.Unlock()
+	for _, c := range callers {
+		if call, ok := c.calls.get(n); ok {
+			if call.responder == responder { // else someone who was not asked
+				c.deliver(n, call, m)
+			}
+			return
+		}
+	}
 }
 
 func (c *Caller) kick()                       {}
@@ -69,7 +132,7 @@ func (c *Caller) denied(subj string, m *nats.Msg) {
 // Close ends the caller: what it still waits for is not answered any more.
 func (c *Caller) Close() error {
 	c.b.removePart(c)
-	return c.sub.Unsubscribe()
+	return c.b.replies.remove(c)
 }
 
 // Instance is under which name answers come.
@@ -157,15 +220,7 @@ func (c *Caller) Request(ctx context.Context, subj, responder string, body []byt
 	}
 }
 
-func (c *Caller) dispatch(m *nats.Msg) {
-	responder, _, n, err := subject.ParseReply(m.Subject)
-	if err != nil {
-		return
-	}
-	call, ok := c.calls.get(n)
-	if !ok || call.responder != responder {
-		return // cancelled, or someone who was not asked
-	}
+func (c *Caller) deliver(n uint64, call *call, m *nats.Msg) {
 	call.mu.Lock()
 	// An answer whose body must be fetched would hold up all others, so it waits
 	// aside, and those to the same request behind it.

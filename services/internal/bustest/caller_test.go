@@ -104,6 +104,38 @@ func TestNobodyThereIsSeenAtOnce(t *testing.T) {
 	}
 }
 
+// The server sends "no responders" to one subscription only.
+func TestNobodyThereIsSeenByEachCallerOfABus(t *testing.T) {
+	_, b, _ := pair(t)
+	ctx := natstest.Context(t)
+	callers := make([]*bus.Caller, 4)
+	for i := range callers {
+		c, err := b.NewCaller()
+		if err != nil {
+			t.Fatal(err)
+		}
+		callers[i] = c
+	}
+	for i, c := range callers {
+		for range 8 {
+			if _, err := c.Request(ctx, "tool.none.x", "none", nil); !errors.Is(err, nats.ErrNoResponders) {
+				t.Fatalf("caller %d: %v, want ErrNoResponders", i, err)
+			}
+		}
+		if err := errors.Join(c.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	respond(t, b, "tool.echo.say", "echo", echo)
+	again, err := b.NewCaller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again.Request(ctx, "tool.echo.say", "echo", []byte("hello")); err != nil || string(got) != "hello" {
+		t.Errorf("a caller after the others were closed: %q, %v", got, err)
+	}
+}
+
 func TestErrorsCrossTheBus(t *testing.T) {
 	c, b, _ := pair(t)
 	var answer atomic.Pointer[error]
