@@ -132,8 +132,8 @@ func TestAnAnswerIsSentAgainWhenCallersAreBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := r.dial()
-	if err := caller.Conn().PublishRequest(it, "late.answer", body); err != nil {
+	caller, reply := r.dial(), subject.Reply(string(m.Name), "late", 1)
+	if err := caller.Conn().PublishRequest(it, reply, body); err != nil {
 		t.Fatal(err)
 	}
 	<-begun
@@ -147,7 +147,7 @@ func TestAnAnswerIsSentAgainWhenCallersAreBack(t *testing.T) {
 	natstest.Eventually(t, "the bus", func() bool { return r.bus.Conn().IsConnected() && b.Conn().IsConnected() })
 	r.send(m, "t1-p1-c1", answers)
 	<-answers
-	late, err := r.dial().Conn().SubscribeSync("late.answer")
+	late, err := r.dial().Conn().SubscribeSync(reply)
 	if err != nil {
 		t.Fatal(err)
 	}
