@@ -12,9 +12,9 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// afterwards does what follows from stored commits and what no decision waits
-// for: the live copies of their events, and the views. One goroutine does it for
-// the whole core, in the order of storing.
+// afterwards handles stored commits where no decision waits for it: it publishes
+// live copies of their events and updates the views. One goroutine does this for
+// the whole core, in storage order.
 type afterwards struct {
 	c    *Core
 	jobs chan stored
@@ -29,7 +29,7 @@ type stored struct {
 	state *decide.State
 }
 
-// pendingJobs is how far the goroutine may be behind before sessions wait for it.
+// pendingJobs bounds the goroutine's queue; sessions wait while it is full.
 const pendingJobs = 1024
 
 func newAfterwards(c *Core) *afterwards {
@@ -46,8 +46,8 @@ func (a *afterwards) start() (stop func()) {
 	return func() { close(a.jobs); a.done.Wait() }
 }
 
-// live publishes the copies of a stored commit's events (rule 16). They may be
-// lost: whoever must miss nothing reads the log.
+// live publishes copies of a stored commit's events (rule 16). They may be lost:
+// a client that must miss nothing reads the log.
 func (a *afterwards) live(j stored) {
 	seq := strconv.FormatUint(j.state.Rev, 10)
 	prev := strconv.FormatUint(j.d.Commit.Header.Prev, 10)

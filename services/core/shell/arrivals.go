@@ -9,22 +9,21 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// How long executors are waited for before a model is asked without their tools. A
-// model that is offered nothing answers as if nothing could be done, and its turn
-// counts as a success, so a core that has just started, and one whose runner is being
-// replaced, had better wait for a moment.
+// How long a model call waits for executors before it is made without their tools. A
+// model without tools answers as if nothing could be done, and its turn counts as a
+// success. So a core waits briefly after its start and while its runner is replaced.
 const (
-	firstWait  = time.Second     // after the start of a core that knows of no tools, for any runner
+	firstWait  = time.Second     // after the start of a core that knows no tools, for any runner
 	returnWait = 5 * time.Second // for tools that were offered before
 )
 
-// What a core gives executors to answer its first question, before it takes causes.
+// How long a starting core waits for announcements before it consumes causes.
 const (
 	settleQuiet = 10 * time.Millisecond
 	settleMost  = 200 * time.Millisecond
 )
 
-// settle waits until nobody has announced itself for a moment.
+// settle waits until no announcement has arrived for settleQuiet, at most settleMost.
 func (d *Directory) settle(ctx context.Context) {
 	end := time.After(settleMost)
 	for {
@@ -40,21 +39,21 @@ func (d *Directory) settle(ctx context.Context) {
 	}
 }
 
-// offeredMark is the mark under which the view keeps how many tools were offered
-// last: Unix seconds, and the count in the lowest 16 bits, since marks only grow.
+// offeredMark is the view's mark of how many tools were last offered. Marks only
+// grow, so it holds Unix seconds, with the count in the lowest 16 bits.
 const offeredMark = "tools_offered"
 
-// missing says which tools a model call had better wait for, or "" if there are none.
-// The caller does not hold the lock.
+// missing describes the tools that a model call should wait for, or returns "".
+// The caller must not hold the lock.
 func (d *Directory) missing() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	switch n := len(d.public); {
 	case now.Sub(d.started) < returnWait && n < d.expected:
-		return fmt.Sprintf("%d of %d tools are not offered yet since this core started", d.expected-n, d.expected)
+		return fmt.Sprintf("%d of %d tools have not been offered since this core started", d.expected-n, d.expected)
 	case now.Sub(d.started) < firstWait && n == 0:
-		return "no tool runner has been heard yet since this core started"
+		return "no tools have been offered since this core started"
 	}
 	lost := 0
 	for _, at := range d.lostPublic {
@@ -63,7 +62,7 @@ func (d *Directory) missing() string {
 		}
 	}
 	if lost > 0 {
-		return fmt.Sprintf("%d tools went away with their runner a moment ago", lost)
+		return fmt.Sprintf("%d tools disappeared with their runner a moment ago", lost)
 	}
 	return ""
 }
@@ -72,7 +71,7 @@ func (d *Directory) missing() string {
 func (c *Core) expect(ctx context.Context) {
 	at, err := c.store.Mark(ctx, offeredMark)
 	if err != nil {
-		c.log.Debug("reading how many tools were offered", "error", err)
+		c.log.Debug("reading the number of tools offered before", "error", err)
 		return
 	}
 	c.dir.mu.Lock()
@@ -80,7 +79,7 @@ func (c *Core) expect(ctx context.Context) {
 	c.dir.expected = int(at & 0xffff) //nolint:gosec // 16 bits
 }
 
-// rememberOffer keeps how many tools are offered, from time to time, until ctx ends.
+// rememberOffer periodically saves the number of offered tools, until ctx ends.
 func (c *Core) rememberOffer(ctx context.Context) {
 	const every = 2 * time.Second
 	tick := time.NewTicker(every)
@@ -120,12 +119,12 @@ func (d *Directory) await(ctx context.Context, all ...subject.Instance) error {
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return fmt.Errorf("the executor %s has not announced itself: %w", all[i], ctx.Err())
+			return fmt.Errorf("executor %s has not announced itself: %w", all[i], ctx.Err())
 		}
 	}
 }
 
-// next is closed with the next announcement.
+// next returns a channel that is closed at the next announcement.
 func (d *Directory) next() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 // DefaultBacklog is how many causes may wait before inputs are refused.
 const DefaultBacklog = 10_000
 
-// beacon says about once a second how much waits and whether the log can store, to those
-// who store inputs, and hears what sessions of other cores wait for: see [bus.Beacon]. What waits is what the consumer of causes has not
-// delivered, or has and is not acknowledged. An open turn holds one delivery, so this
-// counts inputs that have no end yet, except those whose turn waits for a person.
+// beacon publishes, about once a second, the backlog and whether the log can store, for
+// processes that store inputs. It also follows what sessions of other cores wait for: see
+// [bus.Beacon]. The backlog is the causes not delivered or not acknowledged. An open turn
+// holds one delivery; inputs queued in a session and turns that wait for a person hold none.
 type beacon struct {
 	c      *Core
 	limit  int // negative: none
 	causes atomic.Pointer[bus.Consumption]
-	last   atomic.Int64 // backlog; -1: not known
+	last   atomic.Int64 // backlog; -1: unknown
 }
 
 func newBeacon(c *Core) *beacon {
@@ -57,7 +57,7 @@ func (b *beacon) start() (stop func()) {
 }
 
 func (b *beacon) publish(ctx context.Context) {
-	// Others say themselves what they have seen.
+	// Each process reports only the faults that it has seen itself.
 	is := bus.Beacon{Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.demand()}
 	if n, err := b.backlog(ctx); err == nil {
 		is.Backlog, is.Limit = n, max(b.limit, 0)
@@ -82,7 +82,7 @@ func (b *beacon) backlog(ctx context.Context) (uint64, error) {
 	return causes.Backlog(ctx)
 }
 
-// faults are what is wrong beside the sessions, for people.
+// faults returns the problems outside of sessions, for operators.
 func (c *Core) faults() (out []coreapi.Fault) {
 	if f := c.bus.StorageFault(); f != nil {
 		out = append(out, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})

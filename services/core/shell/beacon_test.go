@@ -19,8 +19,8 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Beyond the limit inputs are refused by whoever stores them, and nothing else is; what
-// was acknowledged ends.
+// Beyond the limit the client refuses inputs, and nothing else. Every acknowledged input
+// still completes.
 func TestInputsAreRefusedBeyondTheBacklog(t *testing.T) {
 	limit := 3
 	s := start(t, core.Config{Limits: core.SystemLimits{Backlog: &limit}})
@@ -33,7 +33,7 @@ func TestInputsAreRefusedBeyondTheBacklog(t *testing.T) {
 	var err error
 	for n := 0; err == nil; n++ {
 		if n > 5000 {
-			t.Fatal("nothing is refused")
+			t.Fatal("no input is refused")
 		}
 		ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%d", n%200))}
 		if _, err = s.client(t).Say(natstest.Context(t), ref, event.Input{Text: "hello"}); err == nil {
@@ -59,7 +59,7 @@ func TestInputsAreRefusedBeyondTheBacklog(t *testing.T) {
 		return err == nil
 	})
 	if err := s.core.Health(); err != nil {
-		t.Errorf("an overload is no reason to be replaced: %v", err)
+		t.Errorf("an overloaded core must stay healthy: %v", err)
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *system) client(t *testing.T) *client.Client {
 	return c
 }
 
-// A core that has seen that the log cannot store is not ready, and says so to others.
+// A core that has seen that the log cannot store is not ready, and reports it to others.
 func TestACoreThatCannotStoreIsNotReady(t *testing.T) {
 	s := start(t, core.Config{})
 	shrink := func(bytes int64) {
@@ -92,8 +92,8 @@ func TestACoreThatCannotStoreIsNotReady(t *testing.T) {
 		}
 	}
 	bystander := natstest.Connect(t, s.srv)
-	if bystander.StorageFault() != nil { // it listens from now on
-		t.Fatal("there is a fault before there is one")
+	if bystander.StorageFault() != nil { // this call starts to follow beacons
+		t.Fatal("a fault is reported too early")
 	}
 	shrink(1 << 20)
 	asked, release := make(chan struct{}), make(chan struct{})
@@ -106,7 +106,7 @@ func TestACoreThatCannotStoreIsNotReady(t *testing.T) {
 	events := s.follow(ref)
 	s.say(ref, event.Input{Text: "hello"})
 	<-asked
-	for size := 100_000; size > 0; size /= 10 { // to the brim, so that the core cannot commit what it is told
+	for size := 100_000; size > 0; size /= 10 { // fill the stream, so that the core cannot commit the answer
 		for s.fits(t, ref, size) {
 		}
 	}
@@ -130,14 +130,14 @@ func TestACoreThatCannotStoreIsNotReady(t *testing.T) {
 	s.await(events, event.TypeRecorded)
 }
 
-// fits stores a cancel that means nothing, if there is room.
+// fits stores a cancel without effect, and reports whether there was room.
 func (s *system) fits(t *testing.T, ref subject.Ref, size int) bool {
 	t.Helper()
 	_, err := s.bus.PublishCause(natstest.Context(t), ref, subject.Cancel, "w", "", make([]byte, size))
 	return err == nil
 }
 
-// brokenStore is a view that cannot be written for a while.
+// brokenStore is a view that cannot be written while broken is set.
 type brokenStore struct {
 	store.Store
 	broken atomic.Bool
@@ -159,7 +159,7 @@ func (b *brokenStore) SetMark(ctx context.Context, name string, v uint64) error 
 	return b.Store.SetMark(ctx, name, v)
 }
 
-// Turns go on without the view; status says what is wrong with it, until it works again.
+// Turns continue without the view. Status names its fault until it works again.
 func TestAViewThatCannotBeWrittenIsNamed(t *testing.T) {
 	s := start(t, core.Config{})
 	s.stopCore()
@@ -178,7 +178,7 @@ func TestAViewThatCannotBeWrittenIsNamed(t *testing.T) {
 	}
 	natstest.Eventually(t, "the view is named", named)
 	if err := s.core.Health(); err != nil {
-		t.Errorf("turns go on without the view: %v", err)
+		t.Errorf("the core must stay healthy without the view: %v", err)
 	}
 	b.broken.Store(false)
 	natstest.Eventually(t, "the view works again", func() bool { return !named() })

@@ -17,8 +17,8 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// behind writes the views after the fact: snapshots, tool statistics and the
-// ack floor. Nothing waits for it; what it loses, refill folds again.
+// behind writes the views asynchronously: snapshots, tool statistics and the ack
+// floor. Nothing waits for it, and refill folds again what it loses.
 type behind struct {
 	c     *Core
 	floor floor
@@ -31,14 +31,14 @@ type behind struct {
 	causes *bus.Consumption
 }
 
-// dirty is a session whose snapshot is behind.
+// dirty is a session whose snapshot is out of date.
 type dirty struct {
 	state         *decide.State
 	since, latest time.Time
 }
 
-// How long views may be behind. A snapshot waits until its session rests, so
-// that a busy one is not written again and again.
+// How far views may lag. A snapshot waits until its session is idle, so that a
+// busy one is not written repeatedly.
 const (
 	gather = time.Second
 	rested = time.Second
@@ -49,7 +49,7 @@ func newBehind(c *Core) *behind {
 	return &behind{c: c, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{}}
 }
 
-// observe sees every commit that this core has stored.
+// observe handles every commit that this core has stored.
 func (b *behind) observe(j stored) {
 	b.folded(j.ref, j.d.Commit, j.state.Rev)
 	b.mu.Lock()
@@ -62,16 +62,16 @@ func (b *behind) observe(j stored) {
 	}
 }
 
-// folded sees every commit that is folded, also at loading: statistics are
-// applied once per commit, so seeing one again does no harm.
+// folded handles every folded commit, also while loading. Statistics are applied
+// once per commit, so a repeated commit is harmless.
 func (b *behind) folded(ref subject.Ref, c event.Commit, seq uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stats[ref] = record(b.stats[ref], ref, c, c.Header.Prev, seq)
 }
 
-// record adds a commit that follows the one at after. Commits that say nothing
-// about tools go into the record of the next that does.
+// record adds a commit that follows the one at after. Commits without tool
+// results are merged into the record of the next commit that has some.
 func record(records []store.ToolRecord, ref subject.Ref, c event.Commit, after, seq uint64) []store.ToolRecord {
 	deltas := deltasOf(c)
 	if n := len(records); n > 0 && records[n-1].Rev == after && len(records[n-1].Deltas) == 0 {
@@ -107,14 +107,14 @@ func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
 	return d
 }
 
-// follow reads the ack floor of the consumer from time to time.
+// follow sets the consumer whose ack floor is saved periodically.
 func (b *behind) follow(causes *bus.Consumption) {
 	b.mu.Lock()
 	b.causes = causes
 	b.mu.Unlock()
 }
 
-// start runs the writer; the returned function writes what is left and ends it.
+// start runs the writer; stop writes what is left and ends it.
 func (b *behind) start() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -139,13 +139,13 @@ func (b *behind) start() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// flush writes what has been gathered; everything, or the snapshots of sessions
-// that rest or have waited long.
+// flush writes the gathered statistics and snapshots: all of them, or only the
+// snapshots of sessions that are idle or have waited long.
 func (b *behind) flush(everything bool) {
 	b.mu.Lock()
 	var stats []store.ToolRecord
 	for _, records := range b.stats {
-		// What is loaded and what is committed comes from two goroutines.
+		// Loads and commits come from different goroutines.
 		slices.SortFunc(records, func(x, y store.ToolRecord) int { return cmp.Compare(x.Rev, y.Rev) })
 		stats = append(stats, records...)
 	}
@@ -164,7 +164,7 @@ func (b *behind) flush(everything bool) {
 }
 
 // write writes statistics before snapshots: a session whose snapshot is up to
-// date is taken for counted.
+// date counts as recorded.
 func (b *behind) write(stats []store.ToolRecord, snaps []*decide.State) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -189,14 +189,14 @@ func (b *behind) write(stats []store.ToolRecord, snaps []*decide.State) error {
 	return nil
 }
 
-// wrote notes how writing went. What could not be written is made up for when the
-// view takes it again.
+// wrote records the outcome of a write. Refill makes up for failed writes once the
+// view can be written again.
 func (b *behind) wrote(err error) {
 	switch {
 	case err != nil && !b.failed:
-		b.c.log.Warn("the view takes no writes; it is completed from the log later", "error", err)
+		b.c.log.Warn("cannot write the view; it will be completed from the log later", "error", err)
 	case err == nil && b.failed:
-		b.c.log.Info("the view takes writes again")
+		b.c.log.Info("the view can be written again")
 	}
 	if b.failed = err != nil; b.failed {
 		b.c.refill.missedSome()
@@ -219,7 +219,7 @@ func (b *behind) readUse() {
 	b.mu.Unlock()
 }
 
-// toolUse is what /metrics shows; at most five seconds old.
+// toolUse returns the statistics for /metrics, read every five seconds.
 func (b *behind) toolUse() []decide.ToolUse {
 	b.mu.Lock()
 	defer b.mu.Unlock()

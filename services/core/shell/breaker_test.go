@@ -51,7 +51,7 @@ func (s *system) offer(b *bus.Bus, spec tool.Spec, work func(context.Context) co
 	}
 }
 
-// ends is how the turn ends, and how often each code was its calls' result.
+// ends returns how the turn ends, and how many of its calls ended with each code.
 func (s *system) ends(ch <-chan event.Event) (event.Recorded, map[tool.Code]int) {
 	s.t.Helper()
 	var rec event.Recorded
@@ -65,11 +65,11 @@ func (s *system) ends(ch <-chan event.Event) (event.Recorded, map[tool.Code]int)
 	return rec, codes
 }
 
-// The only runner is killed with eight calls that may not be repeated. Nobody can
-// know whether they ran, which is no tool's failure: the session goes on, and nobody
-// is asked whether it may.
+// The only runner is killed with eight calls that may not be repeated. Whether they ran
+// is unknown, which is not a failure of the tool: the session continues without asking
+// the user.
 func TestAKilledRunnerLocksNoSession(t *testing.T) {
-	t.Parallel() // for the twelve seconds in which a call might still begin
+	t.Parallel() // it takes the twelve seconds in which a call might still begin
 	s := start(t, core.Config{})
 	s.model = once(eight("test:fragile")...)
 	began := make(chan struct{}, parallel)
@@ -99,7 +99,7 @@ func TestAKilledRunnerLocksNoSession(t *testing.T) {
 	}
 }
 
-// A plugin leaves while the model thinks, and comes back: the calls wait for it.
+// A plugin leaves during the model call and comes back: the calls wait for it.
 func TestCallsWaitForAPluginThatComesBack(t *testing.T) {
 	s := start(t, core.Config{})
 	m := plugin.Manifest{Name: "dur", Tools: []tool.Spec{
@@ -139,8 +139,8 @@ func TestCallsWaitForAPluginThatComesBack(t *testing.T) {
 	}
 }
 
-// A plugin is killed: its lease lasts, nobody listens, and it is back two seconds
-// later. The calls are tried again, less and less often, until they run.
+// A plugin is killed: its lease lasts, it has no responders, and it is back two seconds
+// later. The calls are retried with a growing backoff until they run.
 func TestCallsWaitForAPluginThatWasKilled(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = once(eight("test:refused")...)

@@ -7,8 +7,8 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// stateCache keeps the states of sessions that are not open, latest used first.
-// A state may be behind the log: the fence finds out. Its owner locks.
+// stateCache keeps the states of sessions that are not open, most recently used
+// first. A state may be behind the log; the fence detects that. Its owner locks.
 type stateCache struct {
 	max   int
 	order *list.List // of *decide.State

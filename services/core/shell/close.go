@@ -10,10 +10,10 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// closeCalls asks the runners of calls that are about to be ended to stop, and
-// waits for what they say (rule 10). It extends the held deliveries meanwhile,
-// and gives up on a runner only when nothing can start there any more. It is not
-// ok when the core ends meanwhile.
+// closeCalls asks runners to stop the calls that are about to be ended, and waits
+// for their answers (rule 10). Meanwhile it extends the held deliveries. It gives up
+// on a runner only once the call can no longer start there, or if it is idempotent.
+// ok is false if the core ends meanwhile.
 func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok bool) {
 	if len(steps) == 0 {
 		return nil, true
@@ -88,8 +88,8 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 	return out, true
 }
 
-// takeIn holds deliveries that have come meanwhile, so that they are extended
-// and nobody takes them for poison; they are processed when the loop goes on.
+// takeIn holds deliveries that have arrived meanwhile, so that they are extended and
+// not suspected as poison. They are processed when the loop continues.
 func (s *session) takeIn() {
 	for _, d := range s.box.takeDeliveries() {
 		if s.held[d.d.Seq] == nil || d.d.NumDelivered >= s.held[d.d.Seq].NumDelivered {
@@ -98,8 +98,8 @@ func (s *session) takeIn() {
 	}
 }
 
-// extend keeps every held delivery, from the loop itself, so that a hung loop
-// loses them (rule 3).
+// extend extends every held delivery. The loop itself calls it, or a bounded wait
+// in patiently, so that a hung loop loses its deliveries (rule 3).
 func (s *session) extend() {
 	for seq, h := range s.held {
 		h.extended = time.Now()

@@ -44,8 +44,8 @@ func contains(t *testing.T, text string, want ...string) {
 	}
 }
 
-// /replay tells of a turn from the log alone: what was heard, each round, what
-// hooks said, who approved what, and what came of it.
+// /replay shows a turn from the log alone: the input, each round, the answers of hooks,
+// approvals and their users, and the result.
 func TestReplayTellsOfATurn(t *testing.T) {
 	s := start(t, core.Config{})
 	s.plug(plugin.Manifest{Name: "watch", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, nil)
@@ -80,14 +80,14 @@ func TestReplayTellsOfATurn(t *testing.T) {
 		"hook before_act of watch", "a person was asked about `test:risky` with `{\"note\":\"a 'tick'\"}`", "critical",
 		"approved by ui-web after", "`test:risky` with `{\"note\":\"a 'tick'\"}` on", "ok, `\"done\"`", "round 2 at", "it answered", "answered: `it said")
 	if strings.Contains(told, "second") {
-		t.Fatalf("it tells of another turn:\n%s", told)
+		t.Fatalf("it shows another turn:\n%s", told)
 	}
 	contains(t, s.command(ref, ch, "replay"), "test said: `second`")
 	contains(t, s.command(ref, ch, "replay", "2"), "**Turn "+id+"**", "**Turn t", "`second`")
 	contains(t, s.command(ref, ch, "replay", "t1"), "No turn t1 is in this session's log")
 }
 
-// Inputs that waited are told of with their text, which was heard in an earlier turn.
+// Inputs that waited are shown with their text, which was stored in an earlier turn.
 func TestReplayTellsOfWhatHadWaited(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = func(m provider.Message) provider.Response {

@@ -15,19 +15,19 @@ import (
 type outcome int
 
 const (
-	committed outcome = iota // stored; the state is the one after it
-	lost                     // another came first; the state has been refolded
-	undecided                // unknown for now, not attempted, or refused by the log: try again later
+	committed outcome = iota // stored; the state includes it
+	lost                     // another commit came first, or this one is unacknowledged; refolded
+	undecided                // not attempted, refused, or not known to be stored; a later tick decides again
 )
 
 // commitWait is how long one publish of a commit waits for its acknowledgement.
 const commitWait = 4 * time.Second
 
-// commit appends a decision behind the revision it was made at (rule 2).
+// commit appends a decision after the revision that it was made at (rule 2).
 func (s *session) commit(d *decide.Decision) outcome {
 	body, err := d.Commit.Encode()
 	if err != nil {
-		panic(err) // recovered by guard: a decision that cannot be encoded is a fault of decide
+		panic(err) // recovered by guard: a decision that cannot be encoded is a bug in decide
 	}
 	l := s.laneOf(d)
 	if !s.enter(d, l) {
@@ -35,11 +35,11 @@ func (s *session) commit(d *decide.Decision) outcome {
 	}
 	entered := time.Now()
 	leave := sync.OnceFunc(func() { s.c.appends.leave(l, time.Since(entered)) })
-	defer leave() // also when something panics
+	defer leave() // also after a panic
 	ctx, cancel := context.WithTimeout(s.ctx, commitWait)
 	defer cancel()
 	p := s.c.bus.AppendCommitAsyncContext(ctx, s.ref, body, d.Commit.Header.Prev)
-	early := s.dispatchPlan(d) // rule 11: beside the commit, and stopped if the fence fails
+	early := s.dispatchPlan(d) // rule 11: sent with the commit, and stopped if the fence fails
 	var seq uint64
 	s.patiently(func() { seq, err = p.Wait(ctx) })
 	leave()
@@ -48,7 +48,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 		s.doubt = doubt{}
 		s.adopt(d.Stored(seq), d)
 		s.c.dir.unclaimRest(s)
-		s.queueUp() // before it looks at anything else, for others come meanwhile
+		s.queueUp() // first of all, because other sessions queue up meanwhile
 		return committed
 	}
 	early.stop()
@@ -56,26 +56,26 @@ func (s *session) commit(d *decide.Decision) outcome {
 	case errors.Is(err, bus.ErrFenceLost):
 		return s.lostFence(err)
 	case errors.Is(err, bus.ErrTooLarge):
-		panic(err) // decide bounds what it writes; recovered, and poison in the end
+		panic(err) // decide bounds its commits; guard recovers, and the cause ends as poison
 	case errors.Is(err, bus.ErrRefused):
-		s.c.log.Error("the log refuses a commit; it will be tried again", "session", s.ref, "error", err)
+		s.c.log.Error("the log refused a commit; will retry", "session", s.ref, "error", err)
 		return undecided
 	}
 	return s.readBack()
 }
 
-// readBack finds out whether a commit without acknowledgement was stored. If so
-// this core goes on as a stranger: it asks, and dispatches nothing (rule 7).
+// readBack finds out whether an unacknowledged commit was stored. If so, this core
+// asks about the commit's attempts and dispatches none of them (rule 7).
 func (s *session) readBack() outcome {
 	s.c.log.Warn("a commit was not acknowledged; reading back", "session", s.ref)
 	if !s.load() {
 		return undecided
 	}
-	return lost // refolded, and asked: if it was stored, deciding again finds nothing left to do
+	return lost // refolded: if it was stored, deciding again finds nothing left to do
 }
 
-// adopt takes over the state after a commit that this core has stored, and
-// dispatches what it asks for.
+// adopt takes the state after a commit that this core has stored, and dispatches
+// what the commit asks for.
 func (s *session) adopt(next *decide.State, d *decide.Decision) {
 	before := s.state
 	s.state = next
@@ -83,9 +83,9 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 	s.c.after.jobs <- stored{s.ctx, s.ref, d, next}
 }
 
-// load brings the state up to the log: from the cached state, the snapshot, or
-// the beginning. False means that there is none now: the bus can't be read, or the
-// log is damaged and the session is not locked yet.
+// load brings the state up to date with the log, from the cached state, the snapshot
+// or the first commit. It returns false if there is no state now: the log cannot be
+// read, is damaged and not locked yet, or was written by a newer core.
 func (s *session) load() bool {
 	if s.state == nil && time.Now().Before(s.doubt.next) {
 		return false
@@ -116,7 +116,7 @@ func (s *session) load() bool {
 	return true
 }
 
-// trace makes the cause's trace context the one of what follows from it.
+// trace continues the trace of a cause.
 func (s *session) trace(m bus.StoredMsg) {
 	s.ctx = telemetry.Extract(s.c.ctx, m.Header)
 }

@@ -30,12 +30,12 @@ type Config struct {
 	Policy        decide.Policy
 	Plugins       PluginsConfig
 	Streams       bus.StreamsConfig
-	CacheSessions int           // states kept in memory beside the open ones; default 1024
-	OpenSessions  int           // sessions open at once; inputs of further ones wait; default 2000
+	CacheSessions int           // states cached besides those of open sessions; default 1024
+	OpenSessions  int           // sessions open at once; inputs of others wait; default 2000
 	Compare       time.Duration // how often the view is compared with the log; default 30 s
-	Drain         time.Duration // how long open turns may go on at shutdown; default 10 s
+	Drain         time.Duration // grace period for open turns at shutdown; default 10 s
 	// Backlog is how many causes may wait before inputs are refused; default
-	// DefaultBacklog, negative: any number.
+	// DefaultBacklog, negative: no limit.
 	Backlog int
 	Version string
 }
@@ -67,14 +67,14 @@ type Core struct {
 	panics   panics
 	lobby    *lobby
 	appends  *gate
-	ctx      context.Context //nolint:containedctx // the loops outlive every call; ends when the drain is over
+	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
 
 	mu       sync.Mutex
 	sessions map[subject.Ref]*session
 	cache    *stateCache
 	stopping bool
-	ready    chan struct{} // closed when causes are consumed
+	ready    chan struct{} // closed once causes are consumed
 	gone     sync.WaitGroup
 }
 
@@ -108,18 +108,18 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 	return c, nil
 }
 
-// Directory is what the core knows of executors and tools.
+// Directory returns what the core knows of executors and tools.
 func (c *Core) Directory() *Directory { return c.dir }
 
-// Stats are live counters.
+// Stats returns the live counters.
 func (c *Core) Stats() *Stats { return &c.stats }
 
-// Run serves until ctx ends, then lets open turns go on for a while, hands back
-// what is left and returns.
+// Run serves until ctx ends. It then gives open turns time to finish, hands back
+// the remaining deliveries and returns.
 func (c *Core) Run(ctx context.Context) error {
 	err := c.run(ctx)
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, bus.ErrCancelled)) {
-		return nil // it was told to end before it was ready
+		return nil // stopped before it was ready
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 	}
 	defer stopAll(services)
 	if err := c.behind.loadFloor(ctx); err != nil {
-		c.log.Warn("the ack floor is not known; every cause is looked at again", "error", err)
+		c.log.Warn("the ack floor is unknown; a new consumer would deliver every cause again", "error", err)
 	}
 	fired, err := c.bus.ConsumeFired(ctx, c.fired)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// background starts what works beside the sessions; stop lets it finish what it has.
+// background starts the work outside of sessions; stop lets it finish what is pending.
 func (c *Core) background() (stop func()) {
 	stopBehind, stopAfter, stopRelease, stopRefill := c.behind.start(), c.after.start(), c.release.start(), c.refill.start()
 	go c.lobby.extend(c.ctx, c)
@@ -209,13 +209,13 @@ func (c *Core) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// AwaitExecutors waits until each of the instances has announced itself: from then
-// on what they offer is offered to models.
+// AwaitExecutors waits until each of the instances has announced itself. From then
+// on, models are offered their tools.
 func (c *Core) AwaitExecutors(ctx context.Context, all ...subject.Instance) error {
 	return c.dir.await(ctx, all...)
 }
 
-// Ready reports whether the core consumes causes and its bus is there.
+// Ready reports whether the core consumes causes and its bus is connected.
 func (c *Core) Ready() bool {
 	select {
 	case <-c.ready:
@@ -225,10 +225,10 @@ func (c *Core) Ready() bool {
 	}
 }
 
-// Health says why the core cannot work now, or nil.
+// Health returns why the core cannot work now, or nil.
 func (c *Core) Health() error {
 	if !c.Ready() {
-		return errors.New("core does not consume causes, or its bus is away")
+		return errors.New("core is not consuming causes, or its bus is disconnected")
 	}
 	if f := c.bus.StorageFault(); f != nil {
 		return f
@@ -236,7 +236,7 @@ func (c *Core) Health() error {
 	return nil
 }
 
-// drain waits for open turns, then has every session hand back what it holds.
+// drain waits for open sessions, then makes the remaining ones hand back their deliveries.
 func (c *Core) drain() {
 	deadline := time.Now().Add(c.cfg.Drain)
 	for c.open() > 0 && time.Now().Before(deadline) {
@@ -254,7 +254,7 @@ func (c *Core) drain() {
 	select {
 	case <-done:
 	case <-time.After(5 * time.Second):
-		c.end() // closings that wait for a runner give up
+		c.end() // stop closings that still wait for a runner
 		<-done
 	}
 }
@@ -265,12 +265,12 @@ func (c *Core) open() int {
 	return len(c.sessions)
 }
 
-// deliver hands a delivery to its session.
+// deliver passes a delivery to its session, or to the lobby.
 func (c *Core) deliver(d bus.Delivery) {
 	c.stats.Deliveries.Add(1)
 	at, err := subject.ParseCause(d.Subject)
-	if err != nil { // a stream filter admits tokens that are no ids
-		c.log.Warn("a cause on a subject that does not parse", "subject", d.Subject, "error", err)
+	if err != nil { // a stream filter admits tokens that are not ids
+		c.log.Warn("invalid cause subject", "subject", d.Subject, "error", err)
 		c.deadLetter(c.ctx, subject.Ref{Agent: "unknown", Session: "unknown"}, d.StoredMsg, err.Error())
 		if err := d.Ack(); err != nil {
 			c.log.Debug("acknowledging", "error", err)
@@ -292,14 +292,14 @@ func (c *Core) deliver(d bus.Delivery) {
 	c.session(at.Ref).box.put(mailOf(d))
 }
 
-// mailOf finds out whether a delivery leaves a running turn alone: an input that does
-// not interrupt it. A text that has the word is looked at closely later.
+// mailOf marks deliveries that do not affect a running turn: inputs that do not interrupt
+// it. It only searches the body for the mode's name; the input is parsed later.
 func mailOf(d bus.Delivery) deliveryMail {
 	at, err := subject.ParseCause(d.Subject)
 	return deliveryMail{d, err == nil && at.Kind == subject.Input && !bytes.Contains(d.Data, []byte(event.ModeInterrupt))}
 }
 
-// session returns the open session, or opens it. The caller holds the lock.
+// session returns the open session, or opens it. The caller holds c.mu.
 func (c *Core) session(ref subject.Ref) *session {
 	s := c.sessions[ref]
 	if s == nil {
@@ -315,7 +315,7 @@ func (c *Core) session(ref subject.Ref) *session {
 	return s
 }
 
-// retire lets an idle session go, unless mail has just come for it, and another one in.
+// retire closes an idle session, unless it has new mail, and opens waiting sessions.
 func (c *Core) retire(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -340,7 +340,7 @@ func (c *Core) retire(s *session) bool {
 	return true
 }
 
-// fired copies a timer that has come into the log (rule 12).
+// fired copies a fired timer into the log as a cause (rule 12).
 func (c *Core) fired(ctx context.Context, ref subject.Ref, id string) error {
 	body, err := json.Marshal(event.Timer{ID: id})
 	if err != nil {
@@ -350,7 +350,7 @@ func (c *Core) fired(ctx context.Context, ref subject.Ref, id string) error {
 	return err
 }
 
-// stop tells an executor that nobody wants the attempt any more.
+// stop asks an executor to stop an attempt that is no longer needed.
 func (c *Core) stop(w *work, ref subject.Ref) {
 	body, err := json.Marshal(executor.Request{Op: executor.OpStop, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt})
 	if err != nil {
@@ -361,7 +361,7 @@ func (c *Core) stop(w *work, ref subject.Ref) {
 	}
 }
 
-// deadLetter keeps a copy of what could not be handled, with the reason.
+// deadLetter stores a copy of a message that could not be handled, with the reason.
 func (c *Core) deadLetter(ctx context.Context, ref subject.Ref, m bus.StoredMsg, reason string) {
 	h := nats.Header{
 		"Skandha-Reason":   {reason},
@@ -370,7 +370,7 @@ func (c *Core) deadLetter(ctx context.Context, ref subject.Ref, m bus.StoredMsg,
 	}
 	c.stats.DeadLetters.Add(1)
 	if err := c.bus.PublishDead(ctx, ref, h, m.Data); err != nil {
-		c.log.Warn("keeping a dead letter", "session", ref, "cause", m.Seq, "error", err)
+		c.log.Warn("storing a dead letter", "session", ref, "cause", m.Seq, "error", err)
 	}
 }
 

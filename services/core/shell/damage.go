@@ -21,34 +21,34 @@ type Damage struct {
 	Why   string
 	Saved *decide.State // the latest state that verifies; nil: none
 
-	// Readable is the last commit that can be folded; Latest is when the latest
-	// commit was made that is known of.
+	// Readable is the last commit that can be folded. Latest is the time of the
+	// latest known commit.
 	Readable uint64
 	Latest   time.Time
-	lost     uint64 // a commit that is known to have been stored; 0: the log itself is in disorder
+	lost     uint64 // a commit known to have been stored, now missing; 0: the log itself is broken
 	cause    error
 }
 
 // Error implements error.
 func (d *Damage) Error() string { return d.Why }
 
-// Unwrap is what folding said.
+// Unwrap returns the error of the fold.
 func (d *Damage) Unwrap() error { return d.cause }
 
 func mismatch(err error) bool {
 	return errors.Is(err, decide.ErrMismatch) || errors.Is(err, event.ErrMalformed)
 }
 
-// compare holds a fold of the whole log against states that are known and did not
-// fit it. They may be of another log, or of before a checkpoint that says so; else
-// the log has lost what came up to them.
+// compare checks a fold of the whole log against known states that did not fit it. Such
+// a state may belong to another log, or be older than a checkpoint that the session
+// restarted from. Otherwise the log has lost commits up to it.
 func (l *Loader) compare(ctx context.Context, f folded, broken error, known []*decide.State) (*decide.State, error) {
 	best := f.state
 	latest := best.Now
 	var lost *decide.State
 	for _, k := range known {
 		if !k.Now.After(f.anew) {
-			l.forget(ctx, k, "the session began again from a checkpoint since")
+			l.forget(ctx, k, "the session has since restarted from a checkpoint")
 			continue
 		}
 		other, err := l.otherLog(ctx, k)
@@ -56,7 +56,7 @@ func (l *Loader) compare(ctx context.Context, f folded, broken error, known []*d
 			return nil, err
 		}
 		if other {
-			l.forget(ctx, k, "it is of another log: the stream SESSIONS was made later")
+			l.forget(ctx, k, "it belongs to another log: the stream SESSIONS was created later")
 			continue
 		}
 		if k.Now.After(latest) {
@@ -78,31 +78,31 @@ func (l *Loader) compare(ctx context.Context, f folded, broken error, known []*d
 	why := fmt.Sprintf("commit %d was stored at %s and is not in the log any more, which ends at %d",
 		lost.Rev, lost.Now.Format(time.RFC3339), f.state.Rev)
 	if lost.Rev <= f.state.Rev {
-		why = fmt.Sprintf("commit %d, stored at %s, is not in the log any more, which went on without it", lost.Rev, lost.Now.Format(time.RFC3339))
+		why = fmt.Sprintf("commit %d, stored at %s, is not in the log any more, which continued without it", lost.Rev, lost.Now.Format(time.RFC3339))
 	}
 	return nil, &Damage{Ref: best.Ref, Why: why, Saved: lost, Readable: f.state.Rev, Latest: latest, lost: lost.Rev, cause: decide.ErrMismatch}
 }
 
-// otherLog reports whether a state is of a log that was there before this one.
+// otherLog reports whether a state belongs to an earlier log than this one.
 func (l *Loader) otherLog(ctx context.Context, s *decide.State) (bool, error) {
 	log, err := l.Bus.LogState(ctx)
 	if err != nil {
-		return false, fmt.Errorf("looking whether the log of %s is another one: %w", s.Ref, err)
+		return false, fmt.Errorf("checking whether the log of %s was replaced: %w", s.Ref, err)
 	}
 	return log.Created.After(s.Now.Add(clockSkew)), nil
 }
 
-// clockSkew is how far the clocks of cores and of the server may be apart.
+// clockSkew is how far the clocks of cores and of the server may differ.
 var clockSkew = 5 * time.Second
 
-// forget removes the snapshot of a state that the log does not know.
+// forget deletes the snapshot of a state that the log does not hold.
 func (l *Loader) forget(ctx context.Context, s *decide.State, why string) {
 	l.Log.Warn("dropping a snapshot", "session", s.Ref, "revision", s.Rev, "reason", why)
 	if l.Store == nil {
 		return
 	}
 	if err := l.Store.DeleteSession(ctx, store.Key{Agent: string(s.Ref.Agent), Session: string(s.Ref.Session)}); err != nil {
-		l.Log.Warn("dropping a snapshot; it will be tried again", "session", s.Ref, "error", err)
+		l.Log.Warn("dropping a snapshot; will retry", "session", s.Ref, "error", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func (l *Loader) Survey(ctx context.Context, d *Damage) (decide.Wreck, error) {
 		if err != nil {
 			continue
 		}
-		w.Cursor = max(w.Cursor, min(c.Header.Cursor, m.Seq)) // no commit has seen what came after it
+		w.Cursor = max(w.Cursor, min(c.Header.Cursor, m.Seq)) // a commit cannot have processed later causes
 		for i := range c.Events {
 			note(open, c.Events[i])
 		}
@@ -131,7 +131,7 @@ func (l *Loader) Survey(ctx context.Context, d *Damage) (decide.Wreck, error) {
 	return w, nil
 }
 
-// note keeps book of the inputs that are open.
+// note tracks the open inputs.
 func note(open map[uint64]bool, e event.Event) {
 	switch e.Type {
 	case event.TypePerceived:
@@ -152,18 +152,18 @@ func note(open map[uint64]bool, e event.Event) {
 	}
 }
 
-// doubt is what a session has found out about its log being damaged. A log is
-// read again before it is called so: a copy may lag, and a leader may change.
+// doubt is what a session knows about suspected damage of its log. The log is read
+// again before it counts as damaged: a copy may lag, and a leader may change.
 type doubt struct {
 	times int
 	rev   uint64        // the last commit that could be read
-	base  *decide.State // that the log did not confirm
-	next  time.Time     // not before: look again, or try to lock
+	base  *decide.State // the state that the log did not confirm
+	next  time.Time     // earliest time to read again or to try to lock
 	told  bool          // the alarm was raised
 }
 
-// How often a session looks again before it is locked, and how long it pauses when
-// even that fails.
+// How many reads establish the damage before the session is locked, and the pauses
+// between reads: doubtPause doubles each time, up to lockPause.
 const (
 	sureAfter  = 4
 	doubtPause = 250 * time.Millisecond
@@ -171,9 +171,9 @@ const (
 )
 
 // suspect notes that the log seems to be damaged, and locks the session once that
-// is sure. It reports whether there is a state to go on from.
+// is certain. It reports whether there is a state to continue from.
 func (s *session) suspect(d *Damage) bool {
-	if s.state != nil { // nothing more may be decided, or acknowledged, by it
+	if s.state != nil { // it must not be used to decide or acknowledge anything
 		s.doubt.base, s.state = s.state, nil
 		s.dropWork()
 	}
@@ -187,18 +187,18 @@ func (s *session) suspect(d *Damage) bool {
 	s.doubt.times++
 	s.doubt.next = now.Add(min(doubtPause<<min(s.doubt.times, 10), lockPause))
 	if s.doubt.times < sureAfter {
-		s.c.log.Warn("a session's log seems to be damaged; looking again", "session", s.ref, "error", d)
+		s.c.log.Warn("a session's log seems to be damaged; reading it again", "session", s.ref, "error", d)
 		return false
 	}
 	if err := s.lock(d); err != nil {
-		s.c.log.Warn("locking a session whose log is damaged; it will be tried again", "session", s.ref, "error", err)
+		s.c.log.Warn("locking a session whose log is damaged; will retry", "session", s.ref, "error", err)
 		return false
 	}
 	return true
 }
 
-// lock ends a session whose log is damaged: its open inputs fail, and it is locked
-// until /repair or /reset (rule 15).
+// lock locks a session whose log is damaged, until /repair or /reset, and fails its
+// open inputs (rule 15).
 func (s *session) lock(d *Damage) error {
 	fence, err := s.c.bus.CommitFence(s.ctx, s.ref)
 	if err != nil {
@@ -225,14 +225,14 @@ func (s *session) lock(d *Damage) error {
 	}
 	seq, err := s.c.bus.AppendCommit(s.ctx, s.ref, body, fence)
 	if err != nil {
-		return err // if it was stored all the same, the next load finds it
+		return err // if it was stored nevertheless, the next load finds it
 	}
-	s.c.loader.forget(s.ctx, w.State(), "the session was locked; what it held is in the checkpoint")
+	s.c.loader.forget(s.ctx, w.State(), "the session was locked; the checkpoint holds its state")
 	s.adoptLock(dec.Stored(seq), dec)
 	return nil
 }
 
-// adoptLock goes on from a lock, which others are told like any commit.
+// adoptLock continues from a stored lock, which is published like any commit.
 func (s *session) adoptLock(next *decide.State, d *decide.Decision) {
 	s.state, s.looked, s.passed, s.doubt = next, time.Now(), 0, doubt{}
 	s.follow(nil)
@@ -247,9 +247,9 @@ func savedAt(d *Damage) uint64 {
 	return d.Saved.Rev
 }
 
-// lostFence answers to a fence that was lost. Normally another core came first, and
-// the log says what it did. If it says nothing new, the server counts a commit that
-// cannot be read, or none that can.
+// lostFence handles a lost fence. Normally another core committed first, and the log
+// shows what it did. If the log shows nothing new, the last commit that the server
+// counts is not the last that can be read.
 func (s *session) lostFence(err error) outcome {
 	s.c.stats.FenceLost.Add(1)
 	before := s.state
@@ -263,7 +263,7 @@ func (s *session) lostFence(err error) outcome {
 	if errors.As(err, &fence) && fence.Last != before.Rev {
 		s.suspect(&Damage{
 			Ref: s.ref, Saved: before, Readable: before.Rev, Latest: before.Now, cause: err,
-			Why: fmt.Sprintf("the server takes %d for the last commit, but the last that can be read is %d", fence.Last, before.Rev),
+			Why: fmt.Sprintf("the server reports %d as the last commit, but the last readable commit is %d", fence.Last, before.Rev),
 		})
 	}
 	return undecided

@@ -28,14 +28,14 @@ var (
 	sound = subject.Ref{Agent: "main", Session: "sound"}
 )
 
-// disk is what a stopped system has left behind.
+// disk is the stored data of a stopped system.
 type disk struct {
 	t          *testing.T
 	nats, view string
 }
 
-// leave runs a system in which the session that will be sound speaks once, and then
-// the one that will be hurt, three times.
+// leave runs a system with one input in the session that stays sound, and then three
+// in the one that will be damaged.
 func leave(t *testing.T) disk {
 	d := disk{t: t, nats: t.TempDir(), view: filepath.Join(t.TempDir(), "view.db")}
 	ok := t.Run("before", func(t *testing.T) {
@@ -47,7 +47,7 @@ func leave(t *testing.T) disk {
 			s.say(hurt, event.Input{Text: text})
 			s.await(ch, event.TypeRecorded)
 		}
-		s.stopCore() // which writes the view
+		s.stopCore() // this writes the view
 	})
 	if !ok {
 		t.FailNow()
@@ -55,7 +55,7 @@ func leave(t *testing.T) disk {
 	return d
 }
 
-// use has a system run on the disk.
+// use makes a system run on the disk.
 func (d disk) use(t *testing.T) func(*system) {
 	return func(s *system) {
 		s.srv = natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.StoreDir = d.nats }))
@@ -81,14 +81,14 @@ func (d disk) file(name string) string {
 	return all[0]
 }
 
-// record is where a message lies in the block file.
+// record is the position of a message in the block file.
 type record struct {
 	subject    string
 	begin, end int
 }
 
-// block reads the one file that holds the log: records of 22 bytes of header, the
-// subject, the message and a checksum of 8 bytes.
+// block reads the only file of the log. A record is a header of 22 bytes, the subject,
+// the message and a checksum of 8 bytes.
 func (d disk) block() (data []byte, all []record) {
 	d.t.Helper()
 	data, err := os.ReadFile(d.file("1.blk"))
@@ -104,7 +104,7 @@ func (d disk) block() (data []byte, all []record) {
 	return data, all
 }
 
-// commits are the records of the hurt session's commits.
+// commits returns the records of the damaged session's commits.
 func (d disk) commits() (data []byte, all []record) {
 	data, records := d.block()
 	for _, r := range records {
@@ -137,21 +137,20 @@ func (d disk) scratch(data []byte, r record) {
 	d.write(data)
 }
 
-// cutBefore ends the log before a record; without its index, the server counts anew.
+// cutBefore ends the log before a record. Without the index, the server counts again.
 func (d disk) cutBefore(data []byte, r record) {
 	d.write(data[:r.begin])
 	d.remove(d.file("index.db"))
 }
 
-// What must hold whatever happened to the log of one session: it is locked once
-// and says so, its input has one end, others know nothing of it, and it is opened
-// again with what was saved.
+// Whatever happened to the log of one session, it is locked once and reports it, its
+// input ends once, other sessions are unaffected, and /repair opens it with what was saved.
 func TestADamagedLogLocksTheSession(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		harm   func(d disk)
-		saved  []string // of what was said
-		others bool     // lost their log, too
+		saved  []string // of the messages
+		others bool     // they lost their log, too
 	}{
 		{"the last commit is unreadable", func(d disk) {
 			data, all := d.commits()
@@ -215,7 +214,7 @@ func TestADamagedLogLocksTheSession(t *testing.T) {
 	}
 }
 
-// inOrder reports whether what was said holds what was saved, in that order.
+// inOrder reports whether said contains saved, in that order.
 func inOrder(said, saved []string) bool {
 	for _, want := range saved {
 		found := false
@@ -229,7 +228,7 @@ func inOrder(said, saved []string) bool {
 	return true
 }
 
-// listen returns what the model was last asked with.
+// listen returns a function that returns the messages of the last model call.
 func (s *system) listen() func() []string {
 	var mu sync.Mutex
 	var last []string
@@ -239,7 +238,7 @@ func (s *system) listen() func() []string {
 		last = nil
 		for _, raw := range r.Messages {
 			var m provider.Message
-			_ = json.Unmarshal(raw, &m) // one that cannot be read says nothing
+			_ = json.Unmarshal(raw, &m) // an unreadable one counts as empty
 			last = append(last, m.Text)
 		}
 	}
@@ -250,7 +249,7 @@ func (s *system) listen() func() []string {
 	}
 }
 
-// folds makes sure that the log gives the live state again, from where it is sound on.
+// folds checks that the log can be folded from its first commit.
 func (s *system) folds(ref subject.Ref) {
 	s.t.Helper()
 	if _, err := (&shell.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref); err != nil {
@@ -258,7 +257,7 @@ func (s *system) folds(ref subject.Ref) {
 	}
 }
 
-// endsOnce makes sure that every input that the log holds has one end in it.
+// endsOnce checks that every input in the log has exactly one end.
 func (s *system) endsOnce(ref subject.Ref) {
 	s.t.Helper()
 	inputs, ends := map[uint64]bool{}, map[uint64]int{}
@@ -288,7 +287,7 @@ func (s *system) endsOnce(ref subject.Ref) {
 	}
 }
 
-// A session goes on from its snapshot, though a commit before is unreadable.
+// A session continues from its snapshot, although an earlier commit is unreadable.
 func TestAnOldUnreadableCommitDoesNotStopALiveSession(t *testing.T) {
 	d := leave(t)
 	data, all := d.commits()
@@ -302,7 +301,7 @@ func TestAnOldUnreadableCommitDoesNotStopALiveSession(t *testing.T) {
 	}
 }
 
-// A view that is older than the log is that of another one: nothing is lost.
+// A view that is older than the log belongs to another log: nothing is lost.
 func TestAViewOfAnotherLogLocksNothing(t *testing.T) {
 	d := leave(t)
 	d.nats = t.TempDir()
@@ -328,7 +327,7 @@ func TestALogThatLostItsEndIsShown(t *testing.T) {
 	contains(t, all[0].Reason, "was acknowledged and is not in the log any more")
 }
 
-// A session that a newer core wrote waits for one, and says so.
+// A session that a newer core wrote waits for such a core, and reports it.
 func TestASessionOfANewerCoreWaits(t *testing.T) {
 	s := start(t, core.Config{})
 	ch := s.follow(hurt)

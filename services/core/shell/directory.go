@@ -22,9 +22,9 @@ import (
 	"skandha.dev/services/internal/toolschema"
 )
 
-// Directory knows the executors that have announced themselves lately, and what
-// this core has given them. It implements decide.Catalog; for one
-// decision, a picks of it implements decide.Directory.
+// Directory tracks the executors that have announced themselves recently, and the
+// slots that this core uses there. It implements decide.Catalog; picks, its view
+// for one decision, implements decide.Directory.
 type Directory struct {
 	log *slog.Logger
 
@@ -36,16 +36,16 @@ type Directory struct {
 	waiting    queue
 	self       subject.Instance
 	demands    []demand             // of all cores
-	lostTools  map[string]time.Time // tools that nobody offers any more, since when
-	lostModel  map[string]time.Time // providers, likewise
-	models     map[string]bool      // providers that are there, by name; "": any
+	lostTools  map[string]time.Time // since when a tool is no longer offered
+	lostModel  map[string]time.Time // the same for providers
+	models     map[string]bool      // providers on offer, by name; "": any
 	started    time.Time
 	expected   int                  // tools that were offered before this core started
-	lostPublic map[string]time.Time // built-in tools that nobody offers any more, and models were offered
-	registry   *registry.Snapshot   // whose tools are offered
-	news       chan struct{}        // closed and made anew with each announcement
+	lostPublic map[string]time.Time // the same for built-in tools that models were offered
+	registry   *registry.Snapshot   // selects the plugins whose tools are offered
+	news       chan struct{}        // closed and replaced at each announcement
 
-	// What models are told of the tools last offered, encoded: it hardly changes.
+	// The encoded description of the tools last offered to a model. It rarely changes.
 	offered     []string
 	description json.RawMessage
 }
@@ -53,14 +53,14 @@ type Directory struct {
 type instance struct {
 	executor.Announcement
 	seen time.Time
-	gone time.Time // nobody listened there; zero once it has announced itself again
-	full []string  // pools in which it refused work for want of a slot, since it announced itself
+	gone time.Time // when it had no responders; zero once it has announced itself again
+	full []string  // pools that refused work for lack of a slot, since it announced itself
 }
 
 type toolEntry struct {
 	spec      tool.Spec
 	validator *toolschema.Validator
-	owner     string // the service or plugin that offers it; no other may
+	owner     string // the only service or plugin that may offer it
 }
 
 func newDirectory(log *slog.Logger) *Directory {
@@ -71,7 +71,7 @@ func newDirectory(log *slog.Logger) *Directory {
 	}
 }
 
-// watch follows announcements until ctx ends, and asks everybody to speak up.
+// watch follows announcements until ctx ends, and asks all executors to announce themselves.
 func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
 	sub, err := b.Conn().Subscribe(subject.AllAnnouncements, func(m *nats.Msg) { d.announced(m) })
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
 				}
 				return
 			case <-tick.C:
-				// A process that was stopped, or starved, has not heard what was said meanwhile.
+				// A process that was paused or starved has missed announcements.
 				awake := time.Since(last) < 2*every
 				last = time.Now()
 				d.forgetSilent(awake && b.Connected())
@@ -113,11 +113,11 @@ func (d *Directory) discover(ctx context.Context, b *bus.Bus) error {
 	return nil
 }
 
-// announced takes an announcement. The subject says whose it is.
+// announced handles an announcement. Its subject identifies the sender.
 func (d *Directory) announced(m *nats.Msg) {
 	var a executor.Announcement
 	if err := json.Unmarshal(m.Data, &a); err != nil || m.Subject != subject.Announce(a.Kind, a.Instance) {
-		d.log.Warn("an announcement cannot be read", "subject", m.Subject, "error", err)
+		d.log.Warn("invalid announcement", "subject", m.Subject, "error", err)
 		return
 	}
 	d.mu.Lock()
@@ -146,7 +146,7 @@ func poke(sessions []*session) {
 
 func sameTool(a, b tool.Spec) bool { return reflect.DeepEqual(a, b) }
 
-// plugins has the tools of those plugins offered that are active, and of no others.
+// plugins sets the registry, so that only the tools of active plugins are offered.
 func (d *Directory) plugins(s *registry.Snapshot) {
 	d.mu.Lock()
 	d.registry = s
@@ -165,14 +165,14 @@ func offers(s *registry.Snapshot, t tool.Spec) bool {
 	return ok && string(p.Name()) == t.Plugin
 }
 
-// is reports whether an executor of the name is there.
+// is reports whether an executor with the name is present.
 func (d *Directory) is(name subject.Instance) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.instances[name] != nil
 }
 
-// builtin says which service offers a tool that is no plugin's.
+// builtin returns the service that offers a tool, unless the tool is a plugin's.
 func (d *Directory) builtin(name string) (service string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,8 +182,8 @@ func (d *Directory) builtin(name string) (service string, ok bool) {
 	return "", false
 }
 
-// forgetSilent drops instances that have not spoken for the TTL. While this
-// process itself hears nothing, silence says nothing.
+// forgetSilent drops instances that have been silent for the TTL. While this process
+// cannot receive announcements, their silence means nothing.
 func (d *Directory) forgetSilent(hearing bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,7 +192,7 @@ func (d *Directory) forgetSilent(hearing bool) {
 		if !hearing {
 			i.seen = time.Now()
 		} else if time.Since(i.seen) > executor.AnnounceTTL {
-			d.log.Info("an executor is silent", "instance", id, "service", i.Service)
+			d.log.Info("dropping a silent executor", "instance", id, "service", i.Service)
 			delete(d.instances, id)
 			changed = true
 		}
@@ -202,8 +202,8 @@ func (d *Directory) forgetSilent(hearing bool) {
 	}
 }
 
-// stillGone: an announcement that comes right after nobody listened was sent
-// before. A core that was held up has many of them to read.
+// stillGone keeps an instance gone for one announcement interval: an announcement that
+// arrives right after a missing responder is older. A delayed core reads many of those.
 func stillGone(old *instance) time.Time {
 	if old == nil || time.Since(old.gone) > executor.AnnounceEvery {
 		return time.Time{}
@@ -211,9 +211,8 @@ func stillGone(old *instance) time.Time {
 	return old.gone
 }
 
-// lost notes that the server knows nobody who listens where the instance was. Its
-// last announcement may still be believed for a while, and whoever is given work
-// meanwhile would be sent from one dead instance to the next.
+// lost notes that an instance has no responders. Its last announcement stays valid for
+// a while, and work would otherwise go from one dead instance to the next.
 func (d *Directory) lost(id subject.Instance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,8 +221,8 @@ func (d *Directory) lost(id subject.Instance) {
 	}
 }
 
-// rebuild makes the catalog anew. A tool's name belongs to the service that
-// has offered it longest; the schema is that of its oldest instance.
+// rebuild recomputes the catalog. The oldest instance that offers a tool determines
+// the owner of its name, and its schema.
 func (d *Directory) rebuild() {
 	order := make([]*instance, 0, len(d.instances))
 	for _, i := range d.instances {
@@ -243,7 +242,7 @@ func (d *Directory) rebuild() {
 			d.offer(tools, i.Service, spec)
 		}
 		if i.Kind == subject.Provider {
-			models[""] = true // whichever it is
+			models[""] = true // any provider
 		}
 		for _, p := range i.Providers {
 			models[p.Name] = true
@@ -264,7 +263,7 @@ func (d *Directory) rebuild() {
 	})
 }
 
-// described is what a model is told of the tools it is offered, as JSON.
+// described returns the description of the offered tools for a model, as JSON.
 func (d *Directory) described(offered []string) json.RawMessage {
 	d.mu.Lock()
 	if d.description != nil && slices.Equal(d.offered, offered) {
@@ -282,7 +281,7 @@ func (d *Directory) described(offered []string) json.RawMessage {
 	return b
 }
 
-// ownerOf is whose tool it is: the plugin's, whichever service runs it.
+// ownerOf returns the owner of a tool: its plugin, whichever service runs it, or the service.
 func ownerOf(service string, t tool.Spec) string {
 	if t.Plugin != "" {
 		return "plugin " + t.Plugin
@@ -297,7 +296,7 @@ func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool
 	owner := ownerOf(service, spec)
 	if t := tools[spec.Name]; t != nil {
 		if t.owner != owner {
-			d.log.Warn("a tool's name is taken", "tool", spec.Name, "owner", t.owner, "refused", owner)
+			d.log.Warn("the name of a tool is already taken", "tool", spec.Name, "owner", t.owner, "refused", owner)
 		}
 		return
 	}
@@ -307,14 +306,14 @@ func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool
 	}
 	v, err := toolschema.Compile(spec)
 	if err != nil {
-		d.log.Warn("a tool is refused", "tool", spec.Name, "service", service, "error", err)
+		d.log.Warn("rejecting a tool", "tool", spec.Name, "service", service, "error", err)
 		return
 	}
 	spec.Args = v.Schema()
 	tools[spec.Name] = &toolEntry{spec, v, owner}
 }
 
-// A claim is a slot that was picked for a decision which is not stored yet.
+// A claim is a slot that was picked for a decision that is not stored yet.
 type claim struct {
 	instance subject.Instance
 	pool     string
@@ -327,8 +326,8 @@ func (d *Directory) claim(s *session, i subject.Instance, pool string) {
 	s.claims = append(s.claims, claim{i, pool})
 }
 
-// reserve counts an attempt that this core follows; the claim it was decided with
-// becomes its slot.
+// reserve counts the slot of an attempt that this core follows. The claim of its
+// decision becomes that slot.
 func (d *Directory) reserve(s *session, i subject.Instance, pool string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -339,9 +338,9 @@ func (d *Directory) reserve(s *session, i subject.Instance, pool string) {
 	d.add(i, pool, 1)
 }
 
-// unclaim gives back the slots of a decision that was not stored. It wakes nobody:
-// what could not be stored just now would only be tried again at once, and who waits
-// looks again at the next tick.
+// unclaim gives back the slots of a decision that was not stored. It wakes no session:
+// the decision would only be retried at once, and waiting sessions retry at their next
+// tick.
 func (d *Directory) unclaim(s *session) {
 	if len(s.claims) > 0 {
 		d.giveBack(s, s.claims)
@@ -349,8 +348,8 @@ func (d *Directory) unclaim(s *session) {
 	}
 }
 
-// unclaimRest gives back what a decision that was stored has picked and does not use,
-// and wakes who waits for it.
+// unclaimRest gives back the slots that a stored decision picked but does not use, and
+// wakes the sessions that wait for them.
 func (d *Directory) unclaimRest(s *session) {
 	if len(s.claims) == 0 {
 		return
@@ -362,7 +361,7 @@ func (d *Directory) unclaimRest(s *session) {
 	poke(wake)
 }
 
-// giveBack counts slots as free again, and wakes nobody.
+// giveBack counts slots as free again, without waking sessions.
 func (d *Directory) giveBack(s *session, slots []claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -372,7 +371,7 @@ func (d *Directory) giveBack(s *session, slots []claim) {
 	}
 }
 
-// free counts a slot as free again, and wakes who waits for it.
+// free counts a slot as free again, and wakes the sessions that wait for it.
 func (d *Directory) free(i subject.Instance, pool string) {
 	d.mu.Lock()
 	d.add(i, pool, -1)
@@ -384,7 +383,7 @@ func (d *Directory) free(i subject.Instance, pool string) {
 	poke(wake)
 }
 
-// add changes how many of an instance's slots this core has taken. The caller holds the lock.
+// add changes how many of an instance's slots this core uses. The caller holds the lock.
 func (d *Directory) add(i subject.Instance, pool string, n int) {
 	p := d.reserved[i]
 	if p == nil {
@@ -430,7 +429,7 @@ func (d *Directory) Lookup(name string) (tool.Spec, bool) {
 	return tool.Spec{}, false
 }
 
-// publicAs are the tools that may be offered to models, and the registry that says so.
+// publicAs returns the tools that may be offered to models, and the registry they come from.
 func (d *Directory) publicAs() ([]tool.Spec, *registry.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

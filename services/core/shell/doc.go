@@ -1,7 +1,7 @@
-// Package shell is the thin, impure part of core: it consumes causes, loads
-// states, lets package decide decide, appends commits with a fence, dispatches
-// what they ask for and feeds the answers back. It follows the turn protocol,
-// whose model is services/core/model; comments name its rules.
+// Package shell is the thin, impure part of core. It consumes causes, loads
+// states, calls package decide, appends commits with a fence, dispatches what
+// they ask for and feeds the answers back. It follows the turn protocol, whose
+// model is services/core/model; comments name its rules.
 //
 // Consumes: causes (durable pull consumer "core", shared by all replicas),
 // fired timers, announcements of executors, answers under its own reply prefix.
@@ -10,11 +10,11 @@
 //
 // Delivery: a cause is acknowledged only when that is permanent (rule 4), so it
 // is processed at least once, and the fence makes its effect exactly once.
-// Order: per session, the order of the log. One goroutine serves one session,
-// and only while there is something to do for it.
+// Order: per session, the order of the log. One goroutine serves a session, and
+// only while the session has work.
 //
-// Failure: a core that dies or stalls loses its deliveries to another after
-// AckWait; that one goes on as a stranger, asking executors what became of
-// their attempts. A panic is recovered and counts as a failed delivery. While
-// the bus is away nothing is decided and nothing is given up.
+// Failure: a core that dies or stalls loses its deliveries to another core after
+// AckWait. The other core dispatches no open attempt again; it asks the executors
+// about them (rule 7). A panic is recovered and counts against its cause (rule 13).
+// While the bus is disconnected, the core decides nothing and gives up nothing.
 package shell

@@ -9,10 +9,10 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// drive does what the driver owes the session: look at the log, schedule
-// timers, chase silent executors, give out what waits, end what is overdue.
-// Whoever does not drive only looks after the deliveries it holds. What the turn
-// waits for comes before the inputs that wait for a decision.
+// drive does the driver's work for the session: it checks the log, schedules timers,
+// chases silent executors, assigns waiting work and ends overdue turns. A core that
+// does not drive only processes the deliveries it holds. Whatever the turn waits for
+// comes before inputs that wait for a decision.
 func (s *session) drive() {
 	if len(s.held) == 0 {
 		s.poked = false
@@ -38,13 +38,13 @@ func (s *session) driveOn() {
 		s.c.dir.leave(s)
 		return
 	}
-	// A delivery alone makes a driver of one that had loaded the session without it.
+	// The driver's delivery may have arrived after the session was loaded.
 	s.follow(nil)
 	s.schedule()
 	s.deciding(s.state.Driver, s.driveTurn)
 }
 
-// driveTurn chases executors, gives out what waits, and ends what is overdue.
+// driveTurn chases executors, assigns waiting work, and ends an overdue turn.
 func (s *session) driveTurn() bool {
 	if s.overdue() {
 		return true
@@ -52,7 +52,7 @@ func (s *session) driveTurn() bool {
 	bounced := s.bounced()
 	for _, w := range s.work {
 		if bounced && w.final == nil {
-			w.heard, w.asked = time.Time{}, time.Time{} // what it said meanwhile is lost
+			w.heard, w.asked = time.Time{}, time.Time{} // its answers were lost meanwhile
 		}
 		if s.work[w.id] == w {
 			s.chase(w)
@@ -62,7 +62,7 @@ func (s *session) driveTurn() bool {
 	return true
 }
 
-// bounced reports whether the connection was made anew since the last look.
+// bounced reports whether the bus has reconnected since the last call.
 func (s *session) bounced() bool {
 	n := s.c.bus.Conn().Stats().Reconnects
 	if n == s.reconnects {
@@ -72,8 +72,8 @@ func (s *session) bounced() bool {
 	return true
 }
 
-// look reads the last commit (rule 3: every two seconds at most) and refolds
-// if another core has committed.
+// look reads the last commit (rule 3: every two seconds) and refolds if another
+// core has committed.
 func (s *session) look() {
 	if s.state == nil {
 		s.load()
@@ -81,7 +81,7 @@ func (s *session) look() {
 	}
 	last, err := s.c.bus.LastCommitSeq(s.ctx, s.ref)
 	if err != nil {
-		s.c.log.Debug("looking at the last commit", "session", s.ref, "error", err)
+		s.c.log.Debug("checking the last commit", "session", s.ref, "error", err)
 		return
 	}
 	s.looked = time.Now()
@@ -90,7 +90,7 @@ func (s *session) look() {
 	}
 }
 
-// retryHeld comes back to deliveries whose cause could not be decided yet.
+// retryHeld retries deliveries whose cause could not be decided yet.
 func (s *session) retryHeld() {
 	for s.state != nil {
 		before := max(s.state.Cursor, s.passed)
@@ -105,8 +105,8 @@ func (s *session) retryHeld() {
 	}
 }
 
-// nextHeld is the delivery to decide up to, of those behind after: the last one that
-// says something about the turn, or else the first input, if inputs are taken up now.
+// nextHeld returns the held delivery, later than after, to decide up to: the last one
+// that concerns the turn, or else the first input, if inputs are accepted now.
 func (s *session) nextHeld(after uint64) uint64 {
 	var first, last uint64
 	for seq, h := range s.held {
@@ -124,14 +124,14 @@ func (s *session) nextHeld(after uint64) uint64 {
 	return last
 }
 
-// takesInputs reports whether inputs that leave a running turn alone are decided about
-// now. While there are more of them than the log takes, those that would only be queued
-// are left for later: deciding, only to wait with the decision, takes time from turns.
+// takesInputs reports whether inputs that do not affect a running turn are decided now.
+// While more inputs arrive than the log can take, those that would only be queued wait:
+// deciding them early takes time from turns.
 func (s *session) takesInputs() bool {
 	return s.state == nil || s.state.Turn == nil || s.c.appends.room()
 }
 
-// schedule makes every confirmation's expiry durable (rule 12).
+// schedule stores a timer for the expiry of each confirmation (rule 12).
 func (s *session) schedule() {
 	asked := s.state.Confirmations()
 	for _, st := range asked {
@@ -139,7 +139,7 @@ func (s *session) schedule() {
 			continue
 		}
 		if err := s.c.bus.ScheduleTimer(s.ctx, s.ref, st.Call, st.ExpiresAt); err != nil {
-			s.c.log.Warn("scheduling a timer; it will be tried again", "session", s.ref, "call", st.Call, "error", err)
+			s.c.log.Warn("scheduling a timer; will retry", "session", s.ref, "call", st.Call, "error", err)
 			return
 		}
 		s.timers[st.Call] = true
@@ -149,8 +149,8 @@ func (s *session) schedule() {
 	}
 }
 
-// forgetTimers takes back what need not fire any more. One that fires all the
-// same finds nothing pending.
+// forgetTimers cancels timers that are no longer needed. One that fires nevertheless
+// finds nothing pending.
 func (s *session) forgetTimers(asked []decide.Step) {
 	for id := range s.timers {
 		pending := false
@@ -167,7 +167,7 @@ func (s *session) forgetTimers(asked []decide.Step) {
 	}
 }
 
-// overdue ends a turn whose wall time is over.
+// overdue ends a turn that is past its deadline.
 func (s *session) overdue() bool {
 	t := s.state.Turn
 	if t == nil || time.Now().Before(t.Deadline) || s.state.Parked() {
@@ -192,7 +192,7 @@ func (s *session) driverEnv() *decide.Env {
 	return s.env(s.held[s.state.Driver].NumDelivered)
 }
 
-// chase looks after one attempt (rule 9).
+// chase follows up on one attempt (rule 9).
 func (s *session) chase(w *work) {
 	now := time.Now()
 	switch {
@@ -202,7 +202,7 @@ func (s *session) chase(w *work) {
 			s.decideOn(w)
 		}
 	case !s.c.bus.Connected():
-		w.silentSince, w.goneSince = time.Time{}, time.Time{} // it is not the executor that is silent
+		w.silentSince, w.goneSince = time.Time{}, time.Time{} // disconnected: the executor may not be silent
 	case now.After(w.notAfter.Add(executor.Skew + overrun)):
 		s.stopOverrun(w, now)
 	case !w.goneSince.IsZero() && now.Sub(w.asked) >= askGone:
@@ -225,7 +225,7 @@ func (s *session) chaseSilent(w *work, now time.Time) {
 	s.ask(w, executor.OpAsk)
 }
 
-// giveUp decides about an attempt that nobody can be asked about.
+// giveUp decides on an attempt whose executor cannot be reached.
 func (s *session) giveUp(w *work) {
 	s.c.log.Warn("an executor cannot be reached", "session", s.ref, "call", w.id, "executor", w.instance)
 	w.asked = time.Now()
@@ -251,7 +251,7 @@ func (s *session) planWork(w *work) (*decide.Plan, bool) {
 	return nil, false
 }
 
-// stopOverrun stops an attempt whose time is over and which still says that it runs.
+// stopOverrun stops an attempt that has no final answer well past its time limit.
 func (s *session) stopOverrun(w *work, now time.Time) {
 	if now.Sub(w.asked) < askEvery {
 		return
@@ -266,7 +266,7 @@ func (s *session) stopOverrun(w *work, now time.Time) {
 	s.ask(w, executor.OpStop)
 }
 
-// progress gives out what waits for an executor.
+// progress assigns work that waits for an executor.
 func (s *session) progress() {
 	if !s.queueUp() || !s.state.Waits() {
 		return
@@ -279,13 +279,13 @@ func (s *session) progress() {
 		return
 	}
 	if d := decide.OnProgress(s.state, s.state.Driver, s.driverEnv()); d != nil && s.commit(d) == committed {
-		s.c.dir.leave(s) // what else it waits for, it waits for behind the others
+		s.c.dir.leave(s) // for anything else, it queues up again behind the others
 		s.queueUp()
 	}
 }
 
-// queueUp takes the session's place among those that wait for executors, or gives it
-// up, and reports whether it waits.
+// queueUp puts the session into the queue for executors, or removes it, and reports
+// whether this core drives the session.
 func (s *session) queueUp() bool {
 	var needs []need
 	var paused bool
@@ -300,8 +300,8 @@ func (s *session) queueUp() bool {
 	return true
 }
 
-// needs is what the turn waits for: also the next attempt at what has failed. It is
-// paused if it has only just been refused, and could not take a slot now.
+// needs returns what the turn waits for, including new attempts at what has failed. It
+// is paused if it was just refused and could not take a slot now.
 func (s *session) needs() (out []need, paused bool) {
 	add := func(n need) {
 		if !slices.Contains(out, n) {

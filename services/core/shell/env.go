@@ -13,10 +13,10 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// env is the world as decide sees it.
+// env returns the environment of one decision.
 func (s *session) env(delivery uint64) *decide.Env {
 	c := s.c
-	c.dir.unclaim(s) // what the decision before took, and did not get stored
+	c.dir.unclaim(s) // what the previous decision claimed and did not store
 	at := c.plugins.pin.Load()
 	agent, seen := c.agent(s.ref.Agent), &picks{Directory: c.dir, registry: at.Snapshot, session: s}
 	if agent != nil {
@@ -30,11 +30,11 @@ func (s *session) env(delivery uint64) *decide.Env {
 	}
 }
 
-// replayWait is how long the log is read for /replay. The session stands still
-// meanwhile, and what it holds must not come again.
+// replayWait bounds reading the log for /replay. The session's loop is blocked
+// meanwhile.
 const replayWait = 4 * time.Second
 
-// replay tells of turns, for /replay.
+// replay renders turns for /replay.
 func (s *session) replay(q decide.Replay) (string, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, replayWait)
 	defer cancel()
@@ -55,7 +55,7 @@ func (s *session) replay(q decide.Replay) (string, error) {
 	return history.Account(turns), nil
 }
 
-// pluginUse is what /plugins lists, in the order of execution.
+// pluginUse returns what /plugins lists, in the order of execution.
 func pluginUse(s *registry.Snapshot) []decide.PluginUse {
 	var out []decide.PluginUse
 	for _, p := range s.Plugins() {
@@ -84,7 +84,7 @@ func pluginUse(s *registry.Snapshot) []decide.PluginUse {
 	return out
 }
 
-// use is what /metrics shows of the hooks.
+// use returns what /metrics shows of the hooks.
 func (p *plugins) use() []decide.HookUse {
 	var out []decide.HookUse
 	for _, point := range p.info().Points {
@@ -99,23 +99,21 @@ func (p *plugins) use() []decide.HookUse {
 	return out
 }
 
-// patient are hooks that may take longer than a delivery is waited for. Plugins
-// are waited for within the budget of their point, so this is no hung loop.
+// patient is a hook table whose calls may take longer than AckWait. The budget of
+// the hook point bounds each call, so deliveries can be extended meanwhile.
 type patient struct {
 	*dispatch.Table
 	s *session
 }
 
-// Run implements decide.Hooks. It is called by the session's loop, which stands
-// still until it returns.
+// Run implements decide.Hooks. It blocks the session's loop until it returns.
 func (p patient) Run(env hook.Envelope) (d hook.Decision) {
 	p.s.patiently(func() { d = p.Table.RunIn(p.s.ctx, env) })
 	return d
 }
 
-// patiently runs f, which waits for others, and only so long: for plugins within
-// their budget, or for the bus. The deliveries that the session holds are extended
-// meanwhile, though its loop stands still. f must not touch them.
+// patiently runs f, a bounded wait for plugins or the bus, which blocks the session's
+// loop. Meanwhile it extends the held deliveries. f must not touch them.
 func (s *session) patiently(f func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	timer := time.AfterFunc(extendAfter, func() {

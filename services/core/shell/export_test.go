@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// SetClockSkew has clocks taken for as exact as the test says, until it ends.
+// SetClockSkew sets the assumed clock skew until the test ends.
 func SetClockSkew(t *testing.T, d time.Duration) {
 	before := clockSkew
 	clockSkew = d

@@ -12,17 +12,17 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// The names of the watermark below which every cause has been acknowledged, which
-// is permanent (rule 4).
+// The marks of the ack floor: every cause up to it has been acknowledged, which is
+// permanent (rule 4).
 const (
 	floorMark   = "causes_ack_floor"
 	floorAtMark = "causes_ack_floor_at" // when the message there was stored: Unix time in nanoseconds
 )
 
-// floor is where a consumer that must be made may begin. It is a view: the log
-// may be another one than that which it was read from, emptied or restored from
-// an older copy, and its causes would never be delivered. So it counts only if
-// the message there is the one it was.
+// floor is where a newly created consumer may start. It is a view: it may come from
+// another log, or the log may have been emptied or restored from an older copy, and
+// some causes would never be delivered. So it counts only if the log still holds the
+// same message there.
 type floor struct {
 	mu  sync.Mutex
 	seq uint64
@@ -54,8 +54,8 @@ func (b *behind) loadFloor(ctx context.Context) error {
 	return nil
 }
 
-// sureFloor is the floor if the log confirms it, else 0: then every cause is
-// looked at again, which costs deliveries and nothing else.
+// sureFloor returns the floor if the log confirms it, else 0. With 0 every cause is
+// delivered again, which only costs deliveries.
 func (b *behind) sureFloor() uint64 {
 	seq, at := b.floor.get()
 	if seq == 0 {
@@ -69,38 +69,37 @@ func (b *behind) sureFloor() uint64 {
 	}
 	b.floor.set(0, 0)
 	if err != nil && !errors.Is(err, bus.ErrNotFound) {
-		b.c.log.Warn("the ack floor cannot be confirmed; every cause is looked at again", "floor", seq, "error", err)
+		b.c.log.Warn("cannot confirm the ack floor; every cause is delivered again", "floor", seq, "error", err)
 		return 0
 	}
-	b.lostFloor(ctx, seq, time.Unix(0, int64(at))) //nolint:gosec // it was one
+	b.lostFloor(ctx, seq, time.Unix(0, int64(at))) //nolint:gosec // it was an int64
 	return 0
 }
 
-// lostFloor says what it means that the log does not hold the message up to which
-// every cause was acknowledged: it is another log than the view's, or has lost
-// messages.
+// lostFloor reports why the log does not hold the message at the ack floor: the view
+// belongs to another log, or this log has lost messages.
 func (b *behind) lostFloor(ctx context.Context, seq uint64, at time.Time) {
 	log, err := b.c.bus.LogState(ctx)
 	if err != nil {
-		b.c.log.Warn("the ack floor is not in the log; every cause is looked at again", "floor", seq, "error", err)
+		b.c.log.Warn("the ack floor is not in the log; every cause is delivered again", "floor", seq, "error", err)
 		return
 	}
 	if log.Created.After(at.Add(clockSkew)) {
-		b.c.log.Warn("the view is that of another log; what it holds of sessions that are not in this one is dropped when they speak",
+		b.c.log.Warn("the view belongs to another log; entries of sessions that this log lacks are dropped at their next input",
 			"log_created", log.Created, "view_at", at)
 		return
 	}
 	lost := fmt.Sprintf("message %d of %s was acknowledged and is not in the log any more", seq, at.UTC().Format(time.RFC3339))
 	if log.Last < seq {
-		lost += fmt.Sprintf(", which ends at %d: later sequences are used again", log.Last)
+		lost += fmt.Sprintf(", which ends at %d: later sequences are reused", log.Last)
 	}
-	lost += "; the stream SESSIONS was damaged or restored from an older copy, sessions that lost commits are locked when they speak: /repair opens them"
+	lost += "; the stream SESSIONS was damaged or restored from an older copy; sessions that lost commits are locked at their next input, and /repair reopens them"
 	b.c.troubles.note(subject.Ref{}, coreapi.TroubleLog, lost)
 	b.c.log.Error("ALARM: the log has lost messages", "error", lost)
 }
 
-// saveFloor lays down the floor. The two marks need not change together: what
-// does not fit is not believed.
+// saveFloor saves the floor. The two marks need not change atomically: marks that do
+// not match the log are not trusted.
 func (b *behind) saveFloor() {
 	b.mu.Lock()
 	causes := b.causes

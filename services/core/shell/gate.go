@@ -11,54 +11,54 @@ import (
 )
 
 const (
-	// appendsAtOnce bounds the commits of this core that are on their way to the log.
-	// The server stores them one after the other: more of them store nothing sooner, and
-	// make everything else on the connection wait, until its pings go unanswered.
+	// appendsAtOnce bounds this core's commits in flight. The server stores commits one by
+	// one: more of them are not stored sooner, and delay everything else on the connection
+	// until its pings go unanswered.
 	appendsAtOnce = 64
-	// inputsAtOnce bounds those among them that take up an input. While others append,
-	// too, startsBeside of them may begin a turn and queuesBeside only queue behind one.
-	// When thousands of inputs come at once, each step of the turns that run would
-	// otherwise wait behind so many inputs.
+	// inputsAtOnce bounds the appends of inputs, per lane. While earlier lanes append, too,
+	// only startsBeside inputs may begin a turn and queuesBeside may queue behind one.
+	// Otherwise, when thousands of inputs arrive at once, each step of the running turns
+	// would wait behind that many inputs.
 	inputsAtOnce = 16
 	startsBeside = 8
 	queuesBeside = 2
-	// lately is for how long after a step of a turn an input that queues rests: as long
-	// as its append took, no other one begins. On a busy machine it is not the log alone
-	// that they would take from the turns.
+	// lately is how long after a step of a turn queueing inputs are throttled: after each
+	// of their appends, the next waits for as long as that one took. On a busy machine they
+	// compete with turns for more than the log.
 	lately = 100 * time.Millisecond
 	// crowded is how long an input may wait for its append before no more causes are
-	// asked for. Each that was delivered must be extended again and again.
+	// requested. Every delivered cause must be extended repeatedly.
 	crowded = 100 * time.Millisecond
 )
 
-// lane says how urgent an append is.
+// lane is the urgency of an append.
 type lane int
 
 const (
-	turns  lane = iota // a step of a turn, or what ends one
+	turns  lane = iota // a step of a turn, or its end
 	starts             // an input that begins a turn
-	queues             // an input that queues behind the turn that runs
+	queues             // an input that queues behind the running turn
 	lanes
 )
 
-// gate lets so many appends pass at once: those of the first lane that has any, and in
-// each lane first come, first served.
+// gate bounds concurrent appends. Earlier lanes go first, and each lane is first come,
+// first served.
 type gate struct {
 	mu    sync.Mutex
 	lanes [lanes]struct {
 		waiting list.List // of applicant
 		inside  int
 	}
-	step  time.Time // when the latest step of a turn came
-	rests time.Time // until when no input that queues is let in
+	step  time.Time // when the latest step of a turn arrived
+	rests time.Time // until when no queueing input is admitted
 }
 
 type applicant struct {
-	in    chan struct{} // closed to let in
+	in    chan struct{} // closed on admission
 	since time.Time
 }
 
-// enter returns a channel that is closed once the caller is let in.
+// enter returns a channel that is closed once the caller is admitted.
 func (g *gate) enter(l lane) chan struct{} {
 	a := applicant{make(chan struct{}), time.Now()}
 	g.mu.Lock()
@@ -71,7 +71,7 @@ func (g *gate) enter(l lane) chan struct{} {
 	return a.in
 }
 
-// leave makes room for the next after an append that took so long.
+// leave ends an append, which took the given time, and admits the next.
 func (g *gate) leave(l lane, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +90,7 @@ func (g *gate) leave(l lane, took time.Duration) {
 	g.let()
 }
 
-// giveWay takes a place back, and reports false if its owner was let in already.
+// giveWay withdraws from the lane. It reports false if the caller was already admitted.
 func (g *gate) giveWay(l lane, in chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (g *gate) giveWay(l lane, in chan struct{}) bool {
 	return false
 }
 
-// let lets in whoever may pass. The caller holds the lock.
+// let admits the applicants that may append now. The caller holds the lock.
 func (g *gate) let() {
 	for l := range lanes {
 		for g.lanes[l].waiting.Len() > 0 && g.inside(lanes) < appendsAtOnce && g.lanes[l].inside < g.most(l) {
@@ -127,7 +127,7 @@ func (g *gate) inside(l lane) (n int) {
 func (g *gate) most(l lane) int {
 	switch {
 	case l == turns && g.lanes[starts].waiting.Len()+g.lanes[queues].waiting.Len() > 0:
-		return appendsAtOnce - startsBeside // the rest is kept for inputs
+		return appendsAtOnce - startsBeside // the rest is reserved for inputs
 	case l == turns:
 		return appendsAtOnce
 	case l == queues && time.Now().Before(g.rests):
@@ -140,7 +140,7 @@ func (g *gate) most(l lane) int {
 	return queuesBeside
 }
 
-// room reports whether inputs need not wait long.
+// room reports whether inputs are appended without a long wait.
 func (g *gate) room() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,8 +152,8 @@ func (g *gate) room() bool {
 	return true
 }
 
-// laneOf is how urgent a decision is. What ends a turn, or has to be decided before a
-// person's word about it, is not kept waiting behind thousands of inputs.
+// laneOf returns the lane of a decision. One that ends a turn, or must come before a
+// user's message about it, does not wait behind thousands of inputs.
 func (s *session) laneOf(d *decide.Decision) lane {
 	t, next := d.Commit.Header.Trigger, d.State().Turn
 	switch {
@@ -167,10 +167,10 @@ func (s *session) laneOf(d *decide.Decision) lane {
 	return turns
 }
 
-// enter waits until the session may append the decision, and keeps its deliveries
-// meanwhile. It returns false if it gave up its place because there is something
-// that the session's turn waits for: that comes first, and the input, which is still
-// held, is decided about after it. Plugins are not asked about an input again for that.
+// enter waits until the session may append the decision, and extends its deliveries
+// meanwhile. It returns false if it gave up its place for something that the turn waits
+// for: that comes first, and the input, which is still held, is decided later. It does not
+// give way if plugins were asked about the input, so that they are not asked again.
 func (s *session) enter(d *decide.Decision, l lane) bool {
 	in := s.c.appends.enter(l)
 	select {

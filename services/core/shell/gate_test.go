@@ -34,7 +34,7 @@ func TestTurnsComeBeforeInputs(t *testing.T) {
 	want := func(what string, list []chan struct{}, n int) {
 		t.Helper()
 		if got := count(list); got != n {
-			t.Fatalf("%d %s are let in, want %d", got, what, n)
+			t.Fatalf("%d %s are admitted, want %d", got, what, n)
 		}
 	}
 	queued := enter(queues, inputsAtOnce+5)
@@ -48,7 +48,7 @@ func TestTurnsComeBeforeInputs(t *testing.T) {
 	want("more inputs", queued, inputsAtOnce)
 	last := queued[len(queued)-1]
 	if !g.giveWay(queues, last) || g.giveWay(queues, last) || g.giveWay(queues, queued[0]) {
-		t.Fatal("whoever waits may give way, once, and nobody else")
+		t.Fatal("only a waiting append may give way, and only once")
 	}
 	leave(starts, startsBeside)
 	want("inputs that begin a turn", begun, startsBeside+1)

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	guideWait  = 2 * time.Second // for one answer
-	guideAgain = 2 * time.Second // after one that failed
+	guideWait  = 2 * time.Second // for one request
+	guideAgain = 2 * time.Second // after a failed request
 	maxGuide   = 256 << 10       // bytes
 )
 
-// guides puts the guides of plugins behind the agents' own. They are fetched when
-// the plugin comes or changes, and are gone with it; no turn waits for them.
+// guides appends the guides of plugins to the agents' own. They are fetched when the
+// plugin arrives or changes, and removed with it. No turn waits for them.
 type guides struct {
 	c      *Core
 	agents atomic.Pointer[map[subject.Agent]*decide.Agent]
@@ -31,7 +31,7 @@ type guides struct {
 	end    context.CancelFunc
 	done   sync.WaitGroup
 
-	known map[wanted]fetched // of the one goroutine that refreshes
+	known map[wanted]fetched // used only by the goroutine that refreshes
 }
 
 type wanted struct {
@@ -50,10 +50,10 @@ func newGuides(c *Core) *guides {
 	return g
 }
 
-// agent is the agent as it is now, or nil.
+// agent returns the agent with its current guides, or nil.
 func (g *guides) agent(a subject.Agent) *decide.Agent { return (*g.agents.Load())[a] }
 
-// start fetches what there is, and then follows what changes.
+// start fetches the guides that are available, and then follows changes.
 func (g *guides) start(ctx context.Context) {
 	if !slices.ContainsFunc(g.names(), func(n []string) bool { return len(n) > 0 }) {
 		return
@@ -100,7 +100,7 @@ func (g *guides) follow(ctx context.Context) {
 	}
 }
 
-// refresh composes every agent anew; false when a guide that is there could not be had.
+// refresh recomposes every agent. It returns false if an available guide could not be fetched.
 func (g *guides) refresh(ctx context.Context) (all bool) {
 	at := g.c.plugins.pin.Load().Snapshot
 	agents := make(map[subject.Agent]*decide.Agent, len(g.c.cfg.Agents))
@@ -110,7 +110,7 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 		for _, n := range a.Guides {
 			got, ok, err := g.get(ctx, at, wanted{name, n})
 			if err != nil {
-				g.c.log.Warn("a guide cannot be had", "agent", name, "guide", n, "error", err)
+				g.c.log.Warn("cannot fetch a guide", "agent", name, "guide", n, "error", err)
 				all = false
 			}
 			if ok {
@@ -123,8 +123,8 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 	return all
 }
 
-// get is the guide of a plugin that is there. What it was before is better than
-// nothing, while the plugin does not answer.
+// get returns the guide of an active plugin. While the plugin does not answer, the
+// previous guide is returned with the error.
 func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got guide.Guide, ok bool, err error) {
 	for _, p := range at.Plugins() {
 		if !at.Active(p.Name()) || !slices.Contains(p.Manifest.Guides, w.name) {
@@ -143,11 +143,11 @@ func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got 
 			return old.guide, had, err
 		}
 		g.known[w] = fetched{key, got}
-		g.c.log.Info("a guide was taken over", "agent", w.agent, "guide", w.name, "plugin", p.Name())
+		g.c.log.Info("a guide was loaded", "agent", w.agent, "guide", w.name, "plugin", p.Name())
 		return got, true, nil
 	}
 	if _, had := g.known[w]; had {
-		g.c.log.Info("a guide is gone with its plugin", "agent", w.agent, "guide", w.name)
+		g.c.log.Info("a guide was removed with its plugin", "agent", w.agent, "guide", w.name)
 		delete(g.known, w)
 	}
 	return guide.Guide{}, false, nil
@@ -167,11 +167,11 @@ func (g *guides) fetch(ctx context.Context, p subject.Plugin, w wanted) (guide.G
 	var got guide.Guide
 	switch err := json.Unmarshal(answer, &got); {
 	case err != nil:
-		return guide.Guide{}, fmt.Errorf("the answer of plugin %s is no guide: %w", p, err)
+		return guide.Guide{}, fmt.Errorf("the answer of plugin %s is not a guide: %w", p, err)
 	case len(answer) > maxGuide:
 		return guide.Guide{}, fmt.Errorf("the guide of plugin %s has %d bytes, at most %d", p, len(answer), maxGuide)
 	case got.Name != w.name:
-		return guide.Guide{}, fmt.Errorf("plugin %s answered with the guide %q", p, got.Name)
+		return guide.Guide{}, fmt.Errorf("plugin %s answered with another guide: %q", p, got.Name)
 	}
 	return got, got.Check()
 }

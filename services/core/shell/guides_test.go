@@ -16,8 +16,8 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// An agent is given guides by name: they come behind its own, in the order that
-// it names them, whichever plugin comes first, and go with their plugins.
+// An agent names guides of plugins. They follow its own guide in the order in which it
+// names them, whichever plugin arrives first, and are removed with their plugins.
 func TestGuidesOfPlugins(t *testing.T) {
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {
 		Guide: core.GuideConfig{SystemPrompt: "You are Ada."}, Guides: []string{"kind", "brief"},
@@ -43,7 +43,7 @@ func TestGuidesOfPlugins(t *testing.T) {
 			}
 			b, err := json.Marshal(g)
 			if answers != nil && answers.Add(1) == 1 {
-				b = []byte(`garbage`) // it is asked again
+				b = []byte(`garbage`) // it must be asked again
 			}
 			if err == nil {
 				err = m.Respond(b)

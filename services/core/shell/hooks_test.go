@@ -19,7 +19,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// once has the model call tools in its first answer, and then say what came of them.
+// once makes the model call tools in its first answer, and then repeat their results.
 func once(cs ...provider.ToolCall) func(provider.Message) provider.Response {
 	return func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleUser {
@@ -33,8 +33,7 @@ func do(args string) provider.ToolCall {
 	return provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(args)}
 }
 
-// Each declared hook point is asked exactly where it belongs, in order, and
-// nowhere else: a plugin at every point counts.
+// A plugin at every hook point is asked exactly where each point belongs, in order.
 func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 	const sense, plan, reflect = "before_sense after_sense", "before_plan after_plan", "before_reflect after_reflect"
 	s := start(t, core.Config{Policy: []core.Rule{{Tool: "test:once", Effect: "deny", Reason: "never"}}})
@@ -86,7 +85,7 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 				}
 			}
 			if got := strings.Join(verdicts(t, s, ref), " "); got != points(asked) {
-				t.Errorf("the record says\n%s, but asked was\n%s", got, points(asked))
+				t.Errorf("the commits record\n%s, but asked was\n%s", got, points(asked))
 			}
 		})
 	}
@@ -129,7 +128,7 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 	})
 }
 
-// ended is the event that ends the turn.
+// ended returns the event that ends the turn.
 func (s *system) ended(ch <-chan event.Event) event.Event {
 	s.t.Helper()
 	for {
@@ -139,7 +138,7 @@ func (s *system) ended(ch <-chan event.Event) event.Event {
 	}
 }
 
-// verdicts are the points that the session's commits record.
+// verdicts returns the points that the session's commits record.
 func verdicts(t *testing.T, s *system, ref subject.Ref) []string {
 	t.Helper()
 	var asked []hook.Envelope
@@ -161,8 +160,8 @@ func verdicts(t *testing.T, s *system, ref subject.Ref) []string {
 	return strings.Fields(points(asked))
 }
 
-// The outcome of the issue: while an agent runs, a policy comes, and from the next
-// call on it is obeyed; it leaves, and nothing is left of it.
+// A policy that arrives while an agent runs takes effect at the next call, and has no
+// effect once it has left.
 func TestAPolicyComesAndGoes(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = once(do(`{"path":"/etc/passwd"}`))
@@ -196,7 +195,7 @@ func TestAPolicyComesAndGoes(t *testing.T) {
 	}
 }
 
-// What plugins are asked in a turn is in the turn's trace.
+// Hook calls of a turn belong to the turn's trace.
 func TestHooksAreInTheTrace(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = once(do(`{}`))
@@ -212,8 +211,8 @@ func TestHooksAreInTheTrace(t *testing.T) {
 	}
 }
 
-// A policy that hangs denies until it is suspended, and goes on denying; the person
-// is told; resumed, it decides again.
+// A policy that hangs denies every call, before and after it is suspended. The user is
+// notified once, and it is not asked while it is suspended.
 func TestAPolicyThatHangs(t *testing.T) {
 	n := 2
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}})
@@ -250,11 +249,11 @@ func TestAPolicyThatHangs(t *testing.T) {
 		t.Fatalf("notices: %q", notices)
 	}
 	if asked := len(p.take("s1")); asked > 2 {
-		t.Errorf("suspended, it was asked all the same: %d", asked)
+		t.Errorf("it was asked although it was suspended: %d", asked)
 	}
 }
 
-// A point may require a plugin: without it, nothing goes.
+// A point may require a plugin: without it, everything is denied.
 func TestARequiredPlugin(t *testing.T) {
 	s := start(t, core.Config{Hooks: map[hook.Point]core.HookConfig{hook.BeforeAct: {Required: []string{"policy"}}}})
 	s.model = once(do(`{}`))
@@ -278,7 +277,7 @@ func TestARequiredPlugin(t *testing.T) {
 	}
 }
 
-// What was shown and approved is what a chain of plugins made of the call.
+// Users see and approve the call as a chain of plugins has changed it.
 func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
 	s := start(t, core.Config{})
 	var ran string
@@ -313,8 +312,8 @@ func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
 	}
 }
 
-// Plugins may take their time, longer than a delivery is waited for: no other core
-// takes the input up meanwhile, nor takes it for poison.
+// Plugins may take longer than AckWait: the input is not redelivered to another core
+// meanwhile, and is not suspected as poison.
 func TestHooksThatTakeTheirTime(t *testing.T) {
 	s := start(t, core.Config{})
 	other := s.startCore(core.Config{})

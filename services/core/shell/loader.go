@@ -15,25 +15,25 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Loader brings states up to the log.
+// Loader brings states up to date with the log.
 type Loader struct {
 	Bus    *bus.Bus
 	Store  store.Store
 	Log    *slog.Logger
-	Folded func(ref subject.Ref, c event.Commit, seq uint64) // every commit that is folded; may be nil
-	// Spoiled is called for a session whose snapshot holds what no fold gives; may
-	// be nil.
+	Folded func(ref subject.Ref, c event.Commit, seq uint64) // called for every folded commit; may be nil
+	// Spoiled is called for a session whose snapshot cannot be the result of a fold;
+	// may be nil.
 	Spoiled func(ref subject.Ref)
 }
 
-// errSpoiled says that a snapshot is not what its own log gives. One that stands
-// at a commit which the log does not have is not spoiled: it may be all that is left.
+// errSpoiled says that a snapshot differs from the fold of its own log. One at a
+// commit that the log does not have is not spoiled: it may be all that is left.
 var errSpoiled = errors.New("spoiled snapshot")
 
-// Load returns the state of the session at its last commit. It starts from
-// from, if that is given and still fits the log, else from the snapshot, else
-// from the first commit. The error is a [*Damage] if the log cannot be folded, or
-// lacks what it is known to have held.
+// Load returns the state of the session at its last commit. It starts from the
+// given state if that still fits the log, else from the snapshot, else from the
+// first commit. The error is a [*Damage] if the log cannot be folded, or lacks
+// commits that it is known to have held.
 func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) (*decide.State, error) {
 	known := make([]*decide.State, 0, 2)
 	for _, find := range []func() *decide.State{
@@ -48,7 +48,7 @@ func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) 
 		if err == nil || !mismatch(err) {
 			return s, err
 		}
-		l.Log.Warn("a state does not fit the log; refolding from the beginning", "session", ref, "revision", base.Rev, "error", err)
+		l.Log.Warn("a state does not match the log; refolding from the beginning", "session", ref, "revision", base.Rev, "error", err)
 		known = append(known, base)
 	}
 	f, err := l.fold(ctx, ref, decide.New(ref))
@@ -58,14 +58,14 @@ func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) 
 	return l.compare(ctx, f, err, known)
 }
 
-// Rebuild folds the session from its first commit, looking at nothing else.
+// Rebuild folds the session from its first commit, without any saved state.
 func (l *Loader) Rebuild(ctx context.Context, ref subject.Ref) (*decide.State, error) {
 	f, err := l.fold(ctx, ref, decide.New(ref))
 	return f.state, err
 }
 
-// resume folds the commits after base. Base is confirmed by the commit it stands
-// at, or by the next one, which folds onto it alone.
+// resume folds the commits after base. The commit at base confirms it, or the next
+// one, which folds onto no other state.
 func (l *Loader) resume(ctx context.Context, ref subject.Ref, base *decide.State) (*decide.State, error) {
 	f, err := l.fold(ctx, ref, base)
 	if err == nil && !f.confirmed {
@@ -74,16 +74,16 @@ func (l *Loader) resume(ctx context.Context, ref subject.Ref, base *decide.State
 	return f.state, err
 }
 
-// folded is how far folding came.
+// folded is the result of a fold.
 type folded struct {
 	state     *decide.State // at the last commit that fits
-	confirmed bool          // the state that it began with is that of the log
-	anew      time.Time     // when the last checkpoint was made that folding began again at
+	confirmed bool          // the initial state is that of the log
+	anew      time.Time     // time of the last checkpoint at which folding restarted
 }
 
-// fold applies the commits after s, and looks at the one that s stands at. One that
-// does not fit is an error that wraps decide.ErrMismatch or event.ErrMalformed,
-// unless a checkpoint follows it.
+// fold applies the commits after s, and checks the one at s. For a commit that does
+// not fit, the error wraps decide.ErrMismatch or event.ErrMalformed. A checkpoint
+// after it clears the error, except for the commit at s.
 func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (folded, error) {
 	f := folded{state: s}
 	var broken error
@@ -97,7 +97,7 @@ func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (fo
 				err = s.Confirm(c)
 			}
 			if err != nil {
-				return f, fmt.Errorf("%w: commit %d is another one: %w", decide.ErrMismatch, m.Seq, err)
+				return f, fmt.Errorf("%w: commit %d differs: %w", decide.ErrMismatch, m.Seq, err)
 			}
 			f.confirmed = true
 			continue
@@ -124,8 +124,8 @@ func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (fo
 	return f, broken
 }
 
-// snapshot returns the stored state if it is whole, or nil. That it is the
-// session's, the log must confirm (rule 15).
+// snapshot returns the stored state if it is intact, or nil. The log must still
+// confirm that it is the session's (rule 15).
 func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
 	if l.Store == nil {
 		return nil
@@ -135,7 +135,7 @@ func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
 		return nil
 	}
 	if err == nil && snap.FoldVersion != decide.FoldVersion {
-		err = fmt.Errorf("it was folded by version %d, this is %d", snap.FoldVersion, decide.FoldVersion)
+		err = fmt.Errorf("it was folded by version %d, this core folds with version %d", snap.FoldVersion, decide.FoldVersion)
 	}
 	spoiled := false
 	if err == nil {
@@ -145,17 +145,17 @@ func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
 		}
 		spoiled = true
 	}
-	l.Log.Warn("no use of a snapshot; refolding", "session", ref, "error", err)
+	l.Log.Warn("cannot use a snapshot; refolding", "session", ref, "error", err)
 	if l.Spoiled != nil && spoiled {
 		l.Spoiled(ref)
 	}
 	return nil
 }
 
-// confirm decodes a snapshot and compares it with the commit it claims to stand at.
+// confirm decodes a snapshot and checks it against the commit at its revision.
 func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapshot) (*decide.State, error) {
 	if snap.FoldVersion != decide.FoldVersion {
-		return nil, fmt.Errorf("it was folded by version %d, this is %d", snap.FoldVersion, decide.FoldVersion)
+		return nil, fmt.Errorf("it was folded by version %d, this core folds with version %d", snap.FoldVersion, decide.FoldVersion)
 	}
 	var at struct {
 		Rev uint64 `json:"rev"`
@@ -164,7 +164,7 @@ func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapsh
 		return nil, fmt.Errorf("%w: %w", errSpoiled, err)
 	}
 	if at.Rev != snap.Rev {
-		return nil, fmt.Errorf("%w: it is kept as of %d and is of %d", errSpoiled, snap.Rev, at.Rev)
+		return nil, fmt.Errorf("%w: stored as revision %d, but it holds revision %d", errSpoiled, snap.Rev, at.Rev)
 	}
 	m, err := l.Bus.Message(ctx, snap.Rev)
 	if err != nil {

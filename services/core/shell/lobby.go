@@ -13,10 +13,10 @@ import (
 // DefaultOpenSessions is how many sessions a core has open at once.
 const DefaultOpenSessions = 2000
 
-// lobby holds inputs of sessions that are not open while a core has as many open
-// as it may. Their deliveries are kept alive, and a session is let in, with all that
-// came for it, when another one has come to rest: the one that has waited longest
-// first. Only inputs wait: a person who answers, cancels or commands is let in at once.
+// lobby holds inputs while a core has the maximum of open sessions, and extends their
+// deliveries. When a session closes, the one that has waited longest is opened with all
+// its inputs. While any session waits, new inputs of open sessions wait, too. Other causes,
+// such as answers, cancels and commands, open their session at once.
 type lobby struct {
 	mu    sync.Mutex
 	order []subject.Ref
@@ -28,7 +28,7 @@ const lobbyEvery = time.Second
 
 func newLobby() *lobby { return &lobby{held: map[subject.Ref][]bus.Delivery{}} }
 
-// put keeps a delivery, the latest of each cause.
+// put adds a delivery. It keeps the latest of each cause.
 func (l *lobby) put(ref subject.Ref, d bus.Delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *lobby) put(ref subject.Ref, d bus.Delivery) {
 	l.held[ref] = append(ds, d)
 }
 
-// take returns what waits for the session.
+// take removes and returns the deliveries of the session.
 func (l *lobby) take(ref subject.Ref) []bus.Delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *lobby) take(ref subject.Ref) []bus.Delivery {
 	return ds
 }
 
-// next is the session that has waited longest.
+// next returns the session that has waited longest.
 func (l *lobby) next() (subject.Ref, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *lobby) len() int {
 	return len(l.order)
 }
 
-// extend keeps alive what waits, until ctx ends; then it hands everything back.
+// extend extends the waiting deliveries, until ctx ends.
 func (l *lobby) extend(ctx context.Context, c *Core) {
 	tick := time.NewTicker(lobbyEvery)
 	defer tick.Stop()
@@ -95,14 +95,14 @@ func (l *lobby) extend(ctx context.Context, c *Core) {
 		}
 		for _, d := range l.all() {
 			if err := d.InProgress(); err != nil {
-				c.log.Debug("extending a delivery that waits", "cause", d.Seq, "error", err)
+				c.log.Debug("extending a waiting delivery", "cause", d.Seq, "error", err)
 				break // no connection: the rest fails the same way
 			}
 		}
 	}
 }
 
-// handBack gives up every delivery, at shutdown.
+// handBack gives every delivery back, at shutdown.
 func (l *lobby) handBack(c *Core) {
 	for _, d := range l.all() {
 		if err := d.Nak(0); err != nil {

@@ -2,21 +2,21 @@ package shell
 
 import "sync"
 
-// mailbox is an unbounded queue: a subscription's callback never waits for a
-// session. What is in it is bounded by what the session was sent. What a turn waits
-// for is taken first: it goes on before the next input is looked at.
+// mailbox is an unbounded queue, so that a subscription's callback never waits for a
+// session. It holds no more than the session was sent. Mail that a turn waits for is
+// taken first, so that the turn continues before the next input is processed.
 type mailbox struct {
 	mu      sync.Mutex
-	turn    []any // answers of executors, and news of free slots
+	turn    []any // answers of executors, and notifications of free slots
 	mail    []any
-	presses int // how many of them the session should not be kept from
+	presses int // number of urgent ones
 	signal  chan struct{}
 }
 
 func newMailbox() mailbox { return mailbox{signal: make(chan struct{}, 1)} }
 
-// presses reports whether mail should not wait until an input is noted: it moves a
-// turn on, or is a person's word about it.
+// presses reports whether mail is more urgent than storing an input: it advances a
+// turn, or is a user's message about it.
 func presses(m any) bool {
 	switch m := m.(type) {
 	case answerMail:
@@ -42,7 +42,7 @@ func (b *mailbox) put(m any) {
 	b.ring()
 }
 
-// ring has the session look.
+// ring wakes the session.
 func (b *mailbox) ring() {
 	select {
 	case b.signal <- struct{}{}:
@@ -71,7 +71,7 @@ func (b *mailbox) take() (any, bool) {
 	return m, true
 }
 
-// urgent reports whether there is mail that the session should not be kept from.
+// urgent reports whether there is urgent mail.
 func (b *mailbox) urgent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *mailbox) empty() bool {
 	return len(b.turn)+len(b.mail) == 0
 }
 
-// takeDeliveries takes the deliveries alone, and leaves the rest in order.
+// takeDeliveries takes only the deliveries, and leaves the rest in order.
 func (b *mailbox) takeDeliveries() []deliveryMail {
 	b.mu.Lock()
 	defer b.mu.Unlock()

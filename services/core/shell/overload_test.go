@@ -15,9 +15,9 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// crowd has several sessions say several things each, one after the other, while the
-// tool that all of them need does not return. It returns how the inputs ended, in
-// order, once the tool does.
+// crowd sends several inputs to each of several sessions, while the tool that all of
+// them need blocks. It then unblocks the tool and returns the sessions of the inputs in
+// the order in which they ended.
 func (s *system) crowd(sessions, inputs int, before func()) []subject.Session {
 	s.t.Helper()
 	s.model = func(m provider.Message) provider.Response {
@@ -54,7 +54,7 @@ func (s *system) crowd(sessions, inputs int, before func()) []subject.Session {
 	return ended
 }
 
-// With far more work than slots, whoever has waited longest is served first.
+// With far more work than slots, the session that has waited longest is served first.
 func TestEverySessionHasItsTurnBeforeAnyHasItsThird(t *testing.T) {
 	const sessions, inputs = 24, 4
 	s := start(t, core.Config{}, func(s *system) { s.slots = 2 })
@@ -79,7 +79,7 @@ func TestOnlySoManySessionsAreOpen(t *testing.T) {
 			c := s.core.Counters()
 			return c["open_sessions"] == most && c["waiting_sessions"] >= sessions-most
 		})
-		// A person need not wait: a command opens its session.
+		// A command need not wait: it opens its session.
 		ref := subject.Ref{Agent: "main", Session: "s11"}
 		ch := s.follow(ref)
 		body, err := json.Marshal(event.Command{Name: "help"})
@@ -107,8 +107,8 @@ func TestOnlySoManySessionsAreOpen(t *testing.T) {
 	})
 }
 
-// A core and its runner are started together, and the core is quicker: the model
-// must not be asked as if there were no tools.
+// A core and its runner start together, and the core is faster: the model must not be
+// asked without tools.
 func TestACoreThatStartsWaitsForToolsThatWereThere(t *testing.T) {
 	s := start(t, core.Config{}, func(s *system) { s.view = s.store() })
 	s.model = func(m provider.Message) provider.Response {

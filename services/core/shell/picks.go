@@ -10,13 +10,13 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// picks is the directory as one decision sees it. What it picks is claimed at once,
-// so that neither another call of the decision nor another session is given the same
-// slot; and a plugin's tools are there if its hooks are.
+// picks is the directory as one decision sees it. A slot that it picks is claimed at
+// once, so that no other call and no other session gets it. The tools and the hooks of
+// plugins come from the same registry snapshot.
 type picks struct {
 	*Directory
 	registry *registry.Snapshot
-	session  *session // whose place in the queue counts, and whose claims they are
+	session  *session // owns the claims and the place in the queue
 	provider string   // the agent's, by name; empty: any
 }
 
@@ -38,7 +38,7 @@ func (p *picks) Gone(name string) (since time.Time, left bool) {
 	for _, pl := range p.registry.Plugins() {
 		if slices.ContainsFunc(pl.Manifest.Tools, func(t tool.Spec) bool { return t.Name == name }) {
 			if pl.State == plugin.Active {
-				return since, false // its runners will offer it in a moment
+				return since, false // its runners will offer it soon
 			}
 			left = true
 		}
@@ -79,7 +79,7 @@ func (d *Directory) pickRunner(s *session, spec tool.Spec, be subject.Instance, 
 	if i == nil || i.Draining || !i.gone.IsZero() || !d.offersNeed(i, n) {
 		return d.pickLocked(s, n, not)
 	}
-	// What the session keeps is there and nowhere else, so nobody can be before it.
+	// The session's data exists only there, so its place in the queue does not matter.
 	pool := d.poolFor(n)
 	if slices.Contains(not, be) || d.freeAt(be, i, pool) <= 0 {
 		return be, false
@@ -95,8 +95,8 @@ func (d *Directory) pick(s *session, n need, not []subject.Instance) (subject.In
 }
 
 // pickLocked chooses the least busy executor with a free slot, and claims the slot,
-// unless others have waited longer for the slots that there are. The caller holds
-// the lock.
+// unless sessions that have waited longer need all free slots. The caller holds the
+// lock.
 func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subject.Instance, bool) {
 	var best *instance
 	var bestLoad float64

@@ -20,7 +20,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// plugged is a plugin that speaks plain NATS, as one in any language would.
+// plugged is a plugin that uses plain NATS, like one in any language.
 type plugged struct {
 	t      testing.TB
 	log    *slog.Logger
@@ -31,18 +31,18 @@ type plugged struct {
 
 	mu     sync.Mutex
 	asked  []hook.Envelope
-	traces map[string]bool // of what it was asked about turns
+	traces map[string]bool // of the questions about turns
 	answer func(hook.Envelope) string
 }
 
-// plug registers a plugin and waits until it is active. It answers every hook with
-// what answer says; nil: continue.
+// plug registers a plugin and waits until it is active. It answers every hook with the
+// result of answer; nil: continue.
 func (s *system) plug(m plugin.Manifest, answer func(hook.Envelope) string) *plugged {
 	s.t.Helper()
 	p := s.connectPlugin(m, answer)
 	s.t.Cleanup(func() {
 		p.leave()
-		// Before its connection ends: core would wait long for one that cannot answer.
+		// Before its connection ends: core would wait long for a plugin that cannot answer.
 		natstest.Eventually(s.t, "core knows that "+string(m.Name)+" has left", func() bool { return !s.core.Plugins().Active(m.Name) })
 	})
 	if l := p.register(); l.State != plugin.Active {
@@ -57,7 +57,7 @@ func (s *system) connectPlugin(m plugin.Manifest, answer func(hook.Envelope) str
 	p := &plugged{t: s.t, log: natstest.Logger(s.t), m: m, bus: natstest.Connect(s.t, s.srv), answer: answer, traces: map[string]bool{}}
 	p.m.Instance, p.m.Hooks = p.bus.Instance(), slices.Clone(m.Hooks)
 	for i := range p.m.Hooks {
-		if h := &p.m.Hooks[i]; h.DeadlineMS == 0 { // a plugin that answers is not late, however busy the machine is
+		if h := &p.m.Hooks[i]; h.DeadlineMS == 0 { // on a busy machine a plugin that answers must not be late
 			h.DeadlineMS = plugin.MaxDeadlineMS
 		}
 	}
@@ -94,19 +94,19 @@ func (p *plugged) hook(m *nats.Msg) {
 		body = answer(e)
 	}
 	if err := m.Respond([]byte(body)); err != nil {
-		p.log.Info("answering", "plugin", p.m.Name, "error", err) // perhaps when the test is over
+		p.log.Info("answering", "plugin", p.m.Name, "error", err) // perhaps the test is over
 	}
 }
 
-// says changes what it answers from now on.
+// says changes the plugin's answers.
 func (p *plugged) says(answer func(hook.Envelope) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
 }
 
-// take returns what it was asked since the last take, in the session; "" for those
-// that belong to none.
+// take returns what the plugin was asked in the session since the last take; "" for
+// questions outside of sessions.
 func (p *plugged) take(session subject.Session) []hook.Envelope {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *plugged) ask(v subject.PluginVerb, body any) (plugin.Lease, error) {
 	return l, err
 }
 
-// register registers it and keeps its lease until leave.
+// register registers the plugin and keeps its lease until leave.
 func (p *plugged) register() plugin.Lease {
 	p.t.Helper()
 	l, err := p.ask(subject.Register, p.m)
@@ -163,14 +163,14 @@ func (p *plugged) register() plugin.Lease {
 	return l
 }
 
-// leave gives the lease up, as a plugin that ends does.
+// leave gives up the lease, like a plugin that ends.
 func (p *plugged) leave() {
 	if p.stop == nil {
 		return
 	}
 	p.stop()
 	p.stop = nil
-	for range 2 { // it drains, then it is gone
+	for range 2 { // first it drains, then it is gone
 		l, err := p.ask(subject.Unregister, plugin.Unregister{Instance: p.m.Instance, Force: true})
 		if err != nil || l.State == plugin.Gone {
 			break
@@ -179,7 +179,7 @@ func (p *plugged) leave() {
 	_ = p.caller.Close()
 }
 
-// points are the points that it was asked at, with the end of the step.
+// points lists the points of the questions, with the end of the step.
 func points(asked []hook.Envelope) string {
 	var out []string
 	for _, e := range asked {

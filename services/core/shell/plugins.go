@@ -25,20 +25,20 @@ import (
 
 // PointConfig changes how the plugins of one hook point are asked.
 type PointConfig struct {
-	Mode     hook.Mode        // empty: as the manifests say, else the point's
-	OnError  hook.OnErrorRule // empty: as the manifests say, else the point's
+	Mode     hook.Mode        // empty: the manifest's, else the point's
+	OnError  hook.OnErrorRule // empty: the manifest's, else the point's
 	Budget   time.Duration    // for all plugins together; default dispatch.DefaultBudget
-	Required []subject.Plugin // without one of them everything at the point is denied
+	Required []subject.Plugin // while one of them is missing, everything at the point is denied
 }
 
-// PluginsConfig is how plugins are kept.
+// PluginsConfig configures leases, suspension and hook points of plugins.
 type PluginsConfig struct {
 	Lease        time.Duration // how long a plugin may be silent; default 10 s
 	SuspendAfter int           // failures in a row; default 5, negative: never
 	Points       map[hook.Point]PointConfig
 }
 
-// plugins is what this core has of the plugins: what is registered, who answers
+// plugins is this core's side of the plugins: the registry, the registrar that serves
 // them, and the engine that asks them.
 type plugins struct {
 	c      *Core
@@ -50,12 +50,12 @@ type plugins struct {
 	guides *guides
 
 	mu      sync.Mutex
-	started map[subject.Plugin]bool // was told on_agent_start; nil before the core has begun
+	started map[subject.Plugin]bool // asked at on_agent_start; nil before begin and after end
 	running sync.WaitGroup
 }
 
-// pinned is one moment of the registry: a decision takes one, and sees the same
-// plugins from its beginning to its end.
+// pinned is one snapshot of the registry. A decision takes one, and sees the same
+// plugins throughout.
 type pinned struct {
 	*registry.Snapshot
 	table *dispatch.Table
@@ -74,7 +74,7 @@ func newPlugins(c *Core, cfg PluginsConfig) *plugins {
 	return p
 }
 
-// start reads the registry and begins to answer plugins.
+// start reads the registry and begins to serve plugins.
 func (p *plugins) start(ctx context.Context) error {
 	var err error
 	if p.view, err = registry.Watch(ctx, p.c.bus, p.c.log); err != nil {
@@ -103,8 +103,8 @@ func (p *plugins) stop() {
 	p.running.Wait()
 }
 
-// take makes a snapshot the one that decisions see. The hooks come before the
-// tools: nobody calls what is not guarded yet.
+// take makes a snapshot current. Hooks are set before tools, so that no tool is called
+// unguarded.
 func (p *plugins) take(s *registry.Snapshot) {
 	table := p.engine.NewTable(hooked(s, p.cfg.Points), budgets(p.cfg.Points))
 	p.engine.Set(table)
@@ -123,7 +123,7 @@ func budgets(points map[hook.Point]PointConfig) map[hook.Point]time.Duration {
 	return out
 }
 
-// hooked lists who stands at which point, in order.
+// hooked lists the plugins of each hook point, in order.
 func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.Hooked {
 	out := absent(s, points)
 	for _, pl := range s.Plugins() {
@@ -150,19 +150,19 @@ func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 	return out
 }
 
-// absent are the plugins that are required at a point and are not there.
+// absent lists the plugins that a point requires and that are missing.
 func absent(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.Hooked {
 	var out []dispatch.Hooked
 	for _, point := range hook.Points() {
 		for _, name := range points[point].Required {
 			pl := s.Get(name)
-			why := "it is required and not registered"
+			why := "it is required but not registered"
 			switch {
 			case pl == nil:
 			case pl.State != plugin.Active && pl.State != plugin.Suspended:
-				why = fmt.Sprintf("it is required and %s", pl.State)
+				why = fmt.Sprintf("it is required but %s", pl.State)
 			case !slices.ContainsFunc(pl.Manifest.Hooks, func(h plugin.Hook) bool { return h.Point == point }):
-				why = "it is required and declares no hook here"
+				why = "it is required but declares no hook here"
 			default:
 				continue
 			}
@@ -172,12 +172,12 @@ func absent(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 	return out
 }
 
-// ask is the engine's way to plugins.
+// ask sends the engine's questions to the plugins.
 func (p *plugins) ask(ctx context.Context, questions []bus.Question) []bus.Answer {
 	answers := p.c.caller.RequestAll(ctx, questions)
 	for i := range answers {
 		if errors.Is(answers[i].Err, nats.ErrNoResponders) {
-			answers[i].Err = errors.New("it is not there: nobody answers on " + questions[i].Subject)
+			answers[i].Err = errors.New("it is not connected: no responders on " + questions[i].Subject)
 		}
 	}
 	return answers
@@ -195,10 +195,10 @@ func (p *plugins) suspend(name subject.Plugin, reason string) {
 	}
 }
 
-// owner says which built-in executor has a name that a plugin wants.
+// owner returns the built-in owner of a name that a plugin wants.
 func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
 	switch kind {
-	case registrar.KindPlugin: // answers come under the responder's name
+	case registrar.KindPlugin: // answers are sent under the responder's name
 		if name == coreapi.ServiceName {
 			return "core", true
 		}
@@ -209,7 +209,7 @@ func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
 		for _, pl := range p.pin.Load().Plugins() {
 			for _, i := range pl.Manifest.Providers {
 				if i.Name == name {
-					return "", false // the registrar knows of plugins
+					return "", false // the registrar checks the names of plugins
 				}
 			}
 		}
@@ -222,8 +222,8 @@ func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
 	return "", false
 }
 
-// begin runs on_agent_start of every agent; plugins that come later are told when
-// they come.
+// begin runs on_agent_start for every agent. Plugins that arrive later are asked when
+// they arrive.
 func (p *plugins) begin() {
 	p.mu.Lock()
 	p.started = map[subject.Plugin]bool{}
@@ -236,12 +236,12 @@ func (p *plugins) begin() {
 // end runs on_agent_stop.
 func (p *plugins) end() {
 	p.mu.Lock()
-	p.started = nil // nobody is told any more
+	p.started = nil // late arrivals are not asked any more
 	p.mu.Unlock()
 	p.runAgents(p.pin.Load().table, hook.OnAgentStop, "shutdown", nil)
 }
 
-// late tells those that have come while the core runs.
+// late runs on_agent_start for plugins that have arrived while the core runs.
 func (p *plugins) late(s *registry.Snapshot, table *dispatch.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +259,7 @@ func (p *plugins) late(s *registry.Snapshot, table *dispatch.Table) {
 	}
 }
 
-// unstarted notes who has not been told of the start yet, and returns them.
+// unstarted returns the plugins not yet asked at on_agent_start, and marks them as asked.
 func (p *plugins) unstarted(at *pinned) map[subject.Plugin]bool {
 	fresh := map[subject.Plugin]bool{}
 	for _, h := range at.table.Hooks(hook.OnAgentStart) {
@@ -276,7 +276,7 @@ func (p *plugins) tell(at *pinned, who map[subject.Plugin]bool, reason string) {
 	}
 }
 
-// runAgents asks at a point that belongs to no session, once for each agent.
+// runAgents asks at a point outside of sessions, once for each agent. who nil: all plugins.
 func (p *plugins) runAgents(t *dispatch.Table, at hook.Point, reason string, who map[subject.Plugin]bool) {
 	if !t.Any(at) {
 		return
@@ -319,8 +319,8 @@ func (p *plugins) info() coreapi.HooksInfo {
 	return out
 }
 
-// Plugins is what this core knows of the plugins now.
+// Plugins returns the current snapshot of the registry.
 func (c *Core) Plugins() *registry.Snapshot { return c.plugins.pin.Load().Snapshot }
 
-// Hooks is who is asked at each hook point now.
+// Hooks returns the current hook table.
 func (c *Core) Hooks() *dispatch.Table { return c.plugins.pin.Load().table }

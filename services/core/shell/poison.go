@@ -12,16 +12,16 @@ import (
 // The limits of rule 13.
 const (
 	suspectAt = 3 // deliveries without a commit after which a core stores that it begins to decide
-	panicsAt  = 3 // panics of this core while it decided about one cause
+	panicsAt  = 3 // panics of this core while it decided one cause
 )
 
-// begin makes sure that deciding about seq, at the delivery h, may be tried. What was
-// delivered often without a commit is suspected to kill the cores that decide about
-// it, so this core stores first that it begins. Deliveries alone count for nothing:
-// a bus that restarts, a full disk or a stalled core uses them up too.
+// begin checks whether this core may decide seq at the delivery h. A cause that was
+// delivered often without a commit may kill the cores that decide it, so this core first
+// stores that it begins. Deliveries alone prove nothing: a restarting bus, a full disk or
+// a stalled core causes them, too.
 //
-// poison reports that deciding has failed too often; ok is false if neither is known
-// now, and the delivery has to be looked at again.
+// poison means that deciding has failed too often. ok is false if the result is unknown
+// for now; the delivery must be retried.
 func (s *session) begin(seq uint64, h *held, suspected bool) (poison, ok bool) {
 	if s.state.Poisonous(seq) || s.c.panics.of(s.ref, seq) >= panicsAt {
 		return true, true
@@ -41,7 +41,7 @@ func (s *session) begin(seq uint64, h *held, suspected bool) (poison, ok bool) {
 				return s.state != nil, s.state != nil
 			}
 			if s.state.Begun != nil && s.state.Begun.Sequence == seq || max(s.state.Cursor, s.passed) >= seq {
-				h.begun = seq // stored, by this core or by one that decides at the same time
+				h.begun = seq // stored, by this core or a concurrent one
 				return false, true
 			}
 		}
@@ -49,8 +49,8 @@ func (s *session) begin(seq uint64, h *held, suspected bool) (poison, ok bool) {
 	return false, false
 }
 
-// deciding runs f, which decides about seq. If it panics, that is counted against
-// seq; guard recovers.
+// deciding runs f, which decides seq. guard recovers a panic and counts it against
+// seq.
 func (s *session) deciding(seq uint64, f func() bool) bool {
 	before := s.about
 	s.about = seq
@@ -59,7 +59,7 @@ func (s *session) deciding(seq uint64, f func() bool) bool {
 	return ok
 }
 
-// endPoison ends the cause m unseen.
+// endPoison ends the cause m without parsing it.
 func (s *session) endPoison(m bus.StoredMsg, h *held) bool {
 	why := fmt.Sprintf("cores began to decide about it %d times and failed each time", s.failures(m.Seq))
 	s.c.log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
@@ -84,8 +84,8 @@ func (s *session) failures(seq uint64) int {
 	return n
 }
 
-// mayDrive reports whether the driver may decide about its turn now. A turn that
-// core after core has failed to drive is ended instead.
+// mayDrive reports whether the driver may decide its turn now. It ends a turn that
+// cores have repeatedly failed to drive.
 func (s *session) mayDrive() bool {
 	if !s.driving() {
 		return false
@@ -115,7 +115,7 @@ func (s *session) endPoisonedTurn() {
 	}
 }
 
-// panics counts how often this core has panicked while it decided about a cause.
+// panics counts how often this core has panicked while it decided a cause.
 type panics struct {
 	mu    sync.Mutex
 	times map[panicKey]int
@@ -126,8 +126,8 @@ type panicKey struct {
 	seq uint64
 }
 
-// maxPanics bounds the causes that are counted. Beyond it the count starts anew,
-// which costs a cause a few more attempts.
+// maxPanics bounds the causes that are counted. Beyond it counting restarts, so that a
+// cause gets a few more attempts.
 const maxPanics = 4096
 
 func (p *panics) of(ref subject.Ref, seq uint64) int {

@@ -19,8 +19,8 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// deliverInVain has the consumer of causes deliver what waits n times to somebody
-// who decides nothing, as a core does whose connection breaks again and again.
+// deliverInVain delivers the waiting cause n times without deciding it, like a core whose
+// connection breaks repeatedly.
 func (s *system) deliverInVain(n int) {
 	s.t.Helper()
 	consumer, err := s.bus.JetStream().Consumer(s.t.Context(), bus.StreamSessions, "core")
@@ -58,8 +58,8 @@ func TestDeliveriesWithoutDecisionsAreNoPoison(t *testing.T) {
 	}
 }
 
-// What a core begins to decide and never commits is counted in the log, so that it
-// counts whichever core comes next.
+// Decisions that begin and never commit are counted in the log, so that they count for
+// every core.
 func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "s1"}
@@ -84,7 +84,7 @@ func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
 	s.await(ch, event.TypeRecorded)
 }
 
-// beginAndDie is a core that stores that it begins to decide, and dies of deciding.
+// beginAndDie acts as a core that stores that it begins to decide, and then dies.
 func (s *system) beginAndDie(ref subject.Ref, seq uint64) {
 	s.t.Helper()
 	state, err := (&shell.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref)
@@ -101,7 +101,7 @@ func (s *system) beginAndDie(ref subject.Ref, seq uint64) {
 	}
 }
 
-// failure is the next terminal event, which must be a failure.
+// failure returns the next terminal event, which must be a failure.
 func (s *system) failure(ch <-chan event.Event) event.TurnFailed {
 	s.t.Helper()
 	for {
@@ -121,7 +121,7 @@ type panicking struct{ decide.Policy }
 
 func (panicking) Evaluate(decide.Access) decide.Ruling { panic("of the policy") }
 
-// A panic proves that deciding fails, whatever was delivered how often.
+// A panic proves that deciding fails, however often the cause was delivered.
 func TestATurnWhoseDecisionsPanicIsPoison(t *testing.T) {
 	s := start(t, core.Config{})
 	s.stopCore()

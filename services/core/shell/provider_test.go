@@ -14,12 +14,12 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// An agent that names its provider is answered by that one alone, whichever
-// instance is less busy; an agent that does not, by any.
+// Only the provider that an agent names answers it, whichever instance is less busy. Any
+// provider answers an agent that names none.
 func TestAnAgentNamesItsProvider(t *testing.T) {
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "choosy": {Provider: "second"}}})
 	b := natstest.Connect(t, s.srv)
-	offers := executor.NewOffers() // nobody is there yet
+	offers := executor.NewOffers() // no offer yet
 	s.background("another provider", func(ctx context.Context) error {
 		return executor.Serve(ctx, b, executor.Config{
 			Kind: subject.Provider, Service: "provider", Offer: executor.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}}},
@@ -33,7 +33,7 @@ func TestAnAgentNamesItsProvider(t *testing.T) {
 	events := s.follow(ref)
 	s.say(ref, event.Input{Text: "hello"})
 	for n := range 5 {
-		if n == 0 { // the turn waits until one of that name is there
+		if n == 0 { // the turn waits until a provider of that name is offered
 			offers.Put(executor.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}, {Name: "second", Model: "m"}}})
 		} else {
 			s.say(ref, event.Input{Text: "hello"})
@@ -50,8 +50,8 @@ func TestAnAgentNamesItsProvider(t *testing.T) {
 	}
 }
 
-// turn is what was said in the turn that ends now. The first provider that was
-// asked has answered.
+// turn returns the message of the turn that ends now. The first provider that was asked
+// must have answered.
 func (s *system) turn(events <-chan event.Event) string {
 	s.t.Helper()
 	var m event.UIMessage

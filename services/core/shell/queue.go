@@ -8,17 +8,17 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// need is what a session waits for: a slot at an executor that offers name, which
-// is a provider's (empty: any), or a tool's.
+// need is what a session waits for: a slot at an executor that offers name, a
+// provider (empty: any) or a tool.
 type need struct {
 	kind subject.ExecutorKind
 	name string
 }
 
-// queue is the sessions of this core that wait for executors, first come, first
-// served. A free slot goes to whoever has waited longest for it, so that every
-// session has its turn before any has a second one; and only as many are woken as
-// there are slots, not all of them for each. The directory's lock guards it.
+// queue holds the sessions of this core that wait for executors, first come, first
+// served. A free slot goes to the session that has waited longest for it, so that
+// every session is served once before any is served twice. Only as many sessions are
+// woken as there are slots. The directory's lock guards it.
 type queue struct {
 	order *list.List // of *waiter
 	index map[*session]*list.Element
@@ -28,22 +28,22 @@ type waiter struct {
 	s      *session
 	needs  []need
 	tried  time.Time
-	paused bool // keeps its place, and could not take a slot now
-	served bool // has claimed a slot, and its commit is on the way
+	paused bool // keeps its place, but could not take a slot now
+	served bool // has claimed a slot, and its commit is in flight
 }
 
-// counts reports whether the waiter has a right to a free slot just now.
+// counts reports whether the waiter is entitled to a free slot now.
 func (w *waiter) counts(now time.Time) bool {
 	return !w.paused && !w.served && now.Sub(w.tried) < stuck
 }
 
-// stuck is after how long without a try a waiter holds up nobody: its session is
-// busy with something else, and asks again when it is back.
+// stuck is how long after its last try a waiter stops holding up others: its session
+// is busy with something else, and tries again afterwards.
 const stuck = 3 * time.Second
 
 func newQueue() queue { return queue{order: list.New(), index: map[*session]*list.Element{}} }
 
-// wait puts the session at the end, or leaves it where it is.
+// wait puts the session at the end, or updates it in place.
 func (q *queue) wait(s *session, needs []need, paused bool) {
 	if e := q.index[s]; e != nil {
 		*e.Value.(*waiter) = waiter{s: s, needs: needs, tried: time.Now(), paused: paused}
@@ -59,7 +59,7 @@ func (q *queue) serve(s *session, served bool) {
 	}
 }
 
-// listens notes that a free slot would be taken.
+// listens notes that the session would take a free slot.
 func (q *queue) listens(s *session) {
 	if e := q.index[s]; e != nil {
 		e.Value.(*waiter).tried = time.Now()
@@ -77,7 +77,7 @@ func (q *queue) leave(s *session) bool {
 	return true
 }
 
-// ahead counts the waiters for n that come before the session; all, if it does not wait.
+// ahead counts the waiters for n before the session, or all if the session does not wait.
 func (q *queue) ahead(s *session, n need) int {
 	count, now := 0, time.Now()
 	for e := q.order.Front(); e != nil; e = e.Next() {
@@ -92,7 +92,7 @@ func (q *queue) ahead(s *session, n need) int {
 	return count
 }
 
-// first lists who is to be woken: for each need as many as slots says are free.
+// first lists the sessions to wake: for each need, as many as it has free slots.
 func (q *queue) first(slots func(need) int) []*session {
 	free, now := map[need]int{}, time.Now()
 	var out []*session
@@ -106,7 +106,7 @@ func (q *queue) first(slots func(need) int) []*session {
 			if !known {
 				left = slots(n)
 			}
-			if free[n] = left; w.counts(now) { // else it is woken, and holds up nobody
+			if free[n] = left; w.counts(now) { // otherwise it is woken, but holds up no other
 				free[n]--
 			}
 			if left > 0 {

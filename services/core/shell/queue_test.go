@@ -8,8 +8,8 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Every free slot is given out, in order: whoever has claimed one, cannot take one
-// now, or does not look, holds up nobody.
+// Every free slot is assigned, in order. A session that has claimed one, cannot take one
+// now, or is busy does not hold up others.
 func TestEveryFreeSlotIsGivenOut(t *testing.T) {
 	n := []need{{subject.Runner, "t"}}
 	q, s := newQueue(), make([]*session, 10)
@@ -32,18 +32,18 @@ func TestEveryFreeSlotIsGivenOut(t *testing.T) {
 		}
 	}
 	if served != 4 || free != 0 {
-		t.Errorf("%d of 4 slots are given out", served)
+		t.Errorf("%d of 4 slots are assigned", served)
 	}
 	if woken := q.first(func(need) int { return 1 }); len(woken) != 2 || woken[1] != s[6] {
 		t.Errorf("%d are woken for the next slot, want the busy one and the next in line", len(woken))
 	}
 	q.serve(s[2], false) // its commit was not stored
 	if q.ahead(s[6], n[0]) != 1 {
-		t.Error("whoever has given back its slot is the first again")
+		t.Error("a session that gave back its slot must be first again")
 	}
 }
 
-// What a person says of a turn is not kept waiting behind inputs that only queue up.
+// A user's message about a turn does not wait behind inputs that only queue up.
 func TestMailThatPresses(t *testing.T) {
 	b := newMailbox()
 	beat := answerMail{answer: executor.Answer{State: executor.Running}}
@@ -52,19 +52,19 @@ func TestMailThatPresses(t *testing.T) {
 		b.put(m)
 	}
 	if b.urgent() {
-		t.Fatal("inputs and heartbeats do not press")
+		t.Fatal("inputs and heartbeats must not be urgent")
 	}
 	b.put(deliveryMail{})
 	b.put(pokeMail{})
 	if !b.urgent() || b.turnless() {
-		t.Fatal("a cancel and a free slot do")
+		t.Fatal("a cancel and a free slot must be urgent")
 	}
 	for _, want := range []any{beat, pokeMail{}} {
 		if m, _ := b.take(); m == nil || presses(m) != presses(want) {
-			t.Fatalf("got %#v, want %#v: what is for the turn comes first", m, want)
+			t.Fatalf("got %#v, want %#v: mail for the turn comes first", m, want)
 		}
 	}
 	if !b.turnless() || len(b.takeDeliveries()) != 3 || b.urgent() || !b.empty() {
-		t.Error("the deliveries are left, and nothing after them")
+		t.Error("only the deliveries must be left, and nothing after them")
 	}
 }

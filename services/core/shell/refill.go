@@ -14,38 +14,38 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// refill compares the view with the log and folds what is missing: sessions that
-// are not listed or behind, statistics that were not counted, snapshots that are
-// spoiled. One core does it for all, while it holds the store's lease; a second one
-// would do no harm, as every write is idempotent.
+// refill compares the view with the log and folds what is missing: sessions that are
+// unlisted or out of date, uncounted statistics, spoiled snapshots. The core that holds
+// the store's lease compares for all cores. A second one would be harmless, as every
+// write is idempotent.
 type refill struct {
 	c     *Core
 	every time.Duration
 	sweep sweep
 
 	mu     sync.Mutex
-	wanted map[subject.Ref]bool // sessions that this core found missing something; true: spoiled
+	wanted map[subject.Ref]bool // sessions that this core found incomplete; true: spoiled
 	missed bool                 // some write failed
 	view   coreapi.View         // the latest, ours or the lease holder's
-	log    string               // which log this is; empty until it is known
+	log    string               // the log's identity; empty until it is known
 
-	// The loop's own.
+	// Used only by the loop.
 	held    bool // the lease
 	renewed time.Time
-	next    time.Time     // when all is compared again
+	next    time.Time     // time of the next comparison
 	pause   time.Duration // after a failure
 }
 
 const (
 	defaultCompare = 30 * time.Second
-	lookAt         = 2 * time.Second // the coverage and the lease
+	lookAt         = 2 * time.Second // interval of checking the coverage and the lease
 	leaseTTL       = 15 * time.Second
 	maxPause       = 30 * time.Second
-	maxWanted      = 10_000 // more are found by comparing
-	seldom         = 20     // comparing takes a twentieth of the time at most
+	maxWanted      = 10_000 // the comparison finds any others
+	seldom         = 20     // comparing takes at most a twentieth of the time
 )
 
-// coverage is what the store's coverage says.
+// coverage is the content of the store's coverage record.
 type coverage struct {
 	State coverState `json:"state"`
 	Log   string     `json:"log"`
@@ -57,7 +57,7 @@ type coverState string
 const (
 	covered coverState = "complete"
 	filling coverState = "filling"
-	anew    coverState = "anew" // everything is to be folded again, whatever is there
+	anew    coverState = "anew" // everything must be folded again, whatever the view holds
 )
 
 func newRefill(c *Core, every time.Duration) *refill {
@@ -69,7 +69,7 @@ func newRefill(c *Core, every time.Duration) *refill {
 	return r
 }
 
-// want has a session folded soon.
+// want schedules a session for folding.
 func (r *refill) want(ref subject.Ref, spoiled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *refill) missedSome() {
 	r.missed = true
 }
 
-// start runs the loop; the returned function ends it and gives up the lease.
+// start runs the loop; stop ends it and gives up the lease.
 func (r *refill) start() (stop func()) {
 	ctx, cancel := context.WithCancel(r.c.ctx)
 	done := make(chan struct{})
@@ -119,8 +119,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// step looks whether there is something to do, and does it. A failure lets it
-// wait longer each time.
+// step does the work that is due. Each failure in a row lengthens the pause before
+// the next step.
 func (r *refill) step(ctx context.Context) {
 	err := r.try(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -172,8 +172,8 @@ func (r *refill) try(ctx context.Context) error {
 	return r.renew(ctx)
 }
 
-// identify learns which log this is: a stream that was made anew has another
-// time of creation.
+// identify reads the log's identity: a recreated stream has another time of
+// creation.
 func (r *refill) identify(ctx context.Context) error {
 	s, err := r.c.bus.JetStream().Stream(ctx, bus.StreamSessions)
 	if err != nil {
@@ -201,7 +201,7 @@ func (r *refill) coverage(ctx context.Context) (c coverage, err error) {
 		return c, err
 	}
 	if json.Unmarshal([]byte(text), &c) != nil {
-		c = coverage{} // it covers nothing that we know
+		c = coverage{} // unreadable: it covers nothing
 	}
 	return c, nil
 }
@@ -214,8 +214,8 @@ func (r *refill) setCoverage(ctx context.Context, c coverage) error {
 	return r.c.store.SetCoverage(ctx, string(text))
 }
 
-// confess takes the coverage back for what could not be written, so that whoever
-// holds the lease looks for it.
+// confess revokes the coverage after failed writes, so that the lease holder looks for
+// what is missing.
 func (r *refill) confess(ctx context.Context) error {
 	r.mu.Lock()
 	missed := r.missed
@@ -225,7 +225,7 @@ func (r *refill) confess(ctx context.Context) error {
 		return nil
 	}
 	what, err := r.coverage(ctx)
-	if err == nil && what == r.complete() { // else it is looked for anyway
+	if err == nil && what == r.complete() { // otherwise the lease holder looks for it anyway
 		what.State = filling
 		err = r.setCoverage(ctx, what)
 	}
@@ -235,12 +235,12 @@ func (r *refill) confess(ctx context.Context) error {
 	return err
 }
 
-// everything has all sessions folded anew.
+// everything requests that all sessions are folded again.
 func (r *refill) everything(ctx context.Context) error {
 	return r.setCoverage(ctx, coverage{State: anew, Log: r.identity()})
 }
 
-// mendWanted folds the sessions that this core found missing something.
+// mendWanted folds the sessions that this core found incomplete.
 func (r *refill) mendWanted(ctx context.Context) error {
 	r.mu.Lock()
 	wanted := maps.Clone(r.wanted)
@@ -259,8 +259,8 @@ func (r *refill) mendWanted(ctx context.Context) error {
 	return nil
 }
 
-// yield lets live work go first: refolding takes half of the time of an idle
-// core, and a fifth of a busy one's.
+// yield gives live work priority: refolding takes half of the time of an idle core,
+// and a fifth of a busy one's.
 func (r *refill) yield(ctx context.Context, begun time.Time) bool {
 	pause := max(time.Since(begun), time.Millisecond)
 	if r.c.open() > 0 {
@@ -271,7 +271,7 @@ func (r *refill) yield(ctx context.Context, begun time.Time) bool {
 
 func (r *refill) holder() string { return string(r.c.bus.Instance()) }
 
-// lease reports whether this core refills for all.
+// lease renews the lease when due, and reports whether this core holds it.
 func (r *refill) lease(ctx context.Context) (held bool, err error) {
 	if r.held && time.Since(r.renewed) < leaseTTL/3 {
 		return true, nil
@@ -279,8 +279,8 @@ func (r *refill) lease(ctx context.Context) (held bool, err error) {
 	return r.held, r.renew(ctx)
 }
 
-// renew prolongs the lease and shows the progress to the other cores, or takes
-// over theirs.
+// renew renews the lease and publishes the progress with it, or adopts the progress of
+// the core that holds it.
 func (r *refill) renew(ctx context.Context) error {
 	note, err := json.Marshal(r.shown())
 	if err != nil {
@@ -313,8 +313,8 @@ func (r *refill) shown() coreapi.View {
 	return r.view
 }
 
-// now is the view's state for those who ask: what was complete seconds ago may
-// have been wiped since.
+// now returns the view's state for queries. It checks the coverage again: a view that
+// was complete may have been wiped since.
 func (r *refill) now(ctx context.Context) coreapi.View {
 	v := r.shown()
 	if v.State != coreapi.ViewComplete || r.identity() == "" {

@@ -31,7 +31,7 @@ import (
 	"skandha.dev/services/internal/store/sqlite"
 )
 
-// viewed is a system whose view is looked at, and damaged.
+// viewed is a system whose view is inspected and damaged.
 type viewed struct {
 	*system
 	view store.Store
@@ -40,7 +40,7 @@ type viewed struct {
 
 const (
 	viewSessions = 9
-	viewCalls    = 2 // of a tool, in each session
+	viewCalls    = 2 // of a tool in each session
 )
 
 // startViewed runs some turns with tools and waits until the view has them.
@@ -86,7 +86,7 @@ func (v *viewed) turn(session subject.Session) {
 	v.system.await(ch, event.TypeRecorded)
 }
 
-// await waits until the view holds the sessions and the calls, and says so.
+// await waits until the view holds the sessions and the calls, and reports complete.
 func (v *viewed) await(t *testing.T, sessions int, used int64) {
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprintf("%d sessions, %d calls, complete", sessions, used), func() bool {
@@ -118,7 +118,7 @@ func (v *viewed) ask(t *testing.T) (st coreapi.Status) {
 	return st
 }
 
-// contents is all that a view tells.
+// contents is all that a view returns.
 type contents struct {
 	Listed    []store.SessionInfo
 	Tools     []store.ToolStat
@@ -146,8 +146,7 @@ func (v *viewed) contents(ctx context.Context) (c contents, err error) {
 	return c, errors.Join(errs[:]...)
 }
 
-// heals does a damage and waits until the view is what it was, with no session
-// touched.
+// heals damages the view and waits until it is what it was, without any input.
 func (v *viewed) heals(t *testing.T, damage func(t *testing.T)) {
 	t.Helper()
 	before, err := v.contents(t.Context())
@@ -277,13 +276,13 @@ func TestTheViewComesBackInRedis(t *testing.T) {
 		for i := range viewSessions {
 			v.turn(subject.Session(fmt.Sprintf("s%d", i)))
 		}
-		natstest.Eventually(t, "that is told", func() bool { return v.ask(t).View.State == coreapi.ViewUnavailable })
+		natstest.Eventually(t, "status reports it", func() bool { return v.ask(t).View.State == coreapi.ViewUnavailable })
 		do("CONFIG", "SET", "maxmemory", "0")(t)
 		v.await(t, viewSessions, 3*viewSessions*viewCalls)
 	})
 }
 
-// What one core asks for, another may do: the one that holds the lease.
+// What one core requests, another may do: the one that holds the lease.
 func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 	v := startViewed(t, func() store.Store {
 		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "view.db"), Logger: natstest.Logger(t)})
@@ -323,8 +322,7 @@ func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 	}
 }
 
-// replace puts another file in the place of one, in one step; nil: an older copy
-// of it.
+// replace atomically replaces a file; nil: by an older copy of the view.
 func replace(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if data == nil {

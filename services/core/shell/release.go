@@ -9,8 +9,8 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// releases tells executors which results they need not keep any more. Nobody
-// waits for that, so it is gathered: one message for each executor now and then.
+// releases tells executors which results they no longer need to keep. Nothing waits
+// for that, so releases are gathered into one message per executor.
 type releases struct {
 	c    *Core
 	mu   sync.Mutex
@@ -27,7 +27,7 @@ func newReleases(c *Core) *releases {
 	return &releases{c: c, of: map[string]*executor.Request{}, wake: make(chan struct{}, 1)}
 }
 
-// add releases an attempt, soon.
+// add schedules the release of an attempt.
 func (r *releases) add(w *work, ref subject.Ref) {
 	to := subject.Executor(w.kind, w.instance)
 	r.mu.Lock()
@@ -70,7 +70,7 @@ func (r *releases) start() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// flush sends what has been gathered. What is lost is forgotten by the executor
+// flush sends the gathered releases. If one is lost, the executor drops the result
 // when its time is over.
 func (r *releases) flush() {
 	r.mu.Lock()
@@ -80,7 +80,7 @@ func (r *releases) flush() {
 	for to, q := range of {
 		body, err := json.Marshal(q)
 		if err != nil {
-			panic(err) // ids alone
+			panic(err) // only ids
 		}
 		if err := r.c.bus.Publish(r.c.ctx, to, nil, body); err != nil {
 			r.c.log.Debug("releasing results", "executor", to, "error", err)

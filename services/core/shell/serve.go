@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// SessionInfo is one session, folded from the log when it was asked for.
+// SessionInfo is one session, folded from the log on request.
 type SessionInfo struct {
 	State  *decide.State `json:"state"`
 	Digest string        `json:"digest"`
@@ -52,7 +52,7 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 		}
 	}
 	if err != nil {
-		// The asker is gone if this fails, too.
+		// If this fails, too, the caller is gone.
 		_ = q.ReplyError(err)
 	}
 }
@@ -121,7 +121,7 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 	var d *Damage
 	switch {
 	case errors.As(err, &d):
-		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it, skandha sessions repair opens it", ref, d.Why)
+		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; skandha sessions repair opens it again", ref, d.Why)
 	case errors.Is(err, decide.ErrNewer):
 		return nil, bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%s); update this core", ref, err)
 	case err != nil:
@@ -133,7 +133,7 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 	return SessionInfo{s, s.Digest}, nil
 }
 
-// Counters are what this core has done since it started, by name.
+// Counters returns this core's counters since it started, and its gauges, by name.
 func (c *Core) Counters() map[string]int64 {
 	return map[string]int64{
 		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
@@ -145,7 +145,7 @@ func (c *Core) Counters() map[string]int64 {
 	}
 }
 
-// serveRefill writes a session, or everything, to the view anew.
+// serveRefill rewrites a session in the view, or requests that for all of them.
 func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	var ask coreapi.RefillQuery
 	if err := json.Unmarshal(q.Data, &ask); err != nil {
@@ -168,7 +168,7 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	return coreapi.RefillAnswer{Revision: s.Rev}, nil
 }
 
-// Status is what this core knows of the system.
+// Status returns what this core knows of the system.
 func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(), Counters: c.Counters(),

@@ -16,12 +16,12 @@ import (
 // The times of the drive loop.
 const (
 	tickEvery   = 500 * time.Millisecond
-	ackWait     = 2500 * time.Millisecond // a delivery that is not extended for so long goes to another core
+	ackWait     = 2500 * time.Millisecond // a delivery that is not extended for this long goes to another core
 	extendAfter = 700 * time.Millisecond  // with the ticks, once a second
-	lookEvery   = 2 * time.Second         // at the last commit, while driving (rule 3)
+	lookEvery   = 2 * time.Second         // at the last commit, while it holds deliveries (rule 3)
 )
 
-// session serves one session: it is the only goroutine of this process that
+// session serves one session. Its goroutine is the only one of this process that
 // decides for it, holds its deliveries and drives its turn.
 type session struct {
 	c   *Core
@@ -30,7 +30,7 @@ type session struct {
 
 	box   mailbox
 	state *decide.State // nil until loaded
-	// passed is the last cause that has no effect: it moved no cursor, and need not be read again.
+	// passed is the last cause without effect. It moved no cursor, and need not be read again.
 	passed uint64
 	held   map[uint64]*held
 	work   map[string]*work
@@ -39,11 +39,11 @@ type session struct {
 	door   uint64          // the delivery up to which causes are being decided
 	looked time.Time
 	doubt  doubt     // whether the log is damaged
-	tried  time.Time // to give out what waits
+	tried  time.Time // last try to assign waiting work
 	poked  bool      // an executor came, went or has a free slot
 	claims []claim   // of the decision that is being made
 
-	reconnects uint64 // of the bus, when the executors were last looked after
+	reconnects uint64 // of the bus, when the executors were last checked
 	bouncedAt  time.Time
 }
 
@@ -52,14 +52,14 @@ type held struct {
 	bus.Delivery
 	extended time.Time
 	queues   bool   // see deliveryMail
-	begun    uint64 // the cause, or the turn's driver, that this core has stored to have begun
+	begun    uint64 // the cause or driver for which this core has stored that it begins
 }
 
 // Mail of a session.
 type (
 	deliveryMail struct {
 		d      bus.Delivery
-		queues bool // an input that leaves a running turn alone
+		queues bool // an input that does not affect a running turn
 	}
 	answerMail struct {
 		call, attempt string
@@ -81,7 +81,7 @@ func (s *session) run() {
 		stop := false
 		for {
 			if s.poked && s.box.turnless() {
-				s.guard(s.drive) // a slot is kept for the turn: take it before the input
+				s.guard(s.drive) // a slot may be free for the turn: take it before the input
 			}
 			m, ok := s.box.take()
 			if !ok {
@@ -105,12 +105,12 @@ func (s *session) run() {
 	}
 }
 
-// guard recovers a panic (rule 13): the deliveries that are held come again, and
-// a cause about which deciding keeps panicking is ended as poison.
+// guard recovers a panic (rule 13). The held deliveries are handed back, and a cause
+// whose decision keeps panicking ends as poison.
 func (s *session) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.c.log.Error("core panicked; its deliveries come again", "session", s.ref, "panic", r, "stack", string(debug.Stack()))
+			s.c.log.Error("core panicked; its deliveries will be redelivered", "session", s.ref, "panic", r, "stack", string(debug.Stack()))
 			s.c.stats.Panics.Add(1)
 			if s.about != 0 {
 				s.c.panics.add(s.ref, s.about)
@@ -134,7 +134,7 @@ func (s *session) handle(m any) {
 	}
 }
 
-// hold takes the latest delivery of a cause.
+// hold keeps the latest delivery of a cause.
 func (s *session) hold(m deliveryMail) {
 	h := &held{Delivery: m.d, queues: m.queues, extended: time.Now()}
 	if before := s.held[m.d.Seq]; before != nil {
@@ -146,7 +146,7 @@ func (s *session) hold(m deliveryMail) {
 func (s *session) onDelivery(m deliveryMail) {
 	d := m.d
 	again := s.held[d.Seq] != nil || d.NumDelivered > 1
-	// What is new may not be processed already, unless the log has lost its end and began to count again.
+	// A new cause cannot be processed already, unless the log lost its end and reuses sequences.
 	again = again || s.state != nil && d.Seq <= max(s.state.Cursor, s.passed)
 	s.hold(m)
 	if again || s.state == nil {
@@ -159,14 +159,14 @@ func (s *session) onDelivery(m deliveryMail) {
 	}
 }
 
-// processUpTo decides about every cause up to n, in the order of the log (rule 2).
+// processUpTo decides every cause up to n, in the order of the log (rule 2).
 func (s *session) processUpTo(n uint64) {
 	s.door = n
 	defer func() { s.door = 0 }()
 	for s.state != nil && max(s.state.Cursor, s.passed) < n {
 		next := s.readCauses(max(s.state.Cursor, s.passed), n)
 		if h := s.held[n]; h != nil && s.guessable(h) {
-			// Mostly no other cause comes before: decide while the log is asked.
+			// Usually no other cause comes first: decide while the log is read.
 			d := s.guess(h)
 			c, ok := next()
 			if ok && c.Seq == n && d != nil {
@@ -186,8 +186,8 @@ func (s *session) processUpTo(n uint64) {
 	}
 }
 
-// readCauses asks the log for the first cause after after, up to upTo; the
-// function it returns waits for the answer.
+// readCauses starts to read the first cause after after, up to upTo. The function that
+// it returns waits for the result.
 func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 	type result struct {
 		m     bus.StoredMsg
@@ -206,16 +206,16 @@ func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 			s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
 			return bus.StoredMsg{}, false
 		}
-		if !r.found { // deleted from the log, for sure (see NextCause): nothing can be decided about it
+		if !r.found { // certainly deleted from the log (see NextCause): it cannot be decided
 			s.passed = upTo
 		}
 		return r.m, r.found
 	}
 }
 
-// guessable reports whether the delivered cause may be decided before it is
-// known to be the next: it is delivered for the first time, nobody is asked by
-// deciding, and nothing is closed by it.
+// guessable reports whether the delivered cause may be decided before it is known to
+// be the next: it is an input, delivered for the first time, without an open turn, and
+// no plugin is asked.
 func (s *session) guessable(h *held) bool {
 	if h.NumDelivered != 1 {
 		return false
@@ -248,8 +248,7 @@ func causeOf(at subject.CauseSubject, m bus.StoredMsg) decide.Cause {
 	return decide.Cause{Sequence: m.Seq, Kind: at.Kind, Writer: at.Writer, Time: m.Time, Body: m.Data}
 }
 
-// process decides about one cause, at the delivery door, and reports whether
-// it is dealt with.
+// process decides one cause, at the delivery door, and reports whether that is done.
 func (s *session) process(m bus.StoredMsg, door uint64) bool {
 	h := s.held[door]
 	if h == nil {
@@ -260,7 +259,7 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 		s.passed = m.Seq
 		return true
 	}
-	// Nobody makes a session by answering in it, nor by beginning to read the answer.
+	// Only inputs and commands create a session. For others no begin may be stored either.
 	makes := s.state.Rev > 0 || at.Kind == subject.Input || at.Kind == subject.Command
 	if poison, ok := s.begin(m.Seq, h, makes && h.NumDelivered >= suspectAt); !ok {
 		return false
@@ -271,8 +270,8 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 	return s.deciding(m.Seq, func() bool { return s.decideCause(m, at, h) })
 }
 
-// decideCause decides about a cause at the delivery h until a commit is stored, or
-// it is certain that there is nothing to commit.
+// decideCause decides a cause at the delivery h until a commit is stored, or there is
+// certainly nothing to commit.
 func (s *session) decideCause(m bus.StoredMsg, at subject.CauseSubject, h *held) bool {
 	c := causeOf(at, m)
 	for range maxDecisions {
@@ -308,26 +307,26 @@ func (s *session) decideCause(m bus.StoredMsg, at subject.CauseSubject, h *held)
 	return false
 }
 
-// maxDecisions bounds how often one cause is decided in a row when other cores
-// keep winning; the tick tries again.
+// maxDecisions bounds how often one cause is decided in a row while other cores win
+// the fence. The next tick tries again.
 const maxDecisions = 64
 
-// noEffect notes a cause that changes nothing, for ever (rule 5). What was
-// garbage is kept as a dead letter, so that its sender can find out why.
+// noEffect notes a cause that permanently changes nothing (rule 5). It is stored as a
+// dead letter, so that its sender can find out why.
 func (s *session) noEffect(m bus.StoredMsg, at subject.CauseSubject, reason string) {
 	level := slog.LevelDebug
-	if at.Kind == subject.Confirmation { // where a session is, decide audits it
+	if at.Kind == subject.Confirmation { // in an existing session, decide audits it
 		level = slog.LevelWarn
 	}
-	s.c.log.Log(s.ctx, level, "a cause without effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind, "writer", at.Writer, "reason", reason)
+	s.c.log.Log(s.ctx, level, "a cause had no effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind, "writer", at.Writer, "reason", reason)
 	if m.Seq > s.state.Cursor {
 		s.passed = m.Seq
 		s.c.deadLetter(s.ctx, s.ref, m, reason)
 	}
 }
 
-// fresh makes sure that the state covers every commit below n. It reports false
-// when the state was behind and has been refolded, and not ok when nobody can tell.
+// fresh makes sure that the state covers every commit below n. fresh is false if the
+// state was behind and has been refolded; ok is false if the log cannot be read now.
 func (s *session) fresh(n uint64) (fresh, ok bool) {
 	if s.state.Rev > n {
 		return true, true
@@ -350,7 +349,7 @@ func (s *session) settle() {
 			if err := h.Ack(); err != nil {
 				s.c.log.Debug("acknowledging a cause", "session", s.ref, "cause", seq, "error", err)
 			}
-			delete(s.held, seq) // a lost ack is harmless: it comes again and is settled again
+			delete(s.held, seq) // a lost ack is harmless: the cause comes again and is settled again
 			continue
 		}
 		if time.Since(h.extended) > extendAfter {
@@ -381,7 +380,7 @@ func (s *session) scheduled() bool {
 	return true
 }
 
-// driving reports whether this core holds the delivery that obliges to drive.
+// driving reports whether this core holds the driver's delivery.
 func (s *session) driving() bool {
 	return s.state != nil && s.state.Driver != 0 && s.held[s.state.Driver] != nil
 }
@@ -391,7 +390,7 @@ func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 }
 // abandon hands everything back at shutdown, so that another core takes over at once.
 func (s *session) abandon() { s.handBack(0) }
 
-// handBack gives up every delivery; they come again after the delay, to any core.
+// handBack gives every delivery back. They come again after the delay, to any core.
 func (s *session) handBack(delay time.Duration) {
 	s.dropWork()
 	for seq, h := range s.held {

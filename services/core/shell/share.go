@@ -10,33 +10,33 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Cores that have sessions waiting for the same executors share the slots in
-// proportion to how many wait. A core sees a slot that one of its own attempts frees
-// before anybody else does: without shares it would keep every slot it ever had, and
-// its sessions would be served more often than those of a core that came later.
+// Cores with sessions that wait for the same executors share the slots in proportion to
+// their numbers of waiting sessions. A core is the first to see a slot that one of its
+// own attempts frees. Without shares it would keep every slot it ever had, and serve its
+// sessions more often than a core that came later.
 //
-// Each core computes the shares by itself, from the beacons of all. Where they are
-// not whole, what is left goes round with time, so that two cores take turns at a
-// single slot. Cores that know different things, or whose clocks differ, give out a
-// slot too many or too few for a moment: the executor has a queue, and nothing is lost.
+// Each core computes the shares itself, from the beacons of all cores. Fractions of slots
+// rotate over time, so that two cores take turns at a single slot. Cores with different
+// data or clocks briefly use a slot too many or too few: the executor has a queue, so
+// nothing is lost.
 
-// shareTurn is how often slots that cannot be divided change hands. The one session of
-// a core has its turn among a hundred of another one's after a few seconds.
+// shareTurn is how often fractional slots change hands. With several slots, the only
+// session of a core is served among a hundred of another core after a few seconds.
 const shareTurn = 250 * time.Millisecond
 
-// maxSessions is how many waiting sessions of another core are believed.
+// maxSessions caps the waiting sessions that a beacon may claim.
 const maxSessions = 1_000_000
 
-// golden spreads the turns evenly, however few slots there are to hand round.
+// golden spreads the turns evenly, however few slots rotate.
 const golden = 0.6180339887498949
 
-// demand is what another core's sessions wait for.
+// demand is what one core's sessions wait for.
 type demand struct {
 	core    subject.Instance
 	waiting []bus.Waiting
 }
 
-// demand counts the sessions that wait, for the beacon.
+// demand counts the waiting sessions, for the beacon.
 func (d *Directory) demand() []bus.Waiting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,8 +54,8 @@ func (d *Directory) demand() []bus.Waiting {
 	return out[:min(len(out), bus.MaxWaiting)]
 }
 
-// share takes what the cores say that waits for them, this one included: all compute
-// the shares from the same numbers. Whoever has a larger share now is woken.
+// share takes the demands of all cores, including this one, so that all compute the
+// shares from the same numbers. It wakes sessions for which slots are free now.
 func (d *Directory) share(self subject.Instance, all []bus.Beacon) {
 	d.mu.Lock()
 	d.self, d.demands = self, d.demands[:0]
@@ -69,7 +69,7 @@ func (d *Directory) share(self subject.Instance, all []bus.Beacon) {
 	poke(wake)
 }
 
-// turns wakes whoever has a larger share now, because slots have changed hands.
+// turns wakes sessions that may take a slot because slots have changed hands.
 func (d *Directory) turns(ctx context.Context) {
 	tick := time.NewTicker(shareTurn)
 	defer tick.Stop()
@@ -89,10 +89,10 @@ func (d *Directory) turns(ctx context.Context) {
 	}
 }
 
-// left is how many more of the slots that serve a need this core may take. The
+// left returns how many more of the slots that serve a need this core may take. The
 // caller holds the lock.
 func (d *Directory) left(n need) int {
-	before, mine, after := 0, 0, 0 // sessions of cores whose names come before this one's, of this one, and the rest
+	before, mine, after := 0, 0, 0 // sessions of cores with smaller names, of this core, and of the rest
 	for _, o := range d.demands {
 		sessions := 0
 		for _, w := range o.waiting {
@@ -120,8 +120,8 @@ func (d *Directory) left(n need) int {
 	return part(total, before, max(1, mine), before+max(1, mine)+after, time.Now()) - used
 }
 
-// part is how many of total slots belong at a time to whoever has mine of all
-// sessions, and comes after the first ones.
+// part returns how many of total slots belong, at a time, to a core with mine of all
+// sessions that comes after cores with before of them.
 func part(total, before, mine, all int, at time.Time) int {
 	turn := float64(at.UnixNano()/int64(shareTurn)) * golden
 	turn -= math.Floor(turn)
@@ -129,9 +129,9 @@ func part(total, before, mine, all int, at time.Time) int {
 	return int(edge(before+mine) - edge(before))
 }
 
-// compete is how many of the sessions that have the need o compete for the slots that
-// serve n: all for the same need, else as many as its slots are the same. The caller
-// holds the lock.
+// compete returns how many of the sessions with the need o compete for the slots that
+// serve n: all for the same need, else in proportion to the slots of o that also serve
+// n. The caller holds the lock.
 func (d *Directory) compete(n, o need, sessions int) int {
 	if n == o || sessions == 0 {
 		return sessions

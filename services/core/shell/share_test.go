@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The parts of all cores are the slots, at every moment, and each core's is in
-// proportion over time.
+// At every moment the parts of all cores add up to the slots, and over time each core's
+// part is proportional.
 func TestPartsAreTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

@@ -28,19 +28,19 @@ import (
 	"skandha.dev/services/internal/store/sqlite"
 )
 
-// system is a whole agent in one process, with a scripted model and tools.
+// system is a complete agent in one process, with a scripted model and tools.
 type system struct {
 	t     testing.TB
 	srv   *natsserver.Server
 	bus   *bus.Bus
 	core  *shell.Core
 	model func(last provider.Message) provider.Response
-	asked func(provider.Request) // is told what the model is asked with; may be nil
+	asked func(provider.Request) // called with each model request; may be nil
 	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
-	// stopCore and stopRunner end what was started last.
+	// stopCore and stopRunner stop the last one started.
 	stopCore, stopRunner func()
 	slots                int         // of the runner
-	view                 store.Store // of every core; nil: each has one of its own
+	view                 store.Store // of every core; nil: each has its own
 }
 
 func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
@@ -78,7 +78,7 @@ func (s *system) background(what string, f func(context.Context) error) (stop fu
 	return stop
 }
 
-// startCore starts one more core. Its hooks have all the time that plugins are given.
+// startCore starts one more core. Its hooks have a large budget.
 func (s *system) startCore(cfg core.Config) *shell.Core {
 	points := map[hook.Point]core.HookConfig{}
 	for _, p := range hook.Points() {
@@ -101,7 +101,7 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 	return c
 }
 
-// store is the view, or an empty one.
+// store returns the view, or a new one.
 func (s *system) store() store.Store {
 	if s.view != nil {
 		return s.view
@@ -198,14 +198,14 @@ func (s *system) await(ch <-chan event.Event, want event.Type) event.Event {
 	}
 }
 
-// next is the next event that comes.
+// next returns the next event.
 func (s *system) next(ch <-chan event.Event) event.Event {
 	s.t.Helper()
 	select {
 	case e := <-ch:
 		return e
 	case <-time.After(natstest.Patience):
-		s.t.Fatal("no event comes any more")
+		s.t.Fatal("timed out waiting for an event")
 		return event.Event{}
 	}
 }
@@ -322,7 +322,7 @@ func TestUnknownAgentEnds(t *testing.T) {
 	}
 }
 
-// A forged or broken commit must not wedge a session, and must not be believed.
+// A forged or broken commit must not block a session, and must not be trusted.
 func TestABrokenLogLocksTheSession(t *testing.T) {
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "broken"}

@@ -55,8 +55,8 @@ func (k *keeper) calls() []contract.ToolCall {
 	return append([]contract.ToolCall(nil), k.seen...)
 }
 
-// What a runner keeps for a session is found again while it lives, and its
-// successor knows that it was lost.
+// While a runner lives, its session returns to what the runner keeps for it. The next
+// runner learns that this was lost.
 func TestASessionStaysWithTheRunnerThatKeepsSomethingForIt(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = once(
@@ -87,11 +87,11 @@ func TestASessionStaysWithTheRunnerThatKeepsSomethingForIt(t *testing.T) {
 	}
 	for i, c := range got {
 		want := holder.bus.Instance()
-		if i < 2 { // the first two are given out together
+		if i < 2 { // the first two are assigned together
 			want = ""
 		}
 		if c.Lease == "" || c.Lease != got[0].Lease || c.Before != want && i != 1 {
-			t.Errorf("call %d is of lease %q and knows that %q ran before", i, c.Lease, c.Before)
+			t.Errorf("call %d has lease %q and names %q as the runner before", i, c.Lease, c.Before)
 		}
 	}
 	holder.stop()
@@ -99,6 +99,6 @@ func TestASessionStaysWithTheRunnerThatKeepsSomethingForIt(t *testing.T) {
 	turn()
 	after := other.calls()
 	if len(after) != 2 || after[0].Lease != got[0].Lease || after[0].Before != holder.bus.Instance() {
-		t.Errorf("its successor is given %+v", after)
+		t.Errorf("its successor got %+v", after)
 	}
 }

@@ -20,29 +20,29 @@ const foldVersion = decide.FoldVersion
 
 const (
 	sweepBatch = 500 // sessions whose heads are read at once
-	auditBatch = 100 // snapshots that are read whole, per comparison
+	auditBatch = 100 // snapshots that are read in full, per comparison
 )
 
 // sweep compares every session of the log with the view, by the number of its
-// commits. It belongs to refill's goroutine.
+// commits. Only refill's goroutine uses it.
 type sweep struct {
 	r *refill
 
-	suspects map[subject.Ref]uint64  // behind when they were last seen, with their commits
-	settled  map[subject.Ref]settled // whose numbers will never agree
+	suspects map[subject.Ref]uint64  // out of date at the last comparison, with their commits
+	settled  map[subject.Ref]settled // sessions whose numbers will never agree
 	audited  string                  // the last session whose snapshot was read
 	folded   int                     // by this sweep
 	folding  time.Duration           // how long that took
 }
 
-// settled is a session of which the log holds more commits than can be folded, as
-// it was when that was found out.
+// settled is the state of a session whose log holds more commits than can be folded,
+// as of that finding.
 type settled struct {
 	commits, rev uint64
 }
 
 var (
-	errLeaseLost = errors.New("another core refills the view")
+	errLeaseLost = errors.New("another core holds the lease")
 	errGap       = errors.New("the statistics were reset meanwhile")
 )
 
@@ -50,9 +50,9 @@ func newSweep(r *refill) sweep {
 	return sweep{r: r, suspects: map[subject.Ref]uint64{}, settled: map[subject.Ref]settled{}}
 }
 
-// run compares all and folds what is missing. If the view is known to lack
-// something, that is at once; else a session that is behind has until the next
-// time, as views are written behind.
+// run compares all sessions and folds what is missing. If the view is known to be
+// incomplete, it folds at once. Otherwise a session that is behind has until the next
+// comparison, as views are written asynchronously.
 func (w *sweep) run(ctx context.Context, what coverage) error {
 	r, begun := w.r, time.Now()
 	sound, err := r.c.store.VerifyTools(ctx)
@@ -95,7 +95,7 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 			return err
 		}
 		if now != during {
-			return nil // something was lost meanwhile: once more
+			return nil // something was lost meanwhile: the next step sweeps again
 		}
 		if err := r.setCoverage(ctx, r.complete()); err != nil {
 			return err
@@ -113,16 +113,16 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 	return nil
 }
 
-// began says that the view is being refilled.
+// began reports that a refill begins.
 func (w *sweep) began(sessions int, what coverage) {
 	why := "it is empty, or something was lost"
 	switch {
 	case what.Log != "" && what.Log != w.r.identity():
-		why = "it is that of another log"
+		why = "it belongs to another log"
 	case what.State == anew:
-		why = "everything is to be folded anew"
+		why = "everything must be folded again"
 	case what.State == filling:
-		why = "it lacks what could not be written, or was not finished"
+		why = "some writes failed, or the last refill did not finish"
 	case what.State == covered:
 		why = "it was folded by another version"
 	}
@@ -130,8 +130,9 @@ func (w *sweep) began(sessions int, what coverage) {
 	w.r.show(func(v *coreapi.View) { *v = coreapi.View{State: coreapi.ViewRefilling, Sessions: sessions} })
 }
 
-// compare goes through the sessions and counts those that can't be folded. With
-// every, all are folded; with foreign, what is there of them is removed.
+// compare checks all sessions and counts those that cannot be folded. every folds all
+// of them, foreign removes what the view has of them, and patient leaves those that
+// are behind until the next comparison.
 func (w *sweep) compare(ctx context.Context, all []bus.SessionInfo, every, foreign, patient bool) (failed int, err error) {
 	suspects, done := w.suspects, 0
 	w.suspects = map[subject.Ref]uint64{}
@@ -173,7 +174,7 @@ func (w *sweep) compare(ctx context.Context, all []bus.SessionInfo, every, forei
 	return failed, nil
 }
 
-// progress shows how far the sweep is, and keeps the lease.
+// progress publishes how far the sweep is, and keeps the lease.
 func (w *sweep) progress(ctx context.Context, sessions, done, failed int) error {
 	w.r.show(func(v *coreapi.View) {
 		*v = coreapi.View{State: coreapi.ViewRefilling, Sessions: sessions, Done: done, Failed: failed}
@@ -184,17 +185,17 @@ func (w *sweep) progress(ctx context.Context, sessions, done, failed int) error 
 	return errLeaseLost
 }
 
-// lacks reports whether the view is behind the log with a session.
+// lacks reports whether the view is behind the log for a session.
 func (w *sweep) lacks(s bus.SessionInfo, h store.Head) bool {
 	if at, is := w.settled[s.Ref]; is && at.commits == s.Commits && h.Rev >= at.rev && h.Counted >= at.rev {
 		return false
 	}
-	// More commits than in the log were folded of another log, or this one is damaged:
-	// that is not for the view to decide.
+	// If the view has more commits than the log, it is of another log, or this log is
+	// damaged. That is not decided here.
 	return h.Rev == 0 || h.FoldVersion < foldVersion || h.Commits < s.Commits || h.Counted < h.Rev
 }
 
-// fold folds one session that is behind. It reports false for one that can't be.
+// fold folds one session that is behind. ok is false if it cannot be folded.
 func (w *sweep) fold(ctx context.Context, s bus.SessionInfo, replace bool) (ok bool, err error) {
 	begun := time.Now()
 	defer func() { w.folding += time.Since(begun) }()
@@ -216,18 +217,17 @@ func (w *sweep) fold(ctx context.Context, s bus.SessionInfo, replace bool) (ok b
 	return err == nil, nil
 }
 
-// hopeless reports whether a session can't be folded because of its log, and logs
-// that.
+// hopeless reports, and logs, that a session cannot be folded because of its log.
 func (w *sweep) hopeless(ref subject.Ref, err error) bool {
 	if !mismatch(err) && !errors.Is(err, decide.ErrNewer) && !errors.Is(err, store.ErrInvalid) {
 		return false
 	}
-	w.r.c.log.Warn("a session can't be folded from the log; the view goes without it", "session", ref, "error", err)
+	w.r.c.log.Warn("cannot fold a session from the log; the view omits it", "session", ref, "error", err)
 	return true
 }
 
-// refold folds a session from its first commit and writes what the view should
-// have of it; replace removes the snapshot that is there.
+// refold folds a session from its first commit and writes it to the view; replace
+// removes the old snapshot.
 func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*decide.State, error) {
 	var records []store.ToolRecord
 	last := uint64(0)
@@ -253,8 +253,8 @@ func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 	return s, r.c.loader.Save(ctx, s)
 }
 
-// audit reads some snapshots whole, others each time, and replaces those that are
-// not what the log gives.
+// audit reads some snapshots in full, others each time, and replaces those that differ
+// from the log.
 func (w *sweep) audit(ctx context.Context, all []bus.SessionInfo) error {
 	slices.SortFunc(all, func(a, b bus.SessionInfo) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	first, _ := slices.BinarySearchFunc(all, w.audited, func(s bus.SessionInfo, after string) int {
@@ -275,7 +275,7 @@ func (w *sweep) audit(ctx context.Context, all []bus.SessionInfo) error {
 		if sound {
 			continue
 		}
-		w.r.c.log.Error("a snapshot is not what the log gives; folding it again", "session", s.Ref)
+		w.r.c.log.Error("a snapshot does not match the log; folding the session again", "session", s.Ref)
 		if _, err := w.fold(ctx, s, true); err != nil {
 			return err
 		}
@@ -283,12 +283,12 @@ func (w *sweep) audit(ctx context.Context, all []bus.SessionInfo) error {
 	return nil
 }
 
-// sound reports whether the snapshot and what is listed of it are what the log
-// gives, as far as can be known.
+// sound reports whether the snapshot and its listed fields match the log, as far as
+// can be determined.
 func (w *sweep) sound(ctx context.Context, ref subject.Ref) (bool, error) {
 	snap, err := w.r.c.store.LoadSnapshot(ctx, keyOf(ref))
 	if errors.Is(err, store.ErrNotFound) {
-		return true, nil // comparing finds it
+		return true, nil // the comparison finds it
 	}
 	if err != nil {
 		return false, err

@@ -19,13 +19,13 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// The consumer was in the memory of a server that died. The one that is made anew
-// delivers everything for the first time, and to a session in the order of the
-// log: what was done long ago, and only then the cause whose holder must drive.
+// The consumer was in the memory of a server that died. The recreated one delivers
+// everything for the first time, in the order of the log: first causes settled long
+// ago, then the cause whose holder must drive.
 func TestTheDriversDeliveryComesSecond(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		hang string // what is under way when the core goes
+		hang string // what is in progress when the core stops
 	}{{"while the model is asked", "model"}, {"while a tool runs", "tool"}} {
 		t.Run(c.name, func(t *testing.T) {
 			s := start(t, core.Config{})
@@ -71,9 +71,8 @@ func TestTheDriversDeliveryComesSecond(t *testing.T) {
 	}
 }
 
-// A cause without effect may be what the turn is driven by: its holder has decided
-// about the one before. That it comes again and again, while cores come and go,
-// makes no poison of it.
+// The driver of a turn may be a cause without effect, if its holder decided the cause
+// before it. Repeated deliveries, while cores come and go, do not make it poison.
 func TestADriverWithoutEffectIsNoPoison(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = func(m provider.Message) provider.Response {
@@ -100,12 +99,12 @@ func TestADriverWithoutEffectIsNoPoison(t *testing.T) {
 		t.Fatal(err)
 	}
 	var second uint64
-	for range 2 { // the same is said twice, in two messages
+	for range 2 { // the same confirmation, in two messages
 		if second, err = s.bus.PublishCause(t.Context(), ref, subject.Confirmation, "ui", "", body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The second alone is delivered, as if another core held the first.
+	// Only the second is delivered, as if another core held the first.
 	if err := s.bus.JetStream().DeleteConsumer(t.Context(), bus.StreamSessions, "core"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,5 +131,5 @@ func TestADriverWithoutEffectIsNoPoison(t *testing.T) {
 	}
 }
 
-// tooOften is more deliveries than a cause gets that nothing was decided about.
+// tooOften is enough deliveries to suspect a cause that was not decided (rule 13).
 const tooOften = 4

@@ -13,19 +13,19 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// troubles are the sessions whose log this core found damaged, or cannot read
-// because a newer core wrote it, and what is wrong with the log itself. They are
-// what `status` shows; a core that starts anew finds them again.
+// troubles are the sessions whose log this core found damaged, or cannot read because
+// a newer core wrote it, and problems of the log itself. `status` shows them. A
+// restarted core finds them again.
 type troubles struct {
 	mu  sync.Mutex
-	all map[subject.Ref]*coreapi.Trouble // that of the log itself is under the zero ref
+	all map[subject.Ref]*coreapi.Trouble // the zero ref is the log itself
 }
 
 // maxTroubles is how many sessions are listed.
 const maxTroubles = 100
 
 // note adds a trouble of a session, or of the whole log if ref is zero. It reports
-// whether to say so: the first time, and once a minute from then on.
+// whether to log it: the first time, and once a minute from then on.
 func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (say bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,14 +47,14 @@ func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (
 	return true
 }
 
-// over removes what was noted of a session that is well again.
+// over removes the trouble of a session that has recovered.
 func (t *troubles) over(ref subject.Ref) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, ref)
 }
 
-// list is what is wrong now, oldest first.
+// list returns the current troubles, oldest first.
 func (t *troubles) list() []coreapi.Trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *troubles) list() []coreapi.Trouble {
 	return out
 }
 
-// loaded notes whether the session is locked by damage.
+// loaded notes whether the session is locked because of damage.
 func (t *troubles) loaded(ref subject.Ref, s *decide.State) {
 	if s.Damage != nil {
 		t.note(ref, coreapi.TroubleDamaged, s.Locked)
@@ -75,14 +75,15 @@ func (t *troubles) loaded(ref subject.Ref, s *decide.State) {
 	}
 }
 
-// The pauses after which a delivery comes again that this core cannot decide about.
+// The delays before the redelivery of a cause that this core cannot decide.
 const (
 	newerPause    = 2 * time.Second
 	newerPauseMax = time.Minute
 )
 
-// newer hands the deliveries to a core that knows the version in which the session
-// was written. Until there is one they wait in the log, and people are told.
+// newer hands the deliveries back, for a core that knows the version in which the
+// session was written. Until there is one, they wait in the log; users and operators
+// are notified.
 func (s *session) newer(err error) {
 	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
 	said := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why)
@@ -99,11 +100,11 @@ func (s *session) newer(err error) {
 		delete(s.held, seq)
 	}
 	if fresh {
-		s.tell("Your input waits: " + why + ". It goes on when this core is updated.")
+		s.tell("Your input waits: " + why + ". It will be processed once this core is updated.")
 	}
 }
 
-// tell says something to whoever looks at the session now. It is in no commit.
+// tell sends a message to clients that follow the session now. No commit holds it.
 func (s *session) tell(text string) {
 	e := event.New(s.ref, nonce(), event.Source, event.UIMessage{Content: text, Format: event.Text})
 	e.Time = time.Now().UTC().Truncate(time.Millisecond)

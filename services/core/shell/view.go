@@ -10,14 +10,14 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// viewCheck is how often a view that failed is tried again.
+// viewCheck is how often the view is checked.
 const viewCheck = 2 * time.Second
 
-// viewMark is what is written to find out whether the view can be written again.
+// viewMark is the mark that is written to test whether the view can be written again.
 const viewMark = "view_probe"
 
-// view is the store of views with its last fault. Turns go on without it, so its errors
-// reach people here and nowhere else.
+// view is the store of views, with its last fault. Turns continue without the store, so
+// status must report its errors.
 type view struct {
 	store.Store
 
@@ -26,7 +26,7 @@ type view struct {
 	since time.Time
 }
 
-// saw notes the outcome of a write.
+// saw records the outcome of a write.
 func (v *view) saw(err error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,7 +51,7 @@ func (v *view) fault() *coreapi.Fault {
 	}
 	return &coreapi.Fault{
 		What: coreapi.FaultView, Since: v.since,
-		Message: "the view cannot be written: " + v.err.Error() + "; turns go on, lists and statistics are out of date; it goes on by itself once the store works",
+		Message: "cannot write the view: " + v.err.Error() + "; turns continue, but lists and statistics are out of date; writing resumes once the store works",
 	}
 }
 
@@ -74,7 +74,7 @@ func (v *view) RecordTools(ctx context.Context, records []store.ToolRecord) ([]s
 	return gaps, v.saw(err)
 }
 
-// watch tries a view that failed, until ctx ends.
+// watch checks the view until ctx ends. After a failure it also tries to write.
 func (v *view) watch(ctx context.Context) {
 	tick := time.NewTicker(viewCheck)
 	defer tick.Stop()
@@ -85,7 +85,7 @@ func (v *view) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := v.Ping(ctx); err != nil {
-			_ = v.saw(err) // told by fault
+			_ = v.saw(err) // reported by fault
 		} else if v.fault() != nil {
 			_ = v.SetMark(ctx, viewMark, uint64(time.Now().Unix())) //nolint:gosec // after 1970
 		}

@@ -17,7 +17,7 @@ func (d *Directory) wait(s *session, needs []need, paused bool) {
 	d.waiting.wait(s, needs, paused)
 }
 
-// leave notes that the session waits for nothing any more, and wakes who comes next.
+// leave removes the session from the queue, and wakes those that come next.
 func (d *Directory) leave(s *session) {
 	d.mu.Lock()
 	var wake []*session
@@ -28,7 +28,7 @@ func (d *Directory) leave(s *session) {
 	poke(wake)
 }
 
-// listens notes that the session goes on at once when a slot is free.
+// listens notes that the session would take a free slot at once.
 func (d *Directory) listens(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,8 +42,8 @@ func (d *Directory) queued() int {
 	return d.waiting.order.Len()
 }
 
-// wake lists the sessions that may go on: all that wait, if what is offered has
-// changed, or else the first ones for whom there are slots. The caller holds the lock.
+// wake lists the sessions to wake: all that wait, if the offer has changed, or else the
+// first ones that there are slots for. The caller holds the lock.
 func (d *Directory) wake(all bool) []*session {
 	if d.waiting.order.Len() == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (d *Directory) slots(n need) int {
 	return min(free, d.left(n))
 }
 
-// poolFor is the pool in which a need is served. The caller holds the lock.
+// poolFor returns the pool that serves a need. The caller holds the lock.
 func (d *Directory) poolFor(n need) string {
 	if t := d.tools[n.name]; n.kind == subject.Runner && t != nil && t.spec.Pool != "" {
 		return t.spec.Pool
@@ -86,7 +86,7 @@ func (d *Directory) offersNeed(i *instance, n need) bool {
 	})
 }
 
-// freeAt is how many slots an instance has free in a pool, as far as this core knows.
+// freeAt returns an instance's free slots in a pool, as far as this core knows.
 func (d *Directory) freeAt(id subject.Instance, i *instance, pool string) int {
 	if slices.Contains(i.full, pool) {
 		return 0
@@ -99,7 +99,7 @@ func (d *Directory) freeAt(id subject.Instance, i *instance, pool string) int {
 	return 0
 }
 
-// slots is how many slots the instance has in the pool at all.
+// slots returns the size of an instance's pool.
 func (i *instance) slots(pool string) int {
 	for _, p := range i.Pools {
 		if p.Name == pool {
@@ -109,9 +109,9 @@ func (i *instance) slots(pool string) int {
 	return 0
 }
 
-// refused notes that an instance has no free slot, although this core thought so:
-// another core was faster. It counts until the next announcement, or until this core
-// has a slot there back.
+// refused notes that an instance has no free slot after all, because another core was
+// faster. That holds until its next announcement, or until an attempt of this core frees
+// a slot there.
 func (d *Directory) refused(id subject.Instance, pool string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,8 +120,8 @@ func (d *Directory) refused(id subject.Instance, pool string) {
 	}
 }
 
-// noteLost keeps book of what was offered and is not any more. The caller holds
-// the lock.
+// noteLost records when tools and providers were last offered. The caller holds the
+// lock.
 func (d *Directory) noteLost(tools map[string]*toolEntry, models map[string]bool) {
 	now := time.Now()
 	for name, t := range d.tools {
@@ -129,7 +129,7 @@ func (d *Directory) noteLost(tools map[string]*toolEntry, models map[string]bool
 			continue
 		}
 		d.lostTools[name] = now
-		if t.spec.Plugin == "" && !t.spec.Internal { // a plugin's come and go with its lease
+		if t.spec.Plugin == "" && !t.spec.Internal { // a plugin's tools come and go with its lease
 			d.lostPublic[name] = now
 		}
 	}
@@ -148,7 +148,7 @@ func (d *Directory) noteLost(tools map[string]*toolEntry, models map[string]bool
 	d.models = models
 }
 
-// goneSince is from when a tool has not been offered, as far as this core has looked;
+// goneSince returns since when a tool has not been offered, as far as this core knows;
 // zero: it is offered.
 func (d *Directory) goneSince(name string) time.Time {
 	d.mu.Lock()
@@ -159,7 +159,7 @@ func (d *Directory) goneSince(name string) time.Time {
 	return d.since(d.lostTools[name])
 }
 
-// noProvider is how long no provider of the name has been there; empty: none at all.
+// noProvider returns how long no provider of the name has been offered; empty: any provider.
 func (d *Directory) noProvider(name string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,7 +169,7 @@ func (d *Directory) noProvider(name string) time.Duration {
 	return max(time.Since(d.since(d.lostModel[name])), 1)
 }
 
-// since is no earlier than when this core began to look.
+// since returns t, but no earlier than this core's start.
 func (d *Directory) since(t time.Time) time.Time {
 	if t.Before(d.started) {
 		return d.started

@@ -10,19 +10,19 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// The patience of rule 9.
+// The timeouts of rule 9.
 const (
-	silence     = executor.Heartbeat * 3 / 2 // then an executor is asked
+	silence     = executor.Heartbeat * 3 / 2 // after which an executor is asked
 	askEvery    = time.Second
-	askGone     = 500 * time.Millisecond // after the server said that nobody listens there
-	goneFor     = 400 * time.Millisecond // and it still says so: work that may be repeated goes elsewhere
-	goneSurely  = 2 * time.Second        // and it still says so: the executor is dead, and did not just reconnect
-	goneBounce  = 3 * time.Second        // likewise, after this core's own connection was lost
+	askGone     = 500 * time.Millisecond // between requests, after the server reported no responders
+	goneFor     = 400 * time.Millisecond // without responders: idempotent work goes elsewhere
+	goneSurely  = 2 * time.Second        // without responders: the executor is dead, and not just reconnecting
+	goneBounce  = 3 * time.Second        // the same, after this core's own connection was lost
 	unreachable = 5 * time.Second        // of asking without an answer, while connected
-	overrun     = 5 * time.Second        // past not_after and the skew, then it is stopped
+	overrun     = 5 * time.Second        // past not_after and the skew: the attempt is stopped
 )
 
-// work is an attempt that is under way at an executor.
+// work is an attempt in progress at an executor.
 type work struct {
 	id, attempt       string
 	kind              subject.ExecutorKind
@@ -30,22 +30,22 @@ type work struct {
 	pool              string
 	idempotent        bool
 	startBy, notAfter time.Time
-	own               bool // dispatched by this core, on a clean acknowledgement; nobody else has
+	own               bool // dispatched by this core, and by no other
 	asks              int
 	asked             time.Time // last
 	silentSince       time.Time // first ask without an answer, or zero
 	heard             time.Time
-	answered          bool             // ever
-	goneSince         time.Time        // the server says that nobody listens there, or zero
-	stopping          bool             // this core has told it to stop
-	final             *executor.Answer // to be decided about
-	ended             time.Time        // when final came
-	byOthers          bool             // another core had it ended, and decides first
-	again             bool             // final wants a new attempt, which cannot be made yet
+	answered          bool             // at least once
+	goneSince         time.Time        // since when the server reports no responders, or zero
+	stopping          bool             // this core has asked it to stop
+	final             *executor.Answer // the final answer, to be decided
+	ended             time.Time        // when final arrived
+	byOthers          bool             // another core stopped it, and decides first
+	again             bool             // final needs a new attempt, which cannot be made yet
 	cancel            []func()         // of reply handlers
 }
 
-// current lists the attempts that the state says are under way.
+// current returns the attempts that are in progress according to the state.
 func (s *session) current() map[string]*work {
 	out := map[string]*work{}
 	t := s.state.Turn
@@ -69,10 +69,10 @@ func (s *session) current() map[string]*work {
 	return out
 }
 
-// follow makes the work that is tracked that of the state. What has ended is
-// released, and stopped if it may still run. What is new is asked about, but for
-// what ours says: that the commit which this core has just seen acknowledged
-// asked for it. Only that may be dispatched (rule 7).
+// follow updates the tracked work to the state. Ended attempts are released, and stopped
+// if they may still run. New attempts are asked about, except those that ours reports:
+// this core has just seen the acknowledgement of the commit that asked for them. Only
+// those may be dispatched (rule 7).
 func (s *session) follow(ours func(*work) bool) {
 	want := s.current()
 	var ended []*work
@@ -85,7 +85,7 @@ func (s *session) follow(ours func(*work) bool) {
 		ended = append(ended, w)
 	}
 	if !s.driving() {
-		s.dropWork() // another core looks after what is still open
+		s.dropWork() // another core takes care of open work
 		want = nil
 	}
 	for id, w := range want {
@@ -208,26 +208,26 @@ func answerOf(m bus.Reply, call, attempt string) answerMail {
 		return out
 	}
 	if m.Err != nil {
-		// The request or the answer did not get through; the table of the executor
-		// still knows. The chase asks again.
+		// The request or the answer was lost, but the executor knows its attempts.
+		// chase asks again.
 		out.answer = executor.Answer{Call: call, Attempt: attempt, State: executor.Running, Message: m.Err.Error()}
 		return out
 	}
 	if err := json.Unmarshal(m.Data, &out.answer); err != nil {
-		// Whoever answers garbage has run it, or not: nobody can know.
-		out.answer = executor.Answer{State: executor.Unknown, Message: "the executor's answer cannot be read: " + err.Error()}
+		// An executor that answers garbage may have run it or not.
+		out.answer = executor.Answer{State: executor.Unknown, Message: "invalid answer of the executor: " + err.Error()}
 	}
 	out.answer.Call, out.answer.Attempt = call, attempt
 	return out
 }
 
-// early is a plan that was dispatched beside its commit.
+// early is a plan that was dispatched together with its commit.
 type early struct {
 	s *session
 	w *work
 }
 
-// dispatchPlan sends the model call of a decision while its commit is on its way.
+// dispatchPlan sends the model call of a decision while its commit is in flight.
 func (s *session) dispatchPlan(d *decide.Decision) *early {
 	next := d.State()
 	if next.Turn == nil || next.Turn.Plan == nil || s.held[next.Driver] == nil {
@@ -235,7 +235,7 @@ func (s *session) dispatchPlan(d *decide.Decision) *early {
 	}
 	p := next.Turn.Plan
 	if s.state.Turn != nil && s.state.Turn.Plan != nil && s.state.Turn.Plan.ID == p.ID || s.work[p.ID] != nil {
-		return nil // another attempt: the one before is released only once this one is stored
+		return nil // another attempt: the previous one is released only once this one is stored
 	}
 	w := &work{
 		id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider, pool: executor.DefaultPool,
@@ -250,19 +250,19 @@ func (s *session) dispatchPlan(d *decide.Decision) *early {
 	return &early{s, w}
 }
 
-// stop takes a plan back whose commit was not stored.
+// stop revokes a plan whose commit was not stored.
 func (e *early) stop() {
 	if e == nil {
 		return
 	}
-	if e.s.forget(e.w) { // it wakes nobody, least of all its own session
+	if e.s.forget(e.w) { // wakes no session, least of all its own
 		e.s.c.dir.giveBack(e.s, []claim{{e.w.instance, e.w.pool}})
 	}
 	e.s.c.stop(e.w, e.s.ref)
 	e.s.c.release.add(e.w, e.s.ref)
 }
 
-// onAnswer takes what an executor says. Late answers of old attempts change nothing.
+// onAnswer handles an executor's answer. Late answers of old attempts change nothing.
 func (s *session) onAnswer(m answerMail) {
 	w := s.work[m.call]
 	if w == nil || w.attempt != m.attempt {
@@ -281,16 +281,16 @@ func (s *session) onAnswer(m answerMail) {
 		}
 		if w.endedByOthers(a) {
 			s.note(w, &a)
-			w.byOthers, w.asked = true, time.Now() // the chase comes back, if they die meanwhile
+			w.byOthers, w.asked = true, time.Now() // chase decides if the other core dies
 			return
 		}
 		s.finish(w, &a)
 	}
 }
 
-// endedByOthers reports whether somebody else has told the executor to stop: a
-// core that was delivered a cancel is about to close the turn (rule 10). Going on
-// with the turn now would take the cancel's effect from under it.
+// endedByOthers reports whether another core has asked the executor to stop: it was
+// delivered a cancel and is about to close the turn (rule 10). Continuing the turn now
+// would defeat the cancel.
 func (w *work) endedByOthers(a executor.Answer) bool {
 	switch a.State {
 	case executor.Stopped:
@@ -301,7 +301,7 @@ func (w *work) endedByOthers(a executor.Answer) bool {
 	return false
 }
 
-// note keeps what became of an attempt. Its slot is free from now on.
+// note keeps the final answer of an attempt, and frees its slot.
 func (s *session) note(w *work, a *executor.Answer) {
 	if w.final == nil {
 		s.c.dir.free(w.instance, w.pool)
@@ -310,8 +310,7 @@ func (s *session) note(w *work, a *executor.Answer) {
 	w.final = a
 }
 
-// patience is how long the chase leaves a final answer alone before it is decided
-// about once more.
+// patience is how long chase waits before it decides a final answer again.
 func (w *work) patience() time.Duration {
 	if w.again {
 		return tickEvery / 2 // at each tick
@@ -319,16 +318,16 @@ func (w *work) patience() time.Duration {
 	return askEvery
 }
 
-// finish decides about what became of an attempt.
+// finish keeps the final answer of an attempt and decides it.
 func (s *session) finish(w *work, a *executor.Answer) {
 	s.note(w, a)
 	s.deciding(s.state.Driver, func() bool { s.decideOn(w); return true })
 }
 
-// onGone: nobody listens where the executor was.
+// onGone handles an executor without responders.
 func (s *session) onGone(w *work) {
 	if w.own && w.asks == 0 && !w.answered {
-		// This core alone may dispatch, and has done so once: it never ran (rule 9).
+		// Only this core may dispatch it, and did so once: it never ran (rule 9).
 		s.finish(w, &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor is gone"})
 		return
 	}
@@ -344,9 +343,9 @@ func (s *session) onGone(w *work) {
 	}
 }
 
-// dead reports whether the server has said for long enough that nobody listens where
-// the executor was. An instance's name is never used again. What may be repeated is
-// not worth a long wait; anything else also waits until it certainly cannot begin.
+// dead reports whether the executor has had no responders for long enough. An instance's
+// name is never reused. Idempotent work waits only briefly; other work also waits until
+// it certainly cannot start.
 func (s *session) dead(w *work, now time.Time) bool {
 	patience := goneSurely
 	switch {
@@ -360,8 +359,8 @@ func (s *session) dead(w *work, now time.Time) bool {
 	return now.Sub(w.goneSince) >= patience && (w.idempotent || now.After(w.startBy.Add(executor.Skew)))
 }
 
-// decideOn decides about a final answer and commits. What has nowhere to go
-// stays, and is tried again when an executor comes or has a slot.
+// decideOn decides a final answer and commits. If no executor can take the next attempt,
+// the answer stays, and is decided again when one arrives or has a slot.
 func (s *session) decideOn(w *work) {
 	for range maxDecisions {
 		if !s.mayDrive() || s.work[w.id] != w || w.final == nil {
