@@ -81,16 +81,9 @@ func (c *Core) expect(ctx context.Context) {
 
 // rememberOffer periodically saves the number of offered tools, until ctx ends.
 func (c *Core) rememberOffer(ctx context.Context) {
-	const every = 2 * time.Second
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	const interval = 2 * time.Second
 	said, before := "", -1
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, interval, func() {
 		why := c.dir.missing()
 		if why != "" && why != said {
 			c.log.Info("model calls wait for tools", "reason", why, "at_most", returnWait)
@@ -98,14 +91,14 @@ func (c *Core) rememberOffer(ctx context.Context) {
 		said = why
 		n := len(c.dir.Public())
 		if n == before || why != "" {
-			continue
+			return
 		}
-		save, cancel := context.WithTimeout(ctx, every)
+		save, cancel := context.WithTimeout(ctx, interval)
 		if err := c.store.SetMark(save, offeredMark, uint64(time.Now().Unix())<<16|uint64(min(n, 0xffff))); err == nil { //nolint:gosec // after 1970
 			before = n
 		}
 		cancel()
-	}
+	})
 }
 
 // await waits until all of the instances have announced themselves.

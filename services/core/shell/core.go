@@ -383,3 +383,17 @@ func nonce() string {
 	}
 	return hex.EncodeToString(b[:])
 }
+
+// every calls f at each tick until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
+		}
+	}
+}

@@ -46,6 +46,7 @@ type Directory struct {
 	news       chan struct{}        // closed and replaced at each announcement
 
 	// The encoded description of the tools last offered to a model. It rarely changes.
+	built       int // how often the catalog was rebuilt
 	offered     []string
 	description json.RawMessage
 }
@@ -78,23 +79,16 @@ func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
 		return err
 	}
 	go func() {
-		const every = executor.AnnounceTTL / 4
-		tick := time.NewTicker(every)
-		defer tick.Stop()
+		const interval = executor.AnnounceTTL / 4
 		last := time.Now()
-		for {
-			select {
-			case <-ctx.Done():
-				if err := sub.Unsubscribe(); err != nil {
-					d.log.Debug("unsubscribing from announcements", "error", err)
-				}
-				return
-			case <-tick.C:
-				// A process that was paused or starved has missed announcements.
-				awake := time.Since(last) < 2*every
-				last = time.Now()
-				d.forgetSilent(awake && b.Connected())
-			}
+		every(ctx, interval, func() {
+			// A process that was paused or starved has missed announcements.
+			awake := time.Since(last) < 2*interval
+			last = time.Now()
+			d.forgetSilent(awake && b.Connected())
+		})
+		if err := sub.Unsubscribe(); err != nil {
+			d.log.Debug("unsubscribing from announcements", "error", err)
 		}
 	}()
 	if err := d.discover(ctx, b); err != nil {
@@ -122,7 +116,7 @@ func (d *Directory) announced(m *nats.Msg) {
 	}
 	d.mu.Lock()
 	old := d.instances[a.Instance]
-	changed := old == nil || old.Draining != a.Draining || a.Gone || !slices.EqualFunc(old.Tools, a.Tools, sameTool)
+	changed := old == nil || a.Gone || !sameOffer(old.Announcement, a)
 	if a.Gone {
 		delete(d.instances, a.Instance)
 	} else {
@@ -144,7 +138,10 @@ func poke(sessions []*session) {
 	}
 }
 
-func sameTool(a, b tool.Spec) bool { return reflect.DeepEqual(a, b) }
+// sameOffer reports whether two announcements of an instance offer the same.
+func sameOffer(a, b executor.Announcement) bool {
+	return a.Draining == b.Draining && reflect.DeepEqual(a.Tools, b.Tools) && slices.Equal(a.Providers, b.Providers)
+}
 
 // plugins sets the registry, so that only the tools of active plugins are offered.
 func (d *Directory) plugins(s *registry.Snapshot) {
@@ -236,6 +233,7 @@ func (d *Directory) rebuild() {
 	})
 	tools := map[string]*toolEntry{}
 	d.public, d.description = nil, nil
+	d.built++
 	models := map[string]bool{}
 	for _, i := range order {
 		for _, spec := range i.Tools {
@@ -270,6 +268,7 @@ func (d *Directory) described(offered []string) json.RawMessage {
 		defer d.mu.Unlock()
 		return d.description
 	}
+	built := d.built
 	d.mu.Unlock()
 	b, err := json.Marshal(decide.Describe(offered, d.Lookup))
 	if err != nil {
@@ -277,7 +276,9 @@ func (d *Directory) described(offered []string) json.RawMessage {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.offered, d.description = offered, b
+	if d.built == built { // else b may describe tools that are gone
+		d.offered, d.description = offered, b
+	}
 	return b
 }
 
@@ -311,91 +312,6 @@ func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool
 	}
 	spec.Args = v.Schema()
 	tools[spec.Name] = &toolEntry{spec, v, owner}
-}
-
-// A claim is a slot that was picked for a decision that is not stored yet.
-type claim struct {
-	instance subject.Instance
-	pool     string
-}
-
-// claim takes the slot for the session. The caller holds the lock.
-func (d *Directory) claim(s *session, i subject.Instance, pool string) {
-	d.add(i, pool, 1)
-	d.waiting.serve(s, true)
-	s.claims = append(s.claims, claim{i, pool})
-}
-
-// reserve counts the slot of an attempt that this core follows. The claim of its
-// decision becomes that slot.
-func (d *Directory) reserve(s *session, i subject.Instance, pool string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if at := slices.Index(s.claims, claim{i, pool}); at >= 0 {
-		s.claims = slices.Delete(s.claims, at, at+1)
-		return
-	}
-	d.add(i, pool, 1)
-}
-
-// unclaim gives back the slots of a decision that was not stored. It wakes no session:
-// the decision would only be retried at once, and waiting sessions retry at their next
-// tick.
-func (d *Directory) unclaim(s *session) {
-	if len(s.claims) > 0 {
-		d.giveBack(s, s.claims)
-		s.claims = s.claims[:0]
-	}
-}
-
-// unclaimRest gives back the slots that a stored decision picked but does not use, and
-// wakes the sessions that wait for them.
-func (d *Directory) unclaimRest(s *session) {
-	if len(s.claims) == 0 {
-		return
-	}
-	d.unclaim(s)
-	d.mu.Lock()
-	wake := d.wake(false)
-	d.mu.Unlock()
-	poke(wake)
-}
-
-// giveBack counts slots as free again, without waking sessions.
-func (d *Directory) giveBack(s *session, slots []claim) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiting.serve(s, false)
-	for _, c := range slots {
-		d.add(c.instance, c.pool, -1)
-	}
-}
-
-// free counts a slot as free again, and wakes the sessions that wait for it.
-func (d *Directory) free(i subject.Instance, pool string) {
-	d.mu.Lock()
-	d.add(i, pool, -1)
-	if at := d.instances[i]; at != nil {
-		at.full = slices.DeleteFunc(at.full, func(p string) bool { return p == pool })
-	}
-	wake := d.wake(false)
-	d.mu.Unlock()
-	poke(wake)
-}
-
-// add changes how many of an instance's slots this core uses. The caller holds the lock.
-func (d *Directory) add(i subject.Instance, pool string, n int) {
-	p := d.reserved[i]
-	if p == nil {
-		p = map[string]int{}
-		d.reserved[i] = p
-	}
-	if p[pool] += n; p[pool] <= 0 {
-		delete(p, pool)
-	}
-	if len(p) == 0 {
-		delete(d.reserved, i)
-	}
 }
 
 // Providers implements decide.Directory.

@@ -40,12 +40,14 @@ func (s *session) replay(q decide.Replay) (string, error) {
 	defer cancel()
 	var turns []history.Turn
 	var err error
-	if q.Turn == "" {
-		turns, err = history.Last(ctx, s.c.bus, s.ref, q.Last)
-	} else {
+	s.patiently(func() {
+		if q.Turn == "" {
+			turns, err = history.Last(ctx, s.c.bus, s.ref, q.Last)
+			return
+		}
 		turns = make([]history.Turn, 1)
 		turns[0], err = history.Find(ctx, s.c.bus, s.ref, q.Turn)
-	}
+	})
 	if errors.Is(err, history.ErrNoTurn) {
 		return "", decide.ErrNoTurn
 	}

@@ -85,21 +85,14 @@ func (l *lobby) len() int {
 
 // extend extends the waiting deliveries, until ctx ends.
 func (l *lobby) extend(ctx context.Context, c *Core) {
-	tick := time.NewTicker(lobbyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, lobbyEvery, func() {
 		for _, d := range l.all() {
 			if err := d.InProgress(); err != nil {
 				c.log.Debug("extending a waiting delivery", "cause", d.Seq, "error", err)
 				break // no connection: the rest fails the same way
 			}
 		}
-	}
+	})
 }
 
 // handBack gives every delivery back, at shutdown.

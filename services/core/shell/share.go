@@ -71,14 +71,7 @@ func (d *Directory) share(self subject.Instance, all []bus.Beacon) {
 
 // turns wakes sessions that may take a slot because slots have changed hands.
 func (d *Directory) turns(ctx context.Context) {
-	tick := time.NewTicker(shareTurn)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, shareTurn, func() {
 		d.mu.Lock()
 		var wake []*session
 		if len(d.demands) > 1 {
@@ -86,7 +79,7 @@ func (d *Directory) turns(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		poke(wake)
-	}
+	})
 }
 
 // left returns how many more of the slots that serve a need this core may take. The

@@ -19,6 +19,8 @@ import (
 type troubles struct {
 	mu  sync.Mutex
 	all map[subject.Ref]*coreapi.Trouble // the zero ref is the log itself
+
+	unlisted time.Time // when a trouble was last logged that all has no place for
 }
 
 // maxTroubles is how many sessions are listed.
@@ -34,6 +36,13 @@ func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (
 	if old != nil && old.Kind == kind && now.Sub(old.Latest) < time.Minute {
 		return false
 	}
+	if old == nil && len(t.all) >= maxTroubles && ref != (subject.Ref{}) {
+		if now.Sub(t.unlisted) < time.Minute {
+			return false
+		}
+		t.unlisted = now
+		return true
+	}
 	n := &coreapi.Trouble{Ref: ref, Kind: kind, Reason: why, Since: now.UTC(), Latest: now.UTC()}
 	if old != nil && old.Kind == kind {
 		n.Since = old.Since
@@ -41,9 +50,7 @@ func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (
 	if t.all == nil {
 		t.all = map[subject.Ref]*coreapi.Trouble{}
 	}
-	if old != nil || len(t.all) < maxTroubles {
-		t.all[ref] = n
-	}
+	t.all[ref] = n
 	return true
 }
 

@@ -1,0 +1,92 @@
+package shell
+
+import (
+	"slices"
+
+	"skandha.dev/pkg/subject"
+)
+
+// A claim is a slot that was picked for a decision that is not stored yet.
+type claim struct {
+	instance subject.Instance
+	pool     string
+}
+
+// claim takes the slot for the session. The caller holds the lock.
+func (d *Directory) claim(s *session, i subject.Instance, pool string) {
+	d.add(i, pool, 1)
+	d.waiting.serve(s, true)
+	s.claims = append(s.claims, claim{i, pool})
+}
+
+// reserve counts the slot of an attempt that this core follows. The claim of its
+// decision becomes that slot.
+func (d *Directory) reserve(s *session, i subject.Instance, pool string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at := slices.Index(s.claims, claim{i, pool}); at >= 0 {
+		s.claims = slices.Delete(s.claims, at, at+1)
+		return
+	}
+	d.add(i, pool, 1)
+}
+
+// unclaim gives back the slots of a decision that was not stored. It wakes no session:
+// the decision would only be retried at once, and waiting sessions retry at their next
+// tick.
+func (d *Directory) unclaim(s *session) {
+	if len(s.claims) > 0 {
+		d.giveBack(s, s.claims)
+		s.claims = s.claims[:0]
+	}
+}
+
+// unclaimRest gives back the slots that a stored decision picked but does not use, and
+// wakes the sessions that wait for them.
+func (d *Directory) unclaimRest(s *session) {
+	if len(s.claims) == 0 {
+		return
+	}
+	d.unclaim(s)
+	d.mu.Lock()
+	wake := d.wake(false)
+	d.mu.Unlock()
+	poke(wake)
+}
+
+// giveBack counts slots as free again, without waking sessions.
+func (d *Directory) giveBack(s *session, slots []claim) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting.serve(s, false)
+	for _, c := range slots {
+		d.add(c.instance, c.pool, -1)
+	}
+}
+
+// free counts a slot as free again, and wakes the sessions that wait for it.
+func (d *Directory) free(i subject.Instance, pool string) {
+	d.mu.Lock()
+	d.add(i, pool, -1)
+	if at := d.instances[i]; at != nil {
+		at.full = slices.DeleteFunc(at.full, func(p string) bool { return p == pool })
+	}
+	wake := d.wake(false)
+	d.mu.Unlock()
+	poke(wake)
+}
+
+// add changes how many of an instance's slots this core uses. The caller holds the lock.
+func (d *Directory) add(i subject.Instance, pool string, n int) {
+	p := d.reserved[i]
+	if p == nil {
+		p = map[string]int{}
+		d.reserved[i] = p
+	}
+	if p[pool] += n; p[pool] <= 0 {
+		delete(p, pool)
+	}
+	if len(p) == 0 {
+		delete(d.reserved, i)
+	}
+}
