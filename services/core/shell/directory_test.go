@@ -11,23 +11,29 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/coreapi"
 )
+
+func announce(t *testing.T, d *Directory, a executor.Announcement) {
+	t.Helper()
+	b, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.announced(&nats.Msg{Subject: subject.Announce(a.Kind, a.Instance), Data: b})
+}
 
 // A provider that a running provider service adds or drops, because a plugin came or
 // went, is known from the next announcement.
 func TestProvidersOfAKnownInstanceChange(t *testing.T) {
 	d := newDirectory(slog.New(slog.DiscardHandler))
-	announce := func(names ...string) {
+	offer := func(names ...string) {
 		a := executor.Announcement{Instance: "provider-1", Kind: subject.Provider, Service: "provider"}
 		for _, n := range names {
 			a.Providers = append(a.Providers, provider.Info{Name: n})
 		}
-		b, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.announced(&nats.Msg{Subject: subject.Announce(a.Kind, a.Instance), Data: b})
+		announce(t, d, a)
 	}
 	has := func(name string, want bool) {
 		t.Helper()
@@ -37,12 +43,47 @@ func TestProvidersOfAKnownInstanceChange(t *testing.T) {
 			t.Errorf("%s is offered: %t, want %t", name, d.models[name], want)
 		}
 	}
-	announce("offline")
-	announce("offline", "late")
+	offer("offline")
+	offer("offline", "late")
 	has("late", true)
-	announce("offline")
+	offer("offline")
 	has("late", false)
 	has("offline", true)
+}
+
+// A call that waits for the one instance that keeps its data takes no slot of other
+// instances, and no other call takes the slot that it waits for.
+func TestACallThatIsBoundHoldsUpNoOther(t *testing.T) {
+	d := newDirectory(slog.New(slog.DiscardHandler))
+	spec := tool.Spec{Name: "test:keep", Description: "keeps", Args: json.RawMessage(`{"type":"object"}`), Sticky: true}
+	busy := func(id subject.Instance, n int) {
+		announce(t, d, executor.Announcement{
+			Instance: id, Kind: subject.Runner, Service: "keeper", Tools: []tool.Spec{spec},
+			Pools: []executor.Pool{{Name: executor.DefaultPool, Slots: 1, Busy: n}},
+		})
+	}
+	pick := func(s *session, be subject.Instance, want subject.Instance) {
+		t.Helper()
+		got, ok := d.pickRunner(s, spec, be, nil)
+		if ok != (want != "") || ok && got != want {
+			t.Errorf("got %q, %t, want %q", got, ok, want)
+		}
+		if !ok {
+			d.wait(s, []need{{subject.Runner, spec.Name, s.bound[spec.Name]}}, false)
+		}
+	}
+	busy("full", 1)
+	busy("idle", 0)
+	bound, others := &session{box: newMailbox()}, [3]*session{{box: newMailbox()}, {box: newMailbox()}, {box: newMailbox()}}
+	pick(bound, "full", "")
+	pick(others[0], "", "idle")
+	pick(others[1], "", "")
+	busy("full", 0)
+	if woken := d.wake(false); len(woken) != 1 || woken[0] != bound {
+		t.Errorf("%d sessions are woken, want the bound one alone", len(woken))
+	}
+	pick(others[2], "", "")
+	pick(bound, "full", "full")
 }
 
 // Many sessions in trouble do not flood the log: those beyond the list count as one.

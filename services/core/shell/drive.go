@@ -327,10 +327,10 @@ func (s *session) needs() (out []need, paused bool) {
 		if a := s.c.agent(s.ref.Agent); a != nil {
 			name = a.Provider
 		}
-		add(need{subject.Provider, name})
+		add(need{kind: subject.Provider, name: name})
 	}
 	for _, t := range tools {
-		add(need{subject.Runner, t})
+		add(need{subject.Runner, t, s.bound[t]})
 	}
 	return out, !ready
 }

@@ -68,11 +68,12 @@ func (p *picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
 	if p.missing() != "" {
 		return "", false
 	}
-	return p.pick(p.session, need{subject.Provider, p.provider}, not)
+	return p.pick(p.session, need{kind: subject.Provider, name: p.provider}, not)
 }
 
 func (d *Directory) pickRunner(s *session, spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
-	n := need{subject.Runner, spec.Name}
+	n := need{kind: subject.Runner, name: spec.Name}
+	delete(s.bound, spec.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := d.instances[be]
@@ -82,6 +83,10 @@ func (d *Directory) pickRunner(s *session, spec tool.Spec, be subject.Instance, 
 	// The session's data exists only there, so its place in the queue does not matter.
 	pool := d.poolFor(n)
 	if slices.Contains(not, be) || d.freeAt(be, i, pool) <= 0 {
+		if s.bound == nil {
+			s.bound = map[string]subject.Instance{}
+		}
+		s.bound[spec.Name] = be
 		return be, false
 	}
 	d.claim(s, be, pool)
@@ -106,6 +111,9 @@ func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subj
 			continue
 		}
 		free := d.freeAt(id, i, pool)
+		if free > 0 {
+			free -= d.waiting.ahead(s, need{n.kind, n.name, id})
+		}
 		if free <= 0 {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 type need struct {
 	kind subject.ExecutorKind
 	name string
+	at   subject.Instance // the only one that will do, because it keeps the session's data
 }
 
 // queue holds the sessions of this core that wait for executors, first come, first
@@ -95,6 +96,14 @@ func (q *queue) ahead(s *session, n need) int {
 // first lists the sessions to wake: for each need, as many as it has free slots.
 func (q *queue) first(slots func(need) int) []*session {
 	free, now := map[need]int{}, time.Now()
+	take := func(n need) (left int) {
+		left, known := free[n]
+		if !known {
+			left = slots(n)
+		}
+		free[n] = left - 1
+		return left
+	}
 	var out []*session
 	for e := q.order.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*waiter)
@@ -102,12 +111,11 @@ func (q *queue) first(slots func(need) int) []*session {
 			continue
 		}
 		for _, n := range w.needs {
-			left, known := free[n]
-			if !known {
-				left = slots(n)
-			}
-			if free[n] = left; w.counts(now) { // otherwise it is woken, but holds up no other
-				free[n]--
+			left := take(n)
+			if !w.counts(now) { // it is woken, but holds up no other
+				free[n]++
+			} else if left > 0 && n.at != "" {
+				take(need{kind: n.kind, name: n.name}) // the slot is one of those, too
 			}
 			if left > 0 {
 				out = append(out, w.s)

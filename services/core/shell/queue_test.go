@@ -11,7 +11,7 @@ import (
 // Every free slot is assigned, in order. A session that has claimed one, cannot take one
 // now, or is busy does not hold up others.
 func TestEveryFreeSlotIsGivenOut(t *testing.T) {
-	n := []need{{subject.Runner, "t"}}
+	n := []need{{kind: subject.Runner, name: "t"}}
 	q, s := newQueue(), make([]*session, 10)
 	for i := range s {
 		s[i] = &session{}

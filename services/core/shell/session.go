@@ -42,6 +42,8 @@ type session struct {
 	tried  time.Time // last try to assign waiting work
 	poked  bool      // an executor came, went or has a free slot
 	claims []claim   // of the decision that is being made
+	// bound are the tools whose call waits for one instance, which had no free slot.
+	bound map[string]subject.Instance
 
 	reconnects uint64 // of the bus, when the executors were last checked
 	bouncedAt  time.Time

@@ -43,6 +43,7 @@ func (d *Directory) demand() []bus.Waiting {
 	counts := map[need]int{}
 	for e := d.waiting.order.Front(); e != nil; e = e.Next() {
 		for _, n := range e.Value.(*waiter).needs {
+			n.at = ""
 			counts[n]++
 		}
 	}
@@ -89,7 +90,7 @@ func (d *Directory) left(n need) int {
 	for _, o := range d.demands {
 		sessions := 0
 		for _, w := range o.waiting {
-			sessions += d.compete(n, need{w.Kind, w.Name}, min(max(w.Sessions, 0), maxSessions))
+			sessions += d.compete(n, need{kind: w.Kind, name: w.Name}, min(max(w.Sessions, 0), maxSessions))
 		}
 		switch {
 		case o.core < d.self:

@@ -58,7 +58,7 @@ func (d *Directory) wake(all bool) []*session {
 func (d *Directory) slots(n need) int {
 	free, pool := 0, d.poolFor(n)
 	for id, i := range d.instances {
-		if !i.Draining && i.gone.IsZero() && d.offersNeed(i, n) {
+		if (n.at == "" || n.at == id) && !i.Draining && i.gone.IsZero() && d.offersNeed(i, n) {
 			free += max(0, d.freeAt(id, i, pool))
 		}
 	}
