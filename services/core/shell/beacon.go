@@ -42,28 +42,44 @@ func (b *beacon) start() (stop func()) {
 	b.c.bus.FollowBeacons(func(all []bus.Beacon) { b.c.dir.share(b.c.bus.Instance(), all) })
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(bus.BeaconEvery)
+		b.publish(ctx, true)
+		tick, moved := time.NewTicker(bus.BeaconEvery), b.c.dir.moved
 		defer tick.Stop()
+		var again <-chan time.Time
 		for {
-			b.publish(ctx)
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				b.publish(ctx, true)
+			case <-moved:
+				b.publish(ctx, false)
+				moved, again = nil, time.After(beaconPause)
+			case <-again:
+				moved, again = b.c.dir.moved, nil
 			}
 		}
 	}()
 	return func() { cancel(); <-done }
 }
 
-func (b *beacon) publish(ctx context.Context) {
+// beaconPause is the shortest time between two beacons outside of [bus.BeaconEvery].
+const beaconPause = 100 * time.Millisecond
+
+// publish sends a beacon. If measure is false, it repeats the latest backlog, which
+// only the server knows.
+func (b *beacon) publish(ctx context.Context, measure bool) {
+	if measure {
+		if n, err := b.backlog(ctx); err == nil {
+			b.last.Store(int64(n)) //nolint:gosec // messages in a log
+		} else {
+			b.last.Store(-1)
+		}
+	}
 	// Each process reports only the faults that it has seen itself.
 	is := bus.Beacon{Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.demand()}
-	if n, err := b.backlog(ctx); err == nil {
-		is.Backlog, is.Limit = n, max(b.limit, 0)
-		b.last.Store(int64(n)) //nolint:gosec // messages in a log
-	} else {
-		b.last.Store(-1)
+	if n := b.last.Load(); n >= 0 {
+		is.Backlog, is.Limit = uint64(n), max(b.limit, 0)
 	}
 	if err := b.c.bus.PublishBeacon(ctx, is); err != nil && ctx.Err() == nil {
 		b.c.log.Debug("publishing the beacon", "error", err)

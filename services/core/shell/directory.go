@@ -36,6 +36,9 @@ type Directory struct {
 	waiting    queue
 	self       subject.Instance
 	demands    []demand             // of all cores
+	cores      int                  // that publish beacons
+	published  int                  // sessions that wait, by this core's latest beacon
+	moved      chan struct{}        // gets a value when the next beacon should be sent at once
 	lostTools  map[string]time.Time // since when a tool is no longer offered
 	lostModel  map[string]time.Time // the same for providers
 	models     map[string]bool      // providers on offer, by name; "": any
@@ -68,7 +71,7 @@ func newDirectory(log *slog.Logger) *Directory {
 	return &Directory{
 		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
 		tools: map[string]*toolEntry{}, waiting: newQueue(), registry: registry.Compute(registry.NewContent()),
-		news: make(chan struct{}), lostTools: map[string]time.Time{}, lostModel: map[string]time.Time{}, lostPublic: map[string]time.Time{}, started: time.Now(),
+		news: make(chan struct{}), moved: make(chan struct{}, 1), lostTools: map[string]time.Time{}, lostModel: map[string]time.Time{}, lostPublic: map[string]time.Time{}, started: time.Now(),
 	}
 }
 

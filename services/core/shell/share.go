@@ -36,10 +36,28 @@ type demand struct {
 	waiting []bus.Waiting
 }
 
+// fewMore is a difference in waiting sessions that the next regular beacon reports.
+const fewMore = 4
+
+// demandMoves asks for a beacon at once if many more or fewer sessions wait than the
+// latest one says. Within a second, a core that does not know of the others' sessions
+// would serve its own several times. The caller holds the lock.
+func (d *Directory) demandMoves() {
+	n, said := d.waiting.order.Len(), d.published
+	if d.cores < 2 || n <= 2*said+fewMore && said <= 2*n+fewMore {
+		return
+	}
+	select {
+	case d.moved <- struct{}{}:
+	default:
+	}
+}
+
 // demand counts the waiting sessions, for the beacon.
 func (d *Directory) demand() []bus.Waiting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.published = d.waiting.order.Len()
 	counts := map[need]int{}
 	for e := d.waiting.order.Front(); e != nil; e = e.Next() {
 		for _, n := range e.Value.(*waiter).needs {
@@ -59,7 +77,7 @@ func (d *Directory) demand() []bus.Waiting {
 // shares from the same numbers. It wakes sessions for which slots are free now.
 func (d *Directory) share(self subject.Instance, all []bus.Beacon) {
 	d.mu.Lock()
-	d.self, d.demands = self, d.demands[:0]
+	d.self, d.demands, d.cores = self, d.demands[:0], len(all)
 	for _, b := range all {
 		if len(b.Waiting) > 0 {
 			d.demands = append(d.demands, demand{b.Instance, b.Waiting})

@@ -1,9 +1,13 @@
 package shell
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
 )
 
 // At every moment the parts of all cores add up to the slots, and over time each core's
@@ -39,5 +43,41 @@ func TestPartsAreTheWhole(t *testing.T) {
 				t.Errorf("%d of %d sessions have %.3f of %d slots, want %.3f", n, all, got, total, want)
 			}
 		}
+	}
+}
+
+// A core says at once that many more sessions wait, but not that a few do, and not if
+// it is the only one.
+func TestABurstIsSaidAtOnce(t *testing.T) {
+	d := newDirectory(slog.New(slog.DiscardHandler))
+	crowd := func(n int) bool {
+		for range n {
+			d.wait(&session{}, []need{{kind: subject.Provider}}, false)
+		}
+		select {
+		case <-d.moved:
+			return true
+		default:
+			return false
+		}
+	}
+	if crowd(50) {
+		t.Error("a single core said it")
+	}
+	d.share("a", []bus.Beacon{{Instance: "a"}, {Instance: "b"}})
+	for _, step := range []struct {
+		more int
+		want bool
+	}{{1, true}, {4, false}, {130, true}} {
+		if got := crowd(step.more); got != step.want {
+			t.Errorf("%d more sessions wait: said at once is %t", step.more, got)
+		}
+		d.demand()
+	}
+	for _, s := range d.waiting.all() {
+		d.leave(s)
+	}
+	if !crowd(0) {
+		t.Error("it is not said that no session waits")
 	}
 }

@@ -15,6 +15,7 @@ func (d *Directory) wait(s *session, needs []need, paused bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting.wait(s, needs, paused)
+	d.demandMoves()
 }
 
 // leave removes the session from the queue, and wakes those that come next.
@@ -23,6 +24,7 @@ func (d *Directory) leave(s *session) {
 	var wake []*session
 	if d.waiting.leave(s) {
 		wake = d.wake(false)
+		d.demandMoves()
 	}
 	d.mu.Unlock()
 	poke(wake)
