@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 )
 
@@ -38,6 +39,17 @@ func (d *Disk) Resize(mib int) {
 	if err := d.mount(fmt.Sprintf("remount,size=%dm", mib)); err != nil {
 		d.t.Fatalf("resizing the disk: %v", err)
 	}
+}
+
+// Leave resizes the file system so that so many MiB are free, less than one more.
+func (d *Disk) Leave(mib int) {
+	d.t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(d.Dir, &st); err != nil {
+		d.t.Fatalf("measuring the disk: %v", err)
+	}
+	used := (st.Blocks - st.Bfree) * uint64(st.Bsize) //nolint:gosec // a size
+	d.Resize(int(used>>20) + 1 + mib)                 //nolint:gosec // of MiB
 }
 
 func (d *Disk) mount(options string) error {

@@ -34,6 +34,9 @@ type Options struct {
 	// tools in a plugin, one view in Redis, a UI bridge and a listener.
 	Whole         bool
 	ProviderSlots int // default Slots
+	// DiskMiB is the size of a file system of its own for the data of a single NATS
+	// server; 0: none. See [natstest.SmallDisk].
+	DiskMiB int
 	// URL may send a process to the bus another way; nil, or "" from it: straight.
 	URL func(r Role, straight string) string
 }
@@ -46,9 +49,10 @@ type System struct {
 	NATS                      *Proc   // the first of Nodes
 	Nodes                     []*Proc // NATS servers
 	Cores, Providers, Runners []*Proc
-	Others                    []*Proc  // of a whole system
-	Page, Hooks               string   // of a whole system: host:port of bridge and listener
-	Bus                       *bus.Bus // the test's own connection
+	Others                    []*Proc        // of a whole system
+	Page, Hooks               string         // of a whole system: host:port of bridge and listener
+	Bus                       *bus.Bus       // the test's own connection
+	Disk                      *natstest.Disk // if there is [Options.DiskMiB]
 	Tail                      *Tail
 	Effects                   string // file
 
@@ -64,6 +68,10 @@ func New(t testing.TB, o Options) *System {
 	s := &System{T: t, Dir: workDir(t)}
 	s.Effects = filepath.Join(s.Dir, "effects.jsonl")
 	s.bus(max(o.Nodes, 1), o.Relaxed)
+	if o.DiskMiB > 0 {
+		s.Disk = natstest.SmallDisk(t, o.DiskMiB)
+		s.NATS.Role.Dir = s.Disk.Dir
+	}
 	config := filepath.Join(s.Dir, "core.yaml")
 	if o.Config == "" {
 		o.Config = "agents: {main: {}}\n"

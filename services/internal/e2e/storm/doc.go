@@ -1,5 +1,5 @@
 // Package storm tests whole deployments against continuous faults: services that are
-// killed every 50 to 500 ms, more work than there are slots, a core that hangs.
+// killed every 50 to 500 ms, more work than there are slots, a core that hangs, a full disk.
 // Clients use only HTTP and repeat inputs that were not acknowledged; a plugin records
 // each effect outside of the system. The verdict is that of package e2etest: the log,
 // the effects and what clients saw.

@@ -82,7 +82,7 @@ func TestOverload(t *testing.T) {
 	n, all := over.rate(ends)
 	t.Logf("steady %.1f inputs a second; overload: %d inputs, %.1f a second", steady, n, all)
 	throughput(t, ends, over, steady, size.long)
-	fair(t, slices.DeleteFunc(ends, func(e end) bool { return !over.has(e.said) }), sessions)
+	fair(t, s, slices.DeleteFunc(ends, func(e end) bool { return !over.has(e.said) }), clients)
 }
 
 // closedLoop has n inputs answered, eight at a time.
@@ -125,21 +125,30 @@ func throughput(t *testing.T, ends []end, over window, steady float64, assert bo
 }
 
 // fair checks that each session has its first answer before any has its third.
-func fair(t *testing.T, ends []end, sessions int) {
+func fair(t *testing.T, s *System, ends []end, clients []*Client) {
 	t.Helper()
-	had, first := map[string]int{}, 0
-	for _, e := range ends {
+	had, allFirst, anyThird := map[string]int{}, 0, 0
+	for i, e := range ends {
 		had[e.session]++
-		if had[e.session] == 1 {
-			first++
+		if had[e.session] == 1 && len(had) == len(clients) {
+			allFirst = i
 		}
-		if had[e.session] == 3 && first < sessions {
-			t.Errorf("%s has its third answer (commit %d) while %d of %d sessions have none",
-				e.session, e.commit, sessions-first, sessions)
-			return
+		if had[e.session] != 3 || anyThird > 0 {
+			continue
+		}
+		if anyThird = i; allFirst > 0 {
+			continue
+		}
+		t.Errorf("%s has its third answer (commit %d) while %d of %d sessions have none:\n%s",
+			e.session, e.commit, len(clients)-len(had), len(clients), s.Tail.SessionStory(e.session, 40))
+		for _, c := range clients {
+			if name := "main." + c.Session; had[name] == 0 {
+				t.Logf("%s:\n%s", name, s.Tail.SessionStory(name, 40))
+			}
 		}
 	}
-	if first != sessions {
-		t.Errorf("%d of %d sessions have an answer", first, sessions)
+	t.Logf("of %d answers, number %d was the last first one of a session, number %d the first third one", len(ends), allFirst+1, anyThird+1)
+	if len(had) != len(clients) {
+		t.Errorf("%d of %d sessions have an answer", len(had), len(clients))
 	}
 }
