@@ -20,6 +20,8 @@ STATIC   := CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w -X 
 COMPOSE   = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 TEST     := go test -json -shuffle=on
 REPORT   := bin/testreport
+# The verdict is the report's, which runs failed tests again; go test has failed already.
+JUDGED   := set +o pipefail
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
@@ -45,7 +47,7 @@ build: setup-build ## Build every command into bin/ (static, stripped)
 
 .PHONY: test
 test: setup $(REPORT) ## Set up and run every test; one that fails and then passes alone is listed as FLAKY
-	@export CGO_ENABLED=0; $(TEST) -timeout 20m $(PKGS) | $(REPORT) $(TEST)
+	@$(JUDGED); export CGO_ENABLED=0; $(TEST) -timeout 20m $(PKGS) | $(REPORT) $(TEST)
 
 # What the race detector adds nothing to: work that is done in other processes (sandboxes,
 # plugins, containers, browsers, whole deployments), and functions without goroutines.
@@ -53,7 +55,7 @@ NO_RACE := sandboxtest|sandbox/(agent|bwrap|deps|docker|seccomp)|conformance|e2e
 
 .PHONY: test-race
 test-race: setup $(REPORT) ## The tests of everything that shares memory, under the race detector
-	@export CGO_ENABLED=1; $(TEST) -race -timeout 30m $$(go list $(PKGS) | grep -vE '/($(NO_RACE))$$') | $(REPORT) $(TEST) -race
+	@$(JUDGED); export CGO_ENABLED=1; $(TEST) -race -timeout 30m $$(go list $(PKGS) | grep -vE '/($(NO_RACE))$$') | $(REPORT) $(TEST) -race
 
 .PHONY: storm
 storm: setup ## Long storms over a whole deployment: kills and pauses for STORM turns or a time (default 3000), overload, a hung core
@@ -85,7 +87,7 @@ modules: ## Build each module alone, without the workspace, and hold its go.mod 
 
 .PHONY: schemas
 schemas: $(REPORT) ## Hold schemas/ and the Go types against each other
-	@export CGO_ENABLED=0; $(TEST) ./services/internal/contract/... | $(REPORT) $(TEST)
+	@$(JUDGED); export CGO_ENABLED=0; $(TEST) ./services/internal/contract/... | $(REPORT) $(TEST)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x)
