@@ -174,19 +174,16 @@ type ActCompleted struct {
 	Runner     subject.Instance `json:"runner,omitempty"`
 	DurationMS int64            `json:"duration_ms,omitempty"`
 	Note       string           `json:"note,omitempty"` // what core tells the model beside the result
-	// Fault says that the failure counts towards the circuit breaker, and whose
-	// failure it is.
+	// Fault says whose failure it is. A failure without a fault never counts towards
+	// the circuit breaker.
 	Fault Fault `json:"fault,omitempty"`
 }
 
 // Fault says whose failure an unsuccessful call is.
 type Fault string
 
-// The faults. A failure without a fault never counts.
-const (
-	FaultTool  Fault = "tool"  // the tool itself reported it
-	FaultModel Fault = "model" // none of the answer's calls could be run; set on the first of them
-)
+// FaultTool is a failure that the tool itself reported.
+const FaultTool Fault = "tool"
 
 // Recorded is the terminal event of a turn that went through: the experience.
 type Recorded struct {

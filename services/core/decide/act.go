@@ -210,11 +210,7 @@ func (b *builder) complete(call string, r tool.Result) {
 
 // completeFrom gives a step the result of an executor's answer.
 func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
-	b.end(st, r, a, faultOf(&st, a))
-}
-
-func (b *builder) end(st Step, r tool.Result, a executor.Answer, fault event.Fault) {
-	hash := st.Hash
+	fault, hash := faultOf(&st, a), st.Hash
 	if hash == "" {
 		hash = Hash(st.Tool, st.Args)
 	}

@@ -84,8 +84,8 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 		return false // the runner that has just refused is the only one: let it breathe
 	case b.assign(st, st.Final):
 		return true
-	case b.left(st.Tool):
-		if b.head.Now.Before(b.goneSince(st.Tool, ended).Add(pluginWait)) {
+	case !b.offers(st.Tool):
+		if !b.givenUp(st.Tool, ended) {
 			return false
 		}
 		b.completeFrom(st, st.notRun(b.unoffered(st.Tool)), executor.Answer{})
@@ -213,12 +213,21 @@ func (b *builder) abandoned(st *Step) bool {
 	if b.s.Turn == nil || st.Status != Approved && (st.Status != Waiting || !b.s.Turn.ready(st)) {
 		return false
 	}
-	if _, known := b.env.Tools.Lookup(st.Tool); known {
-		return false
-	}
+	return !b.offers(st.Tool) && b.givenUp(st.Tool, b.s.Turn.Idle)
+}
+
+// offers reports whether a live executor offers the tool.
+func (b *builder) offers(tool string) bool {
+	_, known := b.env.Tools.Lookup(tool)
+	return known
+}
+
+// givenUp reports whether nobody has offered a tool for so long that a call, ready at
+// the given time, waits no longer.
+func (b *builder) givenUp(tool string, ready time.Time) bool {
 	wait := runnerWait
-	if b.left(st.Tool) {
+	if b.left(tool) {
 		wait = pluginWait
 	}
-	return !b.head.Now.Before(b.goneSince(st.Tool, b.s.Turn.Idle).Add(wait))
+	return !b.head.Now.Before(b.goneSince(tool, ready).Add(wait))
 }

@@ -61,7 +61,7 @@ func toolsOwn(c tool.Code) bool {
 		return true
 	case tool.CodeOutcomeUnknown: // the request or the answer was lost
 	case tool.CodeTooLarge: // it ran; its result could not be stored
-	case tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeInvalidPlan: // the model's mistakes
+	case tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeInvalidPlan: // core refused it
 	case tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped: // it did not run
 	}
 	return false
@@ -90,8 +90,6 @@ func (b *Breaker) count(p event.ActCompleted) {
 		b.remember(true)
 	case p.Fault == event.FaultTool:
 		b.Consecutive++
-		b.remember(false)
-	case p.Fault == event.FaultModel:
 		b.remember(false)
 	}
 	if !repeats(p.Result, p.Fault) {

@@ -269,6 +269,41 @@ func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 	})
 }
 
+// A call whose only runner stopped waits for another as long as any call does that
+// nobody can run, whatever its own timeout.
+func TestACallWhoseOnlyRunnerStopped(t *testing.T) {
+	for name, stops := range map[string]func(*world){
+		"and handed it back": func(w *world) { w.told("c0", executor.Answer{State: executor.Never}) },
+		"and cannot be asked": func(w *world) {
+			st := w.step("c0")
+			if d, _ := decide.OnUnreachable(w.state, w.state.Driver, st.Call, st.Attempt, w.env()); d != nil {
+				w.commit(d, w.state.Driver)
+			}
+		},
+		"and took no more calls": func(w *world) {
+			w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.tools["read"].TimeoutMS = 600_000
+			w.say("x")
+			w.calls("read", `{}`)
+			w.tools["read"].gone, w.goneSince = true, w.now
+			stops(w)
+			w.now = w.now.Add(29 * time.Second)
+			if stops(w); w.step("c0").Status == decide.Done {
+				t.Fatal("it has ended early")
+			}
+			w.now = w.now.Add(time.Second)
+			stops(w)
+			if r := w.resultOf("c0"); r.Success {
+				t.Fatalf("%+v", r)
+			}
+		})
+	}
+}
+
 // A call that every runner refuses is tried again at growing intervals, for somewhat
 // longer than a dead plugin keeps its lease.
 func TestRefusedAttemptsPause(t *testing.T) {

@@ -251,26 +251,13 @@ func (b *builder) planned(a executor.Answer) bool {
 	if r.TextContent != "" {
 		b.message(r.TextContent)
 	}
-	b.refuseCalls(steps, refused, len(refused) == calls)
-	b.advance()
-	return true
-}
-
-// refuseCalls ends the calls of an answer that cannot be run. Together they count as
-// one failure, or as none if another call of the answer can be run.
-func (b *builder) refuseCalls(steps []event.Step, refused map[string]tool.Result, all bool) {
-	fault := event.Fault("")
-	if all {
-		fault = event.FaultModel
-	}
 	for _, st := range steps {
 		if res, bad := refused[st.Call]; bad {
-			if open, err := b.s.open(st.Call); err == nil {
-				b.end(*open, res, executor.Answer{}, fault)
-			}
-			fault = ""
+			b.complete(st.Call, res)
 		}
 	}
+	b.advance()
+	return true
 }
 
 // unusable says why nothing can be made of an answer.

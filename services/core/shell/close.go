@@ -30,6 +30,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 		}
 	}()
 	stop := func(st decide.Step) {
+		asked := executor.Answer{Call: st.Call, Attempt: st.Attempt, Instance: st.Runner}
 		body, err := json.Marshal(executor.Request{
 			Op: executor.OpStop, Agent: s.ref.Agent, Session: s.ref.Session, Call: st.Call, Attempt: st.Attempt,
 		})
@@ -38,7 +39,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 		}
 		c, err := s.c.caller.Send(s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body, func(m bus.Reply) {
 			select {
-			case answers <- said{st.Call, answerOf(m, st.Call, st.Attempt)}:
+			case answers <- said{st.Call, answerOf(m, asked)}:
 			default:
 			}
 		})

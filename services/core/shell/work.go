@@ -2,6 +2,7 @@ package shell
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -191,9 +192,9 @@ func (s *session) send(w *work, r executor.Request, tools json.RawMessage) {
 	if err != nil {
 		panic(err)
 	}
-	id, attempt := w.id, w.attempt
+	asked := executor.Answer{Call: w.id, Attempt: w.attempt, Instance: w.instance}
 	cancel, err := s.c.caller.Send(s.ctx, subject.Executor(w.kind, w.instance), string(w.instance), nil, body, func(m bus.Reply) {
-		s.box.put(answerOf(m, id, attempt))
+		s.box.put(answerOf(m, asked))
 	})
 	if err != nil {
 		s.c.log.Warn("sending to an executor", "session", s.ref, "call", w.id, "executor", w.instance, "error", err)
@@ -202,22 +203,30 @@ func (s *session) send(w *work, r executor.Request, tools json.RawMessage) {
 	w.cancel = append(w.cancel, cancel)
 }
 
-func answerOf(m bus.Reply, call, attempt string) answerMail {
-	out := answerMail{call: call, attempt: attempt, gone: m.NoResponders}
+// answerOf reads a reply about the attempt of asked, at its instance.
+func answerOf(m bus.Reply, asked executor.Answer) answerMail {
+	out := answerMail{call: asked.Call, attempt: asked.Attempt, gone: m.NoResponders, answer: asked}
 	if m.NoResponders {
 		return out
 	}
+	// When the request or its answer is lost, the executor still knows the attempt.
+	// chase asks again.
+	out.answer.State = executor.Running
 	if m.Err != nil {
-		// The request or the answer was lost, but the executor knows its attempts.
-		// chase asks again.
-		out.answer = executor.Answer{Call: call, Attempt: attempt, State: executor.Running, Message: m.Err.Error()}
+		out.answer.Message = m.Err.Error()
 		return out
 	}
-	if err := json.Unmarshal(m.Data, &out.answer); err != nil {
+	var a executor.Answer
+	if err := json.Unmarshal(m.Data, &a); err != nil {
 		// An executor that answers garbage may have run it or not.
-		out.answer = executor.Answer{State: executor.Unknown, Message: "invalid answer of the executor: " + err.Error()}
+		out.answer.State, out.answer.Message = executor.Unknown, "invalid answer of the executor: "+err.Error()
+		return out
 	}
-	out.answer.Call, out.answer.Attempt = call, attempt
+	if a.Call != asked.Call || a.Attempt != asked.Attempt || a.Instance != asked.Instance {
+		out.answer.Message = fmt.Sprintf("the executor answered about attempt %q of %q at %q instead", a.Attempt, a.Call, a.Instance)
+		return out
+	}
+	out.answer = a
 	return out
 }
 
