@@ -16,8 +16,10 @@ import (
 // waits, and whether the log can store; to other cores, what its sessions wait for.
 type Beacon struct {
 	Instance subject.Instance `json:"instance"`
-	Backlog  uint64           `json:"backlog"` // causes in the log that are not done
-	Limit    int              `json:"limit"`   // of the backlog, beyond which inputs are refused; 0: none, or the backlog is not known
+	Fold     int              `json:"fold,omitempty"`   // the newest version of commits that this core can read
+	Backlog  uint64           `json:"backlog"`          // causes in the log that are not done
+	Parked   uint64           `json:"parked,omitempty"` // of these, what this core has handed back for a newer core
+	Limit    int              `json:"limit"`            // of the backlog, beyond which inputs are refused; 0: none, or the backlog is not known
 	Storage  *StorageFault    `json:"storage,omitempty"`
 	Waiting  []Waiting        `json:"waiting,omitempty"` // at most MaxWaiting, the largest first
 }
@@ -111,16 +113,30 @@ func (s *beacons) note(h heard) (follow func([]Beacon), all []Beacon) {
 	return s.follow, all
 }
 
-// overload is why no input is taken now; nil if one is, or nobody knows.
+// Overload is why no input is taken now: too many wait (code overloaded). It is nil if
+// inputs are taken, or nobody knows. The first call subscribes to the cores' beacons.
+func (b *Bus) Overload() error { return b.beacons.overload(b) }
+
+// overload does not count what is parked: it would keep inputs from being taken until
+// a newer core is there.
 func (s *beacons) overload(b *Bus) error {
 	s.listen(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.latest // all cores share one backlog
-	if !h.fresh() || h.Limit <= 0 || h.Backlog < uint64(h.Limit) {
+	if !h.fresh() || h.Limit <= 0 {
 		return nil
 	}
-	return Errorf(CodeOverloaded, "overloaded: %d inputs wait, the limit is %d (limits.backlog of core); send it again later", h.Backlog, h.Limit)
+	waiting := h.Backlog
+	for _, o := range s.of {
+		if o.fresh() {
+			waiting -= min(waiting, o.Parked)
+		}
+	}
+	if waiting < uint64(h.Limit) {
+		return nil
+	}
+	return Errorf(CodeOverloaded, "overloaded: %d inputs wait, the limit is %d (limits.backlog of core); send it again later", waiting, h.Limit)
 }
 
 // FollowBeacons calls f with the latest beacons of all cores that have missed none, its
@@ -149,5 +165,5 @@ func (b *Bus) admit(subj string) error {
 	if f := b.StorageFault(); f != nil {
 		return fmt.Errorf("storing on %s: %w: %w", subj, ErrRefused, f)
 	}
-	return b.beacons.overload(b)
+	return b.Overload()
 }

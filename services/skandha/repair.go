@@ -110,7 +110,7 @@ func (r repairReport) print(w io.Writer) {
 	say("%s is damaged: %s", r.Ref, clean(r.Reason))
 	switch {
 	case !r.Locked:
-		say("Core locks it on its next input, and then looks for what can be saved.")
+		say("Core has not locked it yet. It then knows what can be saved.")
 	case r.Saved == 0:
 		say("Nothing of it could be saved: it would be opened empty.")
 	default:

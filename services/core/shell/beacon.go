@@ -3,11 +3,11 @@ package shell
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -77,7 +77,10 @@ func (b *beacon) publish(ctx context.Context, measure bool) {
 		}
 	}
 	// Each process reports only the faults that it has seen itself.
-	is := bus.Beacon{Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.demand()}
+	is := bus.Beacon{
+		Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.demand(),
+		Parked: b.c.parked.count(), Fold: decide.FoldVersion,
+	}
 	if n := b.last.Load(); n >= 0 {
 		is.Backlog, is.Limit = uint64(n), max(b.limit, 0)
 	}
@@ -106,9 +109,8 @@ func (c *Core) faults() (out []coreapi.Fault) {
 	if f := c.view.fault(); f != nil {
 		out = append(out, *f)
 	}
-	if n := c.beacon.last.Load(); c.beacon.limit > 0 && n >= int64(c.beacon.limit) {
-		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: fmt.Sprintf(
-			"%d inputs wait, the limit is %d (limits.backlog); new ones are refused", n, c.beacon.limit)})
+	if err := c.bus.Overload(); err != nil {
+		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
 	}
 	return out
 }

@@ -79,6 +79,9 @@ func (s *session) readBack() outcome {
 func (s *session) adopt(next *decide.State, d *decide.Decision) {
 	before := s.state
 	s.state = next
+	if before.Damage != nil { // /repair or /reset has opened the session
+		s.c.troubles.loaded(s.ref, next)
+	}
 	s.follow(func(w *work) bool { return !assigned(before, w) })
 	s.c.after.jobs <- stored{s.ctx, s.ref, d, next}
 }
@@ -102,14 +105,14 @@ func (s *session) load() bool {
 		return s.suspect(d)
 	}
 	if errors.Is(err, decide.ErrNewer) {
-		s.newer(err)
-		return false
+		return s.newer(err)
 	}
 	if err != nil {
 		s.c.log.Warn("loading a session", "session", s.ref, "error", err)
 		return false
 	}
 	s.c.troubles.loaded(s.ref, next)
+	s.c.parked.forget(s.ref)
 	s.state, s.doubt.base = next, nil
 	s.looked = time.Now()
 	s.follow(nil)

@@ -65,6 +65,7 @@ type Core struct {
 	stats    Stats
 	troubles troubles
 	panics   panics
+	parked   parked
 	lobby    *lobby
 	appends  *gate
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain

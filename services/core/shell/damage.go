@@ -237,6 +237,7 @@ func (s *session) adoptLock(next *decide.State, d *decide.Decision) {
 	s.state, s.looked, s.passed, s.doubt = next, time.Now(), 0, doubt{}
 	s.follow(nil)
 	s.c.troubles.loaded(s.ref, next)
+	s.c.parked.forget(s.ref)
 	s.c.after.jobs <- stored{s.ctx, s.ref, d, next}
 }
 

@@ -14,10 +14,8 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
-	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store/sqlite"
@@ -325,51 +323,4 @@ func TestALogThatLostItsEndIsShown(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	contains(t, all[0].Reason, "was acknowledged and is not in the log any more")
-}
-
-// A session that a newer core wrote waits for such a core, and reports it.
-func TestASessionOfANewerCoreWaits(t *testing.T) {
-	s := start(t, core.Config{})
-	ch := s.follow(hurt)
-	s.say(hurt, event.Input{Text: "one"})
-	s.await(ch, event.TypeRecorded)
-	last, err := s.bus.LastCommit(t.Context(), hurt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := event.DecodeCommit(hurt, last.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Header.Prev, c.Header.FoldVersion, c.Header.CommitID = last.Seq, decide.FoldVersion+1, "newer"
-	for i := range c.Events {
-		c.Events[i].ID = "newer." + c.Events[i].ID
-	}
-	body, err := c.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.bus.AppendCommit(t.Context(), hurt, body, last.Seq); err != nil {
-		t.Fatal(err)
-	}
-	items, err := follow.Follow(t.Context(), s.bus, hurt, follow.Position{Commit: last.Seq + 1, Index: follow.All}, natstest.Logger(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.say(hurt, event.Input{Text: "two"})
-	var told event.UIMessage
-	first := <-items
-	if first.Commit != 0 {
-		t.Fatalf("%+v", first)
-	}
-	if err := first.Event.DataAs(&told); err != nil {
-		t.Fatal(err)
-	}
-	contains(t, told.Content, "Your input waits: this session was written by a newer core (", "fold version ", "updated")
-	if all := s.core.Status(t.Context()).Troubles; len(all) != 1 || all[0].Kind != coreapi.TroubleNewer {
-		t.Errorf("%+v", all)
-	}
-	well := s.follow(sound)
-	s.say(sound, event.Input{Text: "and here?"})
-	s.await(well, event.TypeRecorded)
 }

@@ -37,6 +37,7 @@ type Directory struct {
 	self       subject.Instance
 	demands    []demand             // of all cores
 	cores      int                  // that publish beacons
+	fold       int                  // the newest fold version that any of them knows
 	published  int                  // sessions that wait, by this core's latest beacon
 	moved      chan struct{}        // gets a value when the next beacon should be sent at once
 	lostTools  map[string]time.Time // since when a tool is no longer offered

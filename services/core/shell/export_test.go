@@ -11,3 +11,6 @@ func SetClockSkew(t *testing.T, d time.Duration) {
 	clockSkew = d
 	t.Cleanup(func() { clockSkew = before })
 }
+
+// NewestFold is the newest fold version that the core has heard of.
+func NewestFold(c *Core) int { return c.dir.newestFold() }

@@ -123,7 +123,7 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 	case errors.As(err, &d):
 		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; skandha sessions repair opens it again", ref, d.Why)
 	case errors.Is(err, decide.ErrNewer):
-		return nil, bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%s); update this core", ref, err)
+		return nil, c.newerError(ref, err)
 	case err != nil:
 		return nil, err
 	}

@@ -101,7 +101,8 @@ func (s *session) run() {
 		if stop {
 			s.abandon()
 		}
-		if s.idle() && s.c.retire(s) {
+		gathers := len(s.held) == 0 && time.Now().Before(s.doubt.next) && !stop // see newer
+		if !gathers && s.idle() && s.c.retire(s) {
 			return
 		}
 	}

@@ -53,6 +53,13 @@ func (d *Directory) demandMoves() {
 	}
 }
 
+// newestFold returns the newest fold version that any core knows.
+func (d *Directory) newestFold() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fold
+}
+
 // demand counts the waiting sessions, for the beacon.
 func (d *Directory) demand() []bus.Waiting {
 	d.mu.Lock()
@@ -77,8 +84,9 @@ func (d *Directory) demand() []bus.Waiting {
 // shares from the same numbers. It wakes sessions for which slots are free now.
 func (d *Directory) share(self subject.Instance, all []bus.Beacon) {
 	d.mu.Lock()
-	d.self, d.demands, d.cores = self, d.demands[:0], len(all)
+	d.self, d.demands, d.cores, d.fold = self, d.demands[:0], len(all), 0
 	for _, b := range all {
+		d.fold = max(d.fold, b.Fold)
 		if len(b.Waiting) > 0 {
 			d.demands = append(d.demands, demand{b.Instance, b.Waiting})
 		}

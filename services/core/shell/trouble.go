@@ -1,8 +1,6 @@
 package shell
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -79,35 +77,6 @@ func (t *troubles) loaded(ref subject.Ref, s *decide.State) {
 		t.note(ref, coreapi.TroubleDamaged, s.Locked)
 	} else {
 		t.over(ref)
-	}
-}
-
-// The delays before the redelivery of a cause that this core cannot decide.
-const (
-	newerPause    = 2 * time.Second
-	newerPauseMax = time.Minute
-)
-
-// newer hands the deliveries back, for a core that knows the version in which the
-// session was written. Until there is one, they wait in the log; users and operators
-// are notified.
-func (s *session) newer(err error) {
-	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
-	said := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why)
-	if said {
-		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated", "session", s.ref, "error", err)
-	}
-	fresh := said
-	s.dropWork()
-	for seq, h := range s.held {
-		fresh = fresh || h.NumDelivered == 1
-		if err := h.Nak(min(newerPause<<min(h.NumDelivered-1, 10), newerPauseMax)); err != nil {
-			s.c.log.Debug("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
-		}
-		delete(s.held, seq)
-	}
-	if fresh {
-		s.tell("Your input waits: " + why + ". It will be processed once this core is updated.")
 	}
 }
 

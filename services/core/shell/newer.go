@@ -1,0 +1,153 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/coreapi"
+)
+
+// A session that a newer core wrote cannot be decided by this one, which does not know
+// the new commits. Its causes wait in the log and come again, until a newer core takes
+// them. They do not count as backlog: no core that is there can shorten it. Where no
+// newer core is there, /reset and /repair go on without the commits of the newer core.
+
+// The delays before the redelivery of a cause that this core cannot decide, and how
+// long it gathers such causes of a session before it reads the log again.
+const (
+	newerPause    = 2 * time.Second
+	newerPauseMax = time.Minute
+	newerGather   = time.Second
+)
+
+// newer hands the deliveries back, for a core that knows the version in which the
+// session was written, and notifies users and operators. It reports whether there is a
+// state to continue from after all, because a person asked for that.
+func (s *session) newer(err error) bool {
+	if by, asked := s.goesOn(); asked {
+		return s.takeOver(err, by)
+	}
+	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
+	said := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or /reset starts the session over")
+	if said {
+		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated", "session", s.ref, "error", err)
+	}
+	fresh := said
+	s.dropWork()
+	s.state, s.doubt.next = nil, time.Now().Add(newerGather)
+	for seq, h := range s.held {
+		fresh = fresh || h.NumDelivered == 1
+		pause := min(newerPause<<min(h.NumDelivered-1, 10), newerPauseMax)
+		s.c.parked.add(s.ref, seq, pause)
+		if err := h.Nak(pause); err != nil {
+			s.c.log.Debug("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
+		}
+		delete(s.held, seq)
+	}
+	if fresh {
+		s.tell("Your input waits: " + why + ". It will be processed once this core is updated.")
+	}
+	return false
+}
+
+// goesOn reports whether a person asked to go on without the newer core's commits, and
+// no newer core is there to do what was asked.
+func (s *session) goesOn() (name string, asked bool) {
+	if s.c.dir.newestFold() > decide.FoldVersion {
+		return "", false
+	}
+	for _, h := range s.held {
+		at, err := subject.ParseCause(h.Subject)
+		if err != nil || at.Kind != subject.Command {
+			continue
+		}
+		var c event.Command
+		if event.DecodeCause(h.Data, &c) == nil && (c.Name == "reset" || c.Name == "repair") {
+			return c.Name, true
+		}
+	}
+	return "", false
+}
+
+// takeOver treats the newer core's commits as damage of the log: it locks the session,
+// and the command that was sent opens it.
+func (s *session) takeOver(err error, by string) bool {
+	known, still := s.c.loader.Rebuild(s.ctx, s.ref)
+	if !errors.Is(still, decide.ErrNewer) {
+		return false // read it again
+	}
+	s.c.log.Warn("a session goes on without the commits of a newer core", "session", s.ref, "command", by, "readable", known.Rev, "error", err)
+	s.dropWork()
+	s.state, s.doubt = nil, doubt{told: true}
+	d := &Damage{
+		Ref: s.ref, Saved: known, Readable: known.Rev, Latest: known.Now, cause: still,
+		Why: fmt.Sprintf("%v, and no newer core is there", still),
+	}
+	if err := s.lock(d); err != nil {
+		s.c.log.Warn("locking a session that a newer core wrote; will retry", "session", s.ref, "error", err)
+		s.doubt.next = time.Now().Add(newerGather)
+		return false
+	}
+	return true
+}
+
+// newerError says what to do about a session that a newer core wrote.
+func (c *Core) newerError(ref subject.Ref, err error) error {
+	if c.dir.newestFold() > decide.FoldVersion {
+		return bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%v), which is there; ask again", ref, err)
+	}
+	return bus.Errorf(bus.CodeConflict, "%s was written by a newer core (%v), and none is there; "+
+		"its inputs wait for one; skandha sessions repair goes on without what the newer core wrote", ref, err)
+}
+
+// parked are the causes that wait for a newer core, as far as this core has handed them
+// back: by session and sequence, until when they count.
+type parked struct {
+	mu  sync.Mutex
+	all map[subject.Ref]map[uint64]time.Time
+}
+
+// add counts a cause until it has come again and this core had time to decide about it.
+func (p *parked) add(ref subject.Ref, seq uint64, pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[subject.Ref]map[uint64]time.Time{}
+	}
+	if p.all[ref] == nil {
+		p.all[ref] = map[uint64]time.Time{}
+	}
+	p.all[ref][seq] = time.Now().Add(pause + 2*newerGather)
+}
+
+// forget drops the causes of a session that this core can decide.
+func (p *parked) forget(ref subject.Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, ref)
+}
+
+// count returns how many causes wait. A cause that was handed back by another core
+// since is counted there.
+func (p *parked) count() (n uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for ref, of := range p.all {
+		for seq, until := range of {
+			if now.After(until) {
+				delete(of, seq)
+			}
+		}
+		if n += uint64(len(of)); len(of) == 0 {
+			delete(p.all, ref)
+		}
+	}
+	return n
+}
