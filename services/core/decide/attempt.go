@@ -76,7 +76,7 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 	case st.Attempts >= maxAttempts:
 	case st.Attempts == 1 && b.assign(st, st.Final, st.Runner):
 		return true
-	case b.head.Now.Before(ended.Add(pause(st.Attempts))):
+	case b.head.Now.Before(ended.Add(pause(st.Attempts))) && !b.arrivedSince(st.Tool, ended):
 		return false
 	case b.assign(st, st.Final, st.Runner):
 		return true
@@ -97,7 +97,19 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 	return true
 }
 
-// pause is how long to wait after an executor's refusal, by the number of attempts.
+// arrivedSince reports whether an executor or a plugin that offers the tool has come
+// since then, and had time to be known everywhere.
+func (b *builder) arrivedSince(tool string, then time.Time) bool {
+	at := b.env.Tools.Arrived(tool)
+	return at.After(then) && !b.head.Now.Before(at.Add(arrivalWait))
+}
+
+// arrivalWait is how long after the arrival of an executor or a plugin a refused call
+// is tried again: earlier, runners may not know a plugin yet.
+const arrivalWait = 100 * time.Millisecond
+
+// pause is how long to wait after an executor's refusal, by the number of attempts, if
+// nobody arrives.
 // All pauses together are longer than a plugin's lease and a restart after it.
 func pause(attempts int) time.Duration { return min(125*time.Millisecond<<attempts, 4*time.Second) }
 

@@ -72,6 +72,9 @@ type Catalog interface {
 	// Gone reports since when no live executor offers a tool (zero if one does, or if
 	// that is unknown), and whether it belongs to an inactive plugin.
 	Gone(name string) (since time.Time, left bool)
+	// Arrived reports when an executor or a plugin that offers the tool was last new
+	// (zero if that is unknown).
+	Arrived(name string) time.Time
 	// Public lists the tools that may be offered to models, in a stable order.
 	Public() []tool.Spec
 	// Validate checks arguments against the tool's schema and returns them with

@@ -45,6 +45,7 @@ type world struct {
 	tools     map[string]*offered
 	left      map[string]bool    // tools of plugins that have gone
 	goneSince time.Time          // since when the missing tools are missing
+	arrived   time.Time          // when a runner or plugin was last new
 	heard     time.Time          // when the answer to decide on came
 	runners   []subject.Instance // with a free slot
 	providers []subject.Instance
@@ -125,6 +126,9 @@ func (w *world) env() *decide.Env {
 
 // Gone implements decide.Catalog.
 func (w *world) Gone(name string) (time.Time, bool) { return w.goneSince, w.left[name] }
+
+// Arrived implements decide.Catalog.
+func (w *world) Arrived(string) time.Time { return w.arrived }
 
 // Lookup, Public and Validate implement decide.Catalog with the real schemas.
 func (w *world) Lookup(name string) (tool.Spec, bool) {

@@ -41,6 +41,7 @@ type Directory struct {
 	published  int                  // sessions that wait, by this core's latest beacon
 	moved      chan struct{}        // gets a value when the next beacon should be sent at once
 	lostTools  map[string]time.Time // since when a tool is no longer offered
+	arrived    map[string]time.Time // when a tool's latest executor or plugin replica came
 	lostModel  map[string]time.Time // the same for providers
 	models     map[string]bool      // providers on offer, by name; "": any
 	started    time.Time
@@ -72,7 +73,7 @@ func newDirectory(log *slog.Logger) *Directory {
 	return &Directory{
 		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
 		tools: map[string]*toolEntry{}, waiting: newQueue(), registry: registry.Compute(registry.NewContent()),
-		news: make(chan struct{}), moved: make(chan struct{}, 1), lostTools: map[string]time.Time{}, lostModel: map[string]time.Time{}, lostPublic: map[string]time.Time{}, started: time.Now(),
+		news: make(chan struct{}), moved: make(chan struct{}, 1), lostTools: map[string]time.Time{}, arrived: map[string]time.Time{}, lostModel: map[string]time.Time{}, lostPublic: map[string]time.Time{}, started: time.Now(),
 	}
 }
 
@@ -121,6 +122,9 @@ func (d *Directory) announced(m *nats.Msg) {
 	d.mu.Lock()
 	old := d.instances[a.Instance]
 	changed := old == nil || a.Gone || !sameOffer(old.Announcement, a)
+	if old == nil {
+		d.arrive(a.Tools)
+	}
 	if a.Gone {
 		delete(d.instances, a.Instance)
 	} else {
@@ -150,6 +154,11 @@ func sameOffer(a, b executor.Announcement) bool {
 // plugins sets the registry, so that only the tools of active plugins are offered.
 func (d *Directory) plugins(s *registry.Snapshot) {
 	d.mu.Lock()
+	for _, p := range s.Plugins() {
+		if old := d.registry.Get(p.Name()); old == nil || hasNew(old.Instances, p.Instances) {
+			d.arrive(p.Manifest.Tools)
+		}
+	}
 	d.registry = s
 	d.rebuild()
 	wake := d.wake(true)

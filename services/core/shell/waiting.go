@@ -8,6 +8,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/registry"
 )
 
 // wait notes that the session waits for executors; see queue.
@@ -148,6 +149,28 @@ func (d *Directory) noteLost(tools map[string]*toolEntry, models map[string]bool
 		delete(d.lostModel, name)
 	}
 	d.models = models
+}
+
+// arrive notes that somebody new offers the tools. The caller holds the lock.
+func (d *Directory) arrive(tools []tool.Spec) {
+	now := time.Now()
+	for _, t := range tools {
+		d.arrived[t.Name] = now
+	}
+}
+
+// hasNew reports whether a plugin has replicas that it did not have before.
+func hasNew(before, now []registry.Lease) bool {
+	return slices.ContainsFunc(now, func(l registry.Lease) bool {
+		return !slices.ContainsFunc(before, func(o registry.Lease) bool { return o.Instance == l.Instance })
+	})
+}
+
+// Arrived implements decide.Catalog.
+func (d *Directory) Arrived(name string) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.arrived[name]
 }
 
 // goneSince returns since when a tool has not been offered, as far as this core knows;
