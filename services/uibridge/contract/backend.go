@@ -47,7 +47,8 @@ type Attachment struct {
 // Feed tells what happens in a session, in order, each once.
 type Feed interface {
 	// Next waits for the next notification. The error is ctx's, or *Error with
-	// CodeSlow if the caller did not keep up, or CodeUnavailable.
+	// CodeSlow if the caller did not keep up, CodeUnavailable, or that of LostPlace if
+	// the log was replaced.
 	Next(ctx context.Context) (Notification, error)
 	// Close ends it. It may be called at any time, more than once.
 	Close()
