@@ -147,11 +147,12 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 		a.turnAway(w, r, ref)
 		return
 	}
-	if err := spend(a.allowances[p.Name].requests, "requests"); err != nil {
+	use := useOf(r)
+	if err := a.allowances[p.Name].http[use].spend(); err != nil {
 		a.turnAway(w, r, &refusal{err, 0, "rate"})
 		return
 	}
-	ctx, leave, err := a.open.enter(contract.WithPrincipal(r.Context(), p), p, safe(r.Method))
+	ctx, leave, err := a.open.enter(contract.WithPrincipal(r.Context(), p), p, safe(r.Method), use)
 	if err != nil {
 		a.turnAway(w, r, &refusal{err, 0, "connections"})
 		return
