@@ -27,7 +27,8 @@
 // Retry-After; approvals and cancels have one of their own), and below /v1/ from somebody (401). What a browser does by itself, with
 // the cookie, must say its origin unless it only reads. What is let in bears its
 // [contract.Principal] in its context; its secrets are taken out of it. Every refusal
-// is a [contract.Error], is logged without secrets, and counted.
+// is a [contract.Error], is logged without secrets, and counted. Those over a limit are
+// logged once in a while, with their number.
 //
 // # What ends
 //

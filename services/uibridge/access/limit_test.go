@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"
 )
@@ -243,6 +244,27 @@ func TestWhatComesOverAnOpenConnectionIsLimitedToo(t *testing.T) {
 				t.Errorf("%s is answered %v", about, err)
 			}
 		}
+	})
+}
+
+// A client that is over its limit does not fill the log.
+func TestRefusalsOverALimitAreLoggedOnceInAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := usual()
+		cfg.Limits = access.Limits{Requests: 1, Burst: 1}
+		r := newRig(t, cfg, "")
+		for range 101 {
+			r.ask(http.MethodGet, "/v1/x", "", bearer(botToken))
+		}
+		if n := strings.Count(r.log.String(), "a request was refused"); n != 1 {
+			t.Errorf("%d lines are logged at once", n)
+		}
+		time.Sleep(logburst.Window)
+		synctest.Wait()
+		if got := r.log.String(); strings.Count(got, "a request was refused") != 2 || !strings.Contains(got, "suppressed=98") {
+			t.Errorf("in the end it has logged\n%s", got)
+		}
+		time.Sleep(logburst.Window) // nothing is left
 	})
 }
 
