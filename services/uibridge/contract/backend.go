@@ -17,7 +17,8 @@ type Backend interface {
 	// returns without error, the bus has acknowledged it.
 	Submit(ctx context.Context, p Principal, in Submission) (Receipt, error)
 	// Confirm stores an answer to a confirmation request. Whether it was the first one
-	// is told as onConfirmationResolved; one that core refuses, as onAudit.
+	// is told as onConfirmationResolved; one that core refuses, as onAudit. A session
+	// without history is CodeNotFound.
 	Confirm(ctx context.Context, p Principal, a Answer) (Receipt, error)
 	// Cancel stores the wish to stop a turn.
 	Cancel(ctx context.Context, p Principal, c Cancellation) (Receipt, error)
