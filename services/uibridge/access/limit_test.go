@@ -256,13 +256,10 @@ func TestRefusalsOverALimitAreLoggedOnceInAWhile(t *testing.T) {
 		for range 101 {
 			r.ask(http.MethodGet, "/v1/x", "", bearer(botToken))
 		}
-		if n := strings.Count(r.log.String(), "a request was refused"); n != 1 {
-			t.Errorf("%d lines are logged at once", n)
-		}
 		time.Sleep(logburst.Window)
 		synctest.Wait()
 		if got := r.log.String(); strings.Count(got, "a request was refused") != 2 || !strings.Contains(got, "suppressed=98") {
-			t.Errorf("in the end it has logged\n%s", got)
+			t.Errorf("it has logged\n%s", got)
 		}
 		time.Sleep(logburst.Window) // nothing is left
 	})
