@@ -60,6 +60,7 @@ func (b *Bus) CommitFence(ctx context.Context, ref subject.Ref) (uint64, error) 
 type LogState struct {
 	Created time.Time // when the stream was created; another time means another log
 	Last    uint64    // sequence of the last message, readable or not
+	Copies  int       // how many there are; with several, the one that answers may lag
 }
 
 // LogState asks the server about the log.
@@ -68,5 +69,5 @@ func (b *Bus) LogState(ctx context.Context) (LogState, error) {
 	if err != nil {
 		return LogState{}, err
 	}
-	return LogState{Created: info.Created, Last: info.State.LastSeq}, nil
+	return LogState{Created: info.Created, Last: info.State.LastSeq, Copies: info.Config.Replicas}, nil
 }

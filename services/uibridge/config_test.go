@@ -23,13 +23,13 @@ ui:
   owner: env:X
   tokens:
     - {name: bot, token: "file:/x", rights: [see, administer], agents: [main], expires: 2030-01-01T00:00:00Z}
-  limits: {requests: 1.5, burst: 2, inputs: 3, connections: 4, all_connections: 5, body: 6000}
+  limits: {requests: 1.5, burst: 2, inputs: 3, decisions: 7, connections: 4, all_connections: 5, body: 6000}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	bot := c.Tokens[0]
-	if c.Listen != "127.0.0.1:1" || c.Cookie != 24*time.Hour || bot.Rights[1] != contract.Administer || !bot.Expires.Equal(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)) || c.Limits.Body != 6000 {
+	if c.Listen != "127.0.0.1:1" || c.Cookie != 24*time.Hour || bot.Rights[1] != contract.Administer || !bot.Expires.Equal(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)) || c.Limits.Decisions != 7 || c.Limits.Body != 6000 {
 		t.Errorf("read %+v", c)
 	}
 	if err := c.Validate(); err != nil {

@@ -41,7 +41,9 @@ func newDoors(a *access.Access, deps Deps) (*doors, error) {
 	return &doors{
 		backend: b,
 		// What comes over a connection is counted where it is read.
-		ws:        rpc.New(rpc.Config{Limit: func(_ context.Context, p contract.Principal, input bool) error { return a.Spend(p, input) }}, b, log),
+		ws: rpc.New(rpc.Config{Limit: func(_ context.Context, p contract.Principal, method string) error {
+			return a.Spend(p, access.UseOf(method))
+		}}, b, log),
 		sse:       sse.New(sse.Config{}, limited, log),
 		agui:      agui.New(agui.Config{}, limited, log),
 		openai:    openai.New(openai.Config{}, limited, log),

@@ -55,6 +55,11 @@ type Options struct {
 	// Each gets the items, one after another, instead of the channel, which then only
 	// closes at the end. It is one wake-up less on the way of each.
 	Each func(Item)
+	// Check ends following when the log no longer holds the position: it was replaced,
+	// or restored from an older copy. The channel is closed before the context ends then.
+	Check bool
+	// LastID is the id of the last event of the position, for Check; empty if unknown.
+	LastID string
 }
 
 // lookEvery is how often the last commit is read in case the bus lost something.
@@ -72,7 +77,8 @@ func With(ctx context.Context, b *bus.Bus, ref subject.Ref, from Position, o Opt
 		o.Commits = func() bool { return false }
 	}
 	f := &follower{
-		bus: b, ref: ref, log: o.Log, commits: o.Commits, each: o.Each, at: from, complete: from.Index >= All || from.Commit == 0,
+		bus: b, ref: ref, log: o.Log, commits: o.Commits, each: o.Each, check: o.Check,
+		at: from, id: o.LastID, complete: from.Index >= All || from.Commit == 0,
 		live: make(chan *nats.Msg, 8192), out: make(chan Item, 64),
 	}
 	var subs []*nats.Subscription
@@ -119,27 +125,46 @@ type follower struct {
 	log      *slog.Logger
 	commits  func() bool
 	each     func(Item)
+	check    bool
 	at       Position
-	complete bool // every event of at.Commit was sent
+	id       string // of the last event that was sent of at.Commit; empty if unknown
+	complete bool   // every event of at.Commit was sent
+	doubt    bool   // the log may not hold at any more
+	behind   int    // how often a copy of the log answered that ends before at
 	live     chan *nats.Msg
 	out      chan Item
 }
 
 func (f *follower) run(ctx context.Context) {
-	f.fill(ctx)
+	back := f.bus.Reconnected()
+	f.fill(ctx, true)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
+		if f.check && f.doubt && !f.settle(ctx, tick.C) {
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-back:
+			back, f.doubt = f.bus.Reconnected(), true
 		case m := <-f.live:
 			f.onLive(ctx, m)
 		case <-tick.C:
-			if last, err := f.bus.LastCommitSeq(ctx, f.ref); err == nil && (last > f.at.Commit || !f.complete && last > 0) {
-				f.fill(ctx)
-			}
+			f.look(ctx)
 		}
+	}
+}
+
+// look reads the last commit in case the bus lost something.
+func (f *follower) look(ctx context.Context) {
+	switch last, err := f.bus.LastCommitSeq(ctx, f.ref); {
+	case err != nil:
+	case last < f.at.Commit:
+		f.doubt = true
+	case last > f.at.Commit || !f.complete && last > 0:
+		f.fill(ctx, false)
 	}
 }
 
@@ -166,11 +191,13 @@ func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
 	switch {
 	case !ok && e.Type == event.TypeUIMessage: // it is in no commit: why nothing goes on
 		f.send(ctx, Item{Event: e})
+	case ok && f.contradicts(commit, index, count, e.ID):
+		f.doubt = true
 	case !ok, commit < f.at.Commit, commit == f.at.Commit && (f.complete || index <= f.at.Index):
 	case commit == f.at.Commit && index == f.at.Index+1, f.complete && prev == f.at.Commit && index == 0 && !f.commits():
 		f.emit(ctx, Item{Commit: commit, Index: index, Event: e}, count)
 	default:
-		f.fill(ctx)
+		f.fill(ctx, f.complete && prev == f.at.Commit)
 	}
 }
 
@@ -183,7 +210,7 @@ type output tool.Output
 func (output) EventType() event.Type { return event.TypeOutput }
 
 func (f *follower) emit(ctx context.Context, i Item, count int) {
-	f.at, f.complete = Position{i.Commit, i.Index}, i.Index == count-1
+	f.at, f.id, f.complete = Position{i.Commit, i.Index}, i.Event.ID, i.Index == count-1
 	f.send(ctx, i)
 }
 
@@ -198,10 +225,12 @@ func (f *follower) send(ctx context.Context, i Item) {
 	}
 }
 
-// fill reads from the log what the live copies did not bring.
-func (f *follower) fill(ctx context.Context) {
+// fill reads from the log what the live copies did not bring. Unless it is sure that the
+// log holds the position, it looks at the position's commit first.
+func (f *follower) fill(ctx context.Context, sure bool) {
+	sure = sure || !f.check || f.at.Commit == 0
 	after := f.at.Commit
-	if !f.complete && after > 0 {
+	if after > 0 && (!f.complete || !sure) {
 		after--
 	}
 	for m, err := range f.bus.Commits(ctx, f.ref, after) {
@@ -210,22 +239,36 @@ func (f *follower) fill(ctx context.Context) {
 			return
 		}
 		c, err := event.DecodeCommit(f.ref, m.Data)
+		if !sure && !f.isAt(m.Seq, c, err) {
+			f.doubt = true
+			return
+		}
+		sure = true
 		if err != nil {
-			f.log.Warn("follow: a commit cannot be read", "session", f.ref, "commit", m.Seq, "error", err)
-			f.at, f.complete = Position{m.Seq, All}, true
+			if m.Seq != f.at.Commit { // else it was logged
+				f.log.Warn("follow: a commit cannot be read", "session", f.ref, "commit", m.Seq, "error", err)
+			}
+			f.at, f.id, f.complete = Position{m.Seq, All}, "", true
 			continue
 		}
-		if m.Seq != f.at.Commit && f.commits() {
-			f.send(ctx, Item{Commit: m.Seq, Index: -1, Whole: &c})
-		}
-		for i, e := range c.Events {
-			if m.Seq == f.at.Commit && i <= f.at.Index {
-				continue
-			}
-			f.emit(ctx, Item{Commit: m.Seq, Index: i, Event: e}, len(c.Events))
-		}
-		f.at, f.complete = Position{m.Seq, All}, true
+		f.sendCommit(ctx, m.Seq, c)
 	}
+}
+
+// sendCommit sends what was not yet sent of a commit.
+func (f *follower) sendCommit(ctx context.Context, seq uint64, c event.Commit) {
+	if seq != f.at.Commit {
+		if f.id = ""; f.commits() {
+			f.send(ctx, Item{Commit: seq, Index: -1, Whole: &c})
+		}
+	}
+	for i, e := range c.Events {
+		if seq == f.at.Commit && i <= f.at.Index {
+			continue
+		}
+		f.emit(ctx, Item{Commit: seq, Index: i, Event: e}, len(c.Events))
+	}
+	f.at, f.complete = Position{seq, All}, true
 }
 
 // place reads where in the log a live copy stands.

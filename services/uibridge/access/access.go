@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -33,6 +34,7 @@ type Deps struct {
 type Access struct {
 	cfg        Config
 	log        *slog.Logger
+	bursts     *logburst.Log // of what is over a limit
 	hosts      hosts.Set
 	proxies    []netip.Prefix
 	tokens     []token
@@ -72,7 +74,7 @@ func New(cfg Config, deps Deps) (*Access, error) {
 		return nil, err
 	}
 	a := &Access{
-		cfg: cfg, log: deps.Log, hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
+		cfg: cfg, log: deps.Log, bursts: logburst.New(deps.Log), hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
 		logouts: ended, allowances: map[string]allowance{}, failures: newFailures(), open: newOpen(cfg.Limits),
 	}
 	a.count.refused = map[string]int64{}
@@ -147,11 +149,12 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 		a.turnAway(w, r, ref)
 		return
 	}
-	if err := spend(a.allowances[p.Name].requests, "requests"); err != nil {
+	use := useOf(r)
+	if err := a.allowances[p.Name].http[use].spend(); err != nil {
 		a.turnAway(w, r, &refusal{err, 0, "rate"})
 		return
 	}
-	ctx, leave, err := a.open.enter(contract.WithPrincipal(r.Context(), p), p, safe(r.Method))
+	ctx, leave, err := a.open.enter(contract.WithPrincipal(r.Context(), p), p, safe(r.Method), use)
 	if err != nil {
 		a.turnAway(w, r, &refusal{err, 0, "connections"})
 		return
@@ -259,8 +262,12 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	a.count.mu.Lock()
 	a.count.refused[ref.reason]++
 	a.count.mu.Unlock()
+	log := a.log.Info
+	if ref.reason == "rate" || ref.reason == "connections" {
+		log = func(msg string, args ...any) { a.bursts.Log(slog.LevelInfo, ref.reason, msg, args...) }
+	}
 	// Not the query, nor any header that may hold a secret.
-	a.log.Info("a request was refused", "status", status, "reason", ref.reason, "field", ref.Field, "error", ref.Message,
+	log("a request was refused", "status", status, "reason", ref.reason, "field", ref.Field, "error", ref.Message,
 		"from", a.address(r).String(), "method", r.Method, "path", clip(r.URL.Path), "host", clip(r.Host), "origin", clip(r.Header.Get("Origin")))
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="skandha"`)

@@ -26,6 +26,7 @@ const (
 	DefaultRequests       = 100
 	DefaultBurst          = 500
 	DefaultInputs         = 240
+	DefaultDecisions      = 240
 	DefaultConnections    = 512
 	DefaultAllConnections = 2048
 	DefaultBody           = 8 << 20
@@ -71,6 +72,7 @@ type Limits struct {
 	Requests       float64 `yaml:"requests"`        // a second and token; default 100
 	Burst          int     `yaml:"burst"`           // of them at once; default 500
 	Inputs         float64 `yaml:"inputs"`          // a minute and token; default 240, a quarter of them at once
+	Decisions      float64 `yaml:"decisions"`       // approvals, denials and cancels a minute and token, apart from the two above; default 240, a quarter of them at once
 	Connections    int     `yaml:"connections"`     // open requests of one token, streams and WebSockets included; default 512
 	AllConnections int     `yaml:"all_connections"` // of all tokens; default 2048
 	Body           int64   `yaml:"body"`            // bytes of a request; default 8 MiB
@@ -79,7 +81,7 @@ type Limits struct {
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Requests: cmp.Or(l.Requests, DefaultRequests), Burst: cmp.Or(l.Burst, DefaultBurst), Inputs: cmp.Or(l.Inputs, DefaultInputs),
-		Connections: cmp.Or(l.Connections, DefaultConnections), AllConnections: cmp.Or(l.AllConnections, DefaultAllConnections),
+		Decisions: cmp.Or(l.Decisions, DefaultDecisions), Connections: cmp.Or(l.Connections, DefaultConnections), AllConnections: cmp.Or(l.AllConnections, DefaultAllConnections),
 		Body: cmp.Or(l.Body, DefaultBody),
 	}
 }
@@ -130,6 +132,7 @@ func (l Limits) validate() error {
 		{"requests", l.Requests, 0.01, 1e6},
 		{"burst", float64(l.Burst), 1, 1e6},
 		{"inputs", l.Inputs, 0.01, 1e6},
+		{"decisions", l.Decisions, 0.01, 1e6},
 		{"connections", float64(l.Connections), 1, 1e5},
 		{"all_connections", float64(l.AllConnections), 1, 1e5},
 		{"body", float64(l.Body), 1 << 10, 256 << 20},

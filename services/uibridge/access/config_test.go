@@ -23,6 +23,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"limits.requests":       {Limits: access.Limits{Requests: math.NaN()}},
 		"limits.burst":          {Limits: access.Limits{Burst: -1}},
 		"limits.inputs":         {Limits: access.Limits{Inputs: -1}},
+		"limits.decisions":      {Limits: access.Limits{Decisions: -1}},
 		"limits.connections":    {Limits: access.Limits{Connections: 1e9}},
 		"limits.body":           {Limits: access.Limits{Body: 1}},
 		"tokens[0].name":        {Tokens: []access.Token{{Token: good.Token}}},

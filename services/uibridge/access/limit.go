@@ -3,49 +3,99 @@ package access
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
+	"net/http"
 	"net/netip"
+	"path"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/request"
 )
+
+// Use is what something costs of its token's allowance.
+type Use int
+
+// The uses. A decision costs nothing else, so that a flood of inputs keeps nobody from
+// stopping it.
+const (
+	Call     Use = iota // a request
+	Input               // a request and an input
+	Decision            // an approval, a denial or a cancel
+)
+
+// UseOf is what a method costs.
+func UseOf(method string) Use {
+	switch method {
+	case request.SubmitUserInput, request.RunCommand:
+		return Input
+	case request.ProvideConfirmation, request.CancelTurn:
+		return Decision
+	}
+	return Call
+}
+
+// useOf is what a request over HTTP costs before it is read.
+func useOf(r *http.Request) Use {
+	dir, last := path.Split(r.URL.Path)
+	if dir != "/v1/rpc/" {
+		last = request.Paths[last]
+	}
+	if r.Method == http.MethodPost && UseOf(last) == Decision {
+		return Decision
+	}
+	return Call
+}
 
 // allowance is what one token may still use.
 type allowance struct {
-	requests *rate.Limiter // HTTP
-	calls    *rate.Limiter // of the backend, whatever they came by
-	inputs   *rate.Limiter
+	http [Decision + 1]budget // of requests
+	made [Decision + 1]budget // of calls of the backend, whatever they came by
+}
+
+// budget is a limit, and the field that sets it.
+type budget struct {
+	*rate.Limiter
+	what, field string
 }
 
 func newAllowance(l Limits) allowance {
+	requests := func() budget {
+		return budget{rate.NewLimiter(rate.Limit(l.Requests), l.Burst), "requests", "ui.limits.requests"}
+	}
+	perMinute := func(n float64, what, field string) budget {
+		return budget{rate.NewLimiter(rate.Limit(n/60), max(int(n/4), 1)), what, field}
+	}
+	decisions := func() budget { return perMinute(l.Decisions, "approvals and cancels", "ui.limits.decisions") }
 	return allowance{
-		rate.NewLimiter(rate.Limit(l.Requests), l.Burst), rate.NewLimiter(rate.Limit(l.Requests), l.Burst),
-		rate.NewLimiter(rate.Limit(l.Inputs/60), max(int(l.Inputs/4), 1)),
+		http: [...]budget{Call: requests(), Decision: decisions()},
+		made: [...]budget{Call: requests(), Input: perMinute(l.Inputs, "inputs", "ui.limits.inputs"), Decision: decisions()},
 	}
 }
 
-// spend takes one from the limiter, or says how long to wait.
-func spend(l *rate.Limiter, what string) *contract.Error {
+// spend takes one, or says how long to wait.
+func (b budget) spend() *contract.Error {
 	now := time.Now()
-	r := l.ReserveN(now, 1)
+	r := b.ReserveN(now, 1)
 	wait := r.DelayFrom(now)
 	if wait <= 0 {
 		return nil
 	}
 	r.CancelAt(now)
-	return tooMany("too many "+what+" with this token; wait, or have ui.limits raised", wait)
+	again := (wait + time.Millisecond - 1).Truncate(time.Millisecond)
+	return tooMany(fmt.Sprintf("too many %s with this token; try again in %s, or raise %s", b.what, again, b.field), wait)
 }
 
 func tooMany(message string, wait time.Duration) *contract.Error {
 	return &contract.Error{Code: contract.CodeRateLimited, Message: message, RetryAfterMS: int64(math.Ceil(float64(wait) / float64(time.Millisecond)))}
 }
 
-// Limit is the backend within the limits: a call costs one of its token's requests, an
-// input one of its inputs, too. What comes over an open connection whose token or login
-// has ended is refused.
+// Limit is the backend within the limits: a call costs what its method does. What comes
+// over an open connection whose token or login has ended is refused.
 func (a *Access) Limit(b contract.Backend) contract.Backend { return limited{b, a} }
 
 type limited struct {
@@ -53,16 +103,19 @@ type limited struct {
 	a *Access
 }
 
-// Spend counts a request of a principal that came over an open connection, and an
-// input if it is one. The error says why it is refused.
-func (a *Access) Spend(p contract.Principal, input bool) error {
+// Spend counts something that came over an open connection of a principal. The error
+// says why it is refused.
+func (a *Access) Spend(p contract.Principal, use Use) error {
 	if err := a.Valid(p); err != nil {
 		return err
 	}
-	own := a.allowances[p.Name]
-	err := spend(own.calls, "requests")
-	if err == nil && input {
-		err = spend(own.inputs, "inputs")
+	made := a.allowances[p.Name].made
+	var err *contract.Error
+	if use == Input {
+		err = made[Call].spend()
+	}
+	if err == nil {
+		err = made[use].spend()
 	}
 	if err != nil {
 		a.count.limited.Add(1)
@@ -71,11 +124,9 @@ func (a *Access) Spend(p contract.Principal, input bool) error {
 	return nil
 }
 
-func (l limited) call(p contract.Principal) error { return l.a.Spend(p, false) }
-
 // Attach implements [contract.Backend].
 func (l limited) Attach(ctx context.Context, p contract.Principal, at contract.Attachment) (contract.Feed, error) {
-	if err := l.call(p); err != nil {
+	if err := l.a.Spend(p, Call); err != nil {
 		return nil, err
 	}
 	return l.Backend.Attach(ctx, p, at)
@@ -83,7 +134,7 @@ func (l limited) Attach(ctx context.Context, p contract.Principal, at contract.A
 
 // Submit implements [contract.Backend].
 func (l limited) Submit(ctx context.Context, p contract.Principal, in contract.Submission) (contract.Receipt, error) {
-	if err := l.a.Spend(p, true); err != nil {
+	if err := l.a.Spend(p, Input); err != nil {
 		return contract.Receipt{}, err
 	}
 	return l.Backend.Submit(ctx, p, in)
@@ -91,7 +142,7 @@ func (l limited) Submit(ctx context.Context, p contract.Principal, in contract.S
 
 // Confirm implements [contract.Backend].
 func (l limited) Confirm(ctx context.Context, p contract.Principal, answer contract.Answer) (contract.Receipt, error) {
-	if err := l.call(p); err != nil {
+	if err := l.a.Spend(p, Decision); err != nil {
 		return contract.Receipt{}, err
 	}
 	return l.Backend.Confirm(ctx, p, answer)
@@ -99,7 +150,7 @@ func (l limited) Confirm(ctx context.Context, p contract.Principal, answer contr
 
 // Cancel implements [contract.Backend].
 func (l limited) Cancel(ctx context.Context, p contract.Principal, c contract.Cancellation) (contract.Receipt, error) {
-	if err := l.call(p); err != nil {
+	if err := l.a.Spend(p, Decision); err != nil {
 		return contract.Receipt{}, err
 	}
 	return l.Backend.Cancel(ctx, p, c)
@@ -112,7 +163,7 @@ func (l limited) Methods() map[string]contract.Method {
 	for name, m := range all {
 		call := m.Call
 		m.Call = func(ctx context.Context, p contract.Principal, params json.RawMessage) (any, error) {
-			if err := l.call(p); err != nil {
+			if err := l.a.Spend(p, Call); err != nil {
 				return nil, err
 			}
 			return call(ctx, p, params)

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"
 )
@@ -218,10 +220,11 @@ func TestWhatComesOverAnOpenConnectionIsLimitedToo(t *testing.T) {
 		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			t.Errorf("who may say nothing now may do nothing else either: %v", err)
 		}
-		_, _ = l.Cancel(ctx, p, contract.Cancellation{})
+		for range 3 {
+			_, _ = l.Methods()["look"].Call(ctx, p, nil)
+		}
 		for what, err := range map[string]error{
-			"attach": second(l.Attach(ctx, p, contract.Attachment{})), "confirm": second(l.Confirm(ctx, p, contract.Answer{})),
-			"cancel": second(l.Cancel(ctx, p, contract.Cancellation{})), "look": second(l.Methods()["look"].Call(ctx, p, nil)),
+			"attach": second(l.Attach(ctx, p, contract.Attachment{})), "look": second(l.Methods()["look"].Call(ctx, p, nil)),
 		} {
 			if code(err) != contract.CodeRateLimited {
 				t.Errorf("a ninth request, %s, is answered %v", what, err)
@@ -231,7 +234,7 @@ func TestWhatComesOverAnOpenConnectionIsLimitedToo(t *testing.T) {
 		if got := submit(); got != "" {
 			t.Errorf("after a minute an input is answered %s", got)
 		}
-		if b.calls["submit"] != 3 || b.calls["look"] != 1 {
+		if b.calls["submit"] != 3 || b.calls["look"] != 4 {
 			t.Errorf("what came through: %v", b.calls)
 		}
 		for about, p := range map[string]contract.Principal{
@@ -242,6 +245,104 @@ func TestWhatComesOverAnOpenConnectionIsLimitedToo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A client that is over its limit does not fill the log.
+func TestRefusalsOverALimitAreLoggedOnceInAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := usual()
+		cfg.Limits = access.Limits{Requests: 1, Burst: 1}
+		r := newRig(t, cfg, "")
+		for range 101 {
+			r.ask(http.MethodGet, "/v1/x", "", bearer(botToken))
+		}
+		time.Sleep(logburst.Window)
+		synctest.Wait()
+		if got := r.log.String(); strings.Count(got, "a request was refused") != 2 || !strings.Contains(got, "suppressed=98") {
+			t.Errorf("it has logged\n%s", got)
+		}
+		time.Sleep(logburst.Window) // nothing is left
+	})
+}
+
+// A flood of inputs, by HTTP or over an open connection, keeps nobody from approving,
+// denying or cancelling. Decisions have a limit of their own, which its refusal names.
+func TestDecisionsAreLimitedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := usual()
+		cfg.Limits = access.Limits{Requests: 1, Burst: 2, Inputs: 4, Decisions: 8} // two decisions at once
+		r := newRig(t, cfg, "")
+		const session = "/v1/agents/main/sessions/s/"
+		post := func(path string) *httptest.ResponseRecorder {
+			return r.ask(http.MethodPost, path, "{}", bearer(botToken))
+		}
+		exhaust := func(path, field string) {
+			t.Helper()
+			w := post(path)
+			for w.Code == 200 {
+				w = post(path)
+			}
+			if e := refusal(t, w); w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(e.Message, field) {
+				t.Errorf("too many of %s are answered %d %+v", path, w.Code, e)
+			}
+		}
+		exhaust(session+"inputs", "raise ui.limits.requests")
+		for _, path := range []string{session + "confirmations", "/v1/rpc/cancelTurn"} {
+			if w := post(path); w.Code != 200 {
+				t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
+			}
+		}
+		for _, path := range []string{session + "cancels", "/v1/rpc/provideConfirmation"} {
+			exhaust(path, "try again in 7.5s, or raise ui.limits.decisions")
+		}
+
+		b := backend{calls: map[string]int{}}
+		l := r.Limit(b)
+		p := contract.Principal{Name: "bot", Rights: contract.AllRights()}
+		var err error
+		for err == nil {
+			_, err = l.Submit(t.Context(), p, contract.Submission{})
+		}
+		if !strings.Contains(err.Error(), "raise ui.limits.inputs") {
+			t.Errorf("too many inputs are answered %v", err)
+		}
+		for err = nil; err == nil; {
+			_, err = l.Methods()["look"].Call(t.Context(), p, nil)
+		}
+		_, err1 := l.Confirm(t.Context(), p, contract.Answer{})
+		_, err2 := l.Cancel(t.Context(), p, contract.Cancellation{})
+		if err := errors.Join(err1, err2); err != nil {
+			t.Errorf("a decision is answered %v", err)
+		}
+		if _, err := l.Cancel(t.Context(), p, contract.Cancellation{}); err == nil || !strings.Contains(err.Error(), "raise ui.limits.decisions") {
+			t.Errorf("a third decision at once is answered %v", err)
+		}
+	})
+}
+
+// Nor do requests that are open, however many.
+func TestDecisionsHaveRoomBesideOpenRequests(t *testing.T) {
+	cfg := usual()
+	cfg.Limits = access.Limits{Connections: 1}
+	r := newRig(t, cfg, "")
+	in, out := make(chan struct{}), make(chan struct{})
+	r.then = func(_ http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodGet {
+			in <- struct{}{}
+			<-out
+		}
+	}
+	var held sync.WaitGroup
+	held.Go(func() { r.ask(http.MethodGet, "/v1/x", "", bearer(botToken)) })
+	<-in
+	if w := r.ask(http.MethodPost, "/v1/agents/main/sessions/s/inputs", "{}", bearer(botToken)); w.Code != 429 {
+		t.Errorf("an input is answered %d", w.Code)
+	}
+	if w := r.ask(http.MethodPost, "/v1/agents/main/sessions/s/cancels", "{}", bearer(botToken)); w.Code != 200 {
+		t.Errorf("a cancel is answered %d %s", w.Code, w.Body)
+	}
+	close(out)
+	held.Wait()
 }
 
 func second[T any](_ T, err error) error { return err }

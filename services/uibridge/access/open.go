@@ -30,14 +30,15 @@ func newOpen(l Limits) *open {
 }
 
 // enter counts a request in. Its context ends when the principal's time is over, and
-// when end or shutdown say so.
-func (o *open) enter(ctx context.Context, p contract.Principal, reads bool) (_ context.Context, leave func(), err *contract.Error) {
+// when end or shutdown say so. Decisions, which have a limit of their own, have room even
+// if other requests of the token hold all that it may.
+func (o *open) enter(ctx context.Context, p contract.Principal, reads bool, use Use) (_ context.Context, leave func(), err *contract.Error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.shut != nil:
 		return nil, nil, contract.ErrorOf(o.shut)
-	case o.of[p.Name] >= o.max:
+	case o.of[p.Name] >= o.max && use != Decision:
 		return nil, nil, tooMany("this token has as many connections open as it may (ui.limits.connections)", time.Second)
 	case len(o.all) >= o.maxAll:
 		return nil, nil, tooMany("there are as many connections as there may be (ui.limits.all_connections)", time.Second)

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"fmt"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/uibridge/contract"
@@ -20,8 +21,18 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
 	defer cancel()
+	// Core makes no session for an answer, so in one without history it would be neither
+	// audited nor told.
+	last, err := b.client.Bus.LastCommitSeq(ctx, a.Ref)
+	if err != nil {
+		return contract.Receipt{}, b.told("looking for a session", err)
+	}
+	if last == 0 {
+		return contract.Receipt{}, &contract.Error{
+			Code: contract.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %s has no history, so nothing in it waits for an answer", a.Ref),
+		}
+	}
 	r := receipt(a.Ref)
-	var err error
 	r.Sequence, err = b.client.As(p.Writer).Answer(ctx, a.Ref, event.Confirmation{
 		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source, Always: a.Always,
 	})

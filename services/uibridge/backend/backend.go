@@ -11,6 +11,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
 )
@@ -33,6 +34,7 @@ type Deps struct {
 type Backend struct {
 	cfg    Config
 	log    *slog.Logger
+	bursts *logburst.Log // of what is refused
 	client *client.Client
 	hub    *hub.Hub
 	agents agents
@@ -59,7 +61,7 @@ func New(cfg Config, deps Deps) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		cfg: cfg, log: deps.Log, client: c, methods: map[string]contract.Method{},
+		cfg: cfg, log: deps.Log, bursts: logburst.New(deps.Log), client: c, methods: map[string]contract.Method{},
 		hub: hub.New(cfg.Hub, hub.Deps{Client: c, Log: deps.Log, Markdown: deps.Markdown}),
 	}
 	b.agents.ask = b.askAgents

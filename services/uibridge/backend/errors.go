@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/uibridge/contract"
@@ -15,14 +16,21 @@ const (
 	faultRetryMS      = 10_000
 )
 
-// told is an error of the bus as the caller is told it. Its text is logged.
+// told is an error of the bus as the caller is told it. Its text is logged, a burst of
+// one reason once in a while.
 func (b *Backend) told(doing string, err error) error {
 	var known *contract.Error
 	switch {
 	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, bus.ErrInvalidArgument):
 		return err
 	}
-	b.log.Warn(doing, "error", err)
+	e := tellable(doing, err)
+	b.bursts.Log(slog.LevelWarn, doing+": "+string(e.Code), doing, "error", err)
+	return e
+}
+
+// tellable is what a caller is told of an error of the bus.
+func tellable(doing string, err error) *contract.Error {
 	var fault *bus.StorageFault
 	switch {
 	case errors.Is(err, bus.ErrOverloaded):

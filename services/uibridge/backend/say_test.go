@@ -18,6 +18,9 @@ import (
 func TestRights(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("rights")
+	f := r.attach(contract.Attachment{Ref: ref})
+	r.say(ref, "hello") // an answer needs a session with a history
+	f.await(contract.OnTurnEnd, 1)
 	calls := map[contract.Right][]func(p contract.Principal) error{
 		contract.See: {func(p contract.Principal) error {
 			f, err := r.Attach(natstest.Context(t), p, contract.Attachment{Ref: ref})
@@ -83,6 +86,19 @@ func TestAFeedExpires(t *testing.T) {
 	}
 	if code, _ := refused(err); code != contract.CodeUnauthenticated || time.Now().Before(p.Expires) {
 		t.Errorf("ended with %v", err)
+	}
+}
+
+// An answer to a session without history would have no effect at all, so it is refused.
+func TestAnAnswerToNobodysQuestion(t *testing.T) {
+	r := start(t, hub.Config{})
+	ref := session("no-history")
+	_, err := r.Confirm(natstest.Context(t), r.ann, contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Approved: true})
+	if code, field := refused(err); code != contract.CodeNotFound || field != "session" {
+		t.Errorf("it is answered with %v", err)
+	}
+	for m, err := range r.bus.Messages(natstest.Context(t), ref, 0) {
+		t.Errorf("stored: %s, %v", m.Subject, err)
 	}
 }
 

@@ -17,7 +17,8 @@ type Backend interface {
 	// returns without error, the bus has acknowledged it.
 	Submit(ctx context.Context, p Principal, in Submission) (Receipt, error)
 	// Confirm stores an answer to a confirmation request. Whether it was the first one
-	// is told as onConfirmationResolved; one that core refuses, as onAudit.
+	// is told as onConfirmationResolved; one that core refuses, as onAudit. A session
+	// without history is CodeNotFound.
 	Confirm(ctx context.Context, p Principal, a Answer) (Receipt, error)
 	// Cancel stores the wish to stop a turn.
 	Cancel(ctx context.Context, p Principal, c Cancellation) (Receipt, error)
@@ -47,7 +48,8 @@ type Attachment struct {
 // Feed tells what happens in a session, in order, each once.
 type Feed interface {
 	// Next waits for the next notification. The error is ctx's, or *Error with
-	// CodeSlow if the caller did not keep up, or CodeUnavailable.
+	// CodeSlow if the caller did not keep up, CodeUnavailable, or that of LostPlace if
+	// the log was replaced.
 	Next(ctx context.Context) (Notification, error)
 	// Close ends it. It may be called at any time, more than once.
 	Close()

@@ -52,6 +52,21 @@ func Invalid(field, message string) *Error {
 	return &Error{Code: CodeInvalid, Field: field, Message: message}
 }
 
+// LostPlace is the error of a feed, or of attaching, when the log does not hold the
+// place after which one goes on.
+func LostPlace(message string) *Error {
+	return &Error{Code: CodeInvalid, Field: "after", Message: message, After: "0"}
+}
+
+// Resume is the id to attach after when a feed has ended with the error, and seen is
+// the last id that was told.
+func (e *Error) Resume(seen string) string {
+	if e.Code == CodeInvalid && e.After != "" {
+		return e.After // see LostPlace
+	}
+	return seen
+}
+
 // ErrorOf is err as callers are told it. What is not meant for them is internal, and
 // its text stays here.
 func ErrorOf(err error) *Error {

@@ -227,5 +227,5 @@ type Bus struct {
 type Dropped struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
-	After   string `json:"after"` // go on after this id
+	After   string `json:"after"` // go on after this id; "0" if the log no longer holds what was told
 }

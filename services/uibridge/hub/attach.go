@@ -7,26 +7,31 @@ import (
 	"log/slog"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/client"
 	"skandha.dev/services/uibridge/contract"
 )
 
 // begin finds where the feed begins, and makes onAttached.
 func (f *feed) begin(ctx context.Context, after string) error {
-	if after == "" {
-		f.tail = f.s.position()
-	} else {
-		at, err := parsePlace(after)
-		if err != nil {
+	at := f.s.position()
+	if after != "" {
+		var err error
+		if at, err = parsePlace(after); err != nil {
 			return err
 		}
 		if err := f.s.check(ctx, at); err != nil {
 			return err
 		}
-		f.tail = at
 	}
-	f.seen = f.tail.id()
+	f.mu.Lock()
+	f.tail, f.seen = at, at.id()
+	f.mu.Unlock()
+	if err := f.s.lostPlace(at.id()); err != nil {
+		return err
+	}
 	f.s.join(f)
-	n, err := f.s.welcome(ctx, f.seen)
+	n, err := f.s.welcome(ctx, at.id())
 	if err != nil {
 		return err
 	}
@@ -53,10 +58,12 @@ func (s *session) check(ctx context.Context, at place) error {
 		}
 	case err != nil:
 		return unavailable(s.log, "looking at the log", err)
-	case m.Subject == s.ref.Commit() && at.index <= lastOf(s.ref, m).index:
-		return nil
+	case m.Subject == s.ref.Commit():
+		if last, _ := lastOf(s.ref, m); at.index <= last.index {
+			return nil
+		}
 	}
-	return contract.Invalid("after", fmt.Sprintf(`nothing in session %s has the id %q; use the id of a notification that was seen, "0" for the beginning, or nothing for what comes now`, s.ref, at.id()))
+	return contract.LostPlace(fmt.Sprintf(`nothing in session %s has the id %q; use the id of a notification that was seen, "0" for the beginning, or nothing for what comes now`, s.ref, at.id()))
 }
 
 func unavailable(log *slog.Logger, doing string, err error) error {
@@ -84,6 +91,10 @@ func (s *session) welcome(ctx context.Context, after string) (contract.Notificat
 	about := contract.About{Agent: s.ref.Agent, Session: s.ref.Session}
 	until := s.position().id()
 	now, err := s.hub.deps.Client.Session(ctx, s.ref)
+	if errors.Is(err, bus.ErrConflict) { // its log is damaged: its next input locks it
+		s.log.Warn("attaching to a damaged session", "session", s.ref, "error", err)
+		now, err = client.Session{State: event.StateLocked}, nil
+	}
 	if err != nil {
 		return contract.Notification{}, unavailable(s.log, "asking where a session stands", err)
 	}

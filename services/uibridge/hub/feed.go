@@ -267,9 +267,7 @@ func (f *feed) retry(ctx context.Context, since *time.Time, err error) error {
 	}
 	if ctx.Err() == nil && (!bus.Retryable(err) || time.Since(*since) > f.s.hub.cfg.Patience) {
 		f.s.log.Warn("a feed cannot read the log", "feed", f.name, "error", err)
-		f.mu.Lock()
-		after := f.seen
-		f.mu.Unlock()
+		after := f.lastSeen()
 		f.end(&contract.Error{
 			Code: contract.CodeUnavailable, After: after,
 			Message: fmt.Sprintf("the log cannot be read now; attach again after %q", after),
@@ -287,6 +285,13 @@ func (f *feed) retry(ctx context.Context, since *time.Time, err error) error {
 		}
 	}
 	return nil
+}
+
+// lastSeen is the last id that Next returned.
+func (f *feed) lastSeen() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen
 }
 
 func (f *feed) ended() error {

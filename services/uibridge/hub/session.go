@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/uibridge/contract"
 )
 
 // session is what all feeds of a session share: the follower, and what it brought
@@ -40,6 +43,7 @@ type session struct {
 	floor place  // the ring has everything after it
 	whole uint64 // the last commit that came whole
 	bare  uint64 // the last one that did not
+	lost  bool   // the log no longer holds at
 }
 
 // startWait bounds how long a session may take to begin to follow.
@@ -56,18 +60,45 @@ func (s *session) run(ctx context.Context) {
 	}
 	for range items { // each item goes to came
 	}
+	if ctx.Err() == nil {
+		s.endLost()
+	}
+}
+
+// endLost ends all feeds because the log no longer holds what they were told. Whoever
+// attaches from now on gets a session that begins anew.
+func (s *session) endLost() {
+	s.log.Warn("the log was replaced or cut; the session's feeds end", "session", s.ref, "commit", s.position().commit)
+	s.hub.forget(s)
+	s.mu.Lock()
+	s.lost = true
+	feeds := slices.Collect(maps.Keys(s.feeds))
+	s.mu.Unlock()
+	for _, f := range feeds {
+		f.end(s.lostPlace(f.lastSeen()))
+	}
+}
+
+// lostPlace is the error for a feed of a session that the log no longer holds.
+func (s *session) lostPlace(seen string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lost {
+		return nil
+	}
+	return contract.LostPlace(fmt.Sprintf(`the log was replaced or cut and no longer holds the id %q; attach again after "0"`, seen))
 }
 
 func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
 	wait, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	at, err := s.end(wait)
+	at, id, err := s.last(wait)
 	if err != nil {
 		return nil, err
 	}
 	s.at, s.floor, s.bare = at, at, at.commit
 	items, err := follow.With(ctx, s.bus(), s.ref, follow.Position{Commit: at.commit, Index: follow.All}, follow.Options{
-		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.came,
+		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.came, Check: true, LastID: id,
 	})
 	return items, err
 }
@@ -76,24 +107,32 @@ func (s *session) bus() *bus.Bus { return s.hub.deps.Client.Bus }
 
 // end is the place of the session's last event.
 func (s *session) end(ctx context.Context) (place, error) {
-	m, err := s.bus().LastCommit(ctx, s.ref)
-	if errors.Is(err, bus.ErrNotFound) {
-		return place{0, follow.All}, nil
-	}
-	if err != nil {
-		return place{}, fmt.Errorf("looking for the end of %s: %w", s.ref, err)
-	}
-	return lastOf(s.ref, m), nil
+	at, _, err := s.last(ctx)
+	return at, err
 }
 
-// lastOf is the place of the last event of a message on the session's commit
-// subject; that of the commit itself if it has none, or cannot be read.
-func lastOf(ref subject.Ref, m bus.StoredMsg) place {
-	c, err := event.DecodeCommit(ref, m.Data)
-	if err != nil {
-		return place{m.Seq, header}
+// last is the place and the id of the session's last event.
+func (s *session) last(ctx context.Context) (at place, id string, err error) {
+	m, err := s.bus().LastCommit(ctx, s.ref)
+	if errors.Is(err, bus.ErrNotFound) {
+		return place{0, follow.All}, "", nil
 	}
-	return place{m.Seq, len(c.Events) - 1}
+	if err != nil {
+		return place{}, "", fmt.Errorf("looking for the end of %s: %w", s.ref, err)
+	}
+	at, id = lastOf(s.ref, m)
+	return at, id, nil
+}
+
+// lastOf is the place and the id of the last event of a message on the session's
+// commit subject; the place of the commit itself if it has none, or cannot be read.
+func lastOf(ref subject.Ref, m bus.StoredMsg) (at place, id string) {
+	c, err := event.DecodeCommit(ref, m.Data)
+	if err != nil || len(c.Events) == 0 {
+		return place{m.Seq, header}, ""
+	}
+	i := len(c.Events) - 1
+	return place{m.Seq, i}, c.Events[i].ID
 }
 
 // came takes what the follower brings.

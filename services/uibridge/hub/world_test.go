@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,16 +39,27 @@ type world struct {
 	bus    *bus.Bus // of who writes
 	client *client.Client
 	link   *link // from the hub to the bus
+	near   *link // from who writes
 	prev   uint64
-	ids    []string // of all that is to be told, commits too
+	answer atomic.Pointer[bus.Code] // of core, for every session
+	log    int                      // counts the logs, so that each has events of its own
+	ids    []string                 // of all that is to be told, commits too
 }
 
 func newWorld(t *testing.T, cfg hub.Config, md hub.Markdown) *world {
 	t.Helper()
-	srv := natstest.Start(t)
-	w := &world{t: t, bus: natstest.Connect(t, srv), link: &link{srv: srv}}
+	return newWorldAt(t, natstest.Start(t), cfg, md)
+}
+
+// newWorldAt makes a world of a server that the test may replace.
+func newWorldAt(t *testing.T, srv *natsserver.Server, cfg hub.Config, md hub.Markdown) *world {
+	t.Helper()
+	w := &world{t: t, link: &link{srv: srv}, near: &link{srv: srv}}
+	w.bus = natstest.Dial(t, bus.Config{InProcess: w.near, Token: srv.Token()})
+	natstest.EnsureStreams(t, w.bus)
+	w.answers(bus.CodeNotFound)
 	core, err := w.bus.Respond(subject.Service(coreapi.ServiceName, coreapi.VerbSession), coreapi.ServiceName, coreapi.ServiceName, func(q *bus.Request) {
-		_ = q.ReplyError(bus.Errorf(bus.CodeNotFound, "no such session"))
+		_ = q.ReplyError(bus.Errorf(*w.answer.Load(), "of the test"))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +75,9 @@ func newWorld(t *testing.T, cfg hub.Config, md hub.Markdown) *world {
 	t.Cleanup(w.Close)
 	return w
 }
+
+// answers sets what core answers to the question where a session stands.
+func (w *world) answers(code bus.Code) { w.answer.Store(&code) }
 
 // link is a way to the server that can be cut.
 type link struct {
@@ -103,6 +118,13 @@ func (l *link) mend() {
 	l.away = false
 }
 
+// use leads to another server.
+func (l *link) use(srv *natsserver.Server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.srv = srv
+}
+
 // newHub makes one more hub in the same world.
 func newHub(w *world) *hub.Hub {
 	h := hub.New(hub.Config{}, hub.Deps{Client: w.client, Log: natstest.Logger(w.t)})
@@ -114,10 +136,10 @@ func newHub(w *world) *hub.Hub {
 func (w *world) commit(payloads ...event.Payload) (seq uint64, live func(index int)) {
 	w.t.Helper()
 	c := event.Commit{Ref: ref, Header: event.Header{
-		CommitID: "c" + strconv.FormatUint(w.prev, 10), Prev: w.prev, Now: time.Now().UTC(), Trigger: event.Trigger{Kind: event.ByProgress},
+		CommitID: fmt.Sprintf("c%d.%d", w.log, w.prev), Prev: w.prev, Now: time.Now().UTC(), Trigger: event.Trigger{Kind: event.ByProgress},
 	}}
 	for i, p := range payloads {
-		e := event.New(ref, fmt.Sprintf("e%d.%d", w.prev, i), event.Source, p)
+		e := event.New(ref, fmt.Sprintf("e%d.%d.%d", w.log, w.prev, i), event.Source, p)
 		e.Turn = "t1"
 		c.Events = append(c.Events, e)
 	}

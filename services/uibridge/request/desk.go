@@ -24,6 +24,11 @@ const (
 	RunCommand          = "runCommand"
 )
 
+// Paths are the methods that are also reached by a path below a session.
+var Paths = map[string]string{
+	"inputs": SubmitUserInput, "confirmations": ProvideConfirmation, "cancels": CancelTurn, "commands": RunCommand,
+}
+
 // Origin is what a request need not say, because of where it comes from.
 type Origin struct {
 	Ref    subject.Ref // for requests that name no session; may be empty

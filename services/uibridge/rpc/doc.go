@@ -64,7 +64,8 @@
 //	1009  a message was larger than [Config.MaxMessage]
 //	4408  the connection did not keep up; the reason is "after=<last id>: …"
 //	4401  the token has expired, or was logged out
-//	4nnn  otherwise: nnn is the HTTP status of the error, such as 4400 for a wrong after,
+//	4nnn  otherwise: nnn is the HTTP status of the error, such as 4400 for a wrong after
+//	      or one that the log no longer holds (onDropped names the id to go on after),
 //	      4403, 4404, 4500 or 4503
 //
 // Whoever was attached is told onDropped {code, message, after} before that, if he still

@@ -33,9 +33,9 @@ type Config struct {
 	Timeout        time.Duration // of a request; default 30 s
 	WriteWait      time.Duration // how long a peer may take for a frame, and to answer a ping; default 10 s
 	PingEvery      time.Duration // default 20 s
-	// Limit counts a request of a principal and refuses it for now, or for good if his
-	// time is over; input says that it puts an input into the log. nil: none is refused.
-	Limit func(ctx context.Context, p contract.Principal, input bool) error
+	// Limit counts a principal's call of a method and refuses it for now, or for good if
+	// the principal's time is over. nil: none is refused.
+	Limit func(ctx context.Context, p contract.Principal, method string) error
 }
 
 func (c Config) withDefaults() Config {
@@ -47,7 +47,7 @@ func (c Config) withDefaults() Config {
 	c.WriteWait = cmp.Or(c.WriteWait, 10*time.Second)
 	c.PingEvery = cmp.Or(c.PingEvery, 20*time.Second)
 	if c.Limit == nil {
-		c.Limit = func(context.Context, contract.Principal, bool) error { return nil }
+		c.Limit = func(context.Context, contract.Principal, string) error { return nil }
 	}
 	return c
 }

@@ -56,6 +56,19 @@ func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	})
 }
 
+func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
+	r := newRig(t, rpc.Config{})
+	c := r.dial(t, "?session=s")
+	c.hear(contract.OnAttached)
+	r.Say(doortest.Main("s"), "x")
+	c.hear(contract.OnNewMessage)
+	r.Break(doortest.Main("s"), contract.LostPlace("x"))
+	how, last := c.ended()
+	if how.Code != 4400 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeInvalid || last.params(t).After != "0" {
+		t.Errorf("ended with %+v after %+v", how, last)
+	}
+}
+
 func TestALoginThatEndsEndsTheConnection(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")

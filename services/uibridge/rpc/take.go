@@ -94,8 +94,7 @@ func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
 		<-c.slots
 		c.busy.Done()
 	}
-	input := k.Method == request.SubmitUserInput || k.Method == request.RunCommand
-	if err := c.door.cfg.Limit(c.life, c.principal, input); err != nil {
+	if err := c.door.cfg.Limit(c.life, c.principal, k.Method); err != nil {
 		answer(nil, err)
 		return
 	}

@@ -112,7 +112,7 @@ func (c *conn) close(why *contract.Error) {
 	if why.Code == contract.CodeSlow {
 		c.slow("reading what it is told")
 	}
-	if c.told && !c.tell(dropped(why, c.after)) {
+	if c.told && !c.tell(dropped(why, why.Resume(c.after))) {
 		return
 	}
 	code, reason := closeCode(why), why.Message

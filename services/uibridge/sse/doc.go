@@ -19,7 +19,9 @@
 // what it was. Last-Event-ID, which browsers send by themselves when they connect
 // again, goes before after; whoever sends it is told exactly what follows. Every
 // [Config.KeepAlive] a comment is sent. The last event is onDropped {code, message,
-// after}: the connection did not keep up, the token has expired, or the bridge stops.
+// after}: the connection did not keep up, the token has expired, the log was replaced,
+// or the bridge stops. It has an id only if the log no longer holds the one before it:
+// "0", so that a browser that connects again by itself is told all of the new log.
 // A peer that takes nothing for [Config.WriteWait] is cut off without.
 //
 // # What can be asked for

@@ -50,11 +50,6 @@ type Door struct {
 
 const session = "/v1/agents/{agent}/sessions/{session}/"
 
-// posts are the methods behind the paths below a session.
-var posts = map[string]string{
-	"inputs": request.SubmitUserInput, "confirmations": request.ProvideConfirmation, "cancels": request.CancelTurn, "commands": request.RunCommand,
-}
-
 // Patterns are what the door is to be served at, for [http.ServeMux.Handle].
 func Patterns() []string {
 	return []string{
@@ -68,7 +63,7 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
 	d := &Door{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log), log: log, mux: http.NewServeMux()}
 	d.life, d.end = context.WithCancelCause(context.Background())
 	d.mux.HandleFunc(session+"events", d.only(http.MethodGet, d.events))
-	for path, method := range posts {
+	for path, method := range request.Paths {
 		d.mux.HandleFunc(session+path, d.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { d.post(w, r, method) }))
 	}
 	d.mux.HandleFunc("/v1/rpc/{method}", d.only(http.MethodPost, d.rpc))

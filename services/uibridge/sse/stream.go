@@ -175,11 +175,16 @@ func (s *stream) last(why error) error {
 		return why
 	}
 	e := contract.ErrorOf(why)
-	b, err := json.Marshal(contract.Dropped{Code: e.Code, Message: e.Message, After: s.after})
+	after := e.Resume(s.after)
+	b, err := json.Marshal(contract.Dropped{Code: e.Code, Message: e.Message, After: after})
 	if err != nil {
 		return err
 	}
-	if err := s.tell(contract.Notification{Method: contract.OnDropped, Params: b}); err != nil {
+	n := contract.Notification{Method: contract.OnDropped, Params: b}
+	if after != s.after {
+		n.ID = after // so that a browser that connects again by itself begins there
+	}
+	if err := s.tell(n); err != nil {
 		return err
 	}
 	return why

@@ -151,6 +151,24 @@ func TestStreamsEndWithWhy(t *testing.T) {
 	}
 }
 
+// A browser that connects again by itself after the log was replaced begins anew: it
+// would be refused with the id that it saw last.
+func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
+	r := newRig(t, sse.Config{})
+	s := r.follow(t, "", "")
+	s.until(t, contract.OnAttached)
+	r.Say(session, "x")
+	s.until(t, contract.OnNewMessage)
+	r.Break(session, contract.LostPlace("x"))
+	all := s.rest(t)
+	if len(all) != 1 || all[0].name != contract.OnDropped || all[0].params(t).Code != contract.CodeInvalid || all[0].params(t).After != "0" {
+		t.Errorf("it ended with %+v", all)
+	}
+	if s.last != "0" {
+		t.Errorf("the last id is %s", s.last)
+	}
+}
+
 func TestATokenThatExpiresEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := doortest.Principal(contract.See)

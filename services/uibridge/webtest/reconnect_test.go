@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/webtest"
 )
 
@@ -123,4 +124,27 @@ func TestTheBusCannotStore(t *testing.T) {
 	close(mended)
 	<-done
 	p.Wait(`!seen(".banner-away") && ` + finished + ` === 2 && text(".transcript").includes("echo: typed while the disk was full")`)
+}
+
+// The log is replaced beneath an open page: the page shows what the new one holds, and
+// goes on by itself.
+func TestTheLogIsReplaced(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "replaced")
+	p.Expect(`WebSocket connection to`)
+	p.Say("said before")
+	p.Wait(finished + ` === 1`)
+	b, err := r.System.Connect(t.Context(), "core")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.JetStream().DeleteStream(t.Context(), bus.StreamSessions); err != nil {
+		t.Fatal(err)
+	}
+	natstest.EnsureStreams(t, b)
+	p.Wait(`all(".turn").length === 0 && ["locked", "waiting_for_input"].includes(one(".state").dataset.state)`)
+	p.Say("said after")
+	// A core that knew the old log locks the session first.
+	p.Wait(`all(".turn").length === 1 && (text(".turn").includes("The session is locked") || ` + finished + ` === 1)`)
 }

@@ -256,7 +256,10 @@ export class Conversation {
     handle('onSessionLocked', (p) => this.#lock(p.reason, p.until));
     handle('onSessionReset', (p) => { this.#locked.hidden = true; this.#transcript.divide(`The conversation was reset by ${p.by}. What is above, the model does not know any more.`); });
     on('onBus', ({ connected, fault }) => this.#bus(connected, fault));
-    on('onDropped', (d) => this.#composer.notice(d.code === 'too_slow' ? '' : d.message ?? ''));
+    on('onDropped', (d) => {
+      if (d.code === 'invalid_argument') this.#tell(); // the log was replaced: it is told anew
+      else this.#composer.notice(d.code === 'too_slow' ? '' : d.message ?? '');
+    });
     on('attachFailed', (e) => this.#fail(e));
     on('connection', ({ state, detail }) => this.#connected(state, detail));
   }

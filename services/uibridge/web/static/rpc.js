@@ -122,7 +122,7 @@ export class Connection {
     socket.addEventListener('message', (m) => socket === this.#socket && this.#receive(m.data));
     socket.addEventListener('close', ({ code, reason }) => {
       if (!opened || code === 4401) this.#hooks.onRefused?.();
-      else if (code >= 4400 && code < 4500 && code !== 4408) this.#hooks.onAttachFailed?.(new RpcError({ code: 'invalid_argument', message: reason }));
+      else if (code >= 4400 && code < 4500 && code !== 4408 && this.#target) this.#hooks.onAttachFailed?.(new RpcError({ code: 'invalid_argument', message: reason }));
       this.#broken(socket);
     });
   }
@@ -205,6 +205,8 @@ export class Connection {
 
   #notified({ method, params }, data) {
     const p = params ?? {};
+    // The log no longer holds the place: to connect again with it would be refused for ever.
+    if (method === 'onDropped' && p.code === 'invalid_argument') this.#target = null;
     const t = this.#target;
     // What was on its way when another session, or another place of this one, was asked
     // for is not to be counted as seen.
