@@ -8,6 +8,7 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/nesting"
 )
 
 // The timeouts of rule 9.
@@ -213,7 +214,11 @@ func answerOf(m bus.Reply, call, attempt string) answerMail {
 		out.answer = executor.Answer{Call: call, Attempt: attempt, State: executor.Running, Message: m.Err.Error()}
 		return out
 	}
-	if err := json.Unmarshal(m.Data, &out.answer); err != nil {
+	err := nesting.Check(m.Data)
+	if err == nil {
+		err = json.Unmarshal(m.Data, &out.answer)
+	}
+	if err != nil {
 		// An executor that answers garbage may have run it or not.
 		out.answer = executor.Answer{State: executor.Unknown, Message: "invalid answer of the executor: " + err.Error()}
 	}

@@ -3,6 +3,21 @@
 // each value, for example, grows with the square of the depth.
 package nesting
 
+import "fmt"
+
+// Max is how many levels deep JSON of another process may nest where core stores what is
+// in it: the 10,000 that encoding/json reads, less what commits, snapshots and hooks wrap
+// around it. A commit that nests deeper can be written, but never be read.
+const Max = 9_900
+
+// Check refuses text that nests deeper than [Max].
+func Check(text []byte) error {
+	if d := Depth(text); d > Max {
+		return fmt.Errorf("it is nested %d levels deep, at most %d are allowed", d, Max)
+	}
+	return nil
+}
+
 // Depth returns how many brackets of text are open at once, outside of strings. It
 // allocates nothing, and text need not be valid JSON.
 func Depth(text []byte) int {
