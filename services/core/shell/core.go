@@ -178,7 +178,7 @@ func (c *Core) background() (stop func()) {
 	go c.lobby.extend(c.ctx, c)
 	go c.rememberOffer(c.ctx)
 	stopBeacon := c.beacon.start()
-	go c.view.watch(c.ctx)
+	go c.view.watch(c.ctx, c.log)
 	return func() {
 		stopRefill()
 		stopBeacon()

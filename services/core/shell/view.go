@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -75,7 +76,11 @@ func (v *view) RecordTools(ctx context.Context, records []store.ToolRecord) ([]s
 }
 
 // watch checks the view until ctx ends. After a failure it also tries to write.
-func (v *view) watch(ctx context.Context) {
+func (v *view) watch(ctx context.Context, log *slog.Logger) {
+	if err := v.Ping(ctx); err != nil && ctx.Err() == nil {
+		_ = v.saw(err)
+		log.Warn("the view does not answer; core works without it and completes it from the log later", "error", err)
+	}
 	tick := time.NewTicker(viewCheck)
 	defer tick.Stop()
 	for {
