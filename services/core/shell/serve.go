@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/store"
 )
 
@@ -57,6 +58,17 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 	}
 }
 
+// decodeQuery reads the body of a request.
+func decodeQuery(body []byte, into any) error {
+	if len(body) == 0 {
+		return bus.Errorf(bus.CodeInvalidArgument, "query: it is empty; want a JSON object")
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return bus.Errorf(bus.CodeInvalidArgument, "query: %s", jsonerror.Explain(err))
+	}
+	return nil
+}
+
 func (c *Core) serveTools(q *bus.Request) (any, error) {
 	stats, err := c.store.ToolStats(q.Context())
 	if err != nil {
@@ -84,8 +96,13 @@ func (c *Core) serveTools(q *bus.Request) (any, error) {
 func (c *Core) serveSessions(q *bus.Request) (any, error) {
 	var ask coreapi.SessionsQuery
 	if len(q.Data) > 0 {
-		if err := json.Unmarshal(q.Data, &ask); err != nil {
-			return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + err.Error()}
+		if err := decodeQuery(q.Data, &ask); err != nil {
+			return nil, err
+		}
+	}
+	if ask.Agent != "" {
+		if _, err := subject.Parse[subject.Agent](ask.Agent); err != nil {
+			return nil, bus.Errorf(bus.CodeInvalidArgument, "query: agent: %v", err)
 		}
 	}
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
@@ -110,8 +127,8 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 
 func (c *Core) serveSession(q *bus.Request) (any, error) {
 	var ask subject.Ref
-	if err := json.Unmarshal(q.Data, &ask); err != nil {
-		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + err.Error()}
+	if err := decodeQuery(q.Data, &ask); err != nil {
+		return nil, err
 	}
 	ref, err := subject.ParseRef(string(ask.Agent), string(ask.Session))
 	if err != nil {
@@ -148,8 +165,8 @@ func (c *Core) Counters() map[string]int64 {
 // serveRefill rewrites a session in the view, or requests that for all of them.
 func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	var ask coreapi.RefillQuery
-	if err := json.Unmarshal(q.Data, &ask); err != nil {
-		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + err.Error()}
+	if err := decodeQuery(q.Data, &ask); err != nil {
+		return nil, err
 	}
 	if ask.All {
 		return coreapi.RefillAnswer{}, c.refill.everything(q.Context())
