@@ -47,8 +47,11 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 	v, err := f(q)
 	if err == nil {
-		var b []byte
-		if b, err = json.Marshal(v); err == nil {
+		b, encoded := v.(json.RawMessage)
+		if !encoded {
+			b, err = json.Marshal(v)
+		}
+		if err == nil {
 			err = q.Reply(b)
 		}
 	}
@@ -134,7 +137,14 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 	if err != nil {
 		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
 	}
-	s, err := c.loader.Load(q.Context(), ref, nil)
+	return c.folds.do(q.Context(), foldKey{coreapi.VerbSession, ref}, func(ctx context.Context) (any, error) {
+		return c.info(ctx, ref)
+	})
+}
+
+// info loads a session from the log.
+func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
+	s, err := c.loader.Load(ctx, ref, nil)
 	var d *Damage
 	switch {
 	case errors.As(err, &d):
@@ -175,7 +185,14 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	if err != nil {
 		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
 	}
-	s, err := c.refill.refold(q.Context(), ref, false)
+	return c.folds.do(q.Context(), foldKey{coreapi.VerbRefill, ref}, func(ctx context.Context) (any, error) {
+		return c.rewrite(ctx, ref)
+	})
+}
+
+// rewrite writes a session to the view again.
+func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
+	s, err := c.refill.refold(ctx, ref, false)
 	if err != nil {
 		return nil, fmt.Errorf("refilling %s: %w", ref, err)
 	}
