@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/nesting"
 )
 
 // Run implements decide.Hooks: it asks the plugins of the envelope's point. It
@@ -78,6 +79,9 @@ func (e *Engine) ask(ctx context.Context, env hook.Envelope, until time.Time, se
 	for i, r := range e.cfg.Ask(ctx, questions) {
 		a, q := &answers[asked[i]], questions[i]
 		a.Body, a.Err, a.Latency = r.Data, r.Err, r.At.Sub(began)
+		if a.Err == nil {
+			a.Err = nesting.Check(a.Body)
+		}
 		if r.At.Before(q.Deadline) {
 			continue
 		}

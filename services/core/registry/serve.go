@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -38,7 +39,7 @@ func decode(body []byte, what string, v any) error {
 		}
 	}
 	if err != nil {
-		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %v", what, err)
+		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %s", what, jsonerror.Explain(err))
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ type Core struct {
 	behind *behind
 	after  *afterwards
 	refill *refill
+	folds  *folds
 	view   *view
 	beacon *beacon
 
@@ -105,6 +106,7 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 	c.beacon = newBeacon(c)
 	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.behind.folded}
 	c.refill = newRefill(c, cfg.Compare)
+	c.folds = newFolds(c)
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.want(ref, true) }
 	return c, nil
 }
@@ -179,7 +181,7 @@ func (c *Core) background() (stop func()) {
 	go c.lobby.extend(c.ctx, c)
 	go c.rememberOffer(c.ctx)
 	stopBeacon := c.beacon.start()
-	go c.view.watch(c.ctx)
+	go c.view.watch(c.ctx, c.log)
 	return func() {
 		stopRefill()
 		stopBeacon()

@@ -221,7 +221,7 @@ func TestTheViewComesBackInSQLite(t *testing.T) {
 func TestTheViewComesBackInRedis(t *testing.T) {
 	url := redistest.Start(t)
 	open := func() store.Store {
-		st, err := redis.Open(t.Context(), redis.Config{URL: url, Logger: natstest.Logger(t)})
+		st, err := redis.Open(redis.Config{URL: url, Logger: natstest.Logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

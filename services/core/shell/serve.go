@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/store"
 )
 
@@ -46,8 +47,11 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 	v, err := f(q)
 	if err == nil {
-		var b []byte
-		if b, err = json.Marshal(v); err == nil {
+		b, encoded := v.(json.RawMessage)
+		if !encoded {
+			b, err = json.Marshal(v)
+		}
+		if err == nil {
 			err = q.Reply(b)
 		}
 	}
@@ -55,6 +59,17 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 		// If this fails, too, the caller is gone.
 		_ = q.ReplyError(err)
 	}
+}
+
+// decodeQuery reads the body of a request.
+func decodeQuery(body []byte, into any) error {
+	if len(body) == 0 {
+		return bus.Errorf(bus.CodeInvalidArgument, "query: it is empty; want a JSON object")
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return bus.Errorf(bus.CodeInvalidArgument, "query: %s", jsonerror.Explain(err))
+	}
+	return nil
 }
 
 func (c *Core) serveTools(q *bus.Request) (any, error) {
@@ -84,8 +99,13 @@ func (c *Core) serveTools(q *bus.Request) (any, error) {
 func (c *Core) serveSessions(q *bus.Request) (any, error) {
 	var ask coreapi.SessionsQuery
 	if len(q.Data) > 0 {
-		if err := json.Unmarshal(q.Data, &ask); err != nil {
-			return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + err.Error()}
+		if err := decodeQuery(q.Data, &ask); err != nil {
+			return nil, err
+		}
+	}
+	if ask.Agent != "" {
+		if _, err := subject.Parse[subject.Agent](ask.Agent); err != nil {
+			return nil, bus.Errorf(bus.CodeInvalidArgument, "query: agent: %v", err)
 		}
 	}
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
@@ -110,14 +130,21 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 
 func (c *Core) serveSession(q *bus.Request) (any, error) {
 	var ask subject.Ref
-	if err := json.Unmarshal(q.Data, &ask); err != nil {
-		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + err.Error()}
+	if err := decodeQuery(q.Data, &ask); err != nil {
+		return nil, err
 	}
 	ref, err := subject.ParseRef(string(ask.Agent), string(ask.Session))
 	if err != nil {
 		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
 	}
-	s, err := c.loader.Load(q.Context(), ref, nil)
+	return c.folds.do(q.Context(), foldKey{coreapi.VerbSession, ref}, func(ctx context.Context) (any, error) {
+		return c.info(ctx, ref)
+	})
+}
+
+// info loads a session from the log.
+func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
+	s, err := c.loader.Load(ctx, ref, nil)
 	var d *Damage
 	switch {
 	case errors.As(err, &d):
@@ -148,8 +175,8 @@ func (c *Core) Counters() map[string]int64 {
 // serveRefill rewrites a session in the view, or requests that for all of them.
 func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	var ask coreapi.RefillQuery
-	if err := json.Unmarshal(q.Data, &ask); err != nil {
-		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + err.Error()}
+	if err := decodeQuery(q.Data, &ask); err != nil {
+		return nil, err
 	}
 	if ask.All {
 		return coreapi.RefillAnswer{}, c.refill.everything(q.Context())
@@ -158,7 +185,14 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	if err != nil {
 		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
 	}
-	s, err := c.refill.refold(q.Context(), ref, false)
+	return c.folds.do(q.Context(), foldKey{coreapi.VerbRefill, ref}, func(ctx context.Context) (any, error) {
+		return c.rewrite(ctx, ref)
+	})
+}
+
+// rewrite writes a session to the view again.
+func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
+	s, err := c.refill.refold(ctx, ref, false)
 	if err != nil {
 		return nil, fmt.Errorf("refilling %s: %w", ref, err)
 	}

@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -75,19 +76,29 @@ func (v *view) RecordTools(ctx context.Context, records []store.ToolRecord) ([]s
 }
 
 // watch checks the view until ctx ends. After a failure it also tries to write.
-func (v *view) watch(ctx context.Context) {
+func (v *view) watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(viewCheck)
 	defer tick.Stop()
-	for {
+	for down := false; ; {
+		err := v.Ping(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			_ = v.saw(err) // reported by fault
+			if !down {
+				log.Warn("the view does not answer; core works without it and completes it from the log later", "error", err)
+			}
+		case down:
+			log.Info("the view answers again")
+		}
+		if down = err != nil; !down && v.fault() != nil {
+			_ = v.SetMark(ctx, viewMark, uint64(time.Now().Unix())) //nolint:gosec // after 1970
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		}
-		if err := v.Ping(ctx); err != nil {
-			_ = v.saw(err) // reported by fault
-		} else if v.fault() != nil {
-			_ = v.SetMark(ctx, viewMark, uint64(time.Now().Unix())) //nolint:gosec // after 1970
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/nesting"
 )
 
 // The timeouts of rule 9.
@@ -217,7 +218,11 @@ func answerOf(m bus.Reply, asked executor.Answer) answerMail {
 		return out
 	}
 	var a executor.Answer
-	if err := json.Unmarshal(m.Data, &a); err != nil {
+	err := nesting.Check(m.Data)
+	if err == nil {
+		err = json.Unmarshal(m.Data, &a)
+	}
+	if err != nil {
 		// An executor that answers garbage may have run it or not.
 		out.answer.State, out.answer.Message = executor.Unknown, "invalid answer of the executor: "+err.Error()
 		return out

@@ -68,11 +68,16 @@ func (e *explainer) add(at, what string) {
 	e.out = append(e.out, clip(pointerOr(at), maxMessage)+": "+clip(what, maxMessage))
 }
 
+// pointer is the path as a JSON pointer, or the beginning of one that is too long for a
+// message: it is made for every error, and a name may be as long as the arguments.
 func pointer(path []string) string {
 	var b strings.Builder
 	for _, t := range path {
+		if b.Len() > maxMessage {
+			break
+		}
 		b.WriteByte('/')
-		b.WriteString(escape(t))
+		b.WriteString(escape(clip(t, maxMessage)))
 	}
 	return b.String()
 }

@@ -8,17 +8,27 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/nesting"
 )
 
 // The limits, in bytes.
 const (
 	MaxArgs   = 256 << 10 // of a call's arguments
 	MaxSchema = 64 << 10  // of a tool's schema
+)
+
+// MaxDepth is how many levels deep arguments may nest. The validator writes the path of
+// every value that does not fit, so that its cost grows with the depth times the size. A
+// schema has two levels for each of the arguments: a keyword and a name.
+const (
+	MaxDepth       = 64
+	maxSchemaDepth = 2 * MaxDepth
 )
 
 // ErrSchema is wrapped by every error about a tool's schema.
@@ -45,11 +55,14 @@ func compile(args json.RawMessage) (*Validator, error) {
 	if len(args) > MaxSchema {
 		return nil, fmt.Errorf("args has %d bytes, at most %d are allowed", len(args), MaxSchema)
 	}
+	if d := nesting.Depth(args); d > maxSchemaDepth {
+		return nil, fmt.Errorf("args is nested %d levels deep, at most %d are allowed", d, maxSchemaDepth)
+	}
 	doc, err := objectSchema(args)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNumbers(doc, ""); err != nil {
+	if err := checkNumbers(doc); err != nil {
 		return nil, err
 	}
 	text, err := encode(doc)
@@ -124,6 +137,9 @@ func decode(args json.RawMessage) (any, error) {
 	if len(args) > MaxArgs {
 		return nil, fmt.Errorf("the arguments have %d bytes, at most %d are allowed", len(args), MaxArgs)
 	}
+	if d := nesting.Depth(args); d > MaxDepth {
+		return nil, fmt.Errorf("the arguments are nested %d levels deep, at most %d are allowed", d, MaxDepth)
+	}
 	if t := bytes.TrimSpace(args); len(t) == 0 || string(t) == "null" {
 		return map[string]any{}, nil
 	}
@@ -139,34 +155,42 @@ func decode(args json.RawMessage) (any, error) {
 	if s, ok := value.(string); ok {
 		return nil, fmt.Errorf("got the string %q, want a JSON object", clip(s, 200))
 	}
-	return value, checkNumbers(value, "")
+	return value, checkNumbers(value)
 }
 
 // checkNumbers refuses numbers that would cost unbounded memory to compare:
 // the validator computes with exact fractions, where 1e999999999 has a billion digits.
-func checkNumbers(value any, at string) error {
+func checkNumbers(value any) error {
+	path, found := outOfRange(value)
+	if !found {
+		return nil
+	}
+	slices.Reverse(path)
+	return fmt.Errorf("the number at %s is out of range: at most 400 digits and 3 digits of exponent", pointerOr(pointer(path)))
+}
+
+// outOfRange finds a number that is out of range; its path begins at the inside.
+func outOfRange(value any) (path []string, found bool) {
 	switch x := value.(type) {
 	case json.Number:
 		f := strings.ToLower(string(x))
 		_, exp, _ := strings.Cut(f, "e")
 		exp = strings.TrimLeft(exp, "+-0")
-		if len(f) > 400 || len(exp) > 3 {
-			return fmt.Errorf("the number at %s is out of range: at most 400 digits and 3 digits of exponent", pointerOr(at))
-		}
+		return nil, len(f) > 400 || len(exp) > 3
 	case map[string]any:
 		for k, e := range x {
-			if err := checkNumbers(e, at+"/"+escape(k)); err != nil {
-				return err
+			if path, found := outOfRange(e); found {
+				return append(path, k), true
 			}
 		}
 	case []any:
 		for i, e := range x {
-			if err := checkNumbers(e, fmt.Sprint(at, "/", i)); err != nil {
-				return err
+			if path, found := outOfRange(e); found {
+				return append(path, strconv.Itoa(i)), true
 			}
 		}
 	}
-	return nil
+	return nil, false
 }
 
 func encode(v any) (json.RawMessage, error) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"skandha.dev/services/internal/nesting"
 )
 
 // The bounds of the protocol; agent.py has the same.
@@ -78,32 +80,9 @@ func readFrame(r io.Reader) (frame, error) {
 	return f, nil
 }
 
-// depth is how deep text nests, as far as brackets outside of strings tell; text
-// need not be valid.
-func depth(text []byte) int {
-	deepest, now := 0, 0
-	quoted, escaped := false, false
-	for _, c := range text {
-		switch {
-		case escaped:
-			escaped = false
-		case quoted:
-			escaped, quoted = c == '\\', c != '"'
-		case c == '"':
-			quoted = true
-		case c == '[' || c == '{':
-			now++
-			deepest = max(deepest, now)
-		case c == ']' || c == '}':
-			now--
-		}
-	}
-	return deepest
-}
-
 // decode reads JSON of the agent into v.
 func decode(text []byte, v any) error {
-	if d := depth(text); d > maxDepth {
+	if d := nesting.Depth(text); d > maxDepth {
 		return fmt.Errorf("JSON that is nested %d deep", d)
 	}
 	return json.Unmarshal(text, v)

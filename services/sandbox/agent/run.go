@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"skandha.dev/services/internal/nesting"
 )
 
 const (
@@ -245,7 +247,7 @@ func (o *outcome) result(x *Exit) {
 	x.Repr = cut(s.Repr, maxResult)
 	if len(s.Result) > 0 && string(s.Result) != "null" && len(s.Result) <= maxResult {
 		text := bytes.ToValidUTF8(s.Result, []byte("\uFFFD"))
-		if depth(text) <= maxDepth && json.Valid(text) {
+		if nesting.Depth(text) <= maxDepth && json.Valid(text) {
 			x.Result = text
 		} else {
 			x.Repr = string(text)

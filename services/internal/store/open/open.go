@@ -21,7 +21,8 @@ import (
 //	sqlite:///absolute/path              a SQLite file
 //	some/path.db                         a SQLite file
 //
-// Another scheme is store.ErrInvalid. Errors show no password.
+// A Redis that is away is no error: the store connects when it is used. A file that
+// cannot be opened is one. Another scheme is store.ErrInvalid. Errors show no password.
 func Store(ctx context.Context, where string, log *slog.Logger) (store.Store, error) {
 	scheme, _, found := strings.Cut(where, "://")
 	if !found {
@@ -29,7 +30,7 @@ func Store(ctx context.Context, where string, log *slog.Logger) (store.Store, er
 	}
 	switch strings.ToLower(scheme) {
 	case "redis", "rediss":
-		s, err := redis.Open(ctx, redis.Config{URL: where, Logger: log})
+		s, err := redis.Open(redis.Config{URL: where, Logger: log})
 		if err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func TestDamagedKeysAreRemoved(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			must(t, c.FlushAll(t.Context()).Err())
 			var log bytes.Buffer
-			s, err := redis.Open(t.Context(), redis.Config{URL: url, Timeout: patience, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s, err := redis.Open(redis.Config{URL: url, Timeout: patience, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			must(t, err)
 			defer func() { must(t, s.Close()) }()
 			fill(t, s)

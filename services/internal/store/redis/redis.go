@@ -22,8 +22,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects and fails if the server does not answer.
-func Open(ctx context.Context, cfg Config) (*Store, error) {
+// Open makes a store, which connects when it is used: a server that is away now is no
+// other case than one that goes away later. Errors are about the configuration alone.
+func Open(cfg Config) (*Store, error) {
 	quiet()
 	client, where, prefix, err := cfg.client()
 	if err != nil {
@@ -32,9 +33,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{client: client, keys: keyspace(prefix), where: where, log: cfg.Logger}
 	if s.log == nil {
 		s.log = slog.Default()
-	}
-	if err := s.Ping(ctx); err != nil {
-		return nil, errors.Join(err, client.Close())
 	}
 	return s, nil
 }

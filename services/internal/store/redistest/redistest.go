@@ -42,17 +42,31 @@ func Start(tb testing.TB, directives ...string) (url string) {
 	program := Need(tb)
 	var err error
 	for range attempts {
-		if url, err = start(tb, program, directives); err == nil {
-			return url
+		port := natstest.FreePort(tb)
+		if err = start(tb, program, port, directives); err == nil {
+			return address(port)
 		}
 	}
 	tb.Fatalf("redistest: %v", err)
 	return ""
 }
 
+// Later returns the URL of a server that does not run yet, and what starts it.
+func Later(tb testing.TB) (url string, run func()) {
+	tb.Helper()
+	program, port := Need(tb), natstest.FreePort(tb)
+	return address(port), func() {
+		tb.Helper()
+		if err := start(tb, program, port, nil); err != nil {
+			tb.Fatalf("redistest: %v", err)
+		}
+	}
+}
+
+func address(port int) string { return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", Password, port) }
+
 // start tries one port, which another process may take first.
-func start(tb testing.TB, program string, directives []string) (string, error) {
-	port := natstest.FreePort(tb)
+func start(tb testing.TB, program string, port int, directives []string) error {
 	config := append([]string{
 		"bind 127.0.0.1", fmt.Sprintf("port %d", port), "requirepass " + Password,
 		fmt.Sprintf("dir %q", tb.TempDir()), `save ""`, "appendonly no", "daemonize no",
@@ -62,10 +76,10 @@ func start(tb testing.TB, program string, directives []string) (string, error) {
 	dieWithParent(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return err
 	}
 	stop := func() {
 		_ = cmd.Process.Kill() // fails only if it has ended by itself
@@ -73,7 +87,7 @@ func start(tb testing.TB, program string, directives []string) (string, error) {
 	}
 	if err := ready(out); err != nil {
 		stop()
-		return "", err
+		return err
 	}
 	drained := make(chan struct{})
 	go func() {
@@ -84,7 +98,7 @@ func start(tb testing.TB, program string, directives []string) (string, error) {
 		stop()
 		<-drained
 	})
-	return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", Password, port), nil
+	return nil
 }
 
 // ready reads the server's log up to the line that says so.

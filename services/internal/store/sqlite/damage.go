@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"modernc.org/sqlite"
@@ -42,10 +43,18 @@ func damaged(err error) bool {
 		switch e.Code() & 0xff {
 		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT:
 			return true
+		case sqlite3.SQLITE_ERROR:
+			return missing.MatchString(e.Error())
 		}
+		return e.Code() == sqlite3.SQLITE_IOERR_SHORT_READ // the file ends too early
 	}
 	return false
 }
+
+// missing matches a schema that is not ours any more: all statements were compiled when
+// the file was opened. The code that SQLite gives it has other meanings: after a full
+// disk, for example, that there is no transaction to roll back.
+var missing = regexp.MustCompile(`no such (table|column)|has no column`)
 
 // moved reports whether the path names another file than the open one, or none.
 // Processes that open the path would not see what is written to the open file.

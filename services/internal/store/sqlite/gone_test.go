@@ -62,6 +62,70 @@ func TestFileGoneWhileInUse(t *testing.T) {
 	}
 }
 
+// A file that was cut off while in use, or lost a table, is damaged like one that is
+// found so when it is opened.
+func TestFileCutOffWhileInUse(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(t *testing.T, path string)
+	}{
+		{"to nothing", func(t *testing.T, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"to nothing, with its log", func(t *testing.T, path string) {
+			if err := errors.Join(os.Truncate(path, 0), os.Truncate(path+"-wal", 0)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"to its first page", func(t *testing.T, path string) {
+			if err := errors.Join(os.Truncate(path, 4096), os.Truncate(path+"-wal", 0)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"in its last page", func(t *testing.T, path string) {
+			info, err := os.Stat(path)
+			if err == nil {
+				err = os.Truncate(path, info.Size()-4000)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"by a table", func(t *testing.T, path string) { execute(t, path, "DROP TABLE coverage") }},
+		{"by a column", func(t *testing.T, path string) { execute(t, path, "ALTER TABLE coverage RENAME COLUMN what TO that") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := newPath(t)
+			var log bytes.Buffer
+			s := open(t, path, &log)
+			save(t, s, 7)
+			if err := s.SetCoverage(t.Context(), "all"); err != nil {
+				t.Fatal(err)
+			}
+			execute(t, path, "PRAGMA wal_checkpoint(TRUNCATE)")
+			c.do(t, path)
+			for range 2 { // not every call meets the damage
+				if _, err := s.Coverage(t.Context()); err != nil {
+					t.Error(err)
+				}
+				save(t, s, 9)
+				rev(t, s)
+			}
+			if what, err := s.Coverage(t.Context()); err != nil || what != "" {
+				t.Errorf("it covers %q, %v", what, err)
+			}
+			if got := rev(t, s); got != 9 {
+				t.Errorf("revision %d is there, want 9", got)
+			}
+			if !strings.Contains(log.String(), "moved aside") {
+				t.Errorf("logged %q", log.String())
+			}
+		})
+	}
+}
+
 // Statistics that were removed by hand cannot be completed exactly, so they start
 // over.
 func TestStatisticsThatDoNotAgreeBeginAnew(t *testing.T) {

@@ -1,0 +1,105 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+)
+
+// folds does what requests ask for that takes a fold from the log. Few run at a time and
+// rest after it, so that turns go on. Requests for the same share one that has not begun;
+// the answer of one that runs may be older than the request.
+type folds struct {
+	c     *Core
+	slots chan struct{}
+
+	mu      sync.Mutex
+	waiting map[foldKey]*fold
+}
+
+const (
+	foldsAtOnce  = 2
+	foldsWaiting = 200
+)
+
+type foldKey struct {
+	verb string
+	ref  subject.Ref
+}
+
+// fold is one answer, for all that wait for it.
+type fold struct {
+	done   chan struct{}
+	answer json.RawMessage
+	err    error
+}
+
+func newFolds(c *Core) *folds {
+	return &folds{c: c, slots: make(chan struct{}, foldsAtOnce), waiting: map[foldKey]*fold{}}
+}
+
+// do returns what work returns, as JSON. It refuses if too many wait.
+func (f *folds) do(ctx context.Context, key foldKey, work func(context.Context) (any, error)) (any, error) {
+	w, mine := f.join(key)
+	switch {
+	case w == nil:
+		return nil, bus.Errorf(bus.CodeOverloaded, "%d requests wait for sessions to be folded from the log, which is the limit; try again later", foldsWaiting)
+	case mine:
+		f.run(key, w, work)
+	}
+	select {
+	case <-w.done:
+		return w.answer, w.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// join returns the fold that waits, or a new one, which is the caller's to run; nil if too
+// many wait.
+func (f *folds) join(key foldKey) (w *fold, mine bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w := f.waiting[key]; w != nil || len(f.waiting) >= foldsWaiting {
+		return w, false
+	}
+	w = &fold{done: make(chan struct{}), err: bus.Errorf(bus.CodeInternal, "folding %s failed; see core's log", key.ref)}
+	f.waiting[key] = w
+	return w, true
+}
+
+func (f *folds) leave(key foldKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.waiting, key)
+}
+
+// run works for all that have joined, whatever becomes of the first one's request. If it
+// panics, the others get the error of join.
+func (f *folds) run(key foldKey, w *fold, work func(context.Context) (any, error)) {
+	defer close(w.done)
+	select {
+	case f.slots <- struct{}{}:
+		f.leave(key)
+	case <-f.c.ctx.Done():
+		f.leave(key)
+		w.err = bus.Errorf(bus.CodeUnavailable, "core is stopping")
+		return
+	}
+	begun := time.Now()
+	defer func() {
+		go func() {
+			f.c.refill.yield(f.c.ctx, begun)
+			<-f.slots
+		}()
+	}()
+	v, err := work(f.c.ctx)
+	if err == nil {
+		w.answer, err = json.Marshal(v)
+	}
+	w.err = err
+}

@@ -1,0 +1,53 @@
+// Package jsonerror says what is wrong with JSON in the words of its sender, who knows
+// fields and kinds of values, but no types of Go.
+package jsonerror
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// Explain returns what an error of encoding/json is about: "limit: got string, want a
+// whole number".
+func Explain(err error) string {
+	var wrong *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return fmt.Sprintf("%s: got %s, want %s", wrong.Field, wrong.Value, kind(wrong.Type))
+	case errors.As(err, &wrong):
+		return fmt.Sprintf("got %s, want %s", wrong.Value, kind(wrong.Type))
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("not JSON: %s (at byte %d)", syntax, syntax.Offset)
+	case errors.Is(err, io.EOF):
+		return "it is empty"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "not JSON: unexpected end"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+func kind(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number that is not negative"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	}
+	return "an object"
+}
