@@ -24,11 +24,11 @@ type renewMail struct{ log bool }
 
 // renewed handles streams that were created again.
 func (c *Core) renewed(r bus.Renewal) {
-	why := fmt.Sprintf("the log was empty or deleted; at %s, %d streams were found created again (%s)",
+	why := fmt.Sprintf("at %s, %d of the streams were lost and created again (%s)",
 		r.At.Format(time.RFC3339), len(r.Streams), strings.Join(r.Streams, ", "))
 	switch {
 	case r.Log():
-		why += "; sessions start anew, or are locked until /repair if commits of the last seconds are known"
+		why = "the log was deleted, or the server came back without it: " + why + "; sessions start anew, or are locked until /repair if commits of the last seconds are known"
 	case r.Timers():
 		why += "; open confirmations get new timers"
 	}

@@ -65,7 +65,7 @@ func lostLog(t *testing.T, c *shell.Core, streams ...string) {
 	t.Helper()
 	natstest.Eventually(t, "the loss is reported", func() bool {
 		for _, x := range c.Status(t.Context()).Troubles {
-			if x.Kind == coreapi.TroubleLog && strings.Contains(x.Reason, "found created again ("+strings.Join(streams, ", ")) {
+			if x.Kind == coreapi.TroubleLog && strings.Contains(x.Reason, "created again ("+strings.Join(streams, ", ")) {
 				return true
 			}
 		}
