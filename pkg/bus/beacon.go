@@ -3,7 +3,9 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +54,91 @@ func (b *Bus) PublishBeacon(ctx context.Context, is Beacon) error {
 	return b.Publish(ctx, subject.Beacon(is.Instance), nil, body)
 }
 
+// The limits of a beacon that is believed. A false or broken core must not stop all
+// inputs, or crowd out the sessions of others, by a beacon that no core sends.
+const (
+	maxBeaconCount  = 1 << 48 // of causes or sessions
+	maxBeaconText   = 4096    // bytes of a reason
+	maxBeaconName   = 256     // bytes of the name of a tool or a provider
+	maxBeaconAhead  = 24 * time.Hour
+	beaconComplaint = time.Minute // between two log lines about invalid ones
+)
+
+// Validate reports the first field that no core sends.
+func (is Beacon) Validate() error {
+	switch {
+	case !subject.Valid(is.Instance):
+		return fmt.Errorf("instance: %q is no id", clipped(string(is.Instance)))
+	case is.Backlog > maxBeaconCount:
+		return fmt.Errorf("backlog: is %d", is.Backlog)
+	case is.Parked > maxBeaconCount:
+		return fmt.Errorf("parked: is %d", is.Parked)
+	case is.Limit < 0 || int64(is.Limit) > maxBeaconCount:
+		return fmt.Errorf("limit: is %d", is.Limit)
+	case len(is.Waiting) > MaxWaiting:
+		return fmt.Errorf("waiting: has %d entries, at most %d", len(is.Waiting), MaxWaiting)
+	}
+	if err := is.Storage.validate(); err != nil {
+		return fmt.Errorf("storage.%w", err)
+	}
+	for i, w := range is.Waiting {
+		if err := w.validate(); err != nil {
+			return fmt.Errorf("waiting[%d].%w", i, err)
+		}
+	}
+	return nil
+}
+
+func (f *StorageFault) validate() error {
+	switch {
+	case f == nil:
+		return nil
+	case strings.TrimSpace(f.Reason) == "":
+		return errors.New("reason: is empty")
+	case len(f.Reason) > maxBeaconText:
+		return fmt.Errorf("reason: has %d bytes, at most %d", len(f.Reason), maxBeaconText)
+	case f.Since.After(time.Now().Add(maxBeaconAhead)):
+		return fmt.Errorf("since: %s is in the future", f.Since.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func (w Waiting) validate() error {
+	switch {
+	case w.Kind != subject.Runner && w.Kind != subject.Provider:
+		return fmt.Errorf("kind: %q is not known", clipped(string(w.Kind)))
+	case len(w.Name) > maxBeaconName:
+		return fmt.Errorf("name: has %d bytes, at most %d", len(w.Name), maxBeaconName)
+	case w.Sessions < 0 || int64(w.Sessions) > maxBeaconCount:
+		return fmt.Errorf("sessions: is %d", w.Sessions)
+	}
+	return nil
+}
+
+// clipped shortens what a stranger wrote, for a log line.
+func clipped(s string) string { return s[:min(len(s), subject.MaxIDLen)] }
+
+// parseBeacon reads a beacon, which its subject says who sent.
+func parseBeacon(m *nats.Msg) (is Beacon, err error) {
+	from, err := subject.ParseBeacon(m.Subject)
+	if err != nil {
+		return is, err
+	}
+	if err := json.Unmarshal(m.Data, &is); err != nil {
+		return is, err
+	}
+	if is.Instance != from {
+		return is, fmt.Errorf("instance: is %q", clipped(string(is.Instance)))
+	}
+	if err := is.Validate(); err != nil {
+		return is, err
+	}
+	if is.Storage != nil && is.Storage.Since.IsZero() {
+		is.Storage.Since = time.Now().UTC()
+	}
+	return is, nil
+}
+
 // beacons are the latest ones, by core.
 type beacons struct {
 	once   sync.Once
@@ -59,6 +146,8 @@ type beacons struct {
 	of     map[subject.Instance]heard
 	latest heard
 	follow func([]Beacon)
+	// When a beacon that was dropped was last logged.
+	complained time.Time
 }
 
 type heard struct {
@@ -73,21 +162,33 @@ func (h heard) fresh() bool { return time.Since(h.at) < beaconAge }
 func (s *beacons) listen(b *Bus) {
 	s.once.Do(func() {
 		s.of = map[subject.Instance]heard{}
-		if _, err := b.ctl.nc.Subscribe(subject.AllBeacons, s.hear); err != nil {
+		if _, err := b.ctl.nc.Subscribe(subject.AllBeacons, func(m *nats.Msg) { s.hear(b, m) }); err != nil {
 			b.log.Debug("listening to the beacons of cores", "error", err)
 		}
 	})
 }
 
-func (s *beacons) hear(m *nats.Msg) {
-	h := heard{at: time.Now()}
-	i, err := subject.ParseBeacon(m.Subject)
-	if err != nil || json.Unmarshal(m.Data, &h.Beacon) != nil {
+func (s *beacons) hear(b *Bus, m *nats.Msg) {
+	is, err := parseBeacon(m)
+	if err != nil {
+		s.complain(b, m.Subject, err)
 		return
 	}
-	h.Instance = i
-	if follow, all := s.note(h); follow != nil {
+	if follow, all := s.note(heard{is, time.Now()}); follow != nil {
 		follow(all)
+	}
+}
+
+// complain logs a beacon that is dropped, but not each of a flood.
+func (s *beacons) complain(b *Bus, subj string, err error) {
+	s.mu.Lock()
+	say := time.Since(s.complained) > beaconComplaint
+	if say {
+		s.complained = time.Now()
+	}
+	s.mu.Unlock()
+	if say {
+		b.log.Warn("dropping an invalid beacon", "subject", subj, "error", err)
 	}
 }
 

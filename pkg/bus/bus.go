@@ -46,6 +46,7 @@ type Bus struct {
 	beacons  beacons
 	replies  replies
 	copies   *copies   // of SESSIONS
+	known    *known    // streams
 	advisory sync.Once // of its changes
 	closed   chan struct{}
 

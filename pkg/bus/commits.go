@@ -146,6 +146,9 @@ func (p *Pending) resolve(m *nats.Msg) (err error) {
 func (p *Pending) finish(err error) {
 	p.l.inbox.forget(p.n)
 	p.done = true
+	if errors.Is(err, nats.ErrNoResponders) {
+		p.l.b.known.missed()
+	}
 	if err != nil {
 		p.err = fmt.Errorf("storing on %s: %w", p.msg.Subject, err)
 	}

@@ -116,7 +116,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 		cfg: cfg, log: cfg.Logger.With("instance", string(cfg.Instance)),
 		closed: make(chan struct{}), back: make(chan struct{}), parts: map[part]struct{}{}, buckets: map[string]jetstream.ObjectStore{},
 	}
-	b.copies = newCopies(b)
+	b.copies, b.known = newCopies(b), newKnown()
 	b.ctl, b.data = newLink(b, controlLink), newLink(b, logLink)
 	if err := b.open(ctx); err != nil {
 		b.Close()

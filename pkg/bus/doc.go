@@ -75,6 +75,10 @@
 // message that cannot exist; without that permission the cause stays unnamed). It then
 // stores a probe about once a second until one is acknowledged.
 //
+// A log whose stream was deleted, or that a server with an empty directory does not have,
+// is such a fault, too. Core creates lost streams again ([Bus.KeepStreams]); every other
+// process only reports that the stream does not exist.
+//
 // # Back-pressure
 //
 // Inputs, and only inputs, are refused with [ErrOverloaded] while a core's last

@@ -11,8 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// EnsurePlugins makes only the bucket of plugins, like [Bus.EnsureStreams], after it
-// was lost.
+// EnsurePlugins makes only the bucket of plugins, like [Bus.EnsureStreams].
 func (b *Bus) EnsurePlugins(ctx context.Context, c StreamsConfig) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -78,14 +77,16 @@ func (b *Bus) ensureStream(ctx context.Context, want wanted) error {
 		doubts := b.copies.doubted()
 		s, err := b.js.Stream(ctx, want.Name)
 		if err == nil {
+			b.known.saw(s.CachedInfo())
 			return b.verifyStream(ctx, s.CachedInfo(), want, doubts)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("looking up stream %s: %w", want.Name, err)
 		}
-		want.Replicas = b.newReplicas(want.given)
-		_, err = b.js.CreateStream(ctx, want.StreamConfig)
+		want.Replicas = b.newReplicas(want.Name, want.given)
+		s, err = b.js.CreateStream(ctx, want.StreamConfig)
 		if err == nil {
+			b.known.saw(s.CachedInfo())
 			b.log.Info("stream created", "stream", want.Name)
 			return nil
 		}
@@ -97,9 +98,9 @@ func (b *Bus) ensureStream(ctx context.Context, want wanted) error {
 }
 
 // newReplicas is how many copies a new stream gets: as many as the log has, unless the
-// configuration says otherwise.
-func (b *Bus) newReplicas(given limits) int {
-	return max(cmp.Or(given.replicas, b.copies.known()), 1)
+// configuration says otherwise. One that was lost gets no fewer than it had.
+func (b *Bus) newReplicas(name string, given limits) int {
+	return max(cmp.Or(given.replicas, b.copies.known()), b.known.copiesOf(name), 1)
 }
 
 // JSStorageResourcesExceededErr and JSAccountResourcesExceededErr of the server.
@@ -238,14 +239,15 @@ func set[T comparable](changes *[]string, field string, have *T, want T) {
 
 func (b *Bus) ensureBucket(ctx context.Context, want objectBucket) error {
 	for {
-		s, err := b.js.Stream(ctx, "OBJ_"+want.Bucket)
+		s, err := b.js.Stream(ctx, objectStream(want.Bucket))
 		if err == nil {
+			b.known.saw(s.CachedInfo())
 			return b.verifyBucket(ctx, s.CachedInfo(), want)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("looking up bucket %s: %w", want.Bucket, err)
 		}
-		want.Replicas = b.newReplicas(want.given)
+		want.Replicas = b.newReplicas(objectStream(want.Bucket), want.given)
 		_, err = b.js.CreateObjectStore(ctx, want.ObjectStoreConfig)
 		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return creating("bucket "+want.Bucket, want.MaxBytes, err)

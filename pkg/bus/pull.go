@@ -164,6 +164,9 @@ func (l *pullLoop) heal() {
 			if err == nil {
 				return
 			}
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				l.b.known.missed()
+			}
 			if time.Since(said) > 3*time.Second {
 				l.b.log.Warn("consumer is not available", "stream", l.stream, "error", err)
 				said = time.Now()

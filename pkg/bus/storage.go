@@ -21,6 +21,8 @@ import (
 type StorageFault struct {
 	Reason string    `json:"reason"` // the server's own cause, and what to do
 	Since  time.Time `json:"since"`
+
+	missing bool // there is no stream
 }
 
 // Error implements error.
@@ -54,6 +56,7 @@ type storage struct {
 	running bool
 	size    int  // of the refused message; probes are as large
 	denied  bool // the credentials do not allow asking for the cause
+	blind   bool // they do not allow asking for the stream either
 }
 
 // StorageFault is why the log cannot store now, as far as this process or a core
@@ -174,10 +177,17 @@ func (b *Bus) lookAtStorage() bool {
 	if !denied {
 		err = b.writeError(ctx)
 	}
+	if errors.Is(err, ErrDenied) {
+		err = b.lookForLog(ctx)
+	}
 	var f *StorageFault
 	switch {
 	case errors.As(err, &f):
 		b.storageFails(f, 0)
+		if f.missing {
+			b.known.missed()
+			b.probeStorage(suspect, size) // it may be there again
+		}
 	case err == nil && b.SeenStorageFault() == nil:
 		b.storageWorks() // the log was slow, and has no fault
 	default:
@@ -197,6 +207,9 @@ func (b *Bus) probeStorage(suspect time.Time, size int) {
 	switch {
 	case errors.Is(err, ErrDenied):
 		b.storageWorks() // unknown; the next message will show it
+	case errors.Is(err, nats.ErrNoResponders) && b.Connected() && !suspect.IsZero() && time.Since(suspect) > storageSilent:
+		b.storageFails(&StorageFault{Reason: "no stream takes what is stored: the stream " + StreamSessions +
+			" does not exist, or no server leads it; core creates a missing stream again"}, 0)
 	case errors.Is(err, ErrAmbiguous) && b.Connected() && !suspect.IsZero() && time.Since(suspect) > storageSilent:
 		b.storageFails(&StorageFault{Reason: fmt.Sprintf(
 			"nats-server has acknowledged nothing for %s; its log says why (\"write error\", \"JetStream\"); %s",
@@ -232,6 +245,28 @@ func (b *Bus) writeError(ctx context.Context) error {
 	}
 }
 
+// lookForLog asks whether there is a log, without the right to ask for its write error.
+// The error is a [StorageFault] if there is none, else [ErrDenied]: the cause is unknown.
+func (b *Bus) lookForLog(ctx context.Context) error {
+	s := &b.storage
+	s.mu.Lock()
+	blind := s.blind
+	s.mu.Unlock()
+	if blind {
+		return ErrDenied
+	}
+	_, err := b.logInfo(ctx, "")
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return b.missingLog()
+	case errors.Is(err, ErrDenied):
+		s.mu.Lock()
+		s.blind = true
+		s.mu.Unlock()
+	}
+	return ErrDenied
+}
+
 func (b *Bus) readWriteError(m *nats.Msg) error {
 	if err := deniedError(m); err != nil {
 		b.storage.mu.Lock()
@@ -252,6 +287,8 @@ func (b *Bus) readWriteError(m *nats.Msg) error {
 	switch e := answer.Error; {
 	case e == nil, e.ErrorCode == errCodeSequenceNotFound:
 		return nil
+	case e.ErrorCode == jetstream.JSErrCodeStreamNotFound:
+		return b.missingLog()
 	case e.ErrorCode != errCodeDeleteFailed:
 		return e // of the API, not of the store
 	case isWriteError(e.Description):

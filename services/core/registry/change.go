@@ -66,7 +66,7 @@ func (r *Registrar) change(ctx context.Context, decide func(*registry.Content) (
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, nats.ErrNoResponders): // the bucket is gone
-			if err := r.bus.EnsurePlugins(ctx, r.cfg.Streams); err != nil {
+			if err := r.bus.RestoreStreams(ctx, r.cfg.Streams); err != nil {
 				return err
 			}
 			r.behind(ctx, c.ManifestRevision)

@@ -63,7 +63,7 @@ func (s *sweeper) sweep(ctx context.Context, every time.Duration) {
 	}
 }
 
-// mend makes the bucket anew when it was lost.
+// mend creates the bucket again when it was lost, if core's [bus.Bus.KeepStreams] has not.
 func (s *sweeper) mend(ctx context.Context, now time.Time) {
 	if s.lost.IsZero() || !s.r.bus.Connected() {
 		s.lost = now
@@ -74,7 +74,7 @@ func (s *sweeper) mend(ctx context.Context, now time.Time) {
 	s.lost = now
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := s.r.bus.EnsurePlugins(ctx, s.r.cfg.Streams); err != nil && s.r.ctx.Err() == nil {
+	if err := s.r.bus.RestoreStreams(ctx, s.r.cfg.Streams); err != nil && s.r.ctx.Err() == nil {
 		s.r.log.Warn("the registry's bucket is not there and cannot be made", "error", err)
 	}
 }

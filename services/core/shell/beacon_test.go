@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -182,4 +183,41 @@ func TestAViewThatCannotBeWrittenIsNamed(t *testing.T) {
 	}
 	b.broken.Store(false)
 	natstest.Eventually(t, "the view works again", func() bool { return !named() })
+}
+
+// A beacon that claims more sessions than any core has does not keep the others' from
+// their slots, although nobody uses the share that it claims.
+func TestAFalseClaimStarvesNoSession(t *testing.T) {
+	s := start(t, core.Config{})
+	liar := natstest.Connect(t, s.srv)
+	claim := func() {
+		err := liar.PublishBeacon(natstest.Context(t), bus.Beacon{
+			Limit: 1000, Waiting: []bus.Waiting{{Kind: subject.Provider, Sessions: 1_000_000}},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	claim()
+	s.background("liar", func(ctx context.Context) error {
+		for tick := time.NewTicker(bus.BeaconEvery / 2); ; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				claim()
+			}
+		}
+	})
+	for round := range 3 {
+		var all []<-chan event.Event
+		for n := range 20 {
+			ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("r%d-%d", round, n))}
+			all = append(all, s.follow(ref))
+			s.say(ref, event.Input{Text: "hello"})
+		}
+		for _, ch := range all {
+			s.await(ch, event.TypeRecorded)
+		}
+	}
 }

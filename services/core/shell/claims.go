@@ -78,6 +78,9 @@ func (d *Directory) free(i subject.Instance, pool string) {
 
 // add changes how many of an instance's slots this core uses. The caller holds the lock.
 func (d *Directory) add(i subject.Instance, pool string, n int) {
+	if n < 0 {
+		d.keepMine(i, pool)
+	}
 	p := d.reserved[i]
 	if p == nil {
 		p = map[string]int{}

@@ -75,6 +75,7 @@ type Core struct {
 	mu       sync.Mutex
 	sessions map[subject.Ref]*session
 	cache    *stateCache
+	newLog   time.Time // when the log was found lost and created again; zero: never
 	stopping bool
 	ready    chan struct{} // closed once causes are consumed
 	gone     sync.WaitGroup
@@ -145,6 +146,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("watching executors: %w", err)
 	}
 	defer c.background()()
+	go c.bus.KeepStreams(c.ctx, c.cfg.Streams, c.renewed)
 	services, err := c.serve()
 	if err != nil {
 		return err
@@ -311,6 +313,9 @@ func (c *Core) session(ref subject.Ref) *session {
 			held: map[uint64]*held{}, work: map[string]*work{}, timers: map[string]bool{}, looked: time.Now(),
 			reconnects: c.bus.Conn().Stats().Reconnects,
 		}
+		if c.ofOldLog(s.state) {
+			s.doubt.base, s.state = s.state, nil
+		}
 		c.sessions[ref] = s
 		c.gone.Add(1)
 		go s.run()
@@ -329,6 +334,8 @@ func (c *Core) retire(s *session) bool {
 	c.dir.leave(s)
 	if s.state != nil {
 		c.cache.put(s.ref, s.state)
+	} else if c.ofOldLog(s.doubt.base) {
+		c.cache.put(s.ref, s.doubt.base)
 	}
 	for len(c.sessions) < c.cfg.OpenSessions && !c.stopping {
 		ref, waits := c.lobby.next()

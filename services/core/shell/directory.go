@@ -39,6 +39,7 @@ type Directory struct {
 	cores      int                  // that publish beacons
 	fold       int                  // the newest fold version that any of them knows
 	published  int                  // sessions that wait, by this core's latest beacon
+	usage      map[need]*usage      // of slots by other cores
 	moved      chan struct{}        // gets a value when the next beacon should be sent at once
 	lostTools  map[string]time.Time // since when a tool is no longer offered
 	arrived    map[string]time.Time // when a tool's latest executor or plugin replica came
@@ -59,8 +60,9 @@ type Directory struct {
 type instance struct {
 	executor.Announcement
 	seen time.Time
-	gone time.Time // when it had no responders; zero once it has announced itself again
-	full []string  // pools that refused work for lack of a slot, since it announced itself
+	gone time.Time      // when it had no responders; zero once it has announced itself again
+	full []string       // pools that refused work for lack of a slot, since it announced itself
+	mine map[string]int // by pool: the most slots that this core has used since then
 }
 
 type toolEntry struct {

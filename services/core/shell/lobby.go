@@ -95,6 +95,14 @@ func (l *lobby) extend(ctx context.Context, c *Core) {
 	})
 }
 
+// clear forgets every delivery, when the log that they are of is gone.
+func (l *lobby) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.order = nil
+	clear(l.held)
+}
+
 // handBack gives every delivery back, at shutdown.
 func (l *lobby) handBack(c *Core) {
 	for _, d := range l.all() {

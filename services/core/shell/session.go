@@ -134,6 +134,8 @@ func (s *session) handle(m any) {
 		s.onAnswer(m)
 	case pokeMail:
 		s.poked = true
+	case renewMail:
+		s.renew(m)
 	}
 }
 
@@ -209,7 +211,7 @@ func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 			s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
 			return bus.StoredMsg{}, false
 		}
-		if !r.found { // certainly deleted from the log (see NextCause): it cannot be decided
+		if !r.found && s.vanished(upTo) { // see NextCause: it cannot be decided
 			s.passed = upTo
 		}
 		return r.m, r.found

@@ -15,6 +15,10 @@ import (
 // own attempts frees. Without shares it would keep every slot it ever had, and serve its
 // sessions more often than a core that came later.
 //
+// No beacon is trusted with everything: a claim is capped, it counts for at most maxRatio
+// times the smallest, and what a core does not use of its share is lent, see usage. So
+// each core that waits keeps a share, whatever another one claims.
+//
 // Each core computes the shares itself, from the beacons of all cores. Fractions of slots
 // rotate over time, so that two cores take turns at a single slot. Cores with different
 // data or clocks briefly use a slot too many or too few: the executor has a queue, so
@@ -24,8 +28,14 @@ import (
 // session of a core is served among a hundred of another core after a few seconds.
 const shareTurn = 250 * time.Millisecond
 
-// maxSessions caps the waiting sessions that a beacon may claim.
-const maxSessions = 1_000_000
+const (
+	// maxSessions caps the waiting sessions of a core: as many as it has open, unless it
+	// is configured to have more.
+	maxSessions = DefaultOpenSessions
+	// maxRatio is how much more than the smallest the largest claim counts. Up to there,
+	// shares are proportional.
+	maxRatio = 256
+)
 
 // golden spreads the turns evenly, however few slots rotate.
 const golden = 0.6180339887498949
@@ -102,7 +112,10 @@ func (d *Directory) turns(ctx context.Context) {
 		d.mu.Lock()
 		var wake []*session
 		if len(d.demands) > 1 {
+			d.countUse()
 			wake = d.wake(false)
+		} else {
+			d.usage = nil
 		}
 		d.mu.Unlock()
 		poke(wake)
@@ -113,15 +126,13 @@ func (d *Directory) turns(ctx context.Context) {
 // caller holds the lock.
 func (d *Directory) left(n need) int {
 	before, mine, after := 0, 0, 0 // sessions of cores with smaller names, of this core, and of the rest
-	for _, o := range d.demands {
-		sessions := 0
-		for _, w := range o.waiting {
-			sessions += d.compete(n, need{kind: w.Kind, name: w.Name}, min(max(w.Sessions, 0), maxSessions))
-		}
+	claims, most := d.claimed(n)
+	for core, sessions := range claims {
+		sessions = min(sessions, most)
 		switch {
-		case o.core < d.self:
+		case core < d.self:
 			before += sessions
-		case o.core == d.self:
+		case core == d.self:
 			mine = sessions
 		default:
 			after += sessions
@@ -137,7 +148,28 @@ func (d *Directory) left(n need) int {
 			used += d.reserved[id][pool]
 		}
 	}
-	return part(total, before, max(1, mine), before+max(1, mine)+after, time.Now()) - used
+	share := part(total, before, max(1, mine), before+max(1, mine)+after, time.Now())
+	if others, ok := d.usage[need{kind: n.kind, name: n.name}].most(); ok {
+		share = max(share, total-others)
+	}
+	return share - used
+}
+
+// claimed returns how many sessions of each core compete for the slots that serve a
+// need, and for how many a claim may count. The caller holds the lock.
+func (d *Directory) claimed(n need) (of map[subject.Instance]int, most int) {
+	of = make(map[subject.Instance]int, len(d.demands))
+	least := maxSessions
+	for _, o := range d.demands {
+		sessions := 0
+		for _, w := range o.waiting {
+			sessions += d.compete(n, need{kind: w.Kind, name: w.Name}, min(max(w.Sessions, 0), maxSessions))
+		}
+		if sessions = min(sessions, maxSessions); sessions > 0 {
+			of[o.core], least = sessions, min(least, sessions)
+		}
+	}
+	return of, min(least*maxRatio, maxSessions)
 }
 
 // part returns how many of total slots belong, at a time, to a core with mine of all

@@ -39,8 +39,9 @@ type system struct {
 	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
 	// stopCore and stopRunner stop the last one started.
 	stopCore, stopRunner func()
-	slots                int         // of the runner
-	view                 store.Store // of every core; nil: each has its own
+	slots                int             // of the runner
+	view                 store.Store     // of every core; nil: each has its own
+	connect              func() *bus.Bus // nil: to srv
 }
 
 func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
@@ -48,13 +49,16 @@ func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
 	for _, o := range options {
 		o(s)
 	}
-	if s.srv == nil {
+	if s.srv == nil && s.connect == nil {
 		s.srv = natstest.Start(t)
 	}
-	s.bus = natstest.Connect(t, s.srv)
+	if s.connect == nil {
+		s.connect = func() *bus.Bus { return natstest.Connect(t, s.srv) }
+	}
+	s.bus = s.connect()
 	s.model = func(m provider.Message) provider.Response { return provider.Response{TextContent: "echo: " + m.Text} }
 	s.tool = func(context.Context, contract.ToolCall) tool.Result { return tool.OK("done") }
-	runner, model := natstest.Connect(t, s.srv), natstest.Connect(t, s.srv)
+	runner, model := s.connect(), s.connect()
 	s.runner(runner)
 	s.provider(model)
 	s.core = s.startCore(cfg)
@@ -89,7 +93,7 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 		}
 	}
 	cfg.Hooks = points
-	b := natstest.Connect(s.t, s.srv)
+	b := s.connect()
 	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: b, Store: s.store(), Log: natstest.Logger(s.t)})
 	if err != nil {
 		s.t.Fatal(err)

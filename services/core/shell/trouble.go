@@ -21,6 +21,9 @@ type troubles struct {
 	unlisted time.Time // when a trouble was last logged that all has no place for
 }
 
+// maxReason bounds what is added up about the log, in bytes.
+const maxReason = 2000
+
 // maxTroubles is how many sessions are listed.
 const maxTroubles = 100
 
@@ -31,6 +34,10 @@ func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (
 	defer t.mu.Unlock()
 	now := time.Now()
 	old := t.all[ref]
+	if old != nil && kind == coreapi.TroubleLog && old.Reason != why && len(old.Reason) < maxReason {
+		old.Reason, old.Latest = old.Reason+"; "+why, now.UTC() // another problem of the log
+		return true
+	}
 	if old != nil && old.Kind == kind && now.Sub(old.Latest) < time.Minute {
 		return false
 	}

@@ -3,6 +3,7 @@ package bustest
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -150,4 +151,52 @@ func TestBeaconsRefuseInputs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	natstest.Eventually(t, "a core that is gone says nothing any more", func() bool { return store(subject.Input) == nil })
+}
+
+// A beacon that no core sends stops no input and is logged once.
+func TestInvalidBeaconsAreDropped(t *testing.T) {
+	s := natstest.Start(t)
+	dropped := lines{with: "dropping an invalid beacon"}
+	core := natstest.Connect(t, s)
+	edge := natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token(), Logger: slog.New(slog.NewTextHandler(&dropped, nil))})
+	heard := make(chan []bus.Beacon, 64)
+	edge.FollowBeacons(func(all []bus.Beacon) { heard <- all })
+	if err := edge.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	const from = "core-0123456789abcdef"
+	many := strings.Repeat(`{"kind":"runner","sessions":1},`, bus.MaxWaiting)
+	for _, body := range []string{
+		`{"instance":"` + from + `","storage":{}}`,
+		`{"instance":"` + from + `","storage":{"reason":" ","since":"2026-01-01T00:00:00Z"}}`,
+		`{"instance":"` + from + `","storage":{"reason":"full","since":"9026-01-01T00:00:00Z"}}`,
+		`{"instance":"` + from + `","storage":{"reason":"` + strings.Repeat("x", 5000) + `","since":"2026-01-01T00:00:00Z"}}`,
+		`{"storage":{"reason":"full","since":"2026-01-01T00:00:00Z"}}`,
+		`{"instance":"core-other","storage":{"reason":"full","since":"2026-01-01T00:00:00Z"}}`,
+		`{"instance":"` + from + `","backlog":-1}`,
+		`{"instance":"` + from + `","backlog":18446744073709551615,"limit":1}`,
+		`{"instance":"` + from + `","backlog":7,"limit":-1}`,
+		`{"instance":"` + from + `","waiting":[` + many + `{"kind":"runner","sessions":1}]}`,
+		`{"instance":"` + from + `","waiting":[{"kind":"runner","sessions":-5}]}`,
+		`{"instance":"` + from + `","waiting":[{"kind":"dragon","sessions":1}]}`,
+		`{"instance":"` + from + `","waiting":[{"kind":"runner","name":"` + strings.Repeat("x", 300) + `","sessions":1}]}`,
+		`[]`, ``, `{`,
+	} {
+		if err := core.Publish(natstest.Context(t), subject.Beacon(from), nil, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := core.PublishBeacon(natstest.Context(t), bus.Beacon{Backlog: 1, Limit: 2, Waiting: []bus.Waiting{{Kind: subject.Runner, Name: "fs:read", Sessions: 3}}}); err != nil {
+		t.Fatal(err)
+	}
+	if all := <-heard; len(all) != 1 || all[0].Instance != core.Instance() {
+		t.Errorf("an invalid beacon was heard: %+v", all)
+	}
+	if f := edge.StorageFault(); f != nil {
+		t.Errorf("a beacon without a reason is a fault: %v", f)
+	}
+	cause(t, edge, ref("one"), "id", "hello")
+	if n := strings.Count(dropped.String(), "\n"); n != 1 {
+		t.Errorf("logged %d times: %s", n, dropped.String())
+	}
 }

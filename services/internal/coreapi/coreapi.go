@@ -141,7 +141,7 @@ type TroubleKind = string
 const (
 	TroubleDamaged = "damaged" // the log was damaged; the session is locked until /repair or /reset
 	TroubleNewer   = "newer"   // a newer core wrote the session; its inputs wait for one
-	TroubleLog     = "log"     // the log of all sessions has lost its end
+	TroubleLog     = "log"     // the log of all sessions has lost its end, or streams were lost
 )
 
 // HooksInfo is what one core knows of the hook points.

@@ -1,0 +1,44 @@
+package shell
+
+import (
+	"testing"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natstest"
+)
+
+// A delivery of a log that is gone does not make its session pass over causes of the new
+// log, whose sequences are lower. One that was deleted from the log is passed over.
+func TestADeliveryOfALostLogPassesOverNothing(t *testing.T) {
+	b := natstest.Connect(t, natstest.Start(t))
+	ref := subject.Ref{Agent: "main", Session: "one"}
+	var last uint64
+	for range 2 {
+		seq, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "main", Session: "other"}, subject.Input, "w", "", []byte(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = seq
+	}
+	for _, c := range []struct {
+		seq    uint64
+		passed uint64
+	}{{50, 0}, {last, last}} {
+		d := bus.Delivery{StoredMsg: bus.StoredMsg{Seq: c.seq, Time: time.Now()}, NumDelivered: 1}
+		s := &session{
+			c: &Core{bus: b, log: natstest.Logger(t)}, ref: ref, ctx: t.Context(),
+			held: map[uint64]*held{c.seq: {Delivery: d}},
+		}
+		if m, found := s.readCauses(0, c.seq)(); found {
+			t.Fatalf("%+v", m)
+		}
+		if s.passed != c.passed {
+			t.Errorf("a delivery at %d, while the log ends at %d: passed over everything up to %d", c.seq, last, s.passed)
+		}
+		if dropped := s.held[c.seq] == nil; dropped == (c.passed != 0) {
+			t.Errorf("the delivery at %d is dropped: %t", c.seq, dropped)
+		}
+	}
+}
