@@ -57,11 +57,13 @@ func (c *Core) forgetLog() {
 	c.mu.Unlock()
 	c.lobby.clear()
 	c.behind.floor.set(0, 0)
-	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
-	defer cancel()
-	if err := c.refill.identify(ctx); err != nil {
-		c.log.Debug("reading the identity of the log", "error", err) // the next comparison reads it
-	}
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
+		defer cancel()
+		if err := c.refill.identify(ctx); err != nil {
+			c.log.Debug("reading the identity of the log", "error", err) // the next comparison reads it
+		}
+	}()
 }
 
 // ofOldLog reports whether a state may be of a log that was lost while this core runs.
