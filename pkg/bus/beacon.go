@@ -21,7 +21,7 @@ type Beacon struct {
 	Fold     int              `json:"fold,omitempty"`   // the newest version of commits that this core can read
 	Backlog  uint64           `json:"backlog"`          // causes in the log that are not done
 	Parked   uint64           `json:"parked,omitempty"` // of these, what this core has handed back for a newer core
-	Limit    int              `json:"limit"`            // of the backlog, beyond which inputs are refused; 0: none, or the backlog is not known
+	Limit    int              `json:"limit"`            // from this backlog on, inputs are refused; 0: no limit, or the backlog is unknown
 	Storage  *StorageFault    `json:"storage,omitempty"`
 	Waiting  []Waiting        `json:"waiting,omitempty"` // at most MaxWaiting, the largest first
 }
@@ -118,7 +118,7 @@ func (w Waiting) validate() error {
 // clipped shortens what a stranger wrote, for a log line.
 func clipped(s string) string { return s[:min(len(s), subject.MaxIDLen)] }
 
-// parseBeacon reads a beacon, which its subject says who sent.
+// parseBeacon reads a beacon. Its subject names the sender.
 func parseBeacon(m *nats.Msg) (is Beacon, err error) {
 	from, err := subject.ParseBeacon(m.Subject)
 	if err != nil {
@@ -214,12 +214,13 @@ func (s *beacons) note(h heard) (follow func([]Beacon), all []Beacon) {
 	return s.follow, all
 }
 
-// Overload is why no input is taken now: too many wait (code overloaded). It is nil if
-// inputs are taken, or nobody knows. The first call subscribes to the cores' beacons.
+// Overload is why inputs are refused now: too many wait (code overloaded). It is nil if
+// inputs are accepted, or if no core has reported its backlog. The first call subscribes
+// to the cores' beacons.
 func (b *Bus) Overload() error { return b.beacons.overload(b) }
 
-// overload does not count what is parked: it would keep inputs from being taken until
-// a newer core is there.
+// overload does not count parked causes: they would block all inputs until a newer core
+// is running.
 func (s *beacons) overload(b *Bus) error {
 	s.listen(b)
 	s.mu.Lock()
@@ -237,7 +238,8 @@ func (s *beacons) overload(b *Bus) error {
 	if waiting < uint64(h.Limit) {
 		return nil
 	}
-	return Errorf(CodeOverloaded, "overloaded: %d inputs wait, the limit is %d (limits.backlog of core); send it again later", waiting, h.Limit)
+	return Errorf(CodeOverloaded, "overloaded: %d inputs wait, the limit is %d (limits.backlog of core); send it again later",
+		waiting, h.Limit)
 }
 
 // FollowBeacons calls f with the latest beacons of all cores that have missed none, its

@@ -46,7 +46,10 @@ type known struct {
 }
 
 func newKnown() *known {
-	return &known{turn: make(chan struct{}, 1), hint: make(chan struct{}, 1), created: map[string]time.Time{}, copies: map[string]int{}}
+	return &known{
+		turn: make(chan struct{}, 1), hint: make(chan struct{}, 1),
+		created: map[string]time.Time{}, copies: map[string]int{},
+	}
 }
 
 // missed notes that a stream seems to be missing.
@@ -57,7 +60,8 @@ func (k *known) missed() {
 	}
 }
 
-// saw notes when a stream was created, and its copies. Another time than before means another stream.
+// saw records a stream's creation time and number of copies. If the creation time has
+// changed, the stream was lost and created again.
 func (k *known) saw(info *jetstream.StreamInfo) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

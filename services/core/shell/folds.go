@@ -47,7 +47,8 @@ func (f *folds) do(ctx context.Context, key foldKey, work func(context.Context) 
 	w, mine := f.join(key)
 	switch {
 	case w == nil:
-		return nil, bus.Errorf(bus.CodeOverloaded, "%d requests wait for sessions to be folded from the log, which is the limit; try again later", foldsWaiting)
+		return nil, bus.Errorf(bus.CodeOverloaded,
+			"%d requests wait for sessions to be folded from the log, which is the limit; try again later", foldsWaiting)
 	case mine:
 		f.run(key, w, work)
 	}

@@ -36,7 +36,8 @@ func (s *session) newer(err error) bool {
 	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
 	said := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or /reset starts the session over")
 	if said {
-		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated", "session", s.ref, "error", err)
+		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
+			"session", s.ref, "error", err)
 	}
 	fresh := said
 	s.dropWork()
@@ -82,7 +83,8 @@ func (s *session) takeOver(err error, by string) bool {
 	if !errors.Is(still, decide.ErrNewer) {
 		return false // read it again
 	}
-	s.c.log.Warn("a session goes on without the commits of a newer core", "session", s.ref, "command", by, "readable", known.Rev, "error", err)
+	s.c.log.Warn("a session goes on without the commits of a newer core",
+		"session", s.ref, "command", by, "readable", known.Rev, "error", err)
 	s.dropWork()
 	s.state, s.doubt = nil, doubt{told: true}
 	d := &Damage{

@@ -28,7 +28,8 @@ func (c *Core) renewed(r bus.Renewal) {
 		r.At.Format(time.RFC3339), len(r.Streams), strings.Join(r.Streams, ", "))
 	switch {
 	case r.Log():
-		why = "the log was deleted, or the server came back without it: " + why + "; sessions start anew, or are locked until /repair if commits of the last seconds are known"
+		why = "the log was deleted, or the server came back without it: " + why +
+			"; sessions start anew, or are locked until /repair if commits of the last seconds are known"
 	case r.Timers():
 		why += "; open confirmations get new timers"
 	}

@@ -69,10 +69,12 @@ func (i *Instant) UnmarshalYAML(n *yaml.Node) (err error) {
 
 // Limits bound what one token, or all, may use. 0 is the default.
 type Limits struct {
-	Requests       float64 `yaml:"requests"`        // a second and token; default 100
-	Burst          int     `yaml:"burst"`           // of them at once; default 500
-	Inputs         float64 `yaml:"inputs"`          // a minute and token; default 240, a quarter of them at once
-	Decisions      float64 `yaml:"decisions"`       // approvals, denials and cancels a minute and token, apart from the two above; default 240, a quarter of them at once
+	Requests float64 `yaml:"requests"` // a second and token; default 100
+	Burst    int     `yaml:"burst"`    // of them at once; default 500
+	Inputs   float64 `yaml:"inputs"`   // a minute and token; default 240, a quarter of them at once
+	// Decisions are approvals, denials and cancels a minute and token, which do not count
+	// as requests or inputs; default 240, a quarter of them at once.
+	Decisions      float64 `yaml:"decisions"`
 	Connections    int     `yaml:"connections"`     // open requests of one token, streams and WebSockets included; default 512
 	AllConnections int     `yaml:"all_connections"` // of all tokens; default 2048
 	Body           int64   `yaml:"body"`            // bytes of a request; default 8 MiB

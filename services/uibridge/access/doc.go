@@ -24,11 +24,12 @@
 // A request must be for a host name of the bridge (421: DNS rebinding), without a
 // secret in its URL (400), from a page of the bridge's own or a configured origin if it
 // is from a page (403), with JSON if it has a body (415), within the limits (429, with
-// Retry-After; approvals and cancels have one of their own), and below /v1/ from somebody (401). What a browser does by itself, with
+// Retry-After; approvals and cancels have one of their own), and below /v1/ from
+// somebody (401). What a browser does by itself, with
 // the cookie, must say its origin unless it only reads. What is let in bears its
 // [contract.Principal] in its context; its secrets are taken out of it. Every refusal
 // is a [contract.Error], is logged without secrets, and counted. Those over a limit are
-// logged once in a while, with their number.
+// logged once per [logburst.Window], with their number.
 //
 // # What ends
 //

@@ -21,8 +21,8 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
 	defer cancel()
-	// Core makes no session for an answer, so in one without history it would be neither
-	// audited nor told.
+	// Core creates no session for an answer, so for one without history it would neither
+	// audit the answer nor notify anybody.
 	last, err := b.client.Bus.LastCommitSeq(ctx, a.Ref)
 	if err != nil {
 		return contract.Receipt{}, b.told("looking for a session", err)

@@ -16,21 +16,21 @@ const (
 	faultRetryMS      = 10_000
 )
 
-// told is an error of the bus as the caller is told it. Its text is logged, a burst of
-// one reason once in a while.
+// told converts an error of the bus into one for the caller, and logs its text. Repeated
+// errors with the same reason are logged once per [logburst.Window].
 func (b *Backend) told(doing string, err error) error {
 	var known *contract.Error
 	switch {
 	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, bus.ErrInvalidArgument):
 		return err
 	}
-	e := tellable(doing, err)
+	e := errorFor(doing, err)
 	b.bursts.Log(slog.LevelWarn, doing+": "+string(e.Code), doing, "error", err)
 	return e
 }
 
-// tellable is what a caller is told of an error of the bus.
-func tellable(doing string, err error) *contract.Error {
+// errorFor converts an error of the bus into one for the caller.
+func errorFor(doing string, err error) *contract.Error {
 	var fault *bus.StorageFault
 	switch {
 	case errors.Is(err, bus.ErrOverloaded):

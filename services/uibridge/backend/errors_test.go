@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Under overload every input is refused: each caller is told, but the log is not filled.
+// Under overload every input is refused: each caller gets an error, but the log is not flooded.
 func TestRefusedInputsDoNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -17,7 +17,7 @@ type Backend interface {
 	// returns without error, the bus has acknowledged it.
 	Submit(ctx context.Context, p Principal, in Submission) (Receipt, error)
 	// Confirm stores an answer to a confirmation request. Whether it was the first one
-	// is told as onConfirmationResolved; one that core refuses, as onAudit. A session
+	// is notified as onConfirmationResolved; one that core refuses, as onAudit. A session
 	// without history is CodeNotFound.
 	Confirm(ctx context.Context, p Principal, a Answer) (Receipt, error)
 	// Cancel stores the wish to stop a turn.

@@ -53,13 +53,13 @@ func Invalid(field, message string) *Error {
 }
 
 // LostPlace is the error of a feed, or of attaching, when the log does not hold the
-// place after which one goes on.
+// place to continue after.
 func LostPlace(message string) *Error {
 	return &Error{Code: CodeInvalid, Field: "after", Message: message, After: "0"}
 }
 
 // Resume is the id to attach after when a feed has ended with the error, and seen is
-// the last id that was told.
+// the last id that was sent.
 func (e *Error) Resume(seen string) string {
 	if e.Code == CodeInvalid && e.After != "" {
 		return e.After // see LostPlace

@@ -32,11 +32,11 @@
 // While the bus is away, feeds get one onBus and are then silent; afterwards they get
 // another one and go on where they were. While the bus cannot store, onBus says why. A
 // feed that was catching up tries again for [Config.Patience], then ends with
-// [contract.CodeUnavailable]. When the log no longer holds what a session's feeds were
-// told, because it was replaced, cut or restored from an older copy, they end with
-// [contract.LostPlace]; whoever attaches again after "0" is told all of the new log. This
-// is checked after every reconnect, when a live copy contradicts what was told, and when
-// the last commit is before it. A commit that cannot be read is skipped, and logged.
+// [contract.CodeUnavailable]. When the log no longer holds what was sent to a session's
+// feeds, because it was replaced, cut or restored from an older copy, they end with
+// [contract.LostPlace]; attaching again after "0" sends all of the new log. This is
+// checked after every reconnect, when a live copy contradicts what was sent, and when the
+// last commit is before it. A commit that cannot be read is skipped, and logged.
 //
 // A session without feeds is let go after [Config.Idle].
 package hub

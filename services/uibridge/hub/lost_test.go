@@ -188,7 +188,7 @@ func (w *world) mustBeLost(f contract.Feed) {
 	}
 }
 
-// mustGoOn attaches from the beginning, and is told all that the log holds and what comes.
+// mustGoOn attaches from the beginning, and must receive all that the log holds and what comes.
 func (w *world) mustGoOn() {
 	w.t.Helper()
 	f := w.attach(contract.Attachment{After: "0"})

@@ -65,8 +65,8 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// endLost ends all feeds because the log no longer holds what they were told. Whoever
-// attaches from now on gets a session that begins anew.
+// endLost ends all feeds because the log no longer holds what was sent to them. Clients
+// that attach from now on get a new session object.
 func (s *session) endLost() {
 	s.log.Warn("the log was replaced or cut; the session's feeds end", "session", s.ref, "commit", s.position().commit)
 	s.hub.forget(s)

@@ -33,8 +33,8 @@ type Config struct {
 	Timeout        time.Duration // of a request; default 30 s
 	WriteWait      time.Duration // how long a peer may take for a frame, and to answer a ping; default 10 s
 	PingEvery      time.Duration // default 20 s
-	// Limit counts a principal's call of a method and refuses it for now, or for good if
-	// the principal's time is over. nil: none is refused.
+	// Limit counts a principal's call of a method. Its error refuses the call: because of
+	// a rate limit, or because the token or login has expired. nil: nothing is refused.
 	Limit func(ctx context.Context, p contract.Principal, method string) error
 }
 

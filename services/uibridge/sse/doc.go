@@ -21,7 +21,7 @@
 // [Config.KeepAlive] a comment is sent. The last event is onDropped {code, message,
 // after}: the connection did not keep up, the token has expired, the log was replaced,
 // or the bridge stops. It has an id only if the log no longer holds the one before it:
-// "0", so that a browser that connects again by itself is told all of the new log.
+// "0", so that a browser that reconnects by itself gets all of the new log.
 // A peer that takes nothing for [Config.WriteWait] is cut off without.
 //
 // # What can be asked for
