@@ -28,7 +28,8 @@ type View struct {
 	tell   chan struct{} // holds one: there is another snapshot
 	calls  sync.Mutex    // held while listeners are called
 	loaded chan struct{}
-	first  bool // nothing has come yet; of advance alone
+	first  bool      // nothing has come yet; of advance alone
+	held   time.Time // until when the snapshot of a lost bucket is kept; of advance alone
 	closed chan struct{}
 	once   sync.Once
 	done   sync.WaitGroup
@@ -72,7 +73,9 @@ func Open(b *bus.Bus, log *slog.Logger) *View {
 func (v *View) Loaded() <-chan struct{} { return v.loaded }
 
 // Snapshot is the registry now. It is never nil. While the bus is away it is the
-// registry as it was: silence says nothing.
+// registry as it was: silence says nothing. Nor does the loss of the bucket: until the
+// plugins have registered again, for at most [LossGrace], it is the registry as it was,
+// so that no policy is skipped meanwhile.
 func (v *View) Snapshot() *Snapshot { return v.snap.Load() }
 
 // Content is the bucket now, for whoever decides on changing it.
@@ -212,10 +215,10 @@ func (v *View) advance() {
 	v.mu.Lock()
 	news := v.news
 	v.news = nil
-	renewed, now := true, time.Now()
+	renewed, reset, now := true, false, time.Now()
 	for _, c := range news {
 		if c.Reset {
-			v.content, renewed = NewContent(), false
+			v.content, renewed, reset = NewContent(), false, true
 		}
 		for _, e := range c.Entries {
 			same, err := v.content.Apply(e, now)
@@ -227,7 +230,8 @@ func (v *View) advance() {
 	}
 	v.content.forgetMarkers(now)
 	next := &Snapshot{Revision: v.content.Revision, derived: v.Snapshot().derived}
-	if !renewed {
+	renewed = renewed && v.held.IsZero()
+	if keeps := v.keeps(reset, now); !renewed && !keeps {
 		if n := Compute(v.content); !n.same(next.derived) {
 			next = n
 		}
@@ -241,6 +245,29 @@ func (v *View) advance() {
 		v.first = false
 		close(v.loaded)
 	}
+}
+
+// LossGrace is how long the plugins of a lost bucket have to register again: as long as
+// the lease of one that has died.
+const LossGrace = 10 * time.Second
+
+// keeps reports whether the snapshot is that of a bucket that was lost.
+func (v *View) keeps(reset bool, now time.Time) bool {
+	lost, away := false, false
+	for _, p := range v.Snapshot().plugins {
+		if len(p.Instances) > 0 {
+			lost = lost || v.content.Records[p.Name()] == nil // a record outlives its plugin
+			away = away || len(v.content.Leases[p.Name()]) == 0
+		}
+	}
+	if reset && lost && v.held.IsZero() {
+		v.held = now.Add(LossGrace)
+		time.AfterFunc(LossGrace, func() { poke(v.wake) })
+	}
+	if !away || !now.Before(v.held) {
+		v.held = time.Time{}
+	}
+	return !v.held.IsZero()
 }
 
 func (v *View) tellAll() {

@@ -239,6 +239,36 @@ func TestAViewBeginsAnewWhenTheStreamWasDeleted(t *testing.T) {
 	}
 }
 
+// Until they have registered again, the plugins of a lost bucket are asked as before:
+// no policy is skipped meanwhile.
+func TestPluginsOutliveALostBucket(t *testing.T) {
+	b := natstest.Connect(t, natstest.Start(t))
+	ctx, w, v := natstest.Context(t), writer{t, b}, watch(t, b)
+	w.register(m("a"))
+	w.register(m("b"))
+	eventually(t, v, "a:active b:active")
+	began, _ := v.Since()
+	defer v.OnChange(func(s *registry.Snapshot) {
+		if !s.Active("a") || !s.Active("b") {
+			t.Error("a plugin was missing meanwhile")
+		}
+	})()
+	if err := b.JetStream().DeleteStream(ctx, "KV_plugins"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EnsurePlugins(ctx, bus.StreamsConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the view follows the new bucket", func() bool { at, ok := v.Since(); return ok && at.After(began) })
+	w.register(m("b"))
+	if err := v.AwaitChange(ctx, func(c *registry.Content) bool { return c.Records["b"] != nil && c.Records["a"] == nil }); err != nil {
+		t.Fatal(err)
+	}
+	w.register(m("a"))
+	w.register(m("c"))
+	eventually(t, v, "a:active b:active c:active")
+}
+
 // Consumers are lost when a server drops them: the view makes another.
 func TestAViewSurvivesTheLossOfItsConsumer(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))

@@ -7,9 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
@@ -87,6 +91,60 @@ func TestAPolicyThatWasSilentForTooLongRegistersAgain(t *testing.T) {
 	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
 	p.Leave(syscall.SIGINT)
 	s.LeftNothing("no-secrets")
+}
+
+// The bucket of plugins is lost: the policy registers again, and is asked meanwhile.
+func TestAPolicyOutlivesALostBucket(t *testing.T) {
+	python := foreigntest.Need(t, "python3")
+	s := foreigntest.Start(t)
+	p := s.Run("python", python, "policy_hook.py")
+	s.AwaitPlugin("no-secrets", plugin.Active)
+	js := s.Client.Bus.JetStream()
+	if err := js.DeleteStream(t.Context(), "KV_plugins"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the policy registers again", func() bool {
+		ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
+		at, err := s.Client.Bus.Bucket(bus.BucketPlugins).Revision(t.Context())
+		return err == nil && at > 0
+	})
+	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
+	p.Leave(syscall.SIGINT)
+	s.LeftNothing("no-secrets")
+}
+
+// Each core answers a heartbeat. When a lease is lost, each says so.
+func TestAPluginGoesOnHoweverManyCoresSayThatItIsUnknown(t *testing.T) {
+	python := foreigntest.Need(t, "python3")
+	for script, name := range map[string]subject.Plugin{"policy_hook.py": "no-secrets", "tool.py": "disk"} {
+		t.Run(script, func(t *testing.T) {
+			s := foreigntest.StartWithLease(t, foreigntest.SoonOver)
+			conn := s.Client.Bus.Conn()
+			var heartbeats atomic.Int32
+			if _, err := conn.Subscribe(subject.Registry(subject.Heartbeat, name), func(m *nats.Msg) {
+				if heartbeats.Add(1) > 1 {
+					return
+				}
+				for range 2 {
+					reply := nats.NewMsg(m.Reply)
+					reply.Header.Set(bus.ErrorHeader, string(bus.CodeNotFound))
+					reply.Data = []byte(`{"code": "not_found", "message": "it has no lease", "retryable": false}`)
+					if err := conn.PublishMsg(reply); err != nil {
+						t.Error(err)
+					}
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			p := s.Run("python", python, script)
+			natstest.Eventually(t, "it goes on", func() bool { return heartbeats.Load() > 3 })
+			p.Leave(syscall.SIGINT)
+			s.LeftNothing(name)
+		})
+	}
 }
 
 // What a hook cannot read is denied, and the hook goes on.

@@ -25,10 +25,12 @@ def ask(verb, **body):  # the registry; its answer comes on the reply subject
 
 
 def keep(number, _):  # the alarm renews the lease; Ctrl-C and SIGTERM drain it, and the alarm after that ends it
-    if number == signal.SIGALRM and lease["state"] != "draining":
+    if number != signal.SIGALRM or lease.get("state") == "draining":
+        ask("unregister")
+    elif lease:
         ask("heartbeat", hash=lease["hash"])
     else:
-        ask("unregister")
+        ask("register", **MANIFEST)
 
 
 def serve():
@@ -55,13 +57,21 @@ def serve():
                 except Exception as e:  # whatever it is, it was not allowed
                     verdict = {"verb": "deny", "reason": f"{NAME} failed: {e!r}"}
                 publish(args[2], verdict)
-            elif b'"not_found"' in body:  # it was silent for too long
-                ask("register", **MANIFEST)
             else:
-                before, lease = lease.get("state"), json.loads(body)
-                state = lease.get("state") or sys.exit(lease["message"])  # an error: no core is up, the manifest is wrong
-                if state != before:
+                answer, leaving = json.loads(body), lease.get("state") == "draining"
+                if leaving and answer.get("state") == "active":  # to a heartbeat before
+                    continue
+                silent = answer.get("code") == "not_found" and not leaving  # it was silent for too long; each core says so
+                if silent:
+                    lease = {}
+                    ask("register", **MANIFEST)
+                if silent or answer.get("retryable"):  # no core can answer now: the alarm asks again
+                    signal.setitimer(signal.ITIMER_REAL, 1, 1)
+                    continue
+                state = answer.get("state") or sys.exit(answer["message"])  # an error: the manifest is wrong
+                if state != lease.get("state"):
                     print(NAME, "is", state, flush=True)
+                lease = answer
                 seconds = 0.3 if state == "draining" else lease["ttl_ms"] / 3000
                 signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, 1))  # again each second until it is answered
 

@@ -79,10 +79,12 @@ def serve(manifest, handlers):
         answer = json.loads(body)
         heard.set()
         if "Skandha-Error" in headers:
-            if leaving.is_set() or not (lease or answer["retryable"]):
+            if leaving.is_set():
                 sys.exit(f"{name}: {answer['message']}")
-            if answer["code"] == "not_found":  # we were silent for too long: register again
+            if answer["code"] == "not_found":  # we were silent for too long: register again; each core says so
                 lease.clear()
+            elif not (lease or answer["retryable"]):
+                sys.exit(f"{name}: {answer['message']}")
             else:
                 print(f"{name}: {answer['message']}", file=sys.stderr)
             return
