@@ -182,6 +182,7 @@ func (c *Core) background() (stop func()) {
 	stopBehind, stopAfter, stopRelease, stopRefill := c.behind.start(), c.after.start(), c.release.start(), c.refill.start()
 	go c.lobby.extend(c.ctx, c)
 	go c.rememberOffer(c.ctx)
+	go c.recheckTroubles(c.ctx)
 	stopBeacon := c.beacon.start()
 	go c.view.watch(c.ctx, c.log)
 	return func() {

@@ -324,3 +324,15 @@ func TestALogThatLostItsEndIsShown(t *testing.T) {
 	}
 	contains(t, all[0].Reason, "was acknowledged and is not in the log any more")
 }
+
+// Another core has repaired the session, or its log is gone.
+func TestTroublesThatAreOverAreNotListed(t *testing.T) {
+	t.Parallel()
+	s := start(t, core.Config{})
+	ch := s.follow(sound)
+	s.say(sound, event.Input{Text: "one"})
+	s.await(ch, event.TypeRecorded)
+	shell.NoteTrouble(s.core, sound)
+	shell.NoteTrouble(s.core, subject.Ref{Agent: "main", Session: "gone"})
+	natstest.Eventually(t, "none is listed", func() bool { return len(s.core.Status(t.Context()).Troubles) == 0 })
+}

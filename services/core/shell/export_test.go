@@ -3,6 +3,9 @@ package shell
 import (
 	"testing"
 	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/coreapi"
 )
 
 // SetClockSkew sets the assumed clock skew until the test ends.
@@ -14,3 +17,8 @@ func SetClockSkew(t *testing.T, d time.Duration) {
 
 // NewestFold is the newest fold version that the core has heard of.
 func NewestFold(c *Core) int { return c.dir.newestFold() }
+
+// NoteTrouble lists a session as damaged.
+func NoteTrouble(c *Core, ref subject.Ref) {
+	c.troubles.note(ref, coreapi.TroubleDamaged, "a test's")
+}

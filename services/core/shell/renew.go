@@ -33,7 +33,9 @@ func (c *Core) renewed(r bus.Renewal) {
 	case r.Timers():
 		why += "; open confirmations get new timers"
 	}
-	c.troubles.note(subject.Ref{}, coreapi.TroubleLog, why)
+	if r.Log() || !c.troubles.has(subject.Ref{}) { // the loss of the log itself stays listed
+		c.troubles.note(subject.Ref{}, coreapi.TroubleLog, why)
+	}
 	c.log.Error("ALARM: streams were lost and created again", "error", why)
 	if r.Log() {
 		c.forgetLog()

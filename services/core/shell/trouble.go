@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -21,9 +22,6 @@ type troubles struct {
 	unlisted time.Time // when a trouble was last logged that all has no place for
 }
 
-// maxReason bounds what is added up about the log, in bytes.
-const maxReason = 2000
-
 // maxTroubles is how many sessions are listed.
 const maxTroubles = 100
 
@@ -34,9 +32,8 @@ func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (
 	defer t.mu.Unlock()
 	now := time.Now()
 	old := t.all[ref]
-	if old != nil && kind == coreapi.TroubleLog && old.Reason != why && len(old.Reason) < maxReason {
-		old.Reason, old.Latest = old.Reason+"; "+why, now.UTC() // another problem of the log
-		return true
+	if kind == coreapi.TroubleLog && old != nil && old.Reason != why {
+		old = nil // the latest problem of the log
 	}
 	if old != nil && old.Kind == kind && now.Sub(old.Latest) < time.Minute {
 		return false
@@ -59,6 +56,13 @@ func (t *troubles) note(ref subject.Ref, kind coreapi.TroubleKind, why string) (
 	return true
 }
 
+// has reports whether a trouble of the session, or of the log, is listed.
+func (t *troubles) has(ref subject.Ref) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all[ref] != nil
+}
+
 // over removes the trouble of a session that has recovered.
 func (t *troubles) over(ref subject.Ref) {
 	t.mu.Lock()
@@ -76,6 +80,24 @@ func (t *troubles) list() []coreapi.Trouble {
 	}
 	slices.SortFunc(out, func(a, b coreapi.Trouble) int { return a.Since.Compare(b.Since) })
 	return out
+}
+
+// recheckEvery is how often the sessions in trouble are loaded again: another core may
+// have repaired them, or their log may be gone.
+const recheckEvery = 15 * time.Second
+
+// recheckTroubles removes the troubles that are over, until ctx ends.
+func (c *Core) recheckTroubles(ctx context.Context) {
+	every(ctx, recheckEvery, func() {
+		for _, t := range c.troubles.list() {
+			if t.Kind == coreapi.TroubleLog {
+				continue
+			}
+			if s, err := c.loader.Load(ctx, t.Ref, nil); err == nil && s.Damage == nil {
+				c.troubles.over(t.Ref)
+			}
+		}
+	})
 }
 
 // loaded notes whether the session is locked because of damage.
