@@ -79,7 +79,8 @@ type ActRequested struct {
 	Call       string           `json:"call"`
 	Tool       string           `json:"tool"`
 	Args       json.RawMessage  `json:"args"` // exactly what will run
-	Hash       string           `json:"hash"` // of tool and args: what an approval is bound to
+	Hash       string           `json:"hash"` // of the tool's name, owner and spec, and of args: what an approval is bound to
+	Spec       string           `json:"spec,omitempty"` // the digest of the tool's spec; its runner refuses another
 	Attempt    string           `json:"attempt"`
 	Attempts   int              `json:"attempts"` // counts from 1
 	Runner     subject.Instance `json:"runner"`
@@ -122,8 +123,10 @@ type Grant struct {
 	// Args has a pattern for arguments by name. A pattern is the value itself, or it
 	// ends in "/*": everything below, of a clean path or of a URL of that origin.
 	Args map[string]string `json:"args,omitempty"`
-	// Hash is of tool and args when nothing but this exact call is granted; then Args is empty.
+	// Hash is the call's when nothing but this exact call is granted; then Args is empty.
 	Hash string `json:"hash,omitempty"`
+	// Spec is the digest of the tool's spec. A tool with another owner or spec is not granted.
+	Spec string `json:"spec,omitempty"`
 }
 
 // Effect is what the security layer says.
@@ -302,6 +305,17 @@ type ToolCallRequest struct {
 	ExpiresAt       time.Time       `json:"expires_at"` // no answer until then means denied
 	SecurityWarning *hook.Warning   `json:"security_warning,omitempty"`
 	Always          []Grant         `json:"always,omitempty"` // an approval may choose one of them
+	// Owner is the plugin that runs the tool; empty for a built-in one.
+	Owner string `json:"owner,omitempty"`
+	// Answer is what a plugin answers instead of the tool, which does not run: an approval
+	// lets the answer count.
+	Answer *Answered `json:"answer,omitempty"`
+}
+
+// Answered is the answer of a before_act hook instead of the tool.
+type Answered struct {
+	By   subject.Plugin  `json:"by"`
+	Data json.RawMessage `json:"data,omitempty"` // as the tool's would be
 }
 
 // UIReady is onReadyForInput.

@@ -73,6 +73,9 @@ type ToolCall struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
 	Turn string          `json:"turn"`
+	// Spec is the digest of the spec that the call was let pass for; see [tool.Spec.Digest].
+	// A runner whose tool of that name has another one refuses the call.
+	Spec string `json:"spec,omitempty"`
 	// Lease names, for a sticky tool, what its instance keeps for the session: it is
 	// the same until the session is reset.
 	Lease string `json:"lease,omitempty"`

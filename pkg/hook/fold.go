@@ -17,6 +17,7 @@ type Answer struct {
 	Body    []byte      // its reply, as it came; empty means continue
 	Err     error       // why there is no reply: it was late, down, or reported an error
 	OnError OnErrorRule // what Err, or a reply that cannot be understood, counts as
+	Judge   bool        // configuration names it: its answer to a judgement has to be one
 	Latency time.Duration
 }
 
@@ -29,22 +30,39 @@ type Answer struct {
 type Fold struct {
 	point    Point
 	step     string
+	judging  bool
 	data     json.RawMessage
 	replaced bool
 
-	denied   bool
-	reason   string
-	answered bool
-	answer   json.RawMessage
-	warning  *Warning
-	stopped  bool
-	verdicts []Verdict
+	denied     bool
+	reason     string
+	answered   bool
+	answer     json.RawMessage
+	answeredBy subject.Plugin
+	warning    *Warning
+	stopped    bool
+	seen       []Seen
+	verdicts   []Verdict
+}
+
+// Seen is what one plugin has agreed to at before_act: the payload as it left it.
+type Seen struct {
+	Plugin subject.Plugin
+	Data   json.RawMessage // nil: it gave no usable answer
 }
 
 // NewFold begins at a point with the point's payload. The step is the call at
 // before_act and after_act, else empty.
 func NewFold(p Point, step string, data json.RawMessage) *Fold {
 	return &Fold{point: p, step: step, data: data}
+}
+
+// NewJudgement begins the second phase of before_act, with the call as it is to run.
+// Nothing changes it any more: a judge continues, denies, or has a person asked. A
+// plugin that configuration does not name and that shapes the call again is taken as
+// wanting a person to decide, unless it would change nothing.
+func NewJudgement(step string, data json.RawMessage) *Fold {
+	return &Fold{point: BeforeAct, step: step, data: data, judging: true}
 }
 
 // Data is what the next plugin of a chain is asked with.
@@ -67,7 +85,11 @@ func (f *Fold) Add(answers ...Answer) []Failure {
 	var failures []Failure
 	for _, a := range answers {
 		r, err := f.read(a)
-		if err == nil && r.Verb == Replace {
+		switch {
+		case err != nil:
+		case f.judging:
+			r, err = f.judgement(a, r)
+		case r.Verb == Replace:
 			err = f.replace(base, r.Data)
 		}
 		v := Verdict{Point: f.point, Plugin: a.Plugin, Step: f.step, Verb: r.Verb, Reason: clip(r.Reason, maxReason), LatencyUS: a.Latency.Microseconds()}
@@ -81,10 +103,49 @@ func (f *Fold) Add(answers ...Answer) []Failure {
 				r = Reply{Verb: Continue}
 			}
 		}
+		f.see(a.Plugin, base, r, err)
 		f.take(a.Plugin, r)
 		f.verdicts = append(f.verdicts, v)
 	}
 	return failures
+}
+
+// ErrTooLittleTime is why a plugin was not asked, or not for as long as it may take:
+// others before it took too long. At before_act it is asked again, with the judges.
+var ErrTooLittleTime = errors.New("the time of the hook point was used up")
+
+// see notes what a plugin has agreed to, for the judgement.
+func (f *Fold) see(p subject.Plugin, base json.RawMessage, r Reply, err error) {
+	if f.point != BeforeAct || f.judging || errors.Is(err, ErrTooLittleTime) {
+		return
+	}
+	left := base
+	if err != nil {
+		left = nil
+	} else if r.Verb == Replace {
+		left, _ = merge(f.point, base, base, r.Data) // replace has just done it
+	}
+	f.seen = append(f.seen, Seen{p, left})
+}
+
+// judgement is what an answer to the call as it is to run counts as.
+func (f *Fold) judgement(a Answer, r Reply) (Reply, error) {
+	switch r.Verb {
+	case Replace, Stop, AnswerFor:
+	default:
+		return r, nil
+	}
+	if a.Judge {
+		return Reply{}, fmt.Errorf("a judge answered %s; it can continue, deny or confirm", r.Verb)
+	}
+	if r.Verb == Replace {
+		if again, err := merge(f.point, f.data, f.data, r.Data); err != nil || !sameJSON(json.RawMessage(again), f.data) {
+			return Reply{Verb: Confirm, Warning: &Warning{
+				Level: LevelWarn, Message: "wants other arguments than the ones shown, which a plugin after it has changed",
+			}}, err
+		}
+	}
+	return Reply{Verb: Continue}, nil
 }
 
 // maxReason bounds what a verdict quotes, in bytes.
@@ -105,7 +166,7 @@ func (f *Fold) take(p subject.Plugin, r Reply) {
 		}
 	case AnswerFor:
 		if !f.answered {
-			f.answered, f.answer = true, r.Data
+			f.answered, f.answer, f.answeredBy = true, r.Data, p
 		}
 	case Confirm:
 		f.warning = f.warning.and(p, *r.Warning)
@@ -114,13 +175,23 @@ func (f *Fold) take(p subject.Plugin, r Reply) {
 	}
 }
 
-// and joins what two plugins warn of: the higher level, both texts.
+// and adds what a plugin warns of, after its name and on one line, so that no plugin
+// can speak for another one or for policy.
 func (w *Warning) and(p subject.Plugin, other Warning) *Warning {
-	other.Message = clip(other.Message, maxReason)
-	if w == nil {
-		return &other
+	text := strings.Join(strings.Fields(clip(other.Message, maxReason)), " ")
+	return w.Join(&Warning{Level: other.Level, Message: string(p) + ": " + text})
+}
+
+// Join is both warnings in one: the higher level, and both texts, those of w first.
+// Either may be nil.
+func (w *Warning) Join(other *Warning) *Warning {
+	switch {
+	case other == nil:
+		return w
+	case w == nil:
+		return other
 	}
-	joined := Warning{Level: w.Level, Message: clip(w.Message+"; "+string(p)+": "+other.Message, 4*maxReason)}
+	joined := Warning{Level: w.Level, Message: clip(w.Message+"\n"+other.Message, 4*maxReason)}
 	if other.Level.rank() > w.Level.rank() {
 		joined.Level = other.Level
 	}
@@ -138,10 +209,10 @@ func (l Level) rank() int {
 }
 
 // Decision is the result: a denial goes before an answer, an answer before a
-// confirmation, a confirmation before a replacement. With Confirm, Data is what
-// the person is to be shown, if a plugin has replaced it.
+// confirmation, a confirmation before a replacement. Data is what the plugins have
+// made of the payload, also with Confirm and AnswerFor.
 func (f *Fold) Decision() Decision {
-	d := Decision{Verb: Continue, Verdicts: f.verdicts}
+	d := Decision{Verb: Continue, Verdicts: f.verdicts, Seen: f.seen, Warning: f.warning}
 	if f.replaced {
 		d.Verb, d.Data = Replace, f.data
 	}
@@ -149,9 +220,9 @@ func (f *Fold) Decision() Decision {
 	case f.denied:
 		d.Verb, d.Reason, d.Data = DenyVerb, f.reason, nil
 	case f.answered:
-		d.Verb, d.Data = AnswerFor, f.answer
+		d.Verb, d.Answer, d.AnsweredBy = AnswerFor, f.answer, f.answeredBy
 	case f.warning != nil:
-		d.Verb, d.Warning = Confirm, f.warning
+		d.Verb = Confirm
 	}
 	return d
 }
@@ -179,7 +250,7 @@ func (f *Fold) read(a Answer) (Reply, error) {
 		}
 	case Confirm:
 		if r.Warning == nil {
-			r.Warning = &Warning{Level: LevelWarn, Message: fmt.Sprintf("%s wants a person to decide, and does not say why", a.Plugin)}
+			r.Warning = &Warning{Level: LevelWarn, Message: "wants a person to decide, and does not say why"}
 		}
 	}
 	return r, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,7 +225,11 @@ func TestPrecedence(t *testing.T) {
 			f.Add(a)
 		}
 		for how, d := range map[string]hook.Decision{"together": together, "in a chain": f.Decision()} {
-			if d.Verb != c.want || string(d.Data) != c.data {
+			data := d.Data
+			if d.Verb == hook.AnswerFor {
+				data = d.Answer
+			}
+			if d.Verb != c.want || string(data) != c.data {
 				t.Errorf("%s, %s: %+v", c.name, how, d)
 			}
 			if d.Verb == hook.Confirm && (d.Warning.Level != hook.LevelCritical || !strings.Contains(d.Warning.Message, "look") || !strings.Contains(d.Warning.Message, "danger")) {
@@ -244,6 +249,67 @@ func TestAChainIsOverWhenThereIsNothingToAsk(t *testing.T) {
 		if f.Add(says(body)); f.Over() != over {
 			t.Errorf("after %s: over is %v", body, f.Over())
 		}
+	}
+}
+
+// A judgement changes nothing: a judge that tries has failed, and a plugin that shapes
+// the call again has a person asked.
+func TestJudgement(t *testing.T) {
+	data := payload[hook.BeforeAct].data
+	for _, c := range []struct {
+		name, body   string
+		guest, judge hook.Verb
+	}{
+		{"continue", `{"verb":"continue"}`, hook.Continue, hook.Continue},
+		{"nothing", ``, hook.Continue, hook.Continue},
+		{"deny", `{"verb":"deny","reason":"no"}`, hook.DenyVerb, hook.DenyVerb},
+		{"confirm", `{"verb":"confirm"}`, hook.Confirm, hook.Confirm},
+		{"stop", `{"verb":"stop"}`, hook.Continue, hook.DenyVerb},
+		{"answer", `{"verb":"answer","data":1}`, hook.Continue, hook.DenyVerb},
+		{"replace", `{"verb":"replace","data":` + payload[hook.BeforeAct].changed + `}`, hook.Confirm, hook.DenyVerb},
+		{"replace by the same", `{"verb":"replace","data":` + data + `}`, hook.Continue, hook.DenyVerb},
+		{"garbage", `ok`, hook.DenyVerb, hook.DenyVerb},
+	} {
+		for _, judge := range []bool{false, true} {
+			a := says(c.body)
+			a.Judge, a.OnError = judge, hook.Deny
+			f := hook.NewJudgement("c", json.RawMessage(data))
+			f.Add(a)
+			want := c.guest
+			if judge {
+				want = c.judge
+			}
+			if d := f.Decision(); d.Verb != want || d.Data != nil || d.Answer != nil {
+				t.Errorf("%s, judge %v: %+v, want %s", c.name, judge, d, want)
+			}
+		}
+	}
+}
+
+// What each plugin has agreed to is known, so that whoever agreed to something else can be asked again.
+func TestWhatEachPluginHasSeen(t *testing.T) {
+	first := payload[hook.BeforeAct].data
+	changed := payload[hook.BeforeAct].changed
+	f := hook.NewFold(hook.BeforeAct, "", json.RawMessage(first))
+	f.Add(says(``))
+	f.Add(says(`{"verb":"replace","data":`+changed+`}`), says(`garbage`))
+	f.Add(says(`{"verb":"confirm"}`))
+	var got []string
+	for _, s := range f.Decision().Seen {
+		got = append(got, string(s.Data))
+	}
+	if want := []string{first, changed, "", changed}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A plugin's warning is on one line, after its name: it cannot pass for policy's.
+func TestAWarningSaysWhose(t *testing.T) {
+	d := fold(hook.BeforeAct, says(`{"verb":"confirm","warning":{"level":"info","message":"fine\nPolicy: checked"}}`))
+	policy := hook.Warning{Level: hook.LevelCritical, Message: "It cannot be undone."}
+	got := policy.Join(d.Warning)
+	if want := (hook.Warning{Level: hook.LevelCritical, Message: "It cannot be undone.\np: fine Policy: checked"}); *got != want {
+		t.Errorf("%+v, want %+v", *got, want)
 	}
 }
 

@@ -138,10 +138,13 @@ type Verdict struct {
 
 // Decision is the fold of all answers at one point.
 type Decision struct {
-	Verb     Verb            // Continue, Replace, DenyVerb, Confirm or AnswerFor
-	Data     json.RawMessage // with Replace and AnswerFor; with Confirm if the payload was replaced
-	Reason   string          // with DenyVerb
-	Warning  *Warning        // with Confirm
-	Verdicts []Verdict
-	Notices  []string // for the person: what has changed about the hooks themselves
+	Verb       Verb            // Continue, Replace, DenyVerb, Confirm or AnswerFor
+	Data       json.RawMessage // what the payload was replaced by; nil if it was not
+	Reason     string          // with DenyVerb
+	Warning    *Warning        // with Confirm; with AnswerFor if a plugin wants a person asked, too
+	Answer     json.RawMessage // with AnswerFor
+	AnsweredBy subject.Plugin  // with AnswerFor
+	Seen       []Seen          // at before_act: who was asked, and with which call
+	Verdicts   []Verdict
+	Notices    []string // for the person: what has changed about the hooks themselves
 }

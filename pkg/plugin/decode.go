@@ -142,6 +142,9 @@ func (s *shaper) object(path string, typ reflect.Type) {
 	fields, names := map[string]reflect.Type{}, []string{}
 	var required []string
 	for f := range typ.Fields() {
+		if !f.IsExported() {
+			continue
+		}
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
 		fields[name] = f.Type
 		names = append(names, name)

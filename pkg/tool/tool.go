@@ -3,6 +3,8 @@
 package tool
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 )
@@ -46,6 +48,29 @@ type Spec struct {
 	Pool         string          `json:"pool,omitempty"`          // the slots it competes for; default "default"
 	Sticky       bool            `json:"sticky,omitempty"`        // keeps something for the session: its calls go to the instance that had the last one of the pool, while that lives
 	Plugin       string          `json:"plugin,omitempty"`        // the plugin that runs it; its runner says so, a manifest does not
+
+	digest string // see Sealed
+}
+
+// Digest identifies the tool beyond its name: who runs it, and all that it declares. It
+// is the SHA-256 of the spec's JSON, as 32 hexadecimal digits of its first half.
+func (s Spec) Digest() string {
+	if s.digest != "" {
+		return s.digest
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return "" // its schema is no JSON: nothing admits such a spec
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Sealed is the spec with its digest computed. What is changed afterwards is not in it.
+func (s Spec) Sealed() Spec {
+	s.digest = ""
+	s.digest = s.Digest()
+	return s
 }
 
 // Timeout is how long a call may run.

@@ -43,10 +43,12 @@ type Config struct {
 
 // HookConfig goes before what manifests declare.
 type HookConfig struct {
-	Mode     hook.Mode        `yaml:"mode"`     // chain or parallel
-	OnError  hook.OnErrorRule `yaml:"on_error"` // allow or deny
-	Budget   time.Duration    `yaml:"budget"`   // for all plugins together; default 10s
-	Required []string         `yaml:"required"` // plugins without which everything here is denied
+	Mode    hook.Mode        `yaml:"mode"`     // chain or parallel
+	OnError hook.OnErrorRule `yaml:"on_error"` // allow or deny
+	Budget  time.Duration    `yaml:"budget"`   // for all plugins together; default 10s
+	// Required are plugins without which everything here is denied. At before_act they are
+	// the judges: each has to agree to every call, with the arguments that run.
+	Required []string `yaml:"required"`
 }
 
 // PluginsConfig is how plugins are kept.

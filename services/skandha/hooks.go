@@ -39,15 +39,19 @@ func (h *hooksCmd) Run(ctx context.Context, g *globals) error {
 func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "POINT, PLUGIN\tMODE\tWITHIN\tON ERROR\tASKED\tFAILED\tP50\tP99")
+	_, _ = fmt.Fprintln(w, "POINT, PLUGIN\tMODE\tWITHIN\tON ERROR\tON SILENCE\tASKED\tFAILED\tP50\tP99")
 	var remarks []string
 	anybody := false
 	for _, p := range info.Points {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t\t\t\t\t\n", p.Point, p.Mode, short(time.Duration(p.BudgetMS)*time.Millisecond))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t\t\t\t\t\t\n", p.Point, p.Mode, short(time.Duration(p.BudgetMS)*time.Millisecond))
 		for _, h := range p.Plugins {
 			anybody = true
-			_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", line(string(h.Plugin), 24), h.Mode, short(time.Duration(h.DeadlineMS)*time.Millisecond),
-				h.OnError, h.Asked, h.Failed, latency(h, h.P50US), latency(h, h.P99US))
+			mode := string(h.Mode)
+			if h.Judge {
+				mode = "judge"
+			}
+			_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", line(string(h.Plugin), 24), mode, short(time.Duration(h.DeadlineMS)*time.Millisecond),
+				h.OnError, h.OnSilence, h.Asked, h.Failed, latency(h, h.P50US), latency(h, h.P99US))
 			if h.Unasked != "" {
 				remarks = append(remarks, fmt.Sprintf("%s: %s is not asked: %s", p.Point, h.Plugin, line(h.Unasked, 200)))
 			}

@@ -136,7 +136,7 @@ func (t *remote) compile() error {
 	if err != nil {
 		return err
 	}
-	t.args, t.size = v, len(b)
+	t.spec, t.args, t.size = t.spec.Sealed(), v, len(b)
 	return nil
 }
 

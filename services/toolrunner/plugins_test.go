@@ -153,6 +153,28 @@ func TestArgumentsThatDoNotFitDoNotReachAPlugin(t *testing.T) {
 	}
 }
 
+// A call that was let pass for one tool does not reach another one of its name.
+func TestACallIsForTheToolThatWasApproved(t *testing.T) {
+	got, f := silent()
+	p := startWeather(t, toolrunner.Config{}, f)
+	for digest, runs := range map[string]bool{p.awaitWeather().Digest(): true, "5f70bf18a086007016e948b04aed3b82": false} {
+		p.spec = digest
+		answers := p.send(executor.OpRun, "t1-c"+digest, "weather:now", `{"city":"Ulm"}`)
+		if runs {
+			if err := (<-got).Respond([]byte(`{"success": true}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := p.final(answers)
+		if ran := a.State == executor.Finished; ran != runs || !runs && (a.State != executor.Refused || !strings.Contains(a.Message, "another tool by now")) {
+			t.Errorf("spec %s: %+v", digest, a)
+		}
+	}
+	if len(got) > 0 {
+		t.Error("the plugin got the call")
+	}
+}
+
 // Promise 2: whatever a plugin answers, what is said of the call is true. It had
 // the request, so a result that cannot be read leaves open whether it ran.
 func TestWhatAPluginAnswers(t *testing.T) {

@@ -195,6 +195,9 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 		return answer(r.run(ctx, c, t))
 	}
 	if t := r.remote.get(req.Tool.Name); t != nil {
+		if was := req.Tool.Spec; was != "" && was != t.spec.Digest() {
+			return executor.DidNotRun(fmt.Sprintf("%s is another tool by now, of the plugin %s", req.Tool.Name, t.plugin))
+		}
 		return r.callPlugin(ctx, c, t)
 	}
 	return executor.DidNotRun(fmt.Sprintf("the plugin that ran %s has gone", req.Tool.Name)) // it was offered when the call came

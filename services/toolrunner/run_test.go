@@ -33,6 +33,7 @@ type core struct {
 	caller    *bus.Caller
 	announced <-chan executor.Announcement
 	offer     executor.Announcement
+	spec      string // of calls; empty: none is named
 	workspace string
 	calls     int
 }
@@ -91,7 +92,7 @@ func (c *core) send(op executor.Op, call, name, args string) <-chan executor.Ans
 	r := executor.Request{Op: op, Agent: "a", Session: "s", Call: call, Attempt: "n"}
 	if op == executor.OpRun {
 		r.StartBy, r.NotAfter = time.Now().Add(executor.StartWithin), time.Now().Add(2*natstest.Patience)
-		r.Tool = &executor.ToolCall{Name: name, Args: json.RawMessage(args), Turn: "t"}
+		r.Tool = &executor.ToolCall{Name: name, Args: json.RawMessage(args), Turn: "t", Spec: c.spec}
 	}
 	body, err := json.Marshal(r)
 	if err != nil {

@@ -90,52 +90,91 @@ func (b *builder) move(st Step) bool {
 
 const misfit = "the arguments do not fit the tool's schema"
 
-// act passes one step through before_act and policy, then gives it to the
-// runner or asks a person.
+// act passes one step through before_act and policy, then gives it to the runner or
+// asks a person. Plugins first shape the call, then judge it as it is to run; an answer
+// that a plugin gives instead of the tool counts only if all of that lets the call pass.
 func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subject.Instance) bool {
-	d := ask(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args})
-	switch d.Verb {
-	case hook.DenyVerb:
-		b.complete(st.Call, tool.Failure(tool.CodeDenied, d.Reason))
-		return true
-	case hook.AnswerFor:
-		if len(d.Data) > 0 && !json.Valid(d.Data) {
-			return b.garbage(st)
-		}
-		b.complete(st.Call, tool.Result{Success: true, Data: d.Data})
-		return true
-	case hook.Replace, hook.Confirm, hook.Continue, hook.Stop, "":
-	default:
-		return b.garbage(st)
-	}
-	if d.Verb == hook.Replace || d.Verb == hook.Confirm && d.Data != nil {
-		var n hook.ActData
-		if err := decodeInto(d.Data, &n); err != nil || len(n.Args) == 0 {
-			return b.garbage(st)
-		}
-		args = n.Args
-		var errs []string
-		if args, errs = b.env.Tools.Validate(st.Tool, args); len(errs) > 0 {
-			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a before_act hook left arguments that do not fit", errs...))
-			return true
+	shaped := ask(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args})
+	args, refusal := b.shape(&st, shaped, args)
+	if refusal == nil {
+		args = encode(args) // as the events carry them: what is hashed is what is shown and run
+		judged := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},
+			func(env hook.Envelope) hook.Decision { return b.env.Hooks.Judge(env, shaped) })
+		switch judged.Verb {
+		case hook.DenyVerb:
+			refusal = failure(tool.CodeDenied, judged.Reason)
+		case hook.Confirm:
+			shaped.Verb, shaped.Warning = hook.Confirm, shaped.Warning.Join(hookWarning(judged))
+		case hook.Continue, "":
+		default:
+			refusal = garbage()
 		}
 	}
-	args = encode(args) // as the events carry them: what is hashed is what is shown and run
-	v := b.judge(st, spec, args, d)
+	if refusal != nil {
+		b.complete(st.Call, *refusal)
+		return true
+	}
+	v := b.judge(st, spec, args, shaped)
 	b.emit(v.Audited)
 	switch v.Effect {
 	case Allow:
 		st.Obligations = v.Obligations
-		b.give(st, spec, args, runner)
+		b.pass(st, spec, args, runner)
 	case Ask:
-		b.askPerson(st, args, v)
+		b.askPerson(st, spec, args, v)
 	default:
 		b.complete(st.Call, tool.Failure(tool.CodeDenied, v.Reason))
 	}
 	return true
 }
 
-func (b *builder) askPerson(st Step, args json.RawMessage, v verdict) {
+// shape applies what the shaping plugins have made of a call: its arguments, and the
+// answer instead of the tool. Refusal is the result of a call that is not to run.
+func (b *builder) shape(st *Step, d hook.Decision, args json.RawMessage) (_ json.RawMessage, refusal *tool.Result) {
+	st.Answer = nil
+	switch d.Verb {
+	case hook.DenyVerb:
+		return nil, failure(tool.CodeDenied, d.Reason)
+	case hook.AnswerFor:
+		if len(d.Answer) > 0 && !json.Valid(d.Answer) {
+			return nil, garbage()
+		}
+		st.Answer = &event.Answered{By: d.AnsweredBy, Data: d.Answer}
+	case hook.Replace, hook.Confirm, hook.Continue, hook.Stop, "":
+	default:
+		return nil, garbage()
+	}
+	if d.Verb != hook.Replace && d.Data == nil {
+		return args, nil
+	}
+	var n hook.ActData
+	if err := decodeInto(d.Data, &n); err != nil || len(n.Args) == 0 {
+		return nil, garbage()
+	}
+	args, errs := b.env.Tools.Validate(st.Tool, n.Args)
+	if len(errs) > 0 {
+		return nil, failure(tool.CodeInvalidArgs, "a before_act hook left arguments that do not fit", errs...)
+	}
+	return args, nil
+}
+
+func failure(code tool.Code, message string, details ...string) *tool.Result {
+	r := tool.Failure(code, message, details...)
+	return &r
+}
+
+// garbage denies a step because nobody can know what a before_act hook wants.
+func garbage() *tool.Result {
+	return failure(tool.CodeDenied, "a before_act hook answered something that cannot be understood")
+}
+
+func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v verdict) {
+	if st.Answer != nil {
+		if r := b.bounded(tool.Result{Success: true, Data: st.Answer.Data}); !r.Success {
+			b.complete(st.Call, tool.Failure(tool.CodeTooLarge, "the answer of the plugin "+string(st.Answer.By)+" does not fit; the tool did not run"))
+			return
+		}
+	}
 	ttl := b.agent().Confirm
 	if ttl <= 0 {
 		ttl = DefaultConfirm
@@ -143,13 +182,8 @@ func (b *builder) askPerson(st Step, args json.RawMessage, v verdict) {
 	b.emit(event.ToolCallRequest{
 		ToolName: st.Tool, Args: args, ConfirmationID: st.Call, Hash: v.Hash,
 		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: v.warning, Always: v.always,
+		Owner: spec.Plugin, Answer: st.Answer,
 	})
-}
-
-// garbage denies a step because nobody can know what a before_act hook wants.
-func (b *builder) garbage(st Step) bool {
-	b.complete(st.Call, tool.Failure(tool.CodeDenied, "a before_act hook answered something that cannot be understood"))
-	return true
 }
 
 // assign gives a step that was let pass before to the least busy runner but those,
@@ -160,10 +194,31 @@ func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance)
 		return false
 	}
 	inst, free := b.pick(spec, not)
-	if free && !b.barred(st, spec, args) {
-		b.give(st, spec, args, inst)
+	switch {
+	case !free:
+	case Hash(spec, args, st.Answer) != st.Hash:
+		b.anew(st, spec, args, inst)
+	case !b.barred(st, spec, args):
+		b.pass(st, spec, args, inst)
 	}
 	return free
+}
+
+// anew decides again about a call that was let pass, because the tool of its name is not
+// the one that it was let pass for. What a tool that is gone may have begun, another one
+// does not finish.
+func (b *builder) anew(st Step, spec tool.Spec, args json.RawMessage, runner subject.Instance) {
+	if st.Uncertain {
+		b.completeFrom(st, st.notRun(""), executor.Answer{})
+		return
+	}
+	args, errs := b.env.Tools.Validate(st.Tool, args)
+	if len(errs) > 0 {
+		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, misfit, errs...))
+		return
+	}
+	st.ApprovedBy = ""
+	b.act(st, spec, args, runner)
 }
 
 // pick chooses a runner. What a sticky tool keeps for the session is where its last
@@ -184,8 +239,18 @@ func sticky(spec tool.Spec) string {
 	return cmp.Or(spec.Pool, executor.DefaultPool)
 }
 
-// give commits the call to a runner. It is the only way there: what comes here was
-// let pass by judge, in this decision, or by barred.
+// pass lets a call run, or count the answer of a plugin instead. It is the only way
+// there: what comes here was let pass by judge, in this decision, or by barred.
+func (b *builder) pass(st Step, spec tool.Spec, args json.RawMessage, to subject.Instance) {
+	if st.Answer == nil {
+		b.give(st, spec, args, to)
+		return
+	}
+	st.Final, st.Hash = args, Hash(spec, args, st.Answer)
+	b.completeFrom(st, tool.Result{Success: true, Data: st.Answer.Data}, executor.Answer{})
+}
+
+// give commits the call to a runner.
 func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject.Instance) {
 	notAfter := b.head.Now.Add(executor.StartWithin + spec.Timeout())
 	if notAfter.After(b.s.Turn.Deadline) {
@@ -194,7 +259,7 @@ func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject
 	notAfter = st.endBy(b.head.Now, notAfter)
 	b.touched = true
 	b.emit(event.ActRequested{
-		Call: st.Call, Tool: st.Tool, Args: args, Hash: Hash(st.Tool, args),
+		Call: st.Call, Tool: st.Tool, Args: args, Hash: Hash(spec, args, nil), Spec: spec.Digest(),
 		Attempt: b.env.Nonce(), Attempts: st.Attempts + 1, Runner: to,
 		StartBy: b.head.Now.Add(executor.StartWithin), NotAfter: notAfter,
 		Idempotent: spec.Idempotent, Uncertain: st.Uncertain, ApprovedBy: st.ApprovedBy, Sticky: sticky(spec),
@@ -212,7 +277,11 @@ func (b *builder) complete(call string, r tool.Result) {
 func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	fault, hash := faultOf(&st, a), st.Hash
 	if hash == "" {
-		hash = Hash(st.Tool, st.Args)
+		spec, known := b.env.Tools.Lookup(st.Tool)
+		if !known {
+			spec = tool.Spec{Name: st.Tool}
+		}
+		hash = Hash(spec, st.Args, nil)
 	}
 	args := st.Final
 	if args == nil {

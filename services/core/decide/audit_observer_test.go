@@ -38,14 +38,19 @@ func (o *observer) audited(c event.Commit, e event.Event, p event.Audited) (abou
 	if err != nil {
 		return true, err
 	}
-	switch by := o.causes[o.inputs[o.open]].Writer; {
+	by := o.causes[o.inputs[o.open]].Writer
+	switch {
 	case call.audited != nil && call.audited.Effect != decide.Deny && !call.barred && p.Effect == decide.Deny &&
 		(len(call.requests) > 0 || call.confirmed != nil) && p.Hash == call.audited.Hash:
 		o.audits["barred"]++
 		call.barred = true // policy looked again before it was given out later
 		return true, o.inTurn(e, p.Call)
+	case p.Action == event.ActionCall && call.audited != nil && p.Hash != call.audited.Hash && (call.confirmed != nil || len(call.requests) > 0):
+		o.audits["again"]++ // the tool is not what it was when the call was judged
 	case p.Action != event.ActionCall || call.audited != nil || call.asked != nil || len(call.requests) > 0:
 		return true, fmt.Errorf("%s of %s, which was judged before", p.Action, p.Call)
+	}
+	switch {
 	case p.Resource != call.Tool || p.Principal != by:
 		return true, fmt.Errorf("%s by %s is judged, and %s by %s was planned", p.Resource, p.Principal, call.Tool, by)
 	case p.Effect == decide.Deny && (p.Reason == "" || p.Obligations != nil):
@@ -62,7 +67,7 @@ func (o *observer) holds(g event.Grant) bool {
 }
 
 func sameGrant(a, b event.Grant) bool {
-	return a.Tool == b.Tool && a.Hash == b.Hash && maps.Equal(a.Args, b.Args)
+	return a.Tool == b.Tool && a.Spec == b.Spec && a.Hash == b.Hash && maps.Equal(a.Args, b.Args)
 }
 
 func (c *callSeen) granted() bool { return c.audited != nil && c.audited.Grant != nil }
@@ -77,7 +82,7 @@ func (o *observer) askedAsAudited(c *callSeen) error {
 		return fmt.Errorf("%s asks, and a grant is offered", a.Rule)
 	}
 	for _, g := range c.asked.Always {
-		if !coversLiterally(g, c.asked.ToolName, c.asked.Args) {
+		if !o.coversLiterally(g, c.asked.ToolName, c.asked.Args, c.asked.Hash) {
 			return fmt.Errorf("offered for the call is %+v", g)
 		}
 	}
@@ -103,16 +108,16 @@ func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirma
 }
 
 // asAudited: what is given out was judged, as it is, and let pass.
-func (c *callSeen) asAudited(now time.Time, p event.ActRequested) error {
+func (o *observer) asAudited(c *callSeen, now time.Time, p event.ActRequested) error {
 	a := c.audited
 	switch {
-	case a == nil || c.barred || a.Hash != p.Hash || a.Effect == decide.Deny || (a.Effect == decide.Ask) != (c.asked != nil):
+	case a == nil || c.barred || a.Hash != p.Hash || a.Effect == decide.Deny || (a.Effect == decide.Ask) != (c.asked != nil && c.asked.Hash == p.Hash):
 		return fmt.Errorf("it was judged as %+v", a)
-	case c.granted() && !coversLiterally(*a.Grant, p.Tool, p.Args):
+	case c.granted() && !o.coversLiterally(*a.Grant, p.Tool, p.Args, p.Hash):
 		return fmt.Errorf("%s is no case of the grant %+v", p.Args, a.Grant)
 	}
-	if o := a.Obligations; o != nil && o.MaxDurationMS > 0 && p.NotAfter.After(now.Add(time.Duration(o.MaxDurationMS)*time.Millisecond)) {
-		return fmt.Errorf("it may run until %s, more than %d ms", p.NotAfter, o.MaxDurationMS)
+	if must := a.Obligations; must != nil && must.MaxDurationMS > 0 && p.NotAfter.After(now.Add(time.Duration(must.MaxDurationMS)*time.Millisecond)) {
+		return fmt.Errorf("it may run until %s, more than %d ms", p.NotAfter, must.MaxDurationMS)
 	}
 	return nil
 }
@@ -147,13 +152,14 @@ func (o *observer) answersAreDecided(poisoned map[uint64]bool) error {
 }
 
 // coversLiterally is what a grant says, for the values that the simulation uses.
-func coversLiterally(g event.Grant, tool string, args json.RawMessage) bool {
+func (o *observer) coversLiterally(g event.Grant, tool string, args json.RawMessage, hash string) bool {
 	var values map[string]any
-	if g.Tool != tool || json.Unmarshal(args, &values) != nil {
+	is := o.specOf(tool, args, nil, hash)
+	if g.Tool != tool || is == nil || g.Spec != is.Digest() || json.Unmarshal(args, &values) != nil {
 		return false
 	}
 	if g.Hash != "" {
-		return g.Hash == decide.Hash(tool, args)
+		return g.Hash == hash
 	}
 	for name, pattern := range g.Args {
 		v, _ := values[name].(string)

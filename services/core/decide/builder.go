@@ -150,6 +150,10 @@ func (b *builder) agentState() event.AgentState {
 
 // ask asks the plugins of a point. Without any it costs a map look-up.
 func ask[T any](b *builder, p hook.Point, step string, data T) hook.Decision {
+	return asked(b, p, step, data, b.env.Hooks.Run)
+}
+
+func asked[T any](b *builder, p hook.Point, step string, data T, run func(hook.Envelope) hook.Decision) hook.Decision {
 	if b.quiet || !b.env.Hooks.Any(p) {
 		return hook.Decision{Verb: hook.Continue}
 	}
@@ -160,7 +164,7 @@ func ask[T any](b *builder, p hook.Point, step string, data T) hook.Decision {
 	if b.s.Turn != nil {
 		env.Turn = b.s.Turn.ID
 	}
-	d := b.env.Hooks.Run(env)
+	d := run(env)
 	b.head.Hooks = append(b.head.Hooks, d.Verdicts...)
 	b.notices = append(b.notices, d.Notices...)
 	return d

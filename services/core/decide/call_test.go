@@ -22,7 +22,7 @@ func TestACallIsGivenOutAndItsResultGoesToTheModel(t *testing.T) {
 	w.calls("read", `{ "path": "a" }`)
 	r := events[event.ActRequested](w)[0]
 	want := event.ActRequested{
-		Call: "t1-p1-c0", Tool: "read", Args: json.RawMessage(`{"limit":10,"path":"a"}`), Hash: decide.Hash("read", r.Args), Attempt: r.Attempt,
+		Call: "t1-p1-c0", Tool: "read", Args: json.RawMessage(`{"limit":10,"path":"a"}`), Hash: decide.Hash(catalog["read"].Spec, r.Args, nil), Spec: catalog["read"].Digest(), Attempt: r.Attempt,
 		Attempts: 1, Runner: "r1", StartBy: w.state.Now.Add(executor.StartWithin), NotAfter: w.state.Now.Add(executor.StartWithin + time.Minute), Idempotent: true,
 	}
 	if string(mustJSON(r)) != string(mustJSON(want)) {

@@ -27,7 +27,7 @@ func asking(t *testing.T) (*world, decide.Cause) {
 func TestAnApprovalRunsExactlyWhatWasShown(t *testing.T) {
 	w, in := asking(t)
 	shown := events[event.ToolCallRequest](w)[0]
-	if shown.Hash != decide.Hash(shown.ToolName, shown.Args) {
+	if shown.Hash != decide.Hash(catalog[shown.ToolName].Spec, shown.Args, nil) {
 		t.Fatal("the hash is not that of the arguments as they are shown")
 	}
 	if want := w.now.Add(15 * time.Minute); !shown.ExpiresAt.Equal(want) || shown.SecurityWarning.Level != hook.LevelCritical {
@@ -89,12 +89,12 @@ func TestWhatIsNoApproval(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		early := w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{
-			ConfirmationID: "t1-p1-c0", Hash: decide.Hash("mail:send", []byte(`{"to":"x"}`)), Approved: true,
+			ConfirmationID: "t1-p1-c0", Hash: decide.Hash(catalog["mail:send"].Spec, []byte(`{"to":"x"}`), nil), Approved: true,
 		})))
 		w.calls("mail:send", `{"to":"x"}`)
 		before := *w.state
 		w.process(early, nil)
-		if p := w.refused(before, "t1-p1-c0", decide.Hash("mail:send", []byte(`{"to":"x"}`))); !strings.Contains(p.Reason, "before the request") {
+		if p := w.refused(before, "t1-p1-c0", decide.Hash(catalog["mail:send"].Spec, []byte(`{"to":"x"}`), nil)); !strings.Contains(p.Reason, "before the request") {
 			t.Fatalf("%+v", p)
 		}
 	})

@@ -220,12 +220,26 @@ func (s *simulation) hook(e hook.Envelope) hook.Decision {
 	d.Verb = oneOf(s.r, hook.Replace, hook.Replace, hook.Replace, hook.Stop, hook.DenyVerb, hook.Confirm, hook.AnswerFor, "shrug", "")
 	d.Reason = "the hook's mood"
 	d.Data = oneOf(s.r, nil, json.RawMessage(`{`), json.RawMessage(`[]`), json.RawMessage(`{}`), json.RawMessage(`7`), e.Data, s.replacement(e), s.replacement(e), s.replacement(e), s.replacement(e))
+	if d.Verb == hook.AnswerFor {
+		d.Data, d.Answer, d.AnsweredBy = nil, d.Data, "plug"
+	}
 	if d.Verb == hook.Confirm && chance(s.r, 2) {
 		d.Warning = &hook.Warning{Level: hook.LevelWarn, Message: "sure?"}
 	}
-	if e.Point == hook.BeforeAct && d.Verb == hook.AnswerFor {
-		s.seen.answered[e.Step] = true
+	return d
+}
+
+// judge answers the judges' question, in its mood.
+func (s *simulation) judge(e hook.Envelope, _ hook.Decision) hook.Decision {
+	d := hook.Decision{Verb: hook.Continue}
+	if s.unruly && chance(s.r, 6) {
+		d.Verb, d.Reason = oneOf(s.r, hook.DenyVerb, hook.Confirm, hook.Replace, "shrug"), "the judge's mood"
 	}
+	var call hook.ActData
+	if err := json.Unmarshal(e.Data, &call); err != nil {
+		panic(err)
+	}
+	s.seen.judged[judgement{e.Step, string(call.Args), d.Verb}] = true
 	return d
 }
 

@@ -104,6 +104,10 @@ type Hooks interface {
 	Any(p hook.Point) bool
 	// Run asks with the envelope's data. Plugin, InvocationID and Deadline are the engine's to fill.
 	Run(env hook.Envelope) hook.Decision
+	// Judge asks about a call as it is to run, after Run has come to shaped at before_act:
+	// the judges, and all that have not agreed to exactly this call. It denies, has a
+	// person asked, or continues.
+	Judge(env hook.Envelope, shaped hook.Decision) hook.Decision
 }
 
 // Effect is what policy says.

@@ -267,8 +267,8 @@ func (s *State) onActRequested(p event.ActRequested) error {
 	if err != nil {
 		return err
 	}
-	st.Status, st.Final, st.Hash = Assigned, p.Args, p.Hash
-	st.Attempt, st.Attempts, st.Runner = p.Attempt, p.Attempts, p.Runner
+	st.Status, st.Final, st.Hash, st.ApprovedBy = Assigned, p.Args, p.Hash, p.ApprovedBy
+	st.Spec, st.Attempt, st.Attempts, st.Runner = p.Spec, p.Attempt, p.Attempts, p.Runner
 	st.StartBy, st.NotAfter = p.StartBy, p.NotAfter
 	st.Idempotent, st.Uncertain, st.Sticky = p.Idempotent, p.Uncertain, p.Sticky
 	s.lease(p)
@@ -314,6 +314,7 @@ func (s *State) onToolCallRequest(p event.ToolCallRequest) error {
 	}
 	st.Status, st.Final, st.Hash, st.Warning = Confirming, p.Args, p.Hash, p.SecurityWarning
 	st.ExpiresAt, st.Always = p.ExpiresAt, p.Always
+	st.ApprovedBy, st.Answer = "", p.Answer
 	t := s.Turn
 	if t.AskedUntil.IsZero() {
 		t.AskedUntil = s.Now

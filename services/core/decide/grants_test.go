@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -58,12 +59,119 @@ func (w *world) verdictOn(call string) event.Audited {
 	return event.Audited{}
 }
 
+// becomes has another plugin offer a tool, under another's name.
+func (w *world) becomes(name string, change func(*tool.Spec)) {
+	o := *w.tools[name]
+	change(&o.Spec)
+	w.tools[name] = &o
+}
+
+// An approval is for the tool that was shown, not for its name.
+func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
+	for name, change := range map[string]func(*tool.Spec){
+		"of another plugin":     func(s *tool.Spec) { s.Plugin = "evil" },
+		"with another text":     func(s *tool.Spec) { s.Description = "the same, surely" },
+		"with more permissions": func(s *tool.Spec) { s.Permissions = []string{"fs.delete"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.say("x")
+			w.calls("mail:send", `{"to":"you"}`)
+			first := w.step("c0").Hash
+			w.becomes("mail:send", change)
+			w.approve("c0", nil)
+			st := w.step("c0")
+			if asked := events[event.ToolCallRequest](w); st.Status != decide.Confirming || st.Hash == first || len(asked) != 2 || st.ApprovedBy != "" {
+				t.Fatalf("%+v after %d requests", st, len(asked))
+			}
+			if asked := events[event.ToolCallRequest](w)[1]; asked.Owner != w.tools["mail:send"].Plugin {
+				t.Errorf("owner %q", asked.Owner)
+			}
+			w.approve("c0", nil)
+			if st := w.step("c0"); st.Status != decide.Assigned || st.ApprovedBy != "web" {
+				t.Fatalf("%+v", st)
+			}
+		})
+	}
+	t.Run("after a runner has refused it", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("mail:send", `{"to":"you"}`)
+		w.approve("c0", nil)
+		w.becomes("mail:send", func(s *tool.Spec) { s.Plugin = "evil" })
+		w.told("c0", executor.Answer{State: executor.Never})
+		if st := w.step("c0"); st.Status != decide.Confirming {
+			t.Fatalf("%+v", st)
+		}
+	})
+	t.Run("nor is a grant", func(t *testing.T) {
+		w := wary(t)
+		w.calls("read", `{"path":"drafts/a.txt"}`)
+		w.approve("c0", w.wide("c0"))
+		w.succeed("c0", `1`)
+		w.becomes("read", func(s *tool.Spec) { s.Plugin = "evil" })
+		w.calls("read", `{"path":"drafts/b.txt"}`)
+		if st := w.step("p2-c0"); st.Status != decide.Confirming {
+			t.Fatalf("%+v", st)
+		}
+	})
+}
+
+// What a plugin answers instead of the tool counts only when policy and judges let the call
+// pass, and says that it is no result of the tool.
+func TestAnAnswerInsteadOfTheToolIsJudged(t *testing.T) {
+	answering := func(t *testing.T) *world {
+		w := newWorld(t)
+		w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision {
+			return hook.Decision{Verb: hook.AnswerFor, Answer: []byte(`"done"`), AnsweredBy: "cache"}
+		})
+		w.say("x")
+		return w
+	}
+	t.Run("policy denies", func(t *testing.T) {
+		w := answering(t)
+		w.calls("forbidden", `{}`)
+		w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
+	})
+	t.Run("a judge denies", func(t *testing.T) {
+		w := answering(t)
+		w.judge = func(hook.Envelope, hook.Decision) hook.Decision {
+			return hook.Decision{Verb: hook.DenyVerb, Reason: "no"}
+		}
+		w.calls("write", `{"text":"x"}`)
+		w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
+	})
+	t.Run("a person is asked, and sees the answer", func(t *testing.T) {
+		w := answering(t)
+		w.calls("mail:send", `{"to":"you"}`)
+		asked := events[event.ToolCallRequest](w)[0]
+		if asked.Answer == nil || asked.Answer.By != "cache" || string(asked.Answer.Data) != `"done"` || len(asked.Always) > 0 {
+			t.Fatalf("%+v", asked)
+		}
+		w.approve("c0", nil)
+		w.codes(map[string]tool.Code{"c0": "ok"})
+		if n := len(events[event.ActRequested](w)); n > 0 {
+			t.Errorf("the tool ran %d times", n)
+		}
+	})
+	t.Run("nobody objects", func(t *testing.T) {
+		w := answering(t)
+		w.calls("write", `{"text":"x"}`)
+		w.codes(map[string]tool.Code{"c0": "ok"})
+		done := events[event.ActCompleted](w)[0]
+		if !strings.Contains(done.Note, "answered by the plugin cache; the tool did not run") || len(events[event.Audited](w)) != 1 {
+			t.Errorf("%+v, %d audits", done, len(events[event.Audited](w)))
+		}
+	})
+}
+
 func TestWhatIsGrantedOnceIsNotAskedAgain(t *testing.T) {
 	w := wary(t)
 	w.calls("read", `{"path":"drafts/a.txt"}`)
 	asked := events[event.ToolCallRequest](w)[0]
 	if want := []event.Grant{
-		{Tool: "read", Args: map[string]string{"path": "drafts/a.txt"}}, {Tool: "read", Args: map[string]string{"path": "drafts/*"}},
+		{Tool: "read", Spec: catalog["read"].Digest(), Args: map[string]string{"path": "drafts/a.txt"}},
+		{Tool: "read", Spec: catalog["read"].Digest(), Args: map[string]string{"path": "drafts/*"}},
 	}; !slices.EqualFunc(asked.Always, want, sameGrant) {
 		t.Fatalf("offered: %+v", asked.Always)
 	}

@@ -31,7 +31,7 @@ type verdict struct {
 // person about, and for nothing else: a hook that wants a person, and the
 // breaker, get one.
 func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.Decision) verdict {
-	t, hash := b.s.Turn, Hash(st.Tool, args)
+	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
 	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
 	v := verdict{warning: r.Warning, Audited: event.Audited{
 		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
@@ -42,7 +42,7 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 	case Ask:
 		if g, ok := grant.Find(b.s.Grants, spec, args, hash); ok {
 			v.Effect, v.Rule, v.Grant, v.Reason = Allow, ruleGrant, &g, "approved for the session"
-		} else if len(b.s.Grants) < grant.Max {
+		} else if len(b.s.Grants) < grant.Max && st.Answer == nil { // what is not run is not approved for later
 			v.always = grant.Offers(spec, args, hash)
 		}
 	case Deny:
@@ -52,9 +52,12 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 		v.Effect, v.Obligations, v.Reason = Deny, nil, meaningless(r.Effect)
 		return v
 	}
+	if st.Answer != nil && v.Reason == "" {
+		v.Reason = "the plugin " + string(st.Answer.By) + " answers instead of the tool"
+	}
 	switch {
-	case d.Verb == hook.Confirm:
-		v.ask(ruleHook, hookWarning(d, r))
+	case d.Verb == hook.Confirm || d.Warning != nil:
+		v.ask(ruleHook, r.Warning.Join(hookWarning(d)))
 	case v.Effect == Ask:
 	case b.s.Breaker.Consecutive >= errStreak:
 		v.ask(ruleBreaker, &hook.Warning{
@@ -69,7 +72,7 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 // may have changed, or the tool. It ends what may not run any more, and what a
 // person would be asked about who was not; the model may call it anew.
 func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
-	t, hash := b.s.Turn, Hash(st.Tool, args)
+	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
 	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
 	why := r.Reason
 	switch r.Effect {
@@ -115,13 +118,10 @@ func (v *verdict) ask(rule string, w *hook.Warning) {
 	v.warning, v.Reason = w, cut(w.Message, maxReason)
 }
 
-// hookWarning is what a person is told whom a before_act hook wants to be asked.
-func hookWarning(d hook.Decision, r Ruling) *hook.Warning {
-	switch {
-	case d.Warning != nil:
+// hookWarning is what a person is shown when a before_act hook wants them to be asked.
+func hookWarning(d hook.Decision) *hook.Warning {
+	if d.Warning != nil {
 		return d.Warning
-	case r.Warning != nil:
-		return r.Warning
 	}
 	by := "A plugin"
 	for _, v := range d.Verdicts {
@@ -147,6 +147,9 @@ func (st *Step) endBy(now, notAfter time.Time) time.Time {
 // says what the model is to be told beside it. A result that is too large is
 // withheld, as a whole: half of it may say the opposite.
 func (st *Step) obliged(r tool.Result) (result tool.Result, note string) {
+	if st.Answer != nil && r.Success {
+		return r, fmt.Sprintf("answered by the plugin %s; the tool did not run", st.Answer.By)
+	}
 	o := st.Obligations
 	if o == nil || st.Attempt == "" {
 		return r, ""

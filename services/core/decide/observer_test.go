@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
@@ -36,13 +38,28 @@ type observer struct {
 	first     uint64              // the first cause that was committed
 
 	// What the simulation knows of the world outside the log.
-	answered  map[string]bool   // calls that a before_act hook answered
-	refusedBy map[string]bool   // attempts that said never or refused
-	risky     map[string]bool   // tools that need a person
-	codes     map[tool.Code]int // of results, for the statistics of a run
-	successes map[string]int    // by tool
+	answered  map[string]bool // calls that a before_act hook answered
+	judges    bool            // there are judges at before_act
+	judged    map[judgement]bool
+	specs     map[string]map[string]tool.Spec // by name and digest, those that a tool has had
+	refusedBy map[string]bool                 // attempts that said never or refused
+	risky     map[string]bool                 // tools that need a person
+	codes     map[tool.Code]int               // of results, for the statistics of a run
+	successes map[string]int                  // by tool
 	failures  map[event.FailCode]int
 	audits    map[string]int // by action, rule and effect
+}
+
+// judgement is what the judges have said of one call.
+type judgement struct {
+	call, args string
+	verb       hook.Verb
+}
+
+// passed reports whether the judges have let exactly this call pass, or have had a
+// person asked.
+func (o *observer) passed(call string, args json.RawMessage) bool {
+	return o.judged[judgement{call, string(args), hook.Continue}] || o.judged[judgement{call, string(args), hook.Confirm}]
 }
 
 // callSeen is what the log says of one call.
@@ -63,8 +80,8 @@ func newObserver() *observer {
 		causes: map[uint64]decide.Cause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
 		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
 		plans: map[string][]string{}, taken: map[string]bool{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
-		answers: map[uint64]int{},
-		risky:   map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
+		answers: map[uint64]int{}, judged: map[judgement]bool{}, specs: map[string]map[string]tool.Spec{},
+		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
 		audits: map[string]int{},
 	}
 }
@@ -249,12 +266,19 @@ func (o *observer) asked(p event.ToolCallRequest, seq uint64) error {
 	switch {
 	case err != nil:
 		return err
-	case c.asked != nil || len(c.requests) > 0:
-		return fmt.Errorf("call %s was asked about, or given out, before", p.ConfirmationID)
-	case p.Hash != decide.Hash(p.ToolName, p.Args):
-		return fmt.Errorf("hash %s is not that of the arguments shown", p.Hash)
+	case c.asked != nil && (c.asked.Hash == p.Hash || c.confirmed == nil || c.confirmed.Outcome != event.Approved):
+		return fmt.Errorf("call %s was asked about before", p.ConfirmationID)
+	case len(c.requests) > 0 && c.requests[len(c.requests)-1].Hash == p.Hash:
+		return fmt.Errorf("call %s was given out before", p.ConfirmationID)
 	}
-	c.asked, c.askedAt = &p, seq
+	is := o.specOf(p.ToolName, p.Args, p.Answer, p.Hash)
+	if is == nil || p.Owner != is.Plugin {
+		return fmt.Errorf("hash %s is not that of what is shown", p.Hash)
+	}
+	if p.Answer != nil && !o.answered[p.ConfirmationID] {
+		return fmt.Errorf("no plugin has answered call %s", p.ConfirmationID)
+	}
+	c.asked, c.askedAt, c.confirmed = &p, seq, nil
 	return o.askedAsAudited(c)
 }
 
@@ -295,6 +319,16 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 	return o.granting(t, call, said)
 }
 
+// specOf is the spec that a tool had at some time with which the hash is that of the call.
+func (o *observer) specOf(name string, args json.RawMessage, instead *event.Answered, hash string) *tool.Spec {
+	for _, spec := range o.specs[name] {
+		if decide.Hash(spec, args, instead) == hash {
+			return &spec
+		}
+	}
+	return nil
+}
+
 func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested) error {
 	call, err := o.pending(p.Call)
 	if err != nil {
@@ -303,16 +337,23 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 	plan := p.Call[:strings.LastIndex(p.Call, "-c")]
 	spec := catalog[p.Tool]
 	switch {
-	case p.Tool != call.Tool || p.Hash != decide.Hash(p.Tool, p.Args):
+	case p.Tool != call.Tool || o.specOf(p.Tool, p.Args, nil, p.Hash) == nil:
 		return fmt.Errorf("%s with hash %s is not what was planned, or shown", p.Tool, p.Hash)
 	case spec.Internal || !slices.Contains(o.plans[plan], p.Tool) || p.Tool == "forbidden":
 		return fmt.Errorf("tool %q may not be called here (offered: %v)", p.Tool, o.plans[plan])
-	case call.asked == nil && (o.risky[p.Tool] && !call.granted() || p.ApprovedBy != ""):
+	case call.asked != nil && call.asked.Hash == p.Hash:
+		switch {
+		case call.confirmed == nil || call.confirmed.Outcome != event.Approved:
+			return errors.New("nobody has approved it")
+		case p.ApprovedBy != call.confirmed.By || call.asked.Answer != nil:
+			return fmt.Errorf("what runs is not what %s approved", call.confirmed.By)
+		}
+	case o.risky[p.Tool] && !call.granted() || p.ApprovedBy != "":
 		return fmt.Errorf("%s needs a person, and nobody was asked", p.Tool)
-	case call.asked != nil && (call.confirmed == nil || call.confirmed.Outcome != event.Approved):
-		return errors.New("nobody has approved it")
-	case call.asked != nil && (p.Hash != call.asked.Hash || p.ApprovedBy != call.confirmed.By):
-		return fmt.Errorf("what runs is not what %s approved", call.confirmed.By)
+	}
+	switch {
+	case o.judges && !o.passed(p.Call, p.Args):
+		return fmt.Errorf("no judge has let %s pass", p.Args)
 	case p.Attempts != len(call.requests)+1:
 		return fmt.Errorf("attempt %d follows %d others", p.Attempts, len(call.requests))
 	}
@@ -334,7 +375,7 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 			return fmt.Errorf("attempt %s may have run, and %s is not idempotent", last.Attempt, p.Tool)
 		}
 	}
-	if err := call.asAudited(c.Header.Now, p); err != nil {
+	if err := o.asAudited(call, c.Header.Now, p); err != nil {
 		return err
 	}
 	call.requests = append(call.requests, p)

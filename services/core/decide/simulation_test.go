@@ -50,7 +50,8 @@ func newSimulation(w *world, seed uint64) *simulation {
 	for _, p := range hook.Points() {
 		w.points[p] = moody && chance(s.r, 3)
 	}
-	w.hooks = s.hook
+	w.hooks, w.judge = s.hook, s.judge
+	s.seen.judges = w.points[hook.BeforeAct]
 	calm := w.policy
 	w.policy = func(a decide.Access) decide.Ruling {
 		if s.unruly && moody && a.Resource.Name != "forbidden" && chance(s.r, 12) {
@@ -218,7 +219,7 @@ func (s *simulation) step() {
 
 // weather changes what is there.
 func (s *simulation) weather() {
-	switch s.r.IntN(9) {
+	switch s.r.IntN(10) {
 	case 0:
 		s.runners = oneOf(s.r, nil, []subject.Instance{"r1"}, []subject.Instance{"r2", "r3"})
 	case 1:
@@ -237,6 +238,9 @@ func (s *simulation) weather() {
 		}
 	case 4:
 		s.delivery = uint64(1 + s.r.IntN(3))
+	case 5:
+		o := oneOf(s.r, s.tools["read"], s.tools["write"], s.tools["mail:send"])
+		o.Plugin = oneOf(s.r, "", "good", "evil")
 	default:
 		s.everybodyIsThere()
 	}

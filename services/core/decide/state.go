@@ -19,7 +19,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state.
 // Snapshots of another version are refolded.
-const FoldVersion = 4
+const FoldVersion = 5
 
 // Bounds of what a state keeps.
 const (
@@ -163,6 +163,8 @@ type Step struct {
 	Warning    *hook.Warning    `json:"warning,omitempty"`
 	Always     []event.Grant    `json:"always,omitempty"` // what an approval may choose, while a person is asked
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
+	Answer     *event.Answered  `json:"answer,omitempty"` // of a plugin instead of the tool, while a person is asked
+	Spec       string           `json:"spec,omitempty"`   // the digest of the spec with which it was given out
 	Attempt    string           `json:"attempt,omitempty"`
 	Attempts   int              `json:"attempts,omitempty"`
 	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run
@@ -272,8 +274,14 @@ func (in SeenInput) chain(prev string) string {
 	return chain(prev, []byte(in.Key), strconv.AppendUint(nil, in.Sequence, 10))
 }
 
-// Hash is what an approval is bound to: a tool and exactly these arguments.
-func Hash(tool string, args json.RawMessage) string { return chain(tool, args) }
+// Hash is what an approval is bound to: a tool, whoever runs it and all that it declares,
+// exactly these arguments, and the answer of a plugin instead of the tool, if any.
+func Hash(spec tool.Spec, args json.RawMessage, instead *event.Answered) string {
+	if instead == nil {
+		return chain(spec.Name, []byte(spec.Digest()), args)
+	}
+	return chain(spec.Name, []byte(spec.Digest()), args, []byte(instead.By), instead.Data)
+}
 
 // TurnID names the turn of the input stored at seq.
 func TurnID(seq uint64) string { return event.TurnID(seq) }

@@ -51,6 +51,7 @@ type world struct {
 	providers []subject.Instance
 	full      bool // providers are there, without a free slot
 	hooks     func(hook.Envelope) hook.Decision
+	judge     func(hook.Envelope, hook.Decision) hook.Decision // nil: continues
 	points    map[hook.Point]bool
 	policy    func(decide.Access) decide.Ruling // about calls
 	answers   func(decide.Access) decide.Ruling // about who may answer; nil: anybody
@@ -103,7 +104,7 @@ func newWorld(t testing.TB) *world {
 		points: map[hook.Point]bool{}, delivery: 1,
 	}
 	for name, o := range catalog {
-		w.tools[name] = &o
+		w.tools[name], w.seen.specs[name] = &o, map[string]tool.Spec{}
 	}
 	w.policy = func(a decide.Access) decide.Ruling {
 		switch a.Resource.Name {
@@ -133,6 +134,7 @@ func (w *world) Arrived(string) time.Time { return w.arrived }
 // Lookup, Public and Validate implement decide.Catalog with the real schemas.
 func (w *world) Lookup(name string) (tool.Spec, bool) {
 	if o := w.tools[name]; o != nil && !o.gone {
+		w.seen.specs[name][o.Digest()] = o.Spec
 		return o.Spec, true
 	}
 	return tool.Spec{}, false
@@ -191,7 +193,20 @@ func (w *world) Any(p hook.Point) bool { return w.points[p] }
 
 func (w *world) Run(env hook.Envelope) hook.Decision {
 	d := w.hooks(env)
+	if env.Point == hook.BeforeAct && d.Verb == hook.AnswerFor {
+		w.seen.answered[env.Step] = true
+	}
 	d.Verdicts = []hook.Verdict{{Point: env.Point, Plugin: "plug", Step: env.Step, Verb: d.Verb, Reason: d.Reason}}
+	return d
+}
+
+// Judge implements decide.Hooks.
+func (w *world) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
+	if w.judge == nil {
+		return hook.Decision{Verb: hook.Continue}
+	}
+	d := w.judge(env, shaped)
+	d.Verdicts = []hook.Verdict{{Point: env.Point, Plugin: "judge", Step: env.Step, Verb: d.Verb, Reason: d.Reason}}
 	return d
 }
 

@@ -9,12 +9,20 @@
 // is suspended, with a notice: it is not asked any more, and a hook that denies on
 // error goes on denying.
 //
+// At before_act there are two phases. First the plugins shape the call, each seeing what
+// the one before has made of it. Then [Table.JudgeIn] asks about the call as it is to run,
+// all at once: the judges that configuration names, and every plugin that was asked about
+// another call or, because of a stop, an answer or a used-up budget, not at all. A plugin
+// that is not connected, but whose lease has not ended, is waited for: it may be about
+// to reconnect.
+//
 // With no plugin at a point nothing is built, nothing is sent and nothing
 // leaves the process.
 package dispatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -32,11 +40,17 @@ const (
 
 // Hooked is one plugin at one point.
 type Hooked struct {
-	Plugin   subject.Plugin
-	Point    hook.Point
-	Mode     hook.Mode        // default the point's
-	OnError  hook.OnErrorRule // default the point's
-	Deadline time.Duration    // default hook.DefaultDeadline
+	Plugin  subject.Plugin
+	Point   hook.Point
+	Mode    hook.Mode        // default the point's
+	OnError hook.OnErrorRule // default the point's
+	// OnSilence is what no answer at all counts as: from a plugin that is suspended, not
+	// connected or late. Default OnError.
+	OnSilence hook.OnErrorRule
+	Deadline  time.Duration // default hook.DefaultDeadline
+	// Judge: configuration names the plugin at before_act. It is asked in the second
+	// phase only, and cannot change the call.
+	Judge bool
 	// Unasked says why the plugin is not asked though it stands here: it is
 	// suspended, or required and not there. That counts as a failure each time.
 	Unasked string
@@ -55,11 +69,17 @@ func (h Hooked) withDefaults() Hooked {
 	if h.OnError == "" {
 		h.OnError = h.Point.DefaultOnError()
 	}
+	if h.OnSilence == "" {
+		h.OnSilence = h.OnError
+	}
 	if h.Deadline <= 0 {
 		h.Deadline = hook.DefaultDeadline
 	}
 	return h
 }
+
+// ErrAbsent is the error of an answer when nobody listened for the question.
+var ErrAbsent = errors.New("it is not connected")
 
 // Ask sends requests to plugins and waits for the answers; see [bus.Caller.RequestAll].
 type Ask func(ctx context.Context, questions []bus.Question) []bus.Answer
@@ -84,6 +104,7 @@ type Engine struct {
 	table atomic.Pointer[Table]
 	stats stats
 	blame blame
+	noted noted
 }
 
 // New makes an engine without plugins.
@@ -113,11 +134,13 @@ type Table struct {
 }
 
 // point is the plugins of one point in their order, cut into segments: a chain's
-// plugins alone, parallel ones that stand side by side together.
+// plugins alone, parallel ones that are next to each other together. Judges are in
+// no segment.
 type point struct {
 	budget   time.Duration
 	hooks    []Hooked
 	segments [][]hooked
+	judged   []hooked // all of hooks, in their order
 }
 
 // NewTable builds a table of plugins, which stand in the order in which they are
@@ -134,15 +157,16 @@ func (e *Engine) NewTable(hooks []Hooked, budgets map[hook.Point]time.Duration) 
 			}
 			t.points[h.Point] = p
 		}
-		last := len(p.hooks) - 1
 		one := hooked{h, subject.Hook(string(h.Point), h.Plugin)}
-		if h.Mode == hook.Parallel && last >= 0 && p.hooks[last].Mode == hook.Parallel {
-			n := len(p.segments) - 1
+		n := len(p.segments) - 1
+		switch {
+		case h.Judge:
+		case h.Mode == hook.Parallel && n >= 0 && p.segments[n][0].Mode == hook.Parallel:
 			p.segments[n] = append(p.segments[n], one)
-		} else {
+		default:
 			p.segments = append(p.segments, []hooked{one})
 		}
-		p.hooks = append(p.hooks, h)
+		p.hooks, p.judged = append(p.hooks, h), append(p.judged, one)
 	}
 	return t
 }

@@ -69,6 +69,40 @@ func hangs(ctx context.Context, _ hook.Envelope) (string, error) {
 
 func engine(p plugins) *dispatch.Engine { return dispatch.New(dispatch.Config{Ask: p.ask}) }
 
+// A plugin that is about to reconnect is waited for while its lease lasts, so that no call
+// gets past it; one whose lease has ended is not.
+func TestAnAbsentPluginIsWaitedForWhileItsLeaseLasts(t *testing.T) {
+	for _, judge := range []bool{false, true} {
+		for _, back := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				var e *dispatch.Engine
+				asked := 0
+				e = engine(plugins{"p": func(context.Context, hook.Envelope) (string, error) {
+					if asked++; asked < 5 {
+						return "", fmt.Errorf("%w: nobody listens", dispatch.ErrAbsent)
+					}
+					if !back {
+						e.Set(e.NewTable(nil, nil)) // its lease has ended
+						return "", dispatch.ErrAbsent
+					}
+					return `{"verb":"deny","reason":"it is back"}`, nil
+				}})
+				hooks := at(hook.BeforeAct, hook.Chain, "p")
+				hooks[0].Judge, hooks[0].OnSilence = judge, hook.Allow
+				table := e.NewTable(hooks, nil)
+				e.Set(table)
+				d := table.Run(envelope)
+				if judge {
+					d = table.Judge(envelope, d)
+				}
+				if want := map[bool]hook.Verb{true: hook.DenyVerb, false: hook.Continue}[back]; d.Verb != want || asked != 5 {
+					t.Errorf("judge %v, back %v: %s after %d questions", judge, back, d.Verb, asked)
+				}
+			})
+		}
+	}
+}
+
 // at are plugins that have all the time they need.
 func at(p hook.Point, mode hook.Mode, names ...subject.Plugin) []dispatch.Hooked {
 	var out []dispatch.Hooked

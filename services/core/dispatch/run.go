@@ -1,10 +1,13 @@
 package dispatch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,9 +42,7 @@ func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plu
 	var notices []string
 	for _, segment := range p.segments {
 		env.Data = fold.Data()
-		answers := t.engine.ask(ctx, env, until, segment, only)
-		failed := fold.Add(answers...)
-		notices = append(notices, t.engine.judge(segment, answers, failed)...)
+		notices = append(notices, t.engine.askInto(ctx, fold, env, until, segment, only)...)
 		if fold.Over() {
 			break
 		}
@@ -51,47 +52,181 @@ func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plu
 	return d
 }
 
-// errBudget is why a plugin was not waited for: others before it took too long.
-var errBudget = errors.New("the time of the hook point was used up")
+// Judge implements decide.Hooks; see [Table.JudgeIn].
+func (t *Table) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
+	return t.JudgeIn(context.Background(), env, shaped)
+}
+
+// JudgeIn is the second phase of before_act, about the call as it is to run: shaped is
+// what the first one came to. It asks those that have not agreed to exactly this call, all
+// at once, for at most the point's budget.
+func (t *Table) JudgeIn(ctx context.Context, env hook.Envelope, shaped hook.Decision) hook.Decision {
+	p := t.points[env.Point]
+	if p == nil {
+		return hook.Decision{Verb: hook.Continue}
+	}
+	var ask []hooked
+	for _, h := range p.judged {
+		if !agreed(shaped.Seen, h.Plugin, env.Data) {
+			ask = append(ask, h)
+		}
+	}
+	if len(ask) == 0 {
+		return hook.Decision{Verb: hook.Continue}
+	}
+	fold := hook.NewJudgement(env.Step, env.Data)
+	notices := t.engine.askInto(ctx, fold, env, time.Now().Add(p.budget), ask, nil)
+	d := fold.Decision()
+	d.Notices = notices
+	return d
+}
+
+// agreed reports whether a plugin has been asked about exactly this call, or has given
+// no usable answer, which has counted already.
+func agreed(seen []hook.Seen, p subject.Plugin, data json.RawMessage) bool {
+	for _, s := range seen {
+		if s.Plugin == p {
+			return s.Data == nil || sameCall(s.Data, data)
+		}
+	}
+	return false
+}
+
+// sameCall compares two payloads of before_act. Arguments that were checked may have
+// their names in another order.
+func sameCall(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, err1 := canonical(a)
+	y, err2 := canonical(b)
+	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+func canonical(data json.RawMessage) ([]byte, error) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+// askInto asks plugins at once and adds their answers to the fold. It returns the notices
+// for the person.
+func (e *Engine) askInto(ctx context.Context, fold *hook.Fold, env hook.Envelope, until time.Time, who []hooked, only map[subject.Plugin]bool) []string {
+	answers := e.ask(ctx, env, until, who, only)
+	failed := fold.Add(answers...)
+	return e.account(env, answers, failed)
+}
 
 // ask asks the plugins of one segment at once, with the same data. The answers
 // are in the order of the plugins.
 func (e *Engine) ask(ctx context.Context, env hook.Envelope, until time.Time, segment []hooked, only map[subject.Plugin]bool) []hook.Answer {
 	answers := make([]hook.Answer, 0, len(segment))
-	questions := make([]bus.Question, 0, len(segment))
-	asked := make([]int, 0, len(segment)) // the answer to each question
+	open := make([]asked, 0, len(segment))
 	began := time.Now()
 	for _, h := range segment {
 		if only != nil && !only[h.Plugin] {
 			continue
 		}
-		a := hook.Answer{Plugin: h.Plugin, OnError: h.OnError}
+		a := hook.Answer{Plugin: h.Plugin, OnError: h.OnError, Judge: h.Judge}
 		if q, err := question(env, h, began, until); err != nil {
-			a.Err = err
+			a.Err, a.OnError = err, h.OnSilence
 		} else {
-			asked, questions = append(asked, len(answers)), append(questions, q)
+			open = append(open, asked{len(answers), h, q})
 		}
 		answers = append(answers, a)
 	}
-	if len(questions) == 0 {
-		return answers
+	for len(open) > 0 {
+		e.send(ctx, until, began, open, answers)
+		open = e.absent(ctx, env, until, open, answers)
+	}
+	return answers
+}
+
+// asked is an open question.
+type asked struct {
+	answer int // the index of its answer
+	hooked hooked
+	bus.Question
+}
+
+// send asks, and fills in the answers.
+func (e *Engine) send(ctx context.Context, until, began time.Time, open []asked, answers []hook.Answer) {
+	questions := make([]bus.Question, len(open))
+	for i := range open {
+		questions[i] = open[i].Question
 	}
 	for i, r := range e.cfg.Ask(ctx, questions) {
-		a, q := &answers[asked[i]], questions[i]
+		a, q := &answers[open[i].answer], &open[i]
 		a.Body, a.Err, a.Latency = r.Data, r.Err, r.At.Sub(began)
 		if a.Err == nil {
 			a.Err = nesting.Check(a.Body)
 		}
-		if r.At.Before(q.Deadline) {
-			continue
-		}
 		// Late is late, also when this process was held up so that it hears of the
 		// answer and of the deadline together.
-		if a.Body, a.Err = nil, errBudget; !q.Deadline.Equal(until) {
-			a.Err = fmt.Errorf("no answer within %v", q.Deadline.Sub(began))
+		silent := true
+		switch {
+		case r.At.Before(q.Deadline):
+			silent = errors.Is(a.Err, ErrAbsent)
+		case q.Deadline.Equal(until):
+			a.Body, a.Err = nil, hook.ErrTooLittleTime
+		default:
+			a.Body, a.Err = nil, fmt.Errorf("no answer within %v", q.Deadline.Sub(began))
+		}
+		if silent {
+			a.OnError = q.hooked.OnSilence
 		}
 	}
-	return answers
+}
+
+// askAgainIn is when a plugin that is not connected is asked again.
+const askAgainIn = 100 * time.Millisecond
+
+// absent waits a moment and returns what is to be asked again: at before_act, what nobody
+// got although the plugin's lease has not ended. A plugin that reconnects after the bus
+// has restarted must not be passed over.
+func (e *Engine) absent(ctx context.Context, env hook.Envelope, until time.Time, open []asked, answers []hook.Answer) (again []asked) {
+	if env.Point != hook.BeforeAct || time.Until(until) < askAgainIn {
+		return nil
+	}
+	there := e.Table()
+	for _, q := range open {
+		if errors.Is(answers[q.answer].Err, ErrAbsent) && there.asks(env.Point, q.hooked.Plugin) {
+			again = append(again, q)
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	pause := time.NewTimer(askAgainIn)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-pause.C:
+	}
+	now := time.Now()
+	for i := range again {
+		q := &again[i]
+		q.Deadline = earlier(now.Add(q.hooked.Deadline), until)
+		q.Body = encode(env, q.hooked.Plugin, q.Deadline)
+	}
+	return again
+}
+
+// asks reports whether a plugin is registered at a point and can be asked.
+func (t *Table) asks(at hook.Point, p subject.Plugin) bool {
+	return slices.ContainsFunc(t.Hooks(at), func(h Hooked) bool { return h.Plugin == p && h.Unasked == "" })
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // question is what one plugin is asked.
@@ -100,12 +235,9 @@ func question(env hook.Envelope, h hooked, now, until time.Time) (bus.Question, 
 		return bus.Question{}, unasked(h.Unasked)
 	}
 	if !now.Before(until) {
-		return bus.Question{}, errBudget
+		return bus.Question{}, hook.ErrTooLittleTime
 	}
-	deadline := now.Add(h.Deadline)
-	if until.Before(deadline) {
-		deadline = until
-	}
+	deadline := earlier(now.Add(h.Deadline), until)
 	return bus.Question{
 		Subject: h.subject, Responder: string(h.Plugin), Body: encode(env, h.Plugin, deadline), Deadline: deadline,
 	}, nil
@@ -165,36 +297,77 @@ func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 	return strconv.AppendUint(append(b, '/'), sum, 16)
 }
 
-// judge keeps statistics and who has failed how often; it returns the notices for
+// account keeps statistics and who has failed how often; it returns the notices for
 // the person.
-func (e *Engine) judge(segment []hooked, answers []hook.Answer, failed []hook.Failure) []string {
+func (e *Engine) account(env hook.Envelope, answers []hook.Answer, failed []hook.Failure) []string {
 	var notices []string
 	why := make(map[subject.Plugin]error, len(failed))
 	for _, f := range failed {
 		why[f.Plugin] = f.Err
 	}
 	for _, a := range answers {
-		err := why[a.Plugin]
+		err, k := why[a.Plugin], key{env.Point, a.Plugin}
+		if err != nil && a.OnError == hook.Allow && env.Point == hook.BeforeAct && e.noted.first(env, a.Plugin) {
+			notices = append(notices, fmt.Sprintf("The plugin %s did not judge a tool call: %v. Calls run without it. "+
+				"List it under hooks.before_act.required in the configuration to have them denied instead.", a.Plugin, err))
+		}
 		var silent unasked
 		if errors.As(err, &silent) {
 			continue
 		}
-		e.stats.record(segment[0].Point, a.Plugin, a.Latency, err)
+		e.stats.record(env.Point, a.Plugin, a.Latency, err)
 		switch {
 		case err == nil:
-			e.blame.clear(key{segment[0].Point, a.Plugin})
+			e.blame.clear(k)
+			e.noted.clear(env, a.Plugin)
 			continue
-		case errors.Is(err, errBudget), !e.cfg.Reachable():
+		case errors.Is(err, hook.ErrTooLittleTime), !e.cfg.Reachable():
 			continue
 		}
-		e.cfg.Log.Warn("a hook failed", "plugin", a.Plugin, "point", segment[0].Point, "error", err, "on_error", a.OnError)
-		if n := e.blame.add(key{segment[0].Point, a.Plugin}); e.cfg.SuspendAfter > 0 && n == e.cfg.SuspendAfter {
-			reason := fmt.Sprintf("it failed %d times in a row, last at %s: %v", n, segment[0].Point, err)
+		e.cfg.Log.Warn("a hook failed", "plugin", a.Plugin, "point", env.Point, "error", err, "on_error", a.OnError)
+		if n := e.blame.add(k); e.cfg.SuspendAfter > 0 && n == e.cfg.SuspendAfter {
+			reason := fmt.Sprintf("it failed %d times in a row, last at %s: %v", n, env.Point, err)
 			notices = append(notices, fmt.Sprintf("The plugin %s is suspended: %s. `skandha plugins resume %s` asks it again.", a.Plugin, reason, a.Plugin))
 			go e.cfg.Suspend(a.Plugin, reason)
 		}
 	}
 	return notices
+}
+
+// noted remembers in which sessions a person was notified that a plugin does not judge.
+type noted struct {
+	mu  sync.Mutex
+	all map[notice]bool
+}
+
+type notice struct {
+	agent   subject.Agent
+	session subject.Session
+	plugin  subject.Plugin
+}
+
+// maxNoted bounds the memory. Beyond it, people are notified again.
+const maxNoted = 10_000
+
+// first reports whether a notice is new in the session.
+func (n *noted) first(env hook.Envelope, p subject.Plugin) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := notice{env.Agent, env.Session, p}
+	if n.all[k] {
+		return false
+	}
+	if n.all == nil || len(n.all) >= maxNoted {
+		n.all = map[notice]bool{}
+	}
+	n.all[k] = true
+	return true
+}
+
+func (n *noted) clear(env hook.Envelope, p subject.Plugin) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.all, notice{env.Agent, env.Session, p})
 }
 
 // blame counts failures in a row.

@@ -109,14 +109,17 @@ func (r *Registrar) revise(c *registry.Content, old *registry.StoredRecord) *reg
 	return &n
 }
 
-// release notes that a plugin has no replica any more, so that its names are free.
-func (r *Registrar) release(ctx context.Context, name subject.Plugin) error {
+// release notes that a plugin has no replica any more, so that its names are free. It is
+// lost unless last, the replica that had the last lease, was draining.
+func (r *Registrar) release(ctx context.Context, name subject.Plugin, last subject.Instance) error {
 	return r.change(ctx, func(c *registry.Content) (*edit, error) {
 		old := c.Records[name]
 		if old == nil || !old.Released.IsZero() || len(c.Live(name)) > 0 {
 			return nil, nil // nothing is to be done
 		}
-		return &edit{name: name, record: r.released(c, old)}, nil
+		n := r.released(c, old)
+		n.Lost = old.Drain(last) == nil
+		return &edit{name: name, record: n}, nil
 	})
 }
 

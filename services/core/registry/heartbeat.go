@@ -190,5 +190,5 @@ func (r *Registrar) deleteLease(ctx context.Context, l *registry.StoredLease) er
 	if err := r.view.Await(ctx, revision); err != nil {
 		return err
 	}
-	return r.release(ctx, l.Plugin)
+	return r.release(ctx, l.Plugin, l.Instance)
 }

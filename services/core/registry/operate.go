@@ -74,7 +74,7 @@ func (r *Registrar) Resume(ctx context.Context, name subject.Plugin) (changed bo
 // heartbeat, finish what they have and may exit. It is refused with
 // [bus.ErrConflict] while others depend on the plugin, unless forced: then those
 // wait. An instance that was unloaded is not admitted again; a new one is. To keep
-// those away, too, suspend the plugin.
+// those away, too, suspend the plugin. A plugin that is lost is not missed any more.
 func (r *Registrar) Unload(ctx context.Context, name subject.Plugin, force bool, reason string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -84,7 +84,12 @@ func (r *Registrar) Unload(ctx context.Context, name subject.Plugin, force bool,
 		}
 		live := instances(c.Live(name))
 		if len(live) == 0 {
-			return nil, nil // it is gone
+			if !c.Records[name].Lost {
+				return nil, nil // it is gone
+			}
+			n := r.revise(c, c.Records[name])
+			n.Lost = false
+			return &edit{name: name, record: n}, nil
 		}
 		if reason == "" {
 			reason = "unloaded by an operator"

@@ -158,7 +158,7 @@ func (r *Registrar) renew(c *registry.Content, old *registry.StoredRecord, insta
 		return nil
 	}
 	n := r.revise(c, old)
-	n.Released, n.Suspended = time.Time{}, suspended
+	n.Released, n.Lost, n.Suspended = time.Time{}, false, suspended
 	// It drained by its own will and is here again.
 	n.Draining = slices.DeleteFunc(n.Draining, func(d registry.Drain) bool { return d.Instance == instance })
 	return n

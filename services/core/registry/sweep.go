@@ -95,7 +95,7 @@ func (s *sweeper) pass(ctx context.Context, c *registry.Content) error {
 		case rec.Alone.IsZero():
 		case rec.Released.IsZero():
 			if silent > grace {
-				err = s.r.release(ctx, name)
+				err = s.r.release(ctx, name, "")
 			}
 		case silent > grace && time.Since(rec.Released) > s.r.cfg.Keep && !held(&rec.Record):
 			err = s.r.forget(ctx, name)

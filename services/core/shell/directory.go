@@ -317,7 +317,7 @@ func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool
 		return
 	}
 	if old := d.tools[spec.Name]; old != nil && string(old.spec.Args) == string(spec.Args) {
-		tools[spec.Name] = &toolEntry{spec, old.validator, owner}
+		tools[spec.Name] = &toolEntry{spec.Sealed(), old.validator, owner}
 		return
 	}
 	v, err := toolschema.Compile(spec)
@@ -325,6 +325,7 @@ func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool
 		d.log.Warn("rejecting a tool", "tool", spec.Name, "service", service, "error", err)
 		return
 	}
+	spec = spec.Sealed() // as it was announced
 	spec.Args = v.Schema()
 	tools[spec.Name] = &toolEntry{spec, v, owner}
 }

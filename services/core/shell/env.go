@@ -114,6 +114,12 @@ func (p patient) Run(env hook.Envelope) (d hook.Decision) {
 	return d
 }
 
+// Judge implements decide.Hooks.
+func (p patient) Judge(env hook.Envelope, shaped hook.Decision) (d hook.Decision) {
+	p.s.patiently(func() { d = p.Table.JudgeIn(p.s.ctx, env, shaped) })
+	return d
+}
+
 // patiently runs f, a bounded wait for plugins or the bus, which blocks the session's
 // loop. Meanwhile it extends the held deliveries. f must not touch them.
 func (s *session) patiently(f func()) {

@@ -179,6 +179,13 @@ func (p *plugged) leave() {
 	_ = p.caller.Close()
 }
 
+// vanish ends the plugin without a word, like kill -9.
+func (p *plugged) vanish() {
+	p.stop()
+	p.stop = nil
+	p.bus.Conn().Close()
+}
+
 // points lists the points of the questions, with the end of the step.
 func points(asked []hook.Envelope) string {
 	var out []string

@@ -123,30 +123,45 @@ func budgets(points map[hook.Point]PointConfig) map[hook.Point]time.Duration {
 	return out
 }
 
-// hooked lists the plugins of each hook point, in order.
+// hooked lists the plugins of each hook point, in order. At before_act those that
+// configuration requires are its judges, in the order of the configuration.
 func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.Hooked {
 	out := absent(s, points)
 	for _, pl := range s.Plugins() {
 		var unasked string
-		switch pl.State {
-		case plugin.Active:
-		case plugin.Suspended:
+		switch {
+		case pl.State == plugin.Active:
+		case pl.State == plugin.Suspended:
 			unasked = "it is " + pl.Reason
+		case pl.Lost:
+			unasked = "it is gone without having said so; start it again, or unload it if it is not to come back"
 		default:
 			continue
 		}
 		for _, h := range pl.Manifest.Hooks {
 			c := points[h.Point]
-			rule := cmp.Or(c.OnError, h.OnError)
-			if slices.Contains(c.Required, pl.Name()) {
-				rule = hook.Deny
+			required := slices.Contains(c.Required, pl.Name())
+			if pl.State == plugin.Gone && (required || h.Point != hook.BeforeAct) {
+				continue // absent says it, or nobody needs to know
 			}
-			out = append(out, dispatch.Hooked{
-				Plugin: pl.Name(), Point: h.Point, Mode: cmp.Or(c.Mode, h.Mode), OnError: rule,
-				Deadline: time.Duration(h.DeadlineMS) * time.Millisecond, Unasked: unasked,
-			})
+			entry := dispatch.Hooked{
+				Plugin: pl.Name(), Point: h.Point, Mode: cmp.Or(c.Mode, h.Mode), OnError: cmp.Or(c.OnError, h.OnError),
+				OnSilence: cmp.Or(c.OnError, hook.Allow), // the silence of a guest costs the guest
+				Deadline:  time.Duration(h.DeadlineMS) * time.Millisecond, Unasked: unasked,
+			}
+			if required {
+				entry.OnError, entry.OnSilence, entry.Judge = hook.Deny, hook.Deny, h.Point == hook.BeforeAct
+			}
+			out = append(out, entry)
 		}
 	}
+	place := func(h dispatch.Hooked) int {
+		if !h.Judge {
+			return -1
+		}
+		return slices.Index(points[hook.BeforeAct].Required, h.Plugin)
+	}
+	slices.SortStableFunc(out, func(a, b dispatch.Hooked) int { return place(a) - place(b) })
 	return out
 }
 
@@ -166,7 +181,9 @@ func absent(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 			default:
 				continue
 			}
-			out = append(out, dispatch.Hooked{Plugin: name, Point: point, Mode: points[point].Mode, OnError: hook.Deny, Unasked: why})
+			out = append(out, dispatch.Hooked{
+				Plugin: name, Point: point, Mode: points[point].Mode, OnError: hook.Deny, Judge: point == hook.BeforeAct, Unasked: why,
+			})
 		}
 	}
 	return out
@@ -177,7 +194,7 @@ func (p *plugins) ask(ctx context.Context, questions []bus.Question) []bus.Answe
 	answers := p.c.caller.RequestAll(ctx, questions)
 	for i := range answers {
 		if errors.Is(answers[i].Err, nats.ErrNoResponders) {
-			answers[i].Err = errors.New("it is not connected: no responders on " + questions[i].Subject)
+			answers[i].Err = fmt.Errorf("%w: no responders on %s", dispatch.ErrAbsent, questions[i].Subject)
 		}
 	}
 	return answers
@@ -310,7 +327,7 @@ func (p *plugins) info() coreapi.HooksInfo {
 		for _, h := range t.Hooks(point) {
 			u := p.engine.Use(point, h.Plugin)
 			i.Plugins = append(i.Plugins, coreapi.HookInfo{
-				Plugin: h.Plugin, Mode: h.Mode, OnError: h.OnError, DeadlineMS: h.Deadline.Milliseconds(), Unasked: h.Unasked,
+				Plugin: h.Plugin, Mode: h.Mode, OnError: h.OnError, OnSilence: h.OnSilence, Judge: h.Judge, DeadlineMS: h.Deadline.Milliseconds(), Unasked: h.Unasked,
 				Asked: u.Asked, Failed: u.Failed, P50US: u.P50.Microseconds(), P99US: u.P99.Microseconds(), LastError: u.LastError,
 			})
 		}

@@ -163,6 +163,8 @@ type HookInfo struct {
 	Plugin     subject.Plugin   `json:"plugin"`
 	Mode       hook.Mode        `json:"mode"`
 	OnError    hook.OnErrorRule `json:"on_error"`
+	OnSilence  hook.OnErrorRule `json:"on_silence"`      // what no answer at all counts as
+	Judge      bool             `json:"judge,omitempty"` // at before_act: configuration requires it, and it cannot change the call
 	DeadlineMS int64            `json:"deadline_ms"`
 	Unasked    string           `json:"unasked,omitempty"` // why it is not asked
 	Asked      int64            `json:"asked"`

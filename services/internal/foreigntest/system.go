@@ -2,6 +2,7 @@ package foreigntest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -45,8 +46,8 @@ func Start(t testing.TB) *System {
 	return StartWithLease(t, registry.DefaultLease)
 }
 
-// StartWithLease is Start with another lease of plugins.
-func StartWithLease(t testing.TB, lease time.Duration) *System {
+// StartWithLease is Start with another lease of plugins, and with judges at before_act.
+func StartWithLease(t testing.TB, lease time.Duration, judges ...subject.Plugin) *System {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
@@ -56,11 +57,15 @@ func StartWithLease(t testing.TB, lease time.Duration) *System {
 		}
 		return path
 	}
+	required, err := json.Marshal(judges)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &System{t: t, Workspace: filepath.Join(dir, "workspace")}
 	s.cfg = system.Config{
 		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t), Token: "it's the token",
 		NATS:       fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t)),
-		ConfigFile: write("config.yaml", fmt.Appendf(nil, "plugins: {lease: %v}\n", lease)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
+		ConfigFile: write("config.yaml", fmt.Appendf(nil, "plugins: {lease: %v}\nhooks: {before_act: {required: %s}}\n", lease, required)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
 	}
 	s.up()
 	t.Cleanup(s.down)

@@ -66,6 +66,7 @@ func (c *Content) plugin(name subject.Plugin) *Plugin {
 	}
 	switch {
 	case len(p.Instances) == 0:
+		p.Lost = r.Lost
 	case working == 0:
 		p.State = plugin.Draining
 		return p
@@ -124,7 +125,7 @@ func (d *derived) await(p *Plugin) {
 func (d *derived) same(o *derived) bool {
 	return slices.EqualFunc(d.plugins, o.plugins, func(a, b *Plugin) bool {
 		return a.Manifest.Name == b.Manifest.Name && a.Hash == b.Hash && a.State == b.State && a.Reason == b.Reason &&
-			a.Registered.Equal(b.Registered) && sameSuspension(a.Suspended, b.Suspended) &&
+			a.Lost == b.Lost && a.Registered.Equal(b.Registered) && sameSuspension(a.Suspended, b.Suspended) &&
 			slices.EqualFunc(a.Instances, b.Instances, func(x, y Lease) bool {
 				return x.Instance == y.Instance && x.Draining == y.Draining && x.Reason == y.Reason && x.Since.Equal(y.Since)
 			})

@@ -24,6 +24,8 @@ type Record struct {
 	// released and has no lease owns no name; only one that is not released may get
 	// a first lease.
 	Released time.Time `json:"released,omitzero"`
+	// Lost says that the last replica ended without saying so: its lease ran out.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // SuspendRecord is a suspension and the replicas that were there.

@@ -19,6 +19,7 @@ type Plugin struct {
 	Instances  []Lease           // its replicas, by instance; none when it is Gone
 	Suspended  *Suspension       // nil unless it is suspended; kept while it is Gone
 	Registered time.Time         // when this manifest was accepted first
+	Lost       bool              // it is Gone without having said so, and nobody has unloaded it since
 }
 
 // Name is the plugin's name.

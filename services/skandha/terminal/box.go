@@ -219,7 +219,7 @@ func (m *model) explain(d described) {
 	m.boxes[i].seen = true
 	m.print(func(width int) []string {
 		out := []string{"", bold.of("About this request")}
-		out = append(out, wrap("tool: "+toolName(q.ToolName), width, "  ", "    ")...)
+		out = append(out, wrap("tool: "+toolName(q.ToolName)+ownerText(q), width, "  ", "    ")...)
 		out = append(out, lines("it says of itself: "+d.text, dim, width, "  ")...)
 		if w := q.SecurityWarning; w != nil {
 			out = append(out, lines(fmt.Sprintf("why you are asked (%s): %s", w.Level, w.Message), yellow, width, "  ")...)
@@ -235,6 +235,14 @@ func (m *model) explain(d described) {
 			q.ExpiresAt.Local().Format("15:04:05")+". No answer means no.", dim, width, "  ")...)
 		return out
 	})
+}
+
+// ownerText names the plugin that runs a tool, which is not one of Skandha's own.
+func ownerText(q event.ToolCallRequest) string {
+	if q.Owner == "" {
+		return ""
+	}
+	return " of the plugin " + safetext.Line(q.Owner)
 }
 
 // grantText says in words what a grant approves.
@@ -302,7 +310,11 @@ func (b *box) content(m *model, width, height int) (body, foot []string) {
 // body is what is asked about, in at most height rows: of what there is no room for
 // it says so, and e shows it. Whole reports whether there was room for everything.
 func (b *box) body(m *model, width, height int) (rows []string, whole bool) {
-	name := wrap(toolName(b.q.ToolName)+" wants to run", width, "", "")
+	name := wrap(toolName(b.q.ToolName)+ownerText(b.q)+" wants to run", width, "", "")
+	if a := b.q.Answer; a != nil {
+		name = append(name, wrap(fmt.Sprintf("The plugin %s answers instead; the tool will not run: %s",
+			safetext.Line(string(a.By)), safetext.Line(string(a.Data))), width, "", "  ")...)
+	}
 	var warn []string
 	if w := b.q.SecurityWarning; w != nil {
 		s := yellow

@@ -75,9 +75,11 @@ type ToolCallRequest struct {
 	Args            json.RawMessage `json:"args"`
 	ConfirmationID  string          `json:"confirmationId"`
 	SecurityWarning *hook.Warning   `json:"security_warning,omitempty"`
-	Hash            string          `json:"hash"`             // of tool and args: what an approval is bound to
+	Hash            string          `json:"hash"`             // what an approval is bound to: see [event.ToolCallRequest]
 	ExpiresAt       time.Time       `json:"expiresAt"`        // no answer until then means denied
 	Always          []event.Grant   `json:"always,omitempty"` // one of them may go with an approval
+	Owner           string          `json:"owner,omitempty"`  // the plugin that runs the tool; empty: built in
+	Answer          *event.Answered `json:"answer,omitempty"` // what a plugin answers instead of the tool
 }
 
 // StateChange says what the agent is doing.

@@ -38,9 +38,10 @@ func wrapper(spec tool.Spec) bool {
 }
 
 // Offers lists what an approval of the call may cover beyond it, the narrowest
-// first. Hash is of tool and args. There is always one: exactly this call.
+// first. Hash is the call's. There is always one: exactly this call.
 func Offers(spec tool.Spec, args json.RawMessage, hash string) []event.Grant {
-	exact := []event.Grant{{Tool: spec.Name, Hash: hash}}
+	is := spec.Digest()
+	exact := []event.Grant{{Tool: spec.Name, Spec: is, Hash: hash}}
 	values, ok := scoped(spec, args)
 	if !ok {
 		return exact
@@ -55,28 +56,30 @@ func Offers(spec tool.Spec, args json.RawMessage, hash string) []event.Grant {
 			wide[name], wider = w, true
 		}
 	}
-	out := []event.Grant{{Tool: spec.Name, Args: values}}
+	out := []event.Grant{{Tool: spec.Name, Spec: is, Args: values}}
 	if wider {
-		out = append(out, event.Grant{Tool: spec.Name, Args: wide})
+		out = append(out, event.Grant{Tool: spec.Name, Spec: is, Args: wide})
 	}
 	return out
 }
 
-// Covers reports whether the grant covers a call. Hash is of tool and args.
+// Covers reports whether the grant covers a call with the hash.
 func Covers(g event.Grant, spec tool.Spec, args json.RawMessage, hash string) bool {
 	_, found := Find([]event.Grant{g}, spec, args, hash)
 	return found
 }
 
-// Find is the first of the grants that covers the call.
+// Find is the first of the grants that covers the call. A grant is for the tool that was
+// shown: none of another owner, or with another spec.
 func Find(grants []event.Grant, spec tool.Spec, args json.RawMessage, hash string) (event.Grant, bool) {
 	if !slices.ContainsFunc(grants, func(g event.Grant) bool { return g.Tool == spec.Name }) {
 		return event.Grant{}, false
 	}
 	values, ok := scoped(spec, args)
+	is := spec.Digest()
 	for _, g := range grants {
 		switch {
-		case g.Tool != spec.Name || g.Tool == "":
+		case g.Tool != spec.Name || g.Tool == "" || g.Spec != is:
 		case g.Hash != "":
 			if len(g.Args) == 0 && g.Hash == hash {
 				return g, true
@@ -104,7 +107,7 @@ func fitAll(patterns, values map[string]string) bool {
 // In reports whether the very same grant is among the others.
 func In(others []event.Grant, g event.Grant) bool {
 	return slices.ContainsFunc(others, func(o event.Grant) bool {
-		return o.Tool == g.Tool && o.Hash == g.Hash && maps.Equal(o.Args, g.Args)
+		return o.Tool == g.Tool && o.Spec == g.Spec && o.Hash == g.Hash && maps.Equal(o.Args, g.Args)
 	})
 }
 
