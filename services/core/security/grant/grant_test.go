@@ -92,7 +92,7 @@ func TestWhatIsOffered(t *testing.T) {
 				t.Fatalf("%+v, want %+v", got, c.want)
 			}
 			for i, w := range c.want {
-				w.Tool = c.spec.Name
+				w.Tool, w.Spec = c.spec.Name, c.spec.Digest()
 				if !grant.In(got[i:i+1], w) {
 					t.Errorf("%+v, want %+v", got[i], w)
 				}
@@ -106,7 +106,7 @@ func TestWhatIsOffered(t *testing.T) {
 
 // A grant of a directory covers what is in it, however it is tried to get out.
 func TestADirectoryIsNotLeft(t *testing.T) {
-	g := event.Grant{Tool: write.Name, Args: patterns{"path": "drafts/*"}}
+	g := event.Grant{Tool: write.Name, Spec: write.Digest(), Args: patterns{"path": "drafts/*"}}
 	for path, want := range map[string]bool{
 		"drafts/a.txt": true, "drafts/b/c.txt": true, "drafts/.hidden": true, "drafts/a b.txt": true, "drafts/ü.txt": true, "drafts/a..b": true,
 		"drafts": false, "drafts/": false, "draftsx/a": false, "draft/a": false, "a/drafts/b": false, "": false,
@@ -127,7 +127,7 @@ func TestADirectoryIsNotLeft(t *testing.T) {
 }
 
 func TestAnOriginIsNotLeft(t *testing.T) {
-	g := event.Grant{Tool: web.Name, Args: patterns{"method": "GET", "url": "https://api.example.com/*"}}
+	g := event.Grant{Tool: web.Name, Spec: web.Digest(), Args: patterns{"method": "GET", "url": "https://api.example.com/*"}}
 	for url, want := range map[string]bool{
 		"https://api.example.com/": true, "https://api.example.com": true, "https://api.example.com/a/b?c=d#e": true,
 		"https://api.example.com/../x": true, "https://api.example.com/a@b": true, "https://api.example.com/%2f%2fevil.com": true,
@@ -187,13 +187,35 @@ func TestAGrantCoversItsToolAndArgumentsAlone(t *testing.T) {
 		{"a hash and arguments: it is neither", event.Grant{Tool: write.Name, Hash: "h", Args: patterns{"path": "a/*"}}, write, `{"path":"a/b"}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			c.g.Spec = c.spec.Digest()
 			if got := grant.Covers(c.g, c.spec, json.RawMessage(c.args), "h"); got != c.want {
 				t.Errorf("covered %t, want %t", got, c.want)
 			}
+			c.g.Spec = c.spec.Digest()
 			if _, found := grant.Find([]event.Grant{{Tool: "other", Hash: "h"}, c.g}, c.spec, json.RawMessage(c.args), "h"); found != c.want {
 				t.Errorf("found %t, want %t", found, c.want)
 			}
 		})
+	}
+}
+
+// A grant is for the tool that was shown: not for another one of its name, and not, if it
+// is from a time when grants did not say which tool they are for.
+func TestAGrantIsForOneTool(t *testing.T) {
+	for what, spec := range map[string]tool.Spec{
+		"of a plugin":         {Name: write.Name, Scope: write.Scope, Plugin: "evil"},
+		"with another text":   {Name: write.Name, Scope: write.Scope, Description: "surely the same"},
+		"with another schema": {Name: write.Name, Scope: write.Scope, Args: json.RawMessage(`{}`)},
+	} {
+		call := json.RawMessage(`{"path":"a/b"}`)
+		for _, g := range grant.Offers(write, call, "h") {
+			if !grant.Covers(g, write, call, "h") || grant.Covers(g, spec, call, "h") {
+				t.Errorf("%s: %+v", what, g)
+			}
+			if g.Spec = ""; grant.Covers(g, write, call, "h") {
+				t.Errorf("without a digest: %+v", g)
+			}
+		}
 	}
 }
 
@@ -233,7 +255,7 @@ func FuzzOffers(f *testing.F) {
 func BenchmarkFind(b *testing.B) {
 	var all []event.Grant
 	for range grant.Max {
-		all = append(all, event.Grant{Tool: write.Name, Args: patterns{"path": "drafts/of/somebody/*"}})
+		all = append(all, event.Grant{Tool: write.Name, Spec: write.Digest(), Args: patterns{"path": "drafts/of/somebody/*"}})
 	}
 	call := json.RawMessage(`{"path":"drafts/of/me/a.txt","content":"Lorem ipsum"}`)
 	b.ReportAllocs()
