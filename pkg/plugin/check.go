@@ -161,7 +161,10 @@ func (c *checker) tools(list []tool.Spec) {
 	seen := map[string]bool{}
 	for i, t := range list {
 		at := fmt.Sprintf("tools[%d].", i)
-		c.name(at+"name", t.Name, seen)
+		c.name(at+"name", t.Name, tool.FoldName(t.Name), seen)
+		if err := tool.CheckName(t.Name); err != nil && t.Name != "" {
+			c.add(at+"name", "%v", err)
+		}
 		if len(subject.Encode(t.Name)) > subject.MaxIDLen {
 			c.add(at+"name", "has %d bytes when encoded, at most %d", len(subject.Encode(t.Name)), subject.MaxIDLen)
 		}
@@ -236,24 +239,25 @@ const maxName = 64
 // maxScope is how many arguments the scope of a tool may name.
 const maxScope = 8
 
-func (c *checker) name(path, name string, seen map[string]bool) {
+// name notes a name as seen by its key, under which it has to be the only one.
+func (c *checker) name(path, name, key string, seen map[string]bool) {
 	switch {
 	case name == "":
 		c.add(path, "is missing")
-	case seen[name]:
+	case seen[key]:
 		c.add(path, "%q stands there twice", clip(name))
 	}
-	seen[name] = true
+	seen[key] = true
 }
 
 func (c *checker) rest(m Manifest) {
 	providers, guides, writers := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i, p := range m.Providers {
-		c.name(fmt.Sprintf("providers[%d].name", i), p.Name, providers)
+		c.name(fmt.Sprintf("providers[%d].name", i), p.Name, p.Name, providers)
 	}
 	for i, g := range m.Guides {
 		path := fmt.Sprintf("guides[%d]", i)
-		c.name(path, g, guides)
+		c.name(path, g, g, guides)
 		if n := utf8.RuneCountInString(g); n > maxName {
 			c.add(path, "has %d characters, at most %d", n, maxName)
 		}
@@ -265,7 +269,7 @@ func (c *checker) rest(m Manifest) {
 		field, list := f.field, f.list
 		for i, l := range list {
 			path := fmt.Sprintf("%s[%d].name", field, i)
-			c.name(path, string(l.Name), writers)
+			c.name(path, string(l.Name), string(l.Name), writers)
 			if l.Name != "" {
 				check[subject.Writer](c, path, string(l.Name))
 			}

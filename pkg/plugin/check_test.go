@@ -117,7 +117,7 @@ func TestEachFieldThatIsWrongIsNamedByItsPath(t *testing.T) {
 		{"hooks/1/Mode", `"chain"`, "hooks[1].Mode", "is no field"},
 		{"tools/0/name", ``, "tools[0].name", "is missing"},
 		{"tools/0/name", long(65), "tools[0].name", "at most 64"},
-		{"tools/0/name", `"` + strings.Repeat("天", 10) + `"`, "tools[0].name", "when encoded"},
+		{"tools/0/name", `"` + strings.Repeat("a", 62) + `:b"`, "tools[0].name", "when encoded"},
 		{"tools/0/description", `""`, "tools[0].description", "what the model reads"},
 		{"tools/0/args", ``, "tools[0].args", "is missing"},
 		{"tools/0/args", `[]`, "tools[0].args", "no JSON Schema of an object"},

@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 )
@@ -79,6 +80,14 @@ type name struct {
 	path string
 }
 
+// key is what two names that are one have in common.
+func (n name) key() string {
+	if n.kind == KindTool {
+		return tool.FoldName(n.name)
+	}
+	return n.name
+}
+
 // names lists all names that a manifest claims.
 func names(m plugin.Manifest) []name {
 	out := []name{{KindPlugin, string(m.Name), "name"}}
@@ -114,11 +123,11 @@ func compare(c *registry.Content, m plugin.Manifest, hash string, except []subje
 		}
 		order = append(order, rec.Manifest)
 		for _, n := range names(rec.Manifest) {
-			owners[owned{n.kind, n.name}] = p
+			owners[owned{n.kind, n.key()}] = p
 		}
 	}
 	for _, n := range names(m) {
-		if p, taken := owners[owned{n.kind, n.name}]; taken {
+		if p, taken := owners[owned{n.kind, n.key()}]; taken {
 			f.conflict(n.path, "%q is a %s of plugin %s; choose another name, or unload that plugin", n.name, n.kind, p)
 		}
 	}

@@ -65,7 +65,7 @@ func TestARefusalListsAllThatIsWrong(t *testing.T) {
 	})
 	fails(t, bus.CodeInvalidArgument,
 		"version: ", "hooks[0].point: ", "hooks[1].deadline_ms: ", "listeners[0].name: ",
-		"tools[1].name: \"taken\" is a tool of plugin other", "tools[2].name: \"file_system:read_file\" is a built-in tool, of toolrunner",
+		"tools[1].name: \"taken\" is a tool of plugin other", "tools[2].name: \"file_system:read_file\" is reserved",
 		"tools[3].args: ", "/properties/x/type",
 		"providers[0].name: \"llama\" is a provider of plugin other", "sensors[0].name: \"mail\" is a listener of plugin other",
 		"guides[1]: \"sage\" is a guide of plugin other",
@@ -90,8 +90,11 @@ func TestEachReasonToRefuse(t *testing.T) {
 		"an executor's name":     {m("runner-1"), bus.CodeInvalidArgument, `name: "runner-1" is a built-in plugin, of core`},
 		"itself as a dependency": {m("a", needs("a")), bus.CodeInvalidArgument, "dependencies[0]: is the plugin itself"},
 		"a tool twice":           {m("a", offers("x", "x")), bus.CodeInvalidArgument, `tools[1].name: "x" stands there twice`},
-		"a tool of another":      {m("a", offers("b:x")), bus.CodeConflict, `tools[0].name: "b:x" is a tool of plugin b`},
-		"another version":        {m("b", version("2.0.0")), bus.CodeConflict, "version: plugin b 1.0.0 is registered with another manifest (this one is 2.0.0)"},
+		"a built-in tool, whether or not its service is up": {m("a", offers("Python:execute")), bus.CodeInvalidArgument, `tools[0].name: "Python:execute" is reserved`},
+		"a tool of another in other letters":                {m("a", offers("B:x")), bus.CodeConflict, `tools[0].name: "B:x" is a tool of plugin b`},
+		"a tool that differs from another in case alone":    {m("a", offers("x", "X")), bus.CodeInvalidArgument, `tools[1].name: "X" stands there twice`},
+		"a tool of another":                                 {m("a", offers("b:x")), bus.CodeConflict, `tools[0].name: "b:x" is a tool of plugin b`},
+		"another version":                                   {m("b", version("2.0.0")), bus.CodeConflict, "version: plugin b 1.0.0 is registered with another manifest (this one is 2.0.0)"},
 		"the same version, changed": {
 			m("b", offers("b:y")), bus.CodeConflict, "unload it first",
 		},

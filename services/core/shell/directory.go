@@ -233,8 +233,8 @@ func (d *Directory) lost(id subject.Instance) {
 	}
 }
 
-// rebuild recomputes the catalog. The oldest instance that offers a tool determines
-// the owner of its name, and its schema.
+// rebuild recomputes the catalog. Built-in tools go before those of plugins. Of several
+// instances that offer a tool, the oldest determines the owner of its name, and its schema.
 func (d *Directory) rebuild() {
 	order := make([]*instance, 0, len(d.instances))
 	for _, i := range d.instances {
@@ -246,14 +246,20 @@ func (d *Directory) rebuild() {
 		}
 		return order[a].Instance < order[b].Instance
 	})
-	tools := map[string]*toolEntry{}
+	tools, names := map[string]*toolEntry{}, map[string]*toolEntry{}
 	d.public, d.description = nil, nil
 	d.built++
 	models := map[string]bool{}
-	for _, i := range order {
-		for _, spec := range i.Tools {
-			d.offer(tools, i.Service, spec)
+	for _, builtIn := range []bool{true, false} {
+		for _, i := range order {
+			for _, spec := range i.Tools {
+				if (spec.Plugin == "") == builtIn {
+					d.offer(tools, names, i.Service, spec)
+				}
+			}
 		}
+	}
+	for _, i := range order {
 		if i.Kind == subject.Provider {
 			models[""] = true // any provider
 		}
@@ -305,17 +311,28 @@ func ownerOf(service string, t tool.Spec) string {
 	return service
 }
 
-func (d *Directory) offer(tools map[string]*toolEntry, service string, spec tool.Spec) {
+// offer adds a tool to tools, and under its folded name to names.
+func (d *Directory) offer(tools, names map[string]*toolEntry, service string, spec tool.Spec) {
 	if !offers(d.registry, spec) {
 		return
 	}
 	owner := ownerOf(service, spec)
-	if t := tools[spec.Name]; t != nil {
-		if t.owner != owner {
+	key := tool.FoldName(spec.Name)
+	if t := names[key]; t != nil {
+		if t.owner != owner || t.spec.Name != spec.Name {
 			d.log.Warn("the name of a tool is already taken", "tool", spec.Name, "owner", t.owner, "refused", owner)
 		}
 		return
 	}
+	if err := tool.CheckName(spec.Name); err != nil && spec.Plugin != "" {
+		d.log.Warn("rejecting a tool", "tool", spec.Name, "plugin", spec.Plugin, "error", err)
+		return
+	}
+	defer func() {
+		if t := tools[spec.Name]; t != nil {
+			names[key] = t
+		}
+	}()
 	if old := d.tools[spec.Name]; old != nil && string(old.spec.Args) == string(spec.Args) {
 		tools[spec.Name] = &toolEntry{spec.Sealed(), old.validator, owner}
 		return

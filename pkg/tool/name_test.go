@@ -1,0 +1,27 @@
+package tool_test
+
+import (
+	"strings"
+	"testing"
+
+	"skandha.dev/pkg/tool"
+)
+
+// No plugin can have a name that is a built-in tool's, or that looks like one.
+func TestNamesOfPluginsTools(t *testing.T) {
+	for name, want := range map[string]string{
+		"mail:send": "", "web_search": "", "Mail-2.0:send.all": "", "file_systems:read": "", "file_system": "",
+		"file_system:read_file": "reserved", "File_System:read_file": "reserved", "file_system:read_all": "reserved",
+		"python:execute": "reserved", "PLAN:execute": "reserved", "time:": "no tool name",
+		"": "no tool name", ":": "no tool name", "a:": "no tool name", ":b": "no tool name", "a:b:c": "no tool name", "a b": "no tool name",
+		"file_system:read_file ": "no tool name", "file_system\u200b:read_file": "no tool name", "fіle_system:read_file": "no tool name",
+		"ﬁle_system:read_file": "no tool name", "a\u202eb": "no tool name", "mail:send\nX": "no tool name", "a/b": "no tool name", "a*": "no tool name",
+	} {
+		switch err := tool.CheckName(name); {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", name, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+}
