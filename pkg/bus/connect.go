@@ -27,6 +27,7 @@ type TLS struct {
 type Config struct {
 	URL       string                     // e.g. nats://127.0.0.1:4222; several, separated by commas
 	InProcess nats.InProcessConnProvider // an embedded server; wins over URL
+	Data      string                     // data directory of a system: while its [RunFile] is there, that wins over URL and Token, at each attempt to connect
 	Name      string                     // the service's name, an id; default "skandha"
 	Instance  subject.Instance           // default: the name and random hexadecimal digits
 
@@ -76,7 +77,7 @@ func NewInstance(name string) subject.Instance {
 // Validate reports every field that is wrong; each error names its field.
 func (c Config) Validate() error {
 	var errs []error
-	if c.URL == "" && c.InProcess == nil {
+	if c.URL == "" && c.InProcess == nil && c.Data == "" {
 		errs = append(errs, errors.New("bus.url is empty and there is no embedded server; set one"))
 	}
 	if c.Name != "" && !subject.Valid(c.Name) {
@@ -197,6 +198,12 @@ func (b *Bus) options() ([]nats.Option, error) {
 
 func (b *Bus) credentials(opts []nats.Option) ([]nats.Option, error) {
 	c := b.cfg
+	if c.Data != "" && c.InProcess == nil {
+		at := finder{dir: c.Data, wait: connectWait}
+		b.cfg.URL, at.token = splitToken(c.URL, c.Token)
+		opts = append(opts, nats.SetCustomDialer(at), nats.TokenHandler(at.currentToken))
+		c.Token = ""
+	}
 	switch {
 	case c.Token != "":
 		opts = append(opts, nats.Token(c.Token))

@@ -72,7 +72,7 @@ func shellQuote(s string) string {
 	}) < 0 && s != "" {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return quoted(s)
 }
 
 type pluginsTestCmd struct {
