@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
 )
 
 // TLS names the files of a TLS connection. With CA alone the server is verified
@@ -168,7 +169,7 @@ func (b *Bus) where() string {
 	if b.cfg.InProcess != nil {
 		return "in this process"
 	}
-	return redactURL(b.cfg.URL)
+	return telemetry.Redact(b.cfg.URL)
 }
 
 func (b *Bus) options() ([]nats.Option, error) {

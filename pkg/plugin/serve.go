@@ -27,7 +27,7 @@ var ErrUnloaded = errors.New("the plugin was unloaded by the registry")
 // [Serve] fails. A second signal ends it at once.
 func Main(m Manifest, h Handlers, opts ...Option) {
 	if err := run(m, h, opts); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, telemetry.Redact(err.Error()))
 		os.Exit(1)
 	}
 }
