@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -19,8 +19,8 @@ func (envCmd) Run(g *globals) error {
 	at, token, data := g.NATS, g.Token, ""
 	if at == "" {
 		run, err := system.Running(g.Data)
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no system runs on %s; start one (make run, or skandha up --data %s), or name the data directory of yours by --data", g.Data, g.Data)
+		if errors.Is(err, os.ErrNotExist) {
+			return g.noSystem()
 		}
 		if err != nil {
 			return err

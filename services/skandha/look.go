@@ -73,7 +73,7 @@ func orElse(s, other string) string {
 func ask(ctx context.Context, g *globals, verb string, question, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ type statusCmd struct {
 func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ type tailCmd struct {
 func (t *tailCmd) Run(ctx context.Context, g *globals) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}

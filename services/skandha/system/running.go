@@ -71,7 +71,7 @@ func locked(f io.Reader, dir string) error {
 }
 
 // Running returns the system that runs on the data directory; os.ErrNotExist if none
-// does. It creates nothing.
+// does, [ErrLocked] if it is starting. It creates nothing.
 func Running(dir string) (Run, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
 	if err != nil {
@@ -86,6 +86,9 @@ func Running(dir string) (Run, error) {
 		return Run{}, err
 	}
 	b, err := os.ReadFile(filepath.Join(dir, bus.RunFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return Run{}, locked(f, dir)
+	}
 	if err != nil {
 		return Run{}, err
 	}
