@@ -24,7 +24,7 @@ const localData = ".data"
 // one from before, among the user's configuration, is still used.
 func defaultData() string {
 	data, old := userData(), oldData()
-	if old != "" && !isDir(data) && isDir(filepath.Join(old, "nats")) {
+	if old != "" && !isDir(filepath.Join(data, "nats")) && isDir(filepath.Join(old, "nats")) {
 		return old
 	}
 	return data

@@ -91,7 +91,7 @@ func TestDataAmongTheConfigurationIsStillFound(t *testing.T) {
 	if !strings.Contains(out, "the data is in "+old) {
 		t.Errorf("%s", out)
 	}
-	if err := os.Mkdir(filepath.Join(home, "skandha"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(home, "skandha", "nats"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	out, _, _ = runIn(t, t.TempDir(), []string{"XDG_CONFIG_HOME=" + filepath.Dir(old), "XDG_DATA_HOME=" + home}, "status")

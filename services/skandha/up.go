@@ -40,7 +40,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	defer sys.Stop()
 	fmt.Printf("Skandha %s is up: %s\n", buildinfo.String(), sys.About())
 	fmt.Printf("  talk to it    skandha chat --data %s\n", g.Data)
-	fmt.Printf("  join it       export SKANDHA_NATS=%s\n", sys.Join())
+	fmt.Printf("  join it       eval \"$(skandha env --data %s)\"\n", shellQuote(g.Data))
 	if err := printPage(ctx, sys, g.Data); err != nil {
 		return err
 	}
