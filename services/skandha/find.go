@@ -77,6 +77,9 @@ func (g *globals) find() {
 		g.Data = defaultData()
 		if runs := running(localData, g.Data); len(runs) > 0 {
 			g.Data = runs[0]
+			for _, other := range runs[1:] {
+				fmt.Fprintf(os.Stderr, "skandha: this is the system on %s; another runs on %s: --data %[2]s\n", runs[0], shellQuote(other))
+			}
 		}
 	}
 	if g.Data == "" {

@@ -44,6 +44,8 @@ func TestTheSystemIsFound(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	data := filepath.Join(dir, ".data")
 	upOn(t, data, "--ui", "off")
+	share := t.TempDir()
+	upOn(t, filepath.Join(share, "skandha"), "--ui", "off")
 	const away = "nats://secret@127.0.0.1:1"
 	for about, c := range map[string]struct {
 		env  []string
@@ -51,7 +53,10 @@ func TestTheSystemIsFound(t *testing.T) {
 		want string
 		code int
 	}{
-		"in the working directory":      {nil, []string{"status"}, "agents [main]", 0},
+		"in the working directory": {nil, []string{"status"}, "agents [main]", 0},
+		"here and on the default directory": {
+			[]string{"XDG_DATA_HOME=" + share}, []string{"status"}, "another runs on " + share + "/skandha: --data", 0,
+		},
 		"a flag wins over SKANDHA_NATS": {[]string{"SKANDHA_NATS=" + away}, []string{"status", "--data", data}, "agents [main]", 0},
 		"a directory of the environment on which one runs": {
 			[]string{"SKANDHA_NATS=" + away, "SKANDHA_DATA=" + data}, []string{"status"}, "agents [main]", 0,
