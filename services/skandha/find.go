@@ -24,10 +24,15 @@ const localData = ".data"
 // one from before, among the user's configuration, is still used.
 func defaultData() string {
 	data, old := userData(), oldData()
-	if old != "" && !isDir(filepath.Join(data, "nats")) && isDir(filepath.Join(old, "nats")) {
+	if old != "" && !holdsLog(data) && holdsLog(old) {
 		return old
 	}
 	return data
+}
+
+// holdsLog reports whether a system, or skandha server, has run on dir.
+func holdsLog(dir string) bool {
+	return isDir(filepath.Join(dir, "nats")) || isDir(filepath.Join(dir, "jetstream"))
 }
 
 func userData() string {
@@ -63,8 +68,8 @@ func isDir(path string) bool {
 // find decides which system the flags mean. The command line wins over the environment,
 // and a system that runs on a data directory of the environment over SKANDHA_NATS, which
 // it may have outlived. Without either, it is one that runs on ./.data or on the default
-// directory.
-func (g *globals) find() {
+// directory; a command that starts one whatever runs takes the default directory.
+func (g *globals) find(command string) {
 	switch {
 	case g.given["nats"]:
 	case g.given["data"]:
@@ -75,7 +80,7 @@ func (g *globals) find() {
 		}
 	case g.NATS == "":
 		g.Data = defaultData()
-		if runs := running(localData, g.Data); len(runs) > 0 {
+		if runs := running(localData, g.Data); len(runs) > 0 && command != "up" && command != "server" {
 			g.Data = runs[0]
 			for _, other := range runs[1:] {
 				fmt.Fprintf(os.Stderr, "skandha: this is the system on %s; another runs on %s: --data %[2]s\n", runs[0], shellQuote(other))

@@ -67,7 +67,10 @@ func TestTheSystemIsFound(t *testing.T) {
 		"the bus is away": {
 			[]string{"SKANDHA_NATS=" + away}, []string{"ask", "--timeout", "100ms", "hello"}, "nats://xxxxx@127.0.0.1:1", 4,
 		},
-		"no command is chat":        {nil, nil, "", 0},
+		"no command is chat": {nil, nil, "", 0},
+		"up takes the default directory": {
+			[]string{"XDG_DATA_HOME=" + share}, []string{"up"}, "join it with: skandha chat --data " + share + "/skandha", 1,
+		},
 		"up is not told of a bus":   {[]string{"SKANDHA_NATS=" + away}, []string{"up", "--data", data}, "join it with: skandha chat --data " + data, 1},
 		"a bus that is not for up":  {nil, []string{"up", "--nats", away}, "--listen HOST:PORT", 1},
 		"an address with the token": {nil, []string{"up", "--data", other, "--listen", away}, "nats://xxxxx@127.0.0.1:1", 1},

@@ -59,7 +59,7 @@ func main() {
 		os.Exit(int(usage(err)))
 	}
 	c.given = given(k)
-	c.find()
+	c.find(k.Command())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
