@@ -28,7 +28,7 @@ type TLS struct {
 type Config struct {
 	URL       string                     // e.g. nats://127.0.0.1:4222; several, separated by commas
 	InProcess nats.InProcessConnProvider // an embedded server; wins over URL
-	Data      string                     // data directory of a system: while its [RunFile] is there, that wins over URL and Token, at each attempt to connect
+	Data      string                     // data directory of a system, whose [RunFile] wins over URL and Token
 	Name      string                     // the service's name, an id; default "skandha"
 	Instance  subject.Instance           // default: the name and random hexadecimal digits
 

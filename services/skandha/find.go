@@ -91,7 +91,8 @@ func (g *globals) find(command string) {
 		g.Data = defaultData()
 	}
 	if old := oldData(); g.NATS == "" && g.Data == old && old != userData() {
-		fmt.Fprintf(os.Stderr, "skandha: the data is in %s, as of earlier versions; to move it: mv %[1]s %s\n", shellQuote(old), shellQuote(userData()))
+		fmt.Fprintf(os.Stderr, "skandha: the data is in %s, as of earlier versions; to move it: mv %[1]s %s\n",
+			shellQuote(old), shellQuote(userData()))
 	}
 }
 

@@ -29,7 +29,8 @@ func TestCommandsThatLookStartNothing(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		out, code, home := runIn(t, dir, nil, strings.Fields(line)...)
-		if code != 1 || !strings.Contains(out, "no system runs on "+filepath.Join(home, ".local/share/skandha")+"; start one (make run") {
+		want := "no system runs on " + filepath.Join(home, ".local/share/skandha") + "; start one (make run"
+		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit code %d, %s", line, code, out)
 		}
 		for _, d := range []string{dir, home} {
@@ -71,7 +72,7 @@ func TestTheSystemIsFound(t *testing.T) {
 		"up takes the default directory": {
 			[]string{"XDG_DATA_HOME=" + share}, []string{"up"}, "join it with: skandha chat --data " + share + "/skandha", 1,
 		},
-		"up is not told of a bus":   {[]string{"SKANDHA_NATS=" + away}, []string{"up", "--data", data}, "join it with: skandha chat --data " + data, 1},
+		"up ignores SKANDHA_NATS":   {[]string{"SKANDHA_NATS=" + away}, []string{"up", "--data", data}, "join it with: skandha chat --data " + data, 1},
 		"a bus that is not for up":  {nil, []string{"up", "--nats", away}, "--listen HOST:PORT", 1},
 		"an address with the token": {nil, []string{"up", "--data", other, "--listen", away}, "nats://xxxxx@127.0.0.1:1", 1},
 	} {

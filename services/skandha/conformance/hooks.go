@@ -210,7 +210,9 @@ func (s *suite) reviveReported(ctx context.Context) {
 	}
 }
 
-func (s *suite) throwAll(ctx context.Context, c *check, subj string, garbage [][]byte, valid func(context.Context) answer, limit time.Duration) {
+func (s *suite) throwAll(
+	ctx context.Context, c *check, subj string, garbage [][]byte, valid func(context.Context) answer, limit time.Duration,
+) {
 	for _, body := range garbage {
 		forget, err := s.caller.SendWhole(ctx, subj, string(s.name()), nil, body, nothing)
 		if err != nil {
