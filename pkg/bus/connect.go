@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
 )
 
 // TLS names the files of a TLS connection. With CA alone the server is verified
@@ -27,6 +28,7 @@ type TLS struct {
 type Config struct {
 	URL       string                     // e.g. nats://127.0.0.1:4222; several, separated by commas
 	InProcess nats.InProcessConnProvider // an embedded server; wins over URL
+	Data      string                     // data directory of a system, whose [RunFile] wins over URL and Token
 	Name      string                     // the service's name, an id; default "skandha"
 	Instance  subject.Instance           // default: the name and random hexadecimal digits
 
@@ -76,7 +78,7 @@ func NewInstance(name string) subject.Instance {
 // Validate reports every field that is wrong; each error names its field.
 func (c Config) Validate() error {
 	var errs []error
-	if c.URL == "" && c.InProcess == nil {
+	if c.URL == "" && c.InProcess == nil && c.Data == "" {
 		errs = append(errs, errors.New("bus.url is empty and there is no embedded server; set one"))
 	}
 	if c.Name != "" && !subject.Valid(c.Name) {
@@ -167,7 +169,7 @@ func (b *Bus) where() string {
 	if b.cfg.InProcess != nil {
 		return "in this process"
 	}
-	return redactURL(b.cfg.URL)
+	return telemetry.Redact(b.cfg.URL)
 }
 
 func (b *Bus) options() ([]nats.Option, error) {
@@ -197,6 +199,12 @@ func (b *Bus) options() ([]nats.Option, error) {
 
 func (b *Bus) credentials(opts []nats.Option) ([]nats.Option, error) {
 	c := b.cfg
+	if c.Data != "" && c.InProcess == nil {
+		at := finder{dir: c.Data, wait: connectWait}
+		b.cfg.URL, at.token = splitToken(c.URL, c.Token)
+		opts = append(opts, nats.SetCustomDialer(at), nats.TokenHandler(at.currentToken))
+		c.Token = ""
+	}
 	switch {
 	case c.Token != "":
 		opts = append(opts, nats.Token(c.Token))

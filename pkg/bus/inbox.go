@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2" // its top-level functions are ChaCha8, seeded by the system
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,21 +160,4 @@ func deniedError(m *nats.Msg) error {
 // message may say "Status: 503" too, but it has a sequence.
 func noResponders(m *nats.Msg) bool {
 	return len(m.Data) == 0 && m.Header.Get("Status") == "503" && len(m.Header[jetstream.SequenceHeader]) == 0
-}
-
-// redactURL hides the passwords and tokens of a list of URLs.
-func redactURL(list string) string {
-	parts := strings.Split(list, ",")
-	for i, p := range parts {
-		u, err := url.Parse(strings.TrimSpace(p))
-		if err != nil {
-			parts[i] = "(not a URL)"
-			continue
-		}
-		if _, has := u.User.Password(); u.User != nil && !has {
-			u.User = url.User("xxxxx") // a bare user part is a token
-		}
-		parts[i] = u.Redacted()
-	}
-	return strings.Join(parts, ",")
 }

@@ -29,7 +29,7 @@
 //		})
 //	}
 //
-// Run it with SKANDHA_NATS set to the bus (`skandha up` prints it). From the next
+// Run it after eval "$(skandha env)", which sets SKANDHA_NATS and SKANDHA_DATA. From the next
 // tool call on the policy holds, and from the next question on the model has the
 // tool. End it, and both are gone. More of them stand in the directory examples.
 //

@@ -264,9 +264,9 @@ func TestAStorageBackendAnswers(t *testing.T) {
 }
 
 func TestTheEnvironmentSaysWhereTheBusIs(t *testing.T) {
-	vars := map[string]string{"SKANDHA_NATS": "nats://bus:1", "SKANDHA_TOKEN": "t", "SKANDHA_CREDS": "c", "SKANDHA_TLS_CA": "ca"}
+	vars := map[string]string{"SKANDHA_NATS": "nats://bus:1", "SKANDHA_DATA": "d", "SKANDHA_TOKEN": "t", "SKANDHA_CREDS": "c", "SKANDHA_TLS_CA": "ca"}
 	c := envConfig(func(k string) string { return vars[k] })
-	if c.URL != "nats://bus:1" || c.Token != "t" || c.CredsFile != "c" || c.TLS.CA != "ca" {
+	if c.URL != "nats://bus:1" || c.Data != "d" || c.Token != "t" || c.CredsFile != "c" || c.TLS.CA != "ca" {
 		t.Errorf("%+v", c)
 	}
 	if c := envConfig(func(string) string { return "" }); c.URL != "nats://127.0.0.1:4222" || c.Token != "" {

@@ -67,6 +67,7 @@ func newOptions(list []Option) options {
 func envConfig(env func(string) string) bus.Config {
 	return bus.Config{
 		URL:       cmp.Or(env("SKANDHA_NATS"), "nats://127.0.0.1:4222"),
+		Data:      env("SKANDHA_DATA"),
 		Token:     env("SKANDHA_TOKEN"),
 		CredsFile: env("SKANDHA_CREDS"),
 		TLS:       bus.TLS{CA: env("SKANDHA_TLS_CA")},

@@ -27,7 +27,7 @@ var ErrUnloaded = errors.New("the plugin was unloaded by the registry")
 // [Serve] fails. A second signal ends it at once.
 func Main(m Manifest, h Handlers, opts ...Option) {
 	if err := run(m, h, opts); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, telemetry.Redact(err.Error()))
 		os.Exit(1)
 	}
 }
@@ -52,9 +52,9 @@ func run(m Manifest, h Handlers, opts []Option) error {
 
 // Serve registers a plugin and answers for it until ctx ends, and then drains.
 //
-// It connects to the bus by SKANDHA_NATS (default nats://127.0.0.1:4222),
-// SKANDHA_TOKEN or SKANDHA_CREDS, and SKANDHA_TLS_CA, unless an option says
-// otherwise; completes and checks the manifest ([Handlers.Complete]); runs what
+// It connects to the bus of the system that runs on SKANDHA_DATA, else to SKANDHA_NATS
+// (default nats://127.0.0.1:4222), with SKANDHA_TOKEN or SKANDHA_CREDS, and
+// SKANDHA_TLS_CA, unless an option says otherwise; completes and checks the manifest ([Handlers.Complete]); runs what
 // [Load] added; subscribes; registers; and keeps the lease. A name that is taken,
 // a dependency that is missing, a bus or core that is away: it waits, for ever, and
 // says so once.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: redactAttr}
 	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if c.Format == "json" {
 		h = slog.NewJSONHandler(w, opts)
@@ -58,4 +59,29 @@ func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
 		l = l.With("service", service)
 	}
 	return l, nil
+}
+
+// credentials are a token, or a user and a password, in a URL. A token of the bus may
+// hold a slash that was not encoded.
+var credentials = regexp.MustCompile(`((?:nats|tls|rediss?)://)[^\s"',]*@|(://)[^\s"',/]*@`)
+
+// Redact hides the credentials of the URLs in a text. What a process prints about an
+// error goes through it, and so does every log record.
+func Redact(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	return credentials.ReplaceAllString(text, "${1}${2}xxxxx@")
+}
+
+func redactAttr(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(Redact(a.Value.String()))
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(Redact(err.Error()))
+		}
+	}
+	return a
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"regexp"
 	"strings"
@@ -164,5 +165,29 @@ func BenchmarkInject(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		telemetry.Inject(context.Background(), make(nats.Header, 1))
+	}
+}
+
+func TestCredentialsInURLsAreNotShown(t *testing.T) {
+	for text, want := range map[string]string{
+		"nats://user:secret@host:4222":                   "nats://xxxxx@host:4222",
+		"nats://host:4222, nats://secret@other:4222":     "nats://host:4222, nats://xxxxx@other:4222",
+		"nats://secret@%zz":                              "nats://xxxxx@%zz",
+		`nats.addr "nats://se/cret@host:1": want a port`: `nats.addr "nats://xxxxx@host:1": want a port`,
+		"get https://example.org/@ada: not found":        "get https://example.org/@ada: not found",
+		"mail ada@example.org":                           "mail ada@example.org",
+	} {
+		if got := telemetry.Redact(text); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	var out bytes.Buffer
+	log, err := telemetry.NewLogger(&out, "", telemetry.LogConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("connecting to nats://secret@host", "url", "nats://secret@host", "error", errors.New("nats://secret@host is away"))
+	if strings.Contains(out.String(), "secret") {
+		t.Errorf("the log shows the token: %s", out.String())
 	}
 }

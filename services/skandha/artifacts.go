@@ -35,7 +35,7 @@ func (l *artifactsListCmd) Run(ctx context.Context, g *globals) error {
 	case l.Agent != "":
 		prefix = l.Agent + "/"
 	}
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ type artifactsGetCmd struct {
 
 // Run implements the command.
 func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}

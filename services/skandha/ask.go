@@ -21,7 +21,9 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/skandha/safetext"
 	"skandha.dev/services/skandha/terminal"
@@ -55,11 +57,25 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
+	err = a.ask(ctx, g, ref, text)
+	var code exit
+	if err != nil && !errors.As(err, &code) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		fmt.Fprintf(os.Stderr, "skandha: no answer within %s: %s\n", a.Timeout, telemetry.Redact(err.Error()))
+		return exitTimeout
+	}
+	return err
+}
+
+// ask says the text and shows its turn.
+func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text string) error {
 	c, err := g.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+	if err := c.knows(ctx, ref.Agent); err != nil {
+		return err
+	}
 	items, err := c.Follow(ctx, ref)
 	if err != nil {
 		return err
@@ -72,7 +88,10 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	w := &waiter{c: c, ref: ref, seq: seq, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr, interactive: !a.JSON && isTerminal(os.Stdin), lines: newLineReader(os.Stdin)}
+	w := &waiter{
+		c: c, ref: ref, seq: seq, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr,
+		interactive: !a.JSON && isTerminal(os.Stdin), lines: newLineReader(os.Stdin),
+	}
 	err = w.wait(ctx, items)
 	if errors.Is(err, context.DeadlineExceeded) {
 		fmt.Fprintf(os.Stderr, "skandha: no answer within %s; the turn goes on in session %s\n", a.Timeout, ref.Session)
@@ -87,6 +106,21 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 		return exit(130)
 	}
 	return err
+}
+
+// knows refuses an agent that core does not have: an input for it would leave a session
+// without a conversation.
+func (c *connection) knows(ctx context.Context, agent subject.Agent) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var st coreapi.Status
+	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
+		return nil //nolint:nilerr // no core is up: the input waits for one
+	}
+	if !slices.Contains(st.Agents, agent) {
+		return fmt.Errorf("no agent %s; there are %s", agent, join(st.Agents))
+	}
+	return nil
 }
 
 func sessionRef(agent, session string) (subject.Ref, error) {

@@ -44,6 +44,9 @@ func (c *chatCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer conn.close()
+	if err := conn.knows(ctx, ref.Agent); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	items, err := conn.Follow(ctx, ref)

@@ -44,9 +44,13 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		return err
 	}
 	defer conn.close()
+	if err := conn.knows(ctx, ref.Agent); err != nil {
+		return err
+	}
 	cfg := terminal.Config{
 		Door: door{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about, Hints: page(ctx, conn), Logs: logs,
 		History: filepath.Join(g.Data, "chat_history"), Yes: c.Yes, NoColour: os.Getenv("NO_COLOR") != "", Now: time.Now, NewID: client.NewID,
+		Where: g.where(),
 	}
 	if conn.own != nil {
 		cfg.Failed = conn.own.Failed()

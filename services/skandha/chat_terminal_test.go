@@ -69,7 +69,7 @@ func TestTerminalStreamsAnAnswer(t *testing.T) {
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.Contains(s.all(), "The session stays: skandha chat -a main -s talk") {
+	if !strings.Contains(strings.Join(strings.Fields(s.all()), " "), "The session stays: skandha chat -a main -s talk --data "+w.data) {
 		t.Errorf("it does not say how to go on:\n%s", s)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
@@ -108,7 +109,7 @@ func (g *globals) busFinding(ctx context.Context) finding {
 	if g.NATS == "" {
 		return finding{ok: true, what: "bus: embedded NATS", advice: "--nats URL (or SKANDHA_NATS) talks to one that runs elsewhere"}
 	}
-	f := finding{need: true, what: "bus " + redactURL(g.NATS)}
+	f := finding{need: true, what: "bus " + telemetry.Redact(g.NATS)}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	b, err := bus.Connect(ctx, bus.Config{URL: g.NATS, Token: g.Token, CredsFile: g.Creds, Name: "doctor", Logger: g.logger()})
@@ -158,7 +159,7 @@ func (g *globals) storeFinding(ctx context.Context) finding {
 	if where == "" {
 		return finding{ok: true, what: "view: SQLite in the data directory", advice: "SKANDHA_STORE=redis://… keeps it in Redis"}
 	}
-	f := finding{need: true, what: "view in " + redactURL(where)}
+	f := finding{need: true, what: "view in " + telemetry.Redact(where)}
 	st, err := open.Store(ctx, where, g.logger())
 	if err == nil {
 		err = st.Ping(ctx)

@@ -24,7 +24,11 @@ func (g *globals) sandboxFindings(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{{what: "sandbox: none; python:execute and shell:execute fail, and say so", advice: err.Error()}}
 	}
-	return describeSandbox(r, g.Sandbox.Limits())
+	out := describeSandbox(r, g.Sandbox.Limits())
+	for _, why := range d.Passed() { // e.g. an engine without the image
+		out = append(out, finding{what: "better sandbox not used", advice: why})
+	}
+	return out
 }
 
 func describeSandbox(r driver.Report, l driver.Limits) []finding {

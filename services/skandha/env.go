@@ -3,8 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"skandha.dev/services/skandha/system"
@@ -15,18 +16,21 @@ type envCmd struct{}
 
 // Run implements the command.
 func (envCmd) Run(g *globals) error {
-	at, token := g.NATS, g.Token
+	at, token, data := g.NATS, g.Token, ""
 	if at == "" {
 		run, err := system.Running(g.Data)
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no system runs on %s; start one (make run, or skandha up --data %s), or name the data directory of yours by --data", g.Data, g.Data)
+		if errors.Is(err, os.ErrNotExist) {
+			return g.noSystem()
 		}
 		if err != nil {
 			return err
 		}
 		at, token = run.URL, run.Token
+		if data, err = filepath.Abs(g.Data); err != nil {
+			return err
+		}
 	}
-	line, err := exportLine(at, token)
+	line, err := exportLine(at, token, data)
 	if err != nil {
 		return err
 	}
@@ -34,9 +38,9 @@ func (envCmd) Run(g *globals) error {
 	return err
 }
 
-// exportLine is the line of a shell that sets SKANDHA_NATS; a token goes into the
-// URL if it names nobody itself.
-func exportLine(at, token string) (string, error) {
+// exportLine is the line of a shell that sets SKANDHA_NATS, and SKANDHA_DATA if the
+// system has a data directory here. The token goes into the URL unless that has a user.
+func exportLine(at, token, data string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {
 		return "", fmt.Errorf("the address of the bus is no URL: %w", errors.Unwrap(err)) // the whole would show a token
@@ -44,5 +48,12 @@ func exportLine(at, token string) (string, error) {
 	if token != "" && u.User == nil {
 		u.User = url.User(token)
 	}
-	return "export SKANDHA_NATS='" + strings.ReplaceAll(u.String(), "'", `'\''`) + "'", nil
+	line := "export SKANDHA_NATS=" + quoted(u.String())
+	if data != "" {
+		line += " SKANDHA_DATA=" + quoted(data)
+	}
+	return line, nil
 }
+
+// quoted is s as one word of a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

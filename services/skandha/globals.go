@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,32 +22,29 @@ import (
 
 // globals are the flags of every command.
 type globals struct {
-	NATS   string `name:"nats" env:"SKANDHA_NATS" placeholder:"URL" help:"Talk to the system on this bus, e.g. nats://127.0.0.1:4222. Without it: the one that runs on --data, else an own one."`
-	Token  string `env:"SKANDHA_TOKEN" help:"Token of the bus." placeholder:"TOKEN"`
-	Creds  string `env:"SKANDHA_CREDS" type:"existingfile" help:"Credentials file of the bus." placeholder:"FILE"`
-	Data   string `env:"SKANDHA_DATA" default:"${data}" help:"Where an embedded system keeps its log, its view and the agent's workspace." placeholder:"DIR"`
-	Log    string `env:"SKANDHA_LOG" enum:"debug,info,warn,error" default:"warn" help:"What is logged to standard error: debug, info, warn or error."`
-	Config string `env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) of an embedded system: agents and policy." placeholder:"FILE"`
+	NATS   string `name:"nats" env:"SKANDHA_NATS" group:"The system" placeholder:"URL" help:"Talk to the system on this bus, e.g. nats://127.0.0.1:4222. Default: the one that runs on --data."`
+	Token  string `env:"SKANDHA_TOKEN" group:"The system" help:"Token of the bus." placeholder:"TOKEN"`
+	Creds  string `env:"SKANDHA_CREDS" group:"The system" type:"existingfile" help:"Credentials file of the bus." placeholder:"FILE"`
+	Data   string `env:"SKANDHA_DATA" group:"The system" help:"Data directory of the system: its log, its view and the agent's workspace. Default: ./.data if a system runs there, else ${data}. Wins over SKANDHA_NATS." placeholder:"DIR"`
+	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"What is logged to standard error: debug, info, warn or error."`
+	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) of an embedded system: agents and policy." placeholder:"FILE"`
 
-	Provider     string   `env:"SKANDHA_PROVIDER" help:"Provider of an embedded system: openai or offline. Default: what the environment has keys for." placeholder:"NAME"`
-	Model        string   `env:"SKANDHA_MODEL" help:"Model of the provider." placeholder:"NAME"`
-	BaseURL      string   `env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
-	OfflineRules string   `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules of the offline provider instead of the built-in ones." placeholder:"FILE"`
-	Workspace    string   `env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
-	NotesPlugin  string   `env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
-	HTTPAllow    []string `env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
-	NoSandbox    bool     `env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system offers no python:execute, shell:execute and sandbox_fs."`
-	UI           string   `name:"ui" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Where an embedded system that stays (up, chat) serves its page. Default: 127.0.0.1:7070 or, if that is taken, the next free port; off: nowhere."`
-	Sync         string   `env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
+	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider of an embedded system: openai or offline. Default: what the environment has keys for." placeholder:"NAME"`
+	Model        string   `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model of the provider." placeholder:"NAME"`
+	BaseURL      string   `group:"Embedded system" env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
+	OfflineRules string   `group:"Embedded system" env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules of the offline provider instead of the built-in ones." placeholder:"FILE"`
+	Workspace    string   `group:"Embedded system" env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
+	NotesPlugin  string   `group:"Embedded system" env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
+	HTTPAllow    []string `group:"Embedded system" env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
+	NoSandbox    bool     `group:"Embedded system" env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system offers no python:execute, shell:execute and sandbox_fs."`
+	UI           string   `name:"ui" group:"Embedded system" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Where an embedded system that stays (up, chat) serves its page. Default: 127.0.0.1:7070 or, if that is taken, the next free port; off: nowhere."`
+	Sync         string   `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
 	Sandbox selection.Flags `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
-}
 
-func defaultData() string {
-	if dir, err := os.UserConfigDir(); err == nil {
-		return filepath.Join(dir, "skandha")
-	}
-	return ".skandha"
+	HelpAll helpAll `name:"help-all" help:"Show all flags."`
+
+	given map[string]bool // flags of the command line
 }
 
 func (g *globals) logger() *slog.Logger {
@@ -88,8 +83,8 @@ type connection struct {
 	about string         // for people: what it is connected to
 }
 
-// connect reaches the system that the flags name: the bus of --nats, else the
-// one that runs on the data directory, else it starts one, without a page.
+// connect reaches the system that the flags name ([globals.find]), else it starts one,
+// without a page.
 func (g *globals) connect(ctx context.Context) (*connection, error) { return g.reach(ctx, nil) }
 
 // connectToStay is connect for a command that a person stays in: a system that it
@@ -99,11 +94,9 @@ func (g *globals) connectToStay(ctx context.Context) (*connection, error) {
 }
 
 func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error) {
-	if g.NATS != "" {
-		return g.dial(ctx, g.NATS, g.Token, "the system on "+redactURL(g.NATS))
-	}
-	if run, err := system.Running(g.Data); err == nil {
-		return g.dial(ctx, run.URL, run.Token, fmt.Sprintf("the system that process %d runs on %s", run.PID, g.Data))
+	c, err := g.connectRunning(ctx)
+	if !errors.Is(err, errNoSystem) {
+		return c, err
 	}
 	cfg := g.systemConfig()
 	cfg.UI = ui
@@ -121,12 +114,12 @@ func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error)
 		sys.Stop()
 		return nil, err
 	}
-	c, err := client.New(b, writer(), cfg.Log)
+	own, err := client.New(b, writer(), cfg.Log)
 	if err != nil {
 		sys.Stop()
 		return nil, err
 	}
-	return &connection{c, sys, sys.About()}, nil
+	return &connection{own, sys, sys.About()}, nil
 }
 
 func (g *globals) dial(ctx context.Context, url, token, about string) (*connection, error) {
@@ -134,8 +127,11 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	b, err := bus.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), or name another by --data or --nats", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", redactURL(url), err)
+		return nil, err
 	}
 	c, err := client.New(b, writer(), log)
 	if err != nil {
@@ -194,13 +190,4 @@ func writer() subject.Writer {
 		}
 	}
 	return "cli"
-}
-
-func redactURL(u string) string {
-	if i := strings.LastIndex(u, "@"); i >= 0 {
-		if j := strings.Index(u, "://"); j >= 0 && j < i {
-			return u[:j+3] + u[i+1:]
-		}
-	}
-	return u
 }

@@ -41,15 +41,31 @@ func (t *toolsCmd) Run(ctx context.Context, g *globals) error {
 		return printJSON(os.Stdout, tools, true)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "TOOL\tPLUGIN\tUSED\tSUCCESS\tMEAN\tRISK\tRETRY\tDESCRIPTION")
+	_, _ = fmt.Fprintln(w, "TOOL\tPLUGIN\tSUCCEEDED\tMEAN\tRISK\tRETRY\tDESCRIPTION")
 	for _, i := range tools {
 		if i.Internal && !t.All {
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%.0f %%\t%d ms\t%s\t%s\t%s\n", clean(i.Name), orElse(i.Plugin, "–"), i.Used, 100*i.SuccessRate, i.MeanLatencyMS,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", clean(i.Name), orElse(i.Plugin, "–"), succeeded(i), meanLatency(i),
 			orElse(string(i.Risk), "low"), map[bool]string{true: "safe", false: "never"}[i.Idempotent], describe(i))
 	}
 	return w.Flush()
+}
+
+// succeeded is how many of the calls had success, as counted: the rate in the API is an
+// estimate for the model.
+func succeeded(i coreapi.ToolInfo) string {
+	if i.Used == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d/%d", i.Succeeded, i.Used)
+}
+
+func meanLatency(i coreapi.ToolInfo) string {
+	if i.Used == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d ms", i.MeanLatencyMS)
 }
 
 func describe(i coreapi.ToolInfo) string {
@@ -73,7 +89,7 @@ func orElse(s, other string) string {
 func ask(ctx context.Context, g *globals, verb string, question, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,17 +106,21 @@ type statusCmd struct {
 func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	var st struct {
 		coreapi.Status
-		Page *uibridge.Status `json:"page,omitempty"` // of one of the bridges
+		Page     *uibridge.Status `json:"page,omitempty"`                  // of one of the bridges
+		Awaiting []subject.Ref    `json:"awaiting_confirmation,omitempty"` // of the latest sessions
 	}
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st.Status); err != nil {
 		return err
+	}
+	if st.Awaiting, err = c.awaiting(ctx); err != nil {
+		c.Log.Debug("listing the sessions that wait for a confirmation", "error", err) // the state of the view says why
 	}
 	page, err := c.pageStatus(ctx)
 	switch {
@@ -112,7 +132,10 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	if s.JSON {
 		return printJSON(os.Stdout, st, true)
 	}
-	fmt.Printf("core %s, version %s, %d open sessions, agents %v\n", st.Instance, st.Version, st.Open, st.Agents)
+	fmt.Printf("core %s, version %s, %d open sessions, agents %v\n", st.Instance, st.Version, st.Open+len(st.Awaiting), st.Agents)
+	if len(st.Awaiting) > 0 {
+		fmt.Printf("%s for a confirmation: %s\n", waits(len(st.Awaiting)), refs(st.Awaiting))
+	}
 	if st.Missing != "" {
 		fmt.Printf("model calls wait: %s\n", st.Missing)
 	}
@@ -135,12 +158,49 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 			busy, slots = busy+p.Busy, slots+p.Slots
 		}
 		offers := string(e.Kind)
-		for _, p := range e.Providers {
-			offers = p.Name + " " + p.Model
+		if len(e.Providers) > 0 {
+			var names []string
+			for _, p := range e.Providers {
+				names = append(names, strings.TrimSpace(p.Name+" "+p.Model))
+			}
+			offers = strings.Join(names, ", ")
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Instance, e.Service, line(e.Host, 30), busy, slots, line(offers, 40), ago(e.Started))
 	}
 	return w.Flush()
+}
+
+// awaitingLimit is how many of the latest sessions are looked at.
+const awaitingLimit = 200
+
+// awaiting lists the sessions that wait for a confirmation. Core does not keep them in
+// memory.
+func (c *connection) awaiting(ctx context.Context) (list []subject.Ref, err error) {
+	var page coreapi.SessionsPage
+	if err := c.Ask(ctx, coreapi.VerbSessions, coreapi.SessionsQuery{Limit: awaitingLimit}, &page); err != nil {
+		return nil, err
+	}
+	for _, s := range page.Sessions {
+		if s.State == string(event.StateConfirming) {
+			list = append(list, s.Ref)
+		}
+	}
+	return list, nil
+}
+
+func refs(list []subject.Ref) string {
+	var names []string
+	for _, r := range list {
+		names = append(names, r.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 session waits"
+	}
+	return grouped(n) + " sessions wait"
 }
 
 // viewLine says how complete the lists and statistics are.
@@ -201,7 +261,7 @@ type tailCmd struct {
 func (t *tailCmd) Run(ctx context.Context, g *globals) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"skandha.dev/pkg/telemetry"
 )
 
 // cli is what can be typed. Each command is a struct with a Run method.
@@ -17,7 +19,7 @@ type cli struct {
 	globals
 
 	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox, web page."`
-	Chat      chatCmd      `cmd:"" help:"Talk to an agent."`
+	Chat      chatCmd      `cmd:"" default:"1" help:"Talk to an agent."`
 	UI        uiCmd        `cmd:"" name:"ui" help:"Print a link that opens the web page once, or open it."`
 	Ask       askCmd       `cmd:"" help:"Ask an agent one thing. The exit code tells: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
@@ -49,18 +51,19 @@ const (
 
 func main() {
 	var c cli
-	k := kong.Parse(&c, kong.Name("skandha"), kong.UsageOnError(), kong.Vars{"data": defaultData()},
+	parser := kong.Must(&c, kong.Name("skandha"), kong.Vars{"data": defaultData()},
 		kong.Description("An event-driven runtime for AI agents on NATS. Without a command: skandha chat."),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) {
-			if code != 0 {
-				code = int(exitUsage)
-			}
-			os.Exit(code)
-		}))
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}), kong.Help(shortHelp))
+	k, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		os.Exit(int(usage(err)))
+	}
+	c.given = given(k)
+	c.find(k.Command())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
-	err := k.Run(&c.globals)
+	err = k.Run(&c.globals)
 	var code exit
 	switch {
 	case err == nil:
@@ -68,7 +71,7 @@ func main() {
 		stop()
 		os.Exit(int(code)) //nolint:gocritic // stop has run
 	default:
-		fmt.Fprintln(os.Stderr, "skandha: "+err.Error())
+		fmt.Fprintln(os.Stderr, "skandha: "+telemetry.Redact(err.Error()))
 		stop()
 		os.Exit(int(exitFailed))
 	}

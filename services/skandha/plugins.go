@@ -36,14 +36,44 @@ type pluginsListCmd struct {
 
 // Run implements the command.
 func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
-	list, err := plugins(ctx, g)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c, err := g.connectRunning(ctx)
 	if err != nil {
+		return err
+	}
+	defer c.close()
+	var list []registry.PluginInfo
+	if err := c.Ask(ctx, coreapi.VerbPlugins, nil, &list); err != nil {
 		return err
 	}
 	if l.JSON {
 		return printJSON(os.Stdout, list, true)
 	}
-	return printPlugins(os.Stdout, list)
+	var hooks coreapi.HooksInfo
+	if err := c.Ask(ctx, coreapi.VerbHooks, nil, &hooks); err != nil {
+		return err
+	}
+	if err := printPlugins(os.Stdout, list); err != nil {
+		return err
+	}
+	return printMissing(os.Stdout, hooks)
+}
+
+// printMissing lists the plugins that the configuration requires and that are not asked.
+func printMissing(out io.Writer, hooks coreapi.HooksInfo) error {
+	for _, p := range hooks.Points {
+		for _, h := range p.Plugins {
+			why, required := strings.CutPrefix(h.Unasked, "it is required but ")
+			if !required {
+				continue
+			}
+			if _, err := fmt.Fprintf(out, "! %s is required at %s but %s; everything there is denied\n", h.Plugin, p.Point, why); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err error) {

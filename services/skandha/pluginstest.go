@@ -1,23 +1,28 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"skandha.dev/pkg/hook"
+	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/skandha/conformance"
 	"skandha.dev/services/skandha/scaffold"
 )
 
 type pluginsNewCmd struct {
-	Lang string `required:"" enum:"go,python,node,shell" help:"go, python, node or shell."`
+	Lang string `required:"" enum:"go,python,node,shell" placeholder:"go|python|node|shell" help:"The language."`
 	Name string `arg:"" help:"The plugin's name, an id."`
 	Dir  string `placeholder:"DIR" help:"Where it is written. Default: a directory of the plugin's name."`
 }
@@ -72,11 +77,12 @@ func shellQuote(s string) string {
 	}) < 0 && s != "" {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return quoted(s)
 }
 
 type pluginsTestCmd struct {
 	Call    []string      `placeholder:"TOOL=JSON" sep:"none" help:"Call a tool with these arguments, too, e.g. --call 'house:rooms={\"floor\":1}'. May be repeated."`
+	Case    []string      `type:"existingfile" sep:"none" placeholder:"FILE" help:"Ask a hook this, too: JSON with the point and the data of schemas/hooks/envelope.json, or an array of these. The answer must fit schemas/hooks/reply.json; --verbose shows it. May be repeated."`
 	NoTools bool          `help:"Call no tool."`
 	Skip    []string      `placeholder:"CHECK" help:"Leave out checks: a name, what it begins with (hook), or a pattern (hook/*/garbage). May be repeated."`
 	Within  time.Duration `default:"15s" help:"How long it may take to register, and to be back when the bus was away."`
@@ -148,6 +154,13 @@ func (t *pluginsTestCmd) options(g *globals) (conformance.Options, error) {
 	if t.Verbose {
 		o.Output = &prefixed{to: os.Stderr, prefix: "plugin| "}
 	}
+	for _, file := range t.Case {
+		cases, err := readCases(file)
+		if err != nil {
+			return o, fmt.Errorf("--case %s: %w", file, err)
+		}
+		o.Cases = append(o.Cases, cases...)
+	}
 	for _, c := range t.Call {
 		name, args, ok := strings.Cut(c, "=")
 		if !ok || !json.Valid([]byte(args)) {
@@ -156,6 +169,20 @@ func (t *pluginsTestCmd) options(g *globals) (conformance.Options, error) {
 		o.Calls[name] = append(o.Calls[name], json.RawMessage(args))
 	}
 	return o, nil
+}
+
+func readCases(file string) (list []hook.Envelope, err error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if b = bytes.TrimSpace(b); !bytes.HasPrefix(b, []byte("[")) {
+		b = slices.Concat([]byte("["), b, []byte("]"))
+	}
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, errors.New(jsonerror.Explain(err))
+	}
+	return list, nil
 }
 
 // printResult is one line, and what to do if it failed.

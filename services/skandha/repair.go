@@ -45,7 +45,7 @@ func (r *sessionsRepairCmd) Run(ctx context.Context, g *globals) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}

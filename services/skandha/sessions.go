@@ -156,7 +156,7 @@ func (t *sessionsTailCmd) Run(ctx context.Context, g *globals) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	c, err := g.connect(ctx)
+	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"time"
 
-	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 )
@@ -47,16 +46,6 @@ func (u *uiCmd) Run(ctx context.Context, g *globals) error {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// connectRunning reaches a system that runs already.
-func (g *globals) connectRunning(ctx context.Context) (*connection, error) {
-	if g.NATS == "" {
-		if _, err := system.Running(g.Data); errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("no system runs on %s; start one (make run, or skandha up --data %s), or name yours by --data or --nats", g.Data, g.Data)
-		}
-	}
-	return g.connect(ctx)
 }
 
 // openers are the programs that open a file as people do, by operating system.

@@ -30,8 +30,8 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	cfg := g.systemConfig()
 	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, g.Token, u.Slots
 	cfg.Stdin, cfg.UI = os.Stdin, g.uiConfig()
-	if g.NATS != "" { // the flag of the other commands means the same here: this bus
-		cfg.NATS = g.NATS
+	if g.given["nats"] {
+		return errors.New("--nats names a bus that runs already; --listen HOST:PORT is where the bus of this system listens")
 	}
 	sys, err := system.Start(ctx, cfg)
 	if err != nil {
@@ -40,7 +40,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	defer sys.Stop()
 	fmt.Printf("Skandha %s is up: %s\n", buildinfo.String(), sys.About())
 	fmt.Printf("  talk to it    skandha chat --data %s\n", g.Data)
-	fmt.Printf("  join it       export SKANDHA_NATS=%s\n", sys.Join())
+	fmt.Printf("  join it       eval \"$(skandha env --data %s)\"\n", shellQuote(g.Data))
 	if err := printPage(ctx, sys, g.Data); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,7 +66,6 @@ func StartWithLease(t testing.TB, lease time.Duration, judges ...subject.Plugin)
 	s := &System{t: t, Workspace: filepath.Join(dir, "workspace")}
 	s.cfg = system.Config{
 		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t), Token: "it's the token",
-		NATS:       fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t)),
 		ConfigFile: write("config.yaml", fmt.Appendf(nil, "plugins: {lease: %v}\nhooks: {before_act: {required: %s}}\n", lease, required)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
 	}
 	s.up()
@@ -99,10 +100,29 @@ func (s *System) Restart() {
 	s.up()
 }
 
+// RestartElsewhere is Restart while something else listens on the port of the bus.
+func (s *System) RestartElsewhere() {
+	s.t.Helper()
+	was, err := url.Parse(s.Join())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.down()
+	l, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", was.Host)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = l.Close() })
+	s.up()
+	if s.Join() == was.String() {
+		s.t.Fatalf("the bus is still at %s", was.Host)
+	}
+}
+
 // Run starts a program that joins the system; see [Spawn].
 func (s *System) Run(dir, program string, args ...string) *Process {
 	s.t.Helper()
-	return Spawn(s.t, dir, []string{"SKANDHA_NATS=" + s.Join(), "PYTHONDONTWRITEBYTECODE=1"}, program, args...)
+	return Spawn(s.t, dir, []string{"SKANDHA_NATS=" + s.Join(), "SKANDHA_DATA=" + s.cfg.Data, "PYTHONDONTWRITEBYTECODE=1"}, program, args...)
 }
 
 // End is how an input ended.

@@ -87,7 +87,9 @@ func Main(name, description string, f *Flags, service Service) {
 		kong.Description(description+" SIGTERM or SIGINT lets it finish what runs; a second one ends it at once."))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // the next signal kills
-	k.FatalIfErrorf(f.run(ctx, name, service))
+	if err := f.run(ctx, name, service); err != nil {
+		k.Fatalf("%s", telemetry.Redact(err.Error()))
+	}
 	os.Exit(0)
 }
 

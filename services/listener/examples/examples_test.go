@@ -358,6 +358,32 @@ func TestPluginsAreBackWhenTheBusIs(t *testing.T) {
 	s.LeftNothing("words")
 }
 
+// The port of the bus is taken after a restart: whatever was attached finds the new one.
+func TestWhatWasAttachedFindsABusThatHasMoved(t *testing.T) {
+	python := foreigntest.Need(t, "python3")
+	dir, node := node(t)
+	s := foreigntest.Start(t)
+	programs := []*foreigntest.Process{
+		s.Run("python", python, "policy_hook.py"), s.Run("python", python, "tool.py"), s.Run(dir, node, "tool.mjs"),
+		s.Run("shell", foreigntest.Need(t, "bash"), "observer.sh"),
+	}
+	s.AwaitPlugin("no-secrets", plugin.Active)
+	s.AwaitTool("disk:free", true)
+	s.AwaitTool("words:slug", true)
+	s.RestartElsewhere()
+	s.AwaitListens("hook.before_act.no-secrets")
+	s.AwaitListens(subject.Tool("disk", "disk:free"))
+	s.AwaitListens(subject.Tool("words", "words:slug"))
+	s.AwaitListens("agent.main.s.test.seen")
+	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
+	ran(t, s.Say("s", `call disk:free {}`), "")
+	ran(t, s.Say("s", `call words:slug {"text": "A b"}`), "")
+	programs[3].Await("reflect.recorded main/s")
+	for _, p := range programs {
+		p.Leave(syscall.SIGTERM)
+	}
+}
+
 // What cannot be registered says why, and ends.
 func TestAPluginThatIsRefusedSaysWhy(t *testing.T) {
 	python := foreigntest.Need(t, "python3")

@@ -33,6 +33,7 @@ type Driver struct {
 	mu     sync.Mutex
 	chosen *choice
 	report driver.Report // of chosen
+	passed []string      // drivers that were preferred to chosen and do not work, with the reasons
 	why    error         // why there is none
 	looked time.Time
 }
@@ -109,8 +110,15 @@ func (d *Driver) look(ctx context.Context, c *choice) (driver.Report, error) {
 func (d *Driver) choose(c *choice, r driver.Report, reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.chosen, d.report, d.why = c, r, nil
+	d.chosen, d.report, d.passed, d.why = c, r, reasons, nil
 	d.log.Info("sandboxes are made", "driver", r.Driver, "version", r.Version, "python", r.Python, "not", strings.Join(reasons, "; "))
+}
+
+// Passed returns why the drivers that are preferred to the chosen one do not work.
+func (d *Driver) Passed() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.passed
 }
 
 // lost forgets a driver that cannot make boxes any more.

@@ -63,6 +63,9 @@ func TestTheFirstThatWorksIsTaken(t *testing.T) {
 	if got := d.which(t); got != "two" {
 		t.Errorf("got %s", got)
 	}
+	if got := strings.Join(d.Passed(), "; "); got != "one: no engine" {
+		t.Errorf("passed over %q", got)
+	}
 }
 
 func TestWithoutAnyTheReasonsOfAllAreGiven(t *testing.T) {

@@ -51,6 +51,9 @@ func (b *base) answer(m *nats.Msg) (body []byte, bad string) {
 		if q.InvocationID == "" || len(q.Data) == 0 || q.Data[0] != '{' {
 			return nil, b.shocked(m)
 		}
+		if b.fault == "own case" && strings.Contains(string(q.Data), "own:tool") {
+			return []byte(`{"verb": "confirm", "warning": {"level": "warning", "message": "sure?"}}`), ""
+		}
 		return b.once("hook"+q.InvocationID+string(q.Data), func() []byte { return b.hook(m.Subject) }), ""
 	case "tool":
 		if q.Call == "" || q.Args == nil || q.Args.A == nil {

@@ -70,11 +70,22 @@ func (s *suite) hookAnswers(ctx context.Context, c *check, h plugin.Hook) {
 		c.fail("an example of the question", err.Error(), "this is a fault of the suite")
 		return
 	}
-	for _, e := range list {
+	examples := len(list)
+	for _, own := range s.Cases {
+		if own.Point == h.Point {
+			e := list[0]
+			e.Data, e.Step = own.Data, cmp.Or(own.Step, e.Step)
+			list = append(list, e)
+		}
+	}
+	for i, e := range list {
 		e = s.envelope(e, h)
 		a := s.askHook(ctx, e, h)
 		if !s.answered(c, subject.Hook(string(h.Point), s.name()), a, hookDeadline(h)) {
 			return // the next would have to wait as long
+		}
+		if i >= examples {
+			c.note(fmt.Sprintf("your case %s: it answers %s", quote(e.Data), quote(a.body)))
 		}
 		s.judgeHook(c, e, a)
 	}
@@ -167,8 +178,41 @@ const patience = 10 * time.Second
 // linger is how long a process is watched that has seen garbage.
 const linger = 300 * time.Millisecond
 
-// throw sends what makes no sense, and then a question that does.
+// throw sends what makes no sense, and then a question that does. If the process ends, it
+// is asked one at a time, so that every case that ends it is in the report.
 func (s *suite) throw(ctx context.Context, c *check, subj string, garbage [][]byte, valid func(context.Context) answer, limit time.Duration) {
+	all := &check{}
+	s.throwAll(ctx, all, subj, garbage, valid, limit)
+	if _, over := s.first.ended(); over {
+		for _, body := range garbage {
+			if s.reviveReported(ctx); s.aborted != "" || ctx.Err() != nil {
+				break
+			}
+			one := &check{}
+			s.throwAll(ctx, one, subj, [][]byte{body}, valid, limit)
+			for _, f := range one.findings {
+				f.Seen = "after " + quote(body) + ": " + f.Seen
+				c.findings = append(c.findings, f)
+			}
+		}
+		s.reviveReported(ctx)
+	}
+	if c.ok() { // no case alone
+		c.findings = all.findings
+	}
+}
+
+// reviveReported is revive after an end that is in the report.
+func (s *suite) reviveReported(ctx context.Context) {
+	if _, over := s.first.ended(); over {
+		s.first.told = true
+		s.revive(ctx)
+	}
+}
+
+func (s *suite) throwAll(
+	ctx context.Context, c *check, subj string, garbage [][]byte, valid func(context.Context) answer, limit time.Duration,
+) {
 	for _, body := range garbage {
 		forget, err := s.caller.SendWhole(ctx, subj, string(s.name()), nil, body, nothing)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 )
@@ -33,6 +34,7 @@ type Options struct {
 	Lease   time.Duration                // of the system that it is tried against; at least 1 s
 	NoTools bool                         // call no tool
 	Calls   map[string][]json.RawMessage // further arguments, by tool
+	Cases   []hook.Envelope              // further questions; Point, Data and Step count
 	Skip    []string                     // checks to leave out: a name, what it begins with, or a pattern of path.Match
 	Output  io.Writer                    // where the plugin's own output goes; nil: nowhere
 	Done    func(Result)                 // told of each check as it ends; nil: nobody
@@ -134,7 +136,7 @@ func (s *suite) run(ctx context.Context) error {
 	for _, one := range s.entry() {
 		s.do(ctx, one)
 	}
-	if err := s.knownCalls(); err != nil {
+	if err := errors.Join(s.knownCalls(), s.knownCases()); err != nil {
 		return err
 	}
 	for _, list := range [][]step{s.questions(), s.life()} {
@@ -158,6 +160,23 @@ func (s *suite) knownCalls() error {
 	for name := range s.Calls {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("there is an example for the tool %q, which the plugin does not declare; it has %s", name, orNone(names))
+		}
+	}
+	return nil
+}
+
+// knownCases refuses cases that the plugin would not be asked.
+func (s *suite) knownCases() error {
+	if s.failed("registers") || s.failed("manifest") {
+		return nil
+	}
+	for i, e := range s.Cases {
+		at := fmt.Sprintf("case %d", i+1)
+		if !slices.ContainsFunc(s.manifest.Hooks, func(h plugin.Hook) bool { return h.Point == e.Point }) {
+			return fmt.Errorf("%s: point is %q, where the plugin has no hook", at, e.Point)
+		}
+		if wrong := s.contract.problems("hooks/"+string(e.Point)+".json", e.Data); len(wrong) > 0 {
+			return fmt.Errorf("%s: data does not fit schemas/hooks/%s.json: %s", at, e.Point, strings.Join(wrong, "; "))
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/pkg/hook"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/conformance"
 )
@@ -235,6 +237,55 @@ func TestWhatCannotBeTriedIsAnError(t *testing.T) {
 	} {
 		if r, err := conformance.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, %v", want, r, err)
+		}
+	}
+}
+
+// A plugin that garbage ends: the report names every case, not the first alone.
+func TestEachCaseOfGarbageIsNamed(t *testing.T) {
+	_, dump := failures(report(t, try(t, "garbage kills hooks", only("hook/before_sense/answers", "hook/before_sense/garbage"))))
+	for _, want := range []string{"after (empty): ", "after no JSON at all: ", "after null: ", "after {}: ", "after [[["} {
+		if !strings.Contains(dump, want) {
+			t.Errorf("the report does not say %q\n%s", want, dump)
+		}
+	}
+}
+
+// The answers to an author's own cases are held against the contract.
+func TestOwnCasesAreAsked(t *testing.T) {
+	for _, c := range []struct{ fault, point, data, failed, says string }{
+		{"good", "before_act", `{"call": "t1-p1-c0", "tool": "own:tool", "args": {}}`, "", `your case {"call": "t1-p1-c0", "tool": "own:tool", "args": {}}: it answers {"verb": "deny"`},
+		{"good", "before_act", `{"tool": 7}`, "", "schemas/hooks/before_act.json: /"},
+		{"good", "on_error", `{}`, "", `point is "on_error", where the plugin has no hook`},
+		{"own case", "before_act", `{"call": "t1-p1-c0", "tool": "own:tool", "args": {}}`, "hook/before_act/answers", "level"},
+	} {
+		o := <-try(t, c.fault, func(o *conformance.Options) {
+			only("hook/before_act/answers")(o)
+			o.Cases = []hook.Envelope{{Point: hook.Point(c.point), Data: json.RawMessage(c.data)}}
+		})
+		var bad []string
+		var dump string
+		if o.err != nil {
+			dump = o.err.Error()
+		} else {
+			bad, dump = failures(o.Report)
+		}
+		if strings.Join(bad, " ") != c.failed || !strings.Contains(dump, c.says) {
+			t.Errorf("%s at %s: failed %v, want %s and %q\n%s", c.data, c.point, bad, c.failed, c.says, dump)
+		}
+	}
+}
+
+// only leaves out the checks of a plugin's hooks but for some, and all others.
+func only(checks ...string) func(*conformance.Options) {
+	return func(o *conformance.Options) {
+		o.NoTools, o.Skip = true, []string{"heartbeat", "turn", "restart", "replicas", "leaves", "provider", "storage", "guide", "tool", "listener", "stays"}
+		for _, at := range []string{"before_act", "before_sense", "after_sense", "after_reflect"} {
+			for _, what := range []string{"answers", "repeats", "garbage"} {
+				if name := "hook/" + at + "/" + what; !slices.Contains(checks, name) {
+					o.Skip = append(o.Skip, name)
+				}
+			}
 		}
 	}
 }

@@ -1,14 +1,19 @@
 package system
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"skandha.dev/pkg/bus"
 )
 
 // ErrLocked says that another process runs a system on the same data directory.
@@ -24,42 +29,72 @@ type Run struct {
 
 const (
 	lockFile = "lock"
-	runFile  = "run.json"
+	busFile  = "bus.json" // the address and token that the bus keeps across restarts
 )
 
-// lock takes the data directory for this process, until it ends.
+// lock takes the data directory for this process, until it ends. The file holds its
+// process id.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close() // the lock is what failed
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
+	// A process that only looks ([Running]) holds the lock for a moment.
+	for try := 0; ; try++ {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil || !errors.Is(err, syscall.EWOULDBLOCK) || try == 10 {
+			break
 		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err == nil {
+		if err = f.Truncate(0); err == nil {
+			_, err = fmt.Fprintln(f, os.Getpid())
+		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = locked(f, dir)
+	}
+	if err != nil {
+		_ = f.Close() // err says why
 		return nil, err
 	}
 	return f, nil
 }
 
-// Running says which system runs on the data directory; os.ErrNotExist if none does.
-func Running(dir string) (Run, error) {
-	f, err := lock(dir)
-	if err == nil {
-		_ = f.Close() // which unlocks: what run.json says is old
-		return Run{}, os.ErrNotExist
+// locked is [ErrLocked] with the process that holds the lock, and how to join it.
+func locked(f io.Reader, dir string) error {
+	who := ""
+	if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil && len(bytes.TrimSpace(b)) > 0 {
+		who = " (process " + string(bytes.TrimSpace(b)) + ")"
 	}
-	if !errors.Is(err, ErrLocked) {
+	return fmt.Errorf("%w: %s%s; join it with: skandha chat --data %s", ErrLocked, dir, who, dir)
+}
+
+// Running returns the system that runs on the data directory; os.ErrNotExist if none
+// does, [ErrLocked] if it is starting. It creates nothing.
+func Running(dir string) (Run, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
+	if err != nil {
 		return Run{}, err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, runFile))
+	defer func() { _ = f.Close() }() // which unlocks
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if err == nil { // what run.json says is old
+		return Run{}, os.ErrNotExist
+	}
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return Run{}, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, bus.RunFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return Run{}, locked(f, dir)
+	}
 	if err != nil {
 		return Run{}, err
 	}
 	var r Run
 	if err := json.Unmarshal(b, &r); err != nil {
-		return Run{}, fmt.Errorf("%s: %w", runFile, err)
+		return Run{}, fmt.Errorf("%s: %w", bus.RunFile, err)
 	}
 	return r, nil
 }
@@ -81,14 +116,47 @@ func AwaitRunning(ctx context.Context, dir string) (Run, error) {
 	}
 }
 
-func writeRun(dir string, r Run) error {
-	b, err := json.MarshalIndent(r, "", "  ")
+func writeRun(dir string, r Run) error { return writeJSON(dir, bus.RunFile, r) }
+
+func writeJSON(dir, name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, runFile+".new")
+	tmp := filepath.Join(dir, name+".new")
 	if err := os.WriteFile(tmp, b, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(tmp, filepath.Join(dir, runFile))
+	return os.Rename(tmp, filepath.Join(dir, name))
+}
+
+// kept is what the bus of a data directory keeps across restarts, so that whatever was
+// attached finds it again. What a flag sets is not kept.
+type kept struct {
+	Address string `json:"address,omitempty"`
+	Token   string `json:"token,omitempty"`
+}
+
+func readKept(dir string) (k kept, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, busFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return k, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &k)
+	}
+	if err != nil {
+		return k, fmt.Errorf("reading %s: %w; remove it to have a new address and token", filepath.Join(dir, busFile), err)
+	}
+	return k, nil
+}
+
+// free reports whether a server can listen at addr.
+func free(ctx context.Context, addr string) bool {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	_ = l.Close() // it was a try
+	return true
 }

@@ -3,9 +3,10 @@
 // bridge, each on an in-process connection of its own, exactly as they would run as
 // separate processes.
 //
-// The server also listens on loopback, behind a token, so that other terminals,
-// processes and languages can join; where is written to run.json in the data
-// directory, which this process locks.
+// The server also listens on loopback, with a token, so that other terminals,
+// processes and languages can join. run.json in the data directory, which this process
+// locks, says where while the system runs; bus.json keeps the port and the token, so
+// that plugins reconnect after a restart.
 package system
 
 import (
@@ -20,6 +21,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,8 +46,8 @@ type Config struct {
 	Data       string // log, view and workspace
 	ConfigFile string // YAML: agents, policy, listeners and ui; empty: one agent with the defaults
 	Sync       string // always (default) or relaxed
-	NATS       string // where the bus listens; default a free port on loopback
-	Token      string // of the bus; default a random one
+	NATS       string // where the bus listens; default a port on loopback that Data keeps
+	Token      string // of the bus; default a random one that Data keeps
 	HTTP       string // where health and metrics are served; empty: nowhere
 	Store      string // of the view; default a SQLite file in Data
 
@@ -113,7 +115,10 @@ func (s *System) start(ctx context.Context) (err error) {
 	if s.lock, err = lock(s.cfg.Data); err != nil {
 		return err
 	}
-	if err = s.startBus(); err != nil {
+	if err = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // it describes a system that was killed
+	}
+	if err = s.startBus(ctx); err != nil {
 		return err
 	}
 	if s.store, err = open.Store(ctx, s.cfg.Store, s.log); err != nil {
@@ -160,25 +165,54 @@ func (s *System) start(ctx context.Context) (err error) {
 	return writeRun(s.cfg.Data, Run{PID: os.Getpid(), URL: s.srv.ClientURL(), Token: s.cfg.Token, HTTP: s.cfg.HTTP})
 }
 
-func (s *System) startBus() (err error) {
-	if s.cfg.Token == "" {
-		var b [18]byte
-		if _, err := rand.Read(b[:]); err != nil {
-			return err
-		}
-		s.cfg.Token = hex.EncodeToString(b[:])
+// startBus starts the bus where it was before, with the token that it had, unless the
+// configuration says otherwise.
+func (s *System) startBus(ctx context.Context) error {
+	was, err := readKept(s.cfg.Data)
+	if err != nil {
+		return err
 	}
-	if s.cfg.NATS == "" {
-		s.cfg.NATS = "127.0.0.1:-1"
+	keep := was
+	if s.cfg.Token == "" {
+		if keep.Token == "" {
+			keep.Token = newToken()
+		}
+		s.cfg.Token = keep.Token
+	}
+	addr := s.cfg.NATS
+	if addr == "" {
+		addr = was.Address
+		if addr == "" || !free(ctx, addr) {
+			addr = "127.0.0.1:-1"
+		}
 	}
 	s.srv, err = natsserver.Start(natsserver.Config{
 		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: natsserver.Sync(s.cfg.Sync),
-		Addr: s.cfg.NATS, Token: s.cfg.Token, Heal: true, Logger: s.log,
+		Addr: addr, Token: s.cfg.Token, Heal: true, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the bus: %w", err)
 	}
+	if s.cfg.NATS == "" {
+		keep.Address = strings.TrimPrefix(s.srv.ClientURL(), "nats://")
+		if was.Address != "" && was.Address != keep.Address {
+			s.log.Warn("the port of the bus is taken; programs with a fixed SKANDHA_NATS must be started again",
+				"was", was.Address, "now", keep.Address)
+		}
+	}
+	if keep == was {
+		return nil
+	}
+	if err := writeJSON(s.cfg.Data, busFile, keep); err != nil {
+		return fmt.Errorf("keeping the address of the bus: %w", err)
+	}
 	return nil
+}
+
+func newToken() string {
+	var b [18]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
 }
 
 // Connect makes an in-process connection to the system's bus.
@@ -338,7 +372,7 @@ func (s *System) Stop() {
 			s.srv.Shutdown()
 		}
 		if s.lock != nil {
-			_ = os.Remove(filepath.Join(s.cfg.Data, runFile)) // stale, and says so by the lock
+			_ = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)) // stale, and says so by the lock
 			_ = s.lock.Close()
 		}
 	})

@@ -51,6 +51,7 @@ type Config struct {
 	Items    <-chan follow.Item // what happens from now on
 	Logs     <-chan string      // lines that this process logs; may be nil
 	Failed   <-chan error       // the system in this process has failed; may be nil
+	Where    string             // flags of skandha chat that lead to the same system
 	History  string             // file of what was typed; empty: it is not kept
 	Yes      bool               // every confirmation request is approved
 	NoColour bool               // bold, dim and italic stay

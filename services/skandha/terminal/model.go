@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -246,7 +247,8 @@ func (m *model) leave(err error) {
 		return
 	}
 	m.leaving = true
-	m.note(dim, fmt.Sprintf("\nThe session stays: skandha chat -a %s -s %s", m.cfg.Ref.Agent, m.cfg.Ref.Session))
+	again := fmt.Sprintf("skandha chat -a %s -s %s %s", m.cfg.Ref.Agent, m.cfg.Ref.Session, m.cfg.Where)
+	m.note(dim, "\nThe session stays: "+strings.TrimSpace(again))
 	if err != nil {
 		m.err = err
 	}

@@ -53,6 +53,13 @@ func TestAWrongTokenIsTold(t *testing.T) {
 	}
 }
 
+func TestAMissingTokenIsNamed(t *testing.T) {
+	p := foreigntest.Spawn(t, "python", []string{"SKANDHA_UI_TOKEN="}, foreigntest.Need(t, "python3"), "chat.py")
+	if err := p.Ended(); err == nil || !strings.Contains(p.Errs(), "SKANDHA_UI_TOKEN is not set") {
+		t.Errorf("ended with %v and %q", err, p.Errs())
+	}
+}
+
 func TestAskByCurl(t *testing.T) {
 	foreigntest.Need(t, "curl")
 	bash := foreigntest.Need(t, "bash")

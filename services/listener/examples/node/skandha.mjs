@@ -1,20 +1,47 @@
 // Skandha for Node, on the official NATS client, which reconnects by itself.
 //
 // SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
+// That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
 import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, headers } from "@nats-io/transport-node";
 
+/** Where the bus is now: SKANDHA_DATA's run.json says so while the system runs, else SKANDHA_NATS. */
+function where() {
+  try {
+    const { url, token } = JSON.parse(readFileSync(join(process.env.SKANDHA_DATA, "run.json")));
+    return { host: new URL(url).host, token };
+  } catch { // it is down, or it is elsewhere
+    const url = new URL(process.env.SKANDHA_NATS);
+    const [user, pass] = [url.username, url.password].map(decodeURIComponent);
+    return { host: url.host, ...(pass ? { user, pass } : user ? { token: user } : {}) };
+  }
+}
+
 /** Connects to the bus and never gives it up. */
-export function dial(name) {
+export async function dial(name) {
   if (!process.env.SKANDHA_NATS) {
     console.error('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"');
     process.exit(1);
   }
-  const url = new URL(process.env.SKANDHA_NATS);
-  const [user, pass] = [url.username, url.password].map(decodeURIComponent);
-  const who = pass ? { user, pass } : user ? { token: user } : {};
-  return connect({ servers: url.host, name, ...who, maxReconnectAttempts: -1, reconnectTimeWait: 500 });
+  let nc, { host } = where();
+  const authenticator = () => {
+    const { user, pass, token } = where();
+    return pass ? { user, pass } : { auth_token: token };
+  };
+  const reconnectDelayHandler = () => { // called before each attempt
+    const now = where().host;
+    if (nc && now !== host) { // the client has no public way to change the address
+      nc.protocol.servers.addServer(now);
+      nc.protocol.servers.removeCurrentServer();
+      host = now;
+    }
+    return 500;
+  };
+  nc = await connect({ servers: host, name, authenticator, reconnectDelayHandler, maxReconnectAttempts: -1, ignoreAuthErrorAbort: true });
+  return nc;
 }
 
 /**

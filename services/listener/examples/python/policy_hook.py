@@ -35,9 +35,14 @@ def keep(number, _):  # the alarm renews the lease; Ctrl-C and SIGTERM drain it,
 
 def serve():
     global bus, lease
-    url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"'))
+    try:  # run.json says where the bus is now, in case it has moved
+        with open(os.path.join(os.environ["SKANDHA_DATA"], "run.json")) as f:
+            run = json.load(f)
+    except (KeyError, OSError, ValueError):
+        run = {"url": os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"')}
+    url = urllib.parse.urlsplit(run["url"])
     bus = socket.create_connection((url.hostname, url.port))
-    hello = json.dumps({"verbose": False, "auth_token": urllib.parse.unquote(url.username or "")})
+    hello = json.dumps({"verbose": False, "auth_token": run.get("token") or urllib.parse.unquote(url.username or "")})
     bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.*.{ME}.* 2\r\n".encode())
     for number in signal.SIGALRM, signal.SIGINT, signal.SIGTERM:
         signal.signal(number, keep)

@@ -1,22 +1,33 @@
 """Skandha with Python's standard library alone: NATS' text protocol on a socket.
 
 SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
+That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
 """
 import collections, json, os, secrets, signal, socket, sys, threading, time, urllib.parse
 from concurrent.futures import ThreadPoolExecutor
+
+
+def where():
+    """The URL and the token of the bus, as of now."""
+    try:
+        with open(os.path.join(os.environ["SKANDHA_DATA"], "run.json")) as f:
+            run = json.load(f)
+        return urllib.parse.urlsplit(run["url"]), run["token"]
+    except (KeyError, OSError, ValueError):  # it is down, or it is elsewhere
+        return urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"')), None
 
 
 class Bus:
     """A connection. Iterate over it for (subject, reply subject, headers, body); OSError when it breaks."""
 
     def __init__(self, *subscriptions):  # each "SUBJECT" or "SUBJECT QUEUE-GROUP"
-        url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"'))
+        url, token = where()
         self.lock = threading.Lock()
         self.socket = socket.create_connection((url.hostname, url.port or 4222), timeout=5)
         self.socket.settimeout(None)
         self.stream = self.socket.makefile("rb")
         user, password = (urllib.parse.unquote(s or "") for s in (url.username, url.password))
-        who = {"user": user, "pass": password} if password else {"auth_token": user}
+        who = {"user": user, "pass": password} if password else {"auth_token": token or user}
         self.send("CONNECT " + json.dumps({"verbose": False, "headers": True, "no_responders": True, **who}))
         for n, subscription in enumerate(subscriptions, 1):
             self.send(f"SUB {subscription} {n}")

@@ -2,6 +2,7 @@
 # The bus for bash, with nothing beside it: NATS' text protocol on /dev/tcp. To be sourced.
 #
 # SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
+# That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
 LC_ALL=C # lengths are bytes
 
 # dial SUBSCRIPTION…: connects on descriptor 3; each subscription is "SUBJECT" or "SUBJECT QUEUE-GROUP".
@@ -10,10 +11,15 @@ dial() {
 		echo "SKANDHA_NATS is no nats://TOKEN@HOST:PORT" >&2
 		return 1
 	}
-	exec 3<>"/dev/tcp/${BASH_REMATCH[3]}/${BASH_REMATCH[5]:-4222}" || return
-	local token
+	local host=${BASH_REMATCH[3]} port=${BASH_REMATCH[5]:-4222} token run
 	printf -v token %b "${BASH_REMATCH[2]//%/\\x}" # %20 is a space
-	printf 'CONNECT {"verbose":false,"auth_token":%s}\r\n' "$(quote "$token")" >&3
+	token=$(quote "$token")
+	if run=$(cat "${SKANDHA_DATA-}/run.json" 2>/dev/null) && [[ $run =~ \"url\":\ *\"nats://([^:\"]+):([0-9]+)\" ]]; then
+		host=${BASH_REMATCH[1]} port=${BASH_REMATCH[2]}
+		[[ $run =~ \"token\":\ *(\"([^\"\\]|\\.)*\") ]] && token=${BASH_REMATCH[1]}
+	fi
+	exec 3<>"/dev/tcp/$host/$port" || return
+	printf 'CONNECT {"verbose":false,"auth_token":%s}\r\n' "$token" >&3
 	local n=0 subscription
 	for subscription in "$@"; do
 		printf 'SUB %s %d\r\n' "$subscription" $((++n)) >&3

@@ -6,12 +6,13 @@ each line of standard input, and asks for a y before anything is done that needs
 """
 import http.client, json, os, sys, time, urllib.error, urllib.request, uuid
 
+TOKEN = os.environ.get("SKANDHA_UI_TOKEN") or sys.exit("SKANDHA_UI_TOKEN is not set; type: export SKANDHA_UI_TOKEN=$(cat .data/ui-token)")
 URL = os.environ.get("SKANDHA_UI", "http://127.0.0.1:7070")
 HERE = f"{URL}/v1/agents/main/sessions/{os.environ.get('SKANDHA_SESSION', 'python')}/"
 
 
 def call(path, body=None, **headers):
-    headers |= {"Authorization": "Bearer " + os.environ["SKANDHA_UI_TOKEN"], "Content-Type": "application/json"}
+    headers |= {"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"}
     data = body and json.dumps(body).encode()
     return urllib.request.urlopen(urllib.request.Request(HERE + path + "?ui=python", data, headers), timeout=45)
 

@@ -1,0 +1,69 @@
+package bus
+
+import (
+	"cmp"
+	"encoding/json"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// RunFile is the file in a data directory that says where the bus of the system that
+// runs on it is: {"url": "nats://HOST:PORT", "token": "TOKEN"}. It is absent while none
+// runs.
+const RunFile = "run.json"
+
+// finder connects to wherever a [RunFile] says, or else to the address of the
+// configuration. It reads the file at each attempt, so that a connection follows a bus
+// that has come back elsewhere.
+type finder struct {
+	dir   string
+	token string // without a file
+	wait  time.Duration
+}
+
+func (f finder) read() (host, token string, ok bool) {
+	var run struct{ URL, Token string }
+	b, err := os.ReadFile(filepath.Join(f.dir, RunFile))
+	if err != nil || json.Unmarshal(b, &run) != nil {
+		return "", "", false
+	}
+	u, err := url.Parse(run.URL)
+	if err != nil || u.Host == "" {
+		return "", "", false
+	}
+	return u.Host, run.Token, true
+}
+
+// Dial implements nats.CustomDialer.
+func (f finder) Dial(network, address string) (net.Conn, error) {
+	if host, _, ok := f.read(); ok {
+		address = host
+	}
+	return net.DialTimeout(network, address, f.wait)
+}
+
+func (f finder) currentToken() string {
+	if _, token, ok := f.read(); ok {
+		return token
+	}
+	return f.token
+}
+
+// splitToken takes the token out of a URL, since the client accepts it from one place
+// only.
+func splitToken(at, token string) (string, string) {
+	u, err := url.Parse(cmp.Or(at, nats.DefaultURL))
+	if err != nil || u.User == nil {
+		return cmp.Or(at, nats.DefaultURL), token
+	}
+	if _, has := u.User.Password(); has {
+		return at, token
+	}
+	token, u.User = u.User.Username(), nil
+	return u.String(), token
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/skandha/system"
+)
+
+// errNoSystem says that no system runs where the flags say.
+var errNoSystem = errors.New("no system runs")
+
+// localData is the data directory of `make run`, in the working directory.
+const localData = ".data"
+
+// defaultData is the default data directory. It is one of the user's data, except that
+// one from before, among the user's configuration, is still used.
+func defaultData() string {
+	data, old := userData(), oldData()
+	if old != "" && !holdsLog(data) && holdsLog(old) {
+		return old
+	}
+	return data
+}
+
+// holdsLog reports whether a system, or skandha server, has run on dir.
+func holdsLog(dir string) bool {
+	return isDir(filepath.Join(dir, "nats")) || isDir(filepath.Join(dir, "jetstream"))
+}
+
+func userData() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "skandha")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ".skandha"
+	}
+	switch runtime.GOOS {
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "skandha")
+	case "windows":
+		return filepath.Join(cmp.Or(os.Getenv("LocalAppData"), home), "skandha")
+	}
+	return filepath.Join(home, ".local", "share", "skandha")
+}
+
+func oldData() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "skandha")
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// find decides which system the flags mean. The command line wins over the environment,
+// and a system that runs on a data directory of the environment over SKANDHA_NATS, which
+// it may have outlived. Without either, it is one that runs on ./.data or on the default
+// directory; a command that starts one whatever runs takes the default directory.
+func (g *globals) find(command string) {
+	switch {
+	case g.given["nats"]:
+	case g.given["data"]:
+		g.NATS = ""
+	case g.Data != "":
+		if _, err := system.Running(g.Data); err == nil {
+			g.NATS = ""
+		}
+	case g.NATS == "":
+		g.Data = defaultData()
+		if runs := running(localData, g.Data); len(runs) > 0 && command != "up" && command != "server" {
+			g.Data = runs[0]
+			for _, other := range runs[1:] {
+				fmt.Fprintf(os.Stderr, "skandha: this is the system on %s; another runs on %s: --data %[2]s\n", runs[0], shellQuote(other))
+			}
+		}
+	}
+	if g.Data == "" {
+		g.Data = defaultData()
+	}
+	if old := oldData(); g.NATS == "" && g.Data == old && old != userData() {
+		fmt.Fprintf(os.Stderr, "skandha: the data is in %s, as of earlier versions; to move it: mv %[1]s %s\n",
+			shellQuote(old), shellQuote(userData()))
+	}
+}
+
+// where is the flag that leads to the same data directory; empty if none is needed.
+func (g *globals) where() string {
+	if g.NATS != "" || g.Data == defaultData() {
+		return ""
+	}
+	return "--data " + shellQuote(g.Data)
+}
+
+// running returns the directories on which a system runs.
+func running(dirs ...string) []string {
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		_, err := system.Running(dir)
+		return err != nil
+	})
+}
+
+// connectRunning reaches a system that runs already. Its error is errNoSystem if there is
+// none; it says where one runs, or how to start one.
+func (g *globals) connectRunning(ctx context.Context) (*connection, error) {
+	if g.NATS != "" {
+		return g.dial(ctx, g.NATS, g.Token, "the system on "+telemetry.Redact(g.NATS))
+	}
+	run, err := system.Running(g.Data)
+	if errors.Is(err, system.ErrLocked) {
+		run, err = system.AwaitRunning(ctx, g.Data)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, g.noSystem()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.dial(ctx, run.URL, run.Token, fmt.Sprintf("the system that process %d runs on %s", run.PID, g.Data))
+}
+
+func (g *globals) noSystem() error {
+	for _, dir := range running(localData, defaultData()) {
+		return fmt.Errorf("%w on %s; one runs on %s: add --data %[3]s", errNoSystem, g.Data, shellQuote(dir))
+	}
+	return fmt.Errorf("%w on %s; start one (make run, or skandha up --data %[2]s), or name the data directory of yours by --data",
+		errNoSystem, shellQuote(g.Data))
+}

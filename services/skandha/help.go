@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"skandha.dev/pkg/telemetry"
+)
+
+// helpAll prints the help with all flags.
+type helpAll bool
+
+// IgnoreDefault implements kong's interface of flags without a value.
+func (helpAll) IgnoreDefault() {}
+
+// BeforeReset implements kong's hook: the command line need not be complete.
+func (helpAll) BeforeReset(k *kong.Context) error {
+	hideFlags(k, false)
+	if err := kong.DefaultHelpPrinter(kong.HelpOptions{Compact: true, FlagsLast: true}, k); err != nil {
+		return err
+	}
+	k.Exit(0)
+	return nil
+}
+
+// shortHelp prints a command's own flags and those that say which system is meant.
+func shortHelp(o kong.HelpOptions, k *kong.Context) error {
+	hideFlags(k, true)
+	return kong.DefaultHelpPrinter(o, k)
+}
+
+// startsSystem are the commands that use the flags of an embedded system.
+var startsSystem = []string{"up", "chat", "ask", "doctor"}
+
+// hideFlags leaves out the flags of an embedded system: in the short help, and for the
+// commands that start none.
+func hideFlags(k *kong.Context, short bool) {
+	command := ""
+	if n := k.Selected(); n != nil {
+		command, _, _ = strings.Cut(strings.TrimPrefix(n.FullPath(), "skandha "), " ")
+	}
+	hide := short || command != "" && !slices.Contains(startsSystem, command)
+	for _, f := range k.Model.Flags {
+		if f.Group == nil { // those of the command are without a group, and so come first
+			f.Group = &kong.Group{Key: "Help", Title: "Help"}
+		}
+		if f.Group.Key != "Help" && f.Group.Key != "The system" {
+			f.Hidden = hide
+		}
+	}
+}
+
+// usage reports a wrong command line in two lines.
+func usage(err error) exit {
+	command := "skandha"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context.Selected() != nil {
+		command = parse.Context.Selected().FullPath()
+	}
+	fmt.Fprintf(os.Stderr, "skandha: %s\nRun %q for usage.\n", telemetry.Redact(err.Error()), command+" --help")
+	return exitUsage
+}
+
+// given returns the names of the flags of the command line.
+func given(k *kong.Context) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range k.Path {
+		if p.Flag != nil && !p.Resolved {
+			out[p.Flag.Name] = true
+		}
+	}
+	return out
+}

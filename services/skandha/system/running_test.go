@@ -1,0 +1,85 @@
+package system_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/skandha/system"
+)
+
+func startOn(t *testing.T, dir string) *system.System {
+	t.Helper()
+	s, err := system.Start(natstest.Context(t), system.Config{Data: dir, Provider: "offline", Sync: "relaxed", Log: natstest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func TestTheBusKeepsItsPortAndToken(t *testing.T) {
+	dir := t.TempDir()
+	s := startOn(t, dir)
+	first := s.Join()
+	b := natstest.Dial(t, bus.Config{Data: dir, Name: "attached"}) // as a plugin connects
+	s.Stop()
+	if _, err := os.Stat(filepath.Join(dir, bus.RunFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file that says where the system runs: %v", err)
+	}
+	s = startOn(t, dir)
+	if s.Join() != first {
+		t.Errorf("after a restart the bus is not where it was, or has another token")
+	}
+	natstest.Eventually(t, "the connection is back", b.Connected)
+	s.Stop()
+
+	u, err := url.Parse(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	s = startOn(t, dir)
+	moved, err := url.Parse(s.Join())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved.Host == u.Host || moved.User.String() != u.User.String() {
+		t.Errorf("its port is taken: want another port and the same token")
+	}
+	natstest.Eventually(t, "the connection is made to the other port", b.Connected)
+	info, err := os.Stat(filepath.Join(dir, "bus.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the token: %v, %v", info, err)
+	}
+}
+
+func TestALockedDirectorySaysWhichProcessHasIt(t *testing.T) {
+	dir := t.TempDir()
+	startOn(t, dir)
+	_, err := system.Start(natstest.Context(t), system.Config{Data: dir, Provider: "offline", Sync: "relaxed", Log: natstest.Logger(t)})
+	if !errors.Is(err, system.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) || !strings.Contains(err.Error(), "skandha chat --data "+dir) {
+		t.Errorf("%v, want the process and how to join", err)
+	}
+}
+
+func TestLookingForASystemCreatesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := system.Running(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v, want that none runs", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v %v", files, err)
+	}
+}
