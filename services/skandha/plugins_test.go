@@ -168,7 +168,7 @@ func TestAReportFitsATerminal(t *testing.T) {
 	for _, r := range []conformance.Result{
 		{Check: "registers", What: "sends its manifest to the registry", Status: conformance.Passed, Notes: []string{"quiet"}},
 		{Check: "tool/house:rooms/answers", What: "fitting arguments have a valid result in time", Status: conformance.Failed, Findings: []conformance.Finding{{
-			Expected: "a result by schemas/tool/result.json",
+			Expected: "a result by schemas/tool/answer.json",
 			Seen:     `{"rooms": ["hall"]}, called with {"floor": 1}: /: missing property 'success'` + "\x1b[2J",
 			Advice:   `answer {"success": true, "data": …}, or {"success": false, "error": {…}}`,
 		}}},
@@ -180,7 +180,7 @@ func TestAReportFitsATerminal(t *testing.T) {
 	equal(t, out.String(), `
 ok    registers                  sends its manifest to the registry
 FAIL  tool/house:rooms/answers   fitting arguments have a valid result in time
-        expected  a result by schemas/tool/result.json
+        expected  a result by schemas/tool/answer.json
         seen      {"rooms": ["hall"]}, called with {"floor": 1}: /: missing
                   property 'success'�[2J
         to do     answer {"success": true, "data": …}, or {"success": false,

@@ -164,14 +164,12 @@ func (g *guides) fetch(ctx context.Context, p subject.Plugin, w wanted) (guide.G
 	if err != nil {
 		return guide.Guide{}, err
 	}
-	var got guide.Guide
-	switch err := json.Unmarshal(answer, &got); {
-	case err != nil:
-		return guide.Guide{}, fmt.Errorf("the answer of plugin %s is not a guide: %w", p, err)
-	case len(answer) > maxGuide:
+	if len(answer) > maxGuide {
 		return guide.Guide{}, fmt.Errorf("the guide of plugin %s has %d bytes, at most %d", p, len(answer), maxGuide)
-	case got.Name != w.name:
-		return guide.Guide{}, fmt.Errorf("plugin %s answered with another guide: %q", p, got.Name)
 	}
-	return got, got.Check()
+	got, err := guide.Decode(answer, w.name)
+	if err != nil {
+		return guide.Guide{}, fmt.Errorf("the answer of plugin %s was refused: %w", p, err)
+	}
+	return got, nil
 }
