@@ -227,6 +227,7 @@ const (
 	FailPoison         FailCode = "poison"          // handling it failed again and again
 	FailProvider       FailCode = "provider_failed" // no attempt gave an answer
 	FailNoProvider     FailCode = "no_provider"     // none was there
+	FailNoGuide        FailCode = "no_guide"        // a guide without which the agent does not answer
 	FailLimitRounds    FailCode = "limit_rounds"    //
 	FailLimitTokens    FailCode = "limit_tokens"    //
 	FailLimitCost      FailCode = "limit_cost"      //
@@ -240,7 +241,7 @@ func FailCodes() []FailCode {
 	return []FailCode{
 		FailMalformed, FailUnknownAgent, FailUnknownCause, FailUnknownCommand, FailDuplicate, FailDropped,
 		FailDenied, FailLocked, FailCancelled, FailInterrupted, FailReset, FailQueueFull, FailPoison,
-		FailProvider, FailNoProvider, FailLimitRounds, FailLimitTokens, FailLimitCost, FailDeadline,
+		FailProvider, FailNoProvider, FailNoGuide, FailLimitRounds, FailLimitTokens, FailLimitCost, FailDeadline,
 		FailBreaker, FailStateMismatch,
 	}
 }

@@ -41,7 +41,7 @@ func Decode(body []byte, name string) (Guide, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
-		return Guide{}, fmt.Errorf("it is no guide: %w", err)
+		return Guide{}, fmt.Errorf("it is no guide: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Guide{}, errors.New("it is no guide: something follows the JSON object")

@@ -147,6 +147,13 @@ func (g *globals) faultFindings(ctx context.Context) (out []finding) {
 			advice: strings.TrimSpace(b.String()) + "; see skandha sessions repair",
 		})
 	}
+	for _, t := range st.Guides {
+		what, effect := guideTrouble(t)
+		out = append(out, finding{
+			need: t.Required && !t.Stale, what: what,
+			advice: effect + "; start the plugin that declares it, or correct its answer",
+		})
+	}
 	if len(out) == 0 {
 		out = append(out, finding{ok: true, what: "core " + string(st.Instance) + ": no faults"})
 	}

@@ -76,6 +76,22 @@ old         1.0.0         gone     0         nothing
 house is waiting: plugin door is not registered`)
 }
 
+func TestGuidesThatCouldNotBeLoadedAreListed(t *testing.T) {
+	var out strings.Builder
+	printGuides(&out, []coreapi.GuideTrouble{
+		{Agent: "main", Guide: "kind", Required: true, Reason: "no active plugin declares it"},
+		{Agent: "main", Guide: "style", Stale: true, Required: true, Reason: "its prompt\x1b is empty"},
+		{Agent: "other", Guide: "style", Reason: "its prompt is empty"},
+	})
+	equal(t, out.String(), `
+! guide "kind" of agent main: no active plugin declares it
+  the agent does not answer without it
+! guide "style" of agent main: its prompt� is empty
+  the agent uses the version before
+! guide "style" of agent other: its prompt is empty
+  the agent answers without it`)
+}
+
 func TestNoPluginsSaysHowToBegin(t *testing.T) {
 	var out strings.Builder
 	if err := printPlugins(&out, nil); err != nil || !strings.Contains(out.String(), "skandha plugins new --lang") {

@@ -28,7 +28,7 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 // decode reads a body strictly.
 func decode(body []byte, what string, v any) error {
 	if err := jsonerror.Decode(body, v); err != nil {
-		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %w", what, err)
+		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %s", what, err)
 	}
 	return nil
 }

@@ -207,7 +207,7 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(), Counters: c.Counters(),
 		Missing: c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
-		View: c.refill.now(ctx),
+		View: c.refill.now(ctx), Guides: c.plugins.guides.troubles(),
 	}
 	for a := range c.cfg.Agents {
 		st.Agents = append(st.Agents, a)

@@ -76,6 +76,16 @@ type Status struct {
 	View      View                    `json:"view"`
 	Faults    []Fault                 `json:"faults,omitempty"`   // of the whole system, now
 	Troubles  []Trouble               `json:"troubles,omitempty"` // of single sessions, or of the log
+	Guides    []GuideTrouble          `json:"guides,omitempty"`   // of plugins, that agents name and this core could not load
+}
+
+// GuideTrouble is a guide of a plugin that is missing, or whose latest version was refused.
+type GuideTrouble struct {
+	Agent    subject.Agent `json:"agent"`
+	Guide    string        `json:"guide"`
+	Required bool          `json:"required,omitempty"` // the agent does not answer while it is missing
+	Stale    bool          `json:"stale,omitempty"`    // an earlier version is in use
+	Reason   string        `json:"reason"`
 }
 
 // ViewState says how the view compares to the log.
