@@ -72,7 +72,7 @@ type Attempt struct {
 type ToolCall struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
-	Turn string          `json:"turn"`
+	Turn string          `json:"turn,omitempty"` // empty: an internal call outside of turns
 	// Lease names, for a sticky tool, what its instance keeps for the session: it is
 	// the same until the session is reset.
 	Lease string `json:"lease,omitempty"`

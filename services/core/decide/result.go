@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
 )
@@ -34,6 +35,12 @@ func resultOf(a executor.Answer) tool.Result {
 		return tool.Failure(tool.CodeInternal, "the runner finished without a result")
 	}
 	return reported(*a.Result)
+}
+
+// ResultOf is the result of a call that no turn made, with its obligations applied.
+func ResultOf(a executor.Answer, o *event.Obligations) tool.Result {
+	r, _ := (&Step{Attempt: a.Attempt, Obligations: o}).obliged(resultOf(a))
+	return r
 }
 
 // reported is what a runner or a hook may say of a call that ran. The codes that
