@@ -6,6 +6,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
 )
 
@@ -82,6 +83,14 @@ func amended(was, by tool.Result) tool.Result {
 		return by
 	}
 	return reported(by)
+}
+
+// reportFailure runs on_error for a call that a runner was given and that failed.
+func (b *builder) reportFailure(st *Step, r tool.Result) {
+	if r.Success || st.Attempt == "" || coresOwn(r.Error.Code) && r.Error.Code != tool.CodeOutcomeUnknown {
+		return
+	}
+	ask(b, hook.OnError, st.Call, hook.ErrorData{Code: string(r.Error.Code), Message: r.Error.Message, Tool: st.Tool})
 }
 
 // coresOwn reports whether a result with the code holds core's words, not the tool's.

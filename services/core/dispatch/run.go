@@ -41,7 +41,7 @@ func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plu
 		env.Data = fold.Data()
 		answers := t.engine.ask(ctx, env, until, segment, only)
 		failed := fold.Add(answers...)
-		notices = append(notices, t.engine.judge(segment, answers, failed)...)
+		notices = append(notices, t.engine.judge(env, segment, answers, failed)...)
 		if fold.Over() {
 			break
 		}
@@ -167,7 +167,7 @@ func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 
 // judge keeps statistics and who has failed how often; it returns the notices for
 // the person.
-func (e *Engine) judge(segment []hooked, answers []hook.Answer, failed []hook.Failure) []string {
+func (e *Engine) judge(env hook.Envelope, segment []hooked, answers []hook.Answer, failed []hook.Failure) []string {
 	var notices []string
 	why := make(map[subject.Plugin]error, len(failed))
 	for _, f := range failed {
@@ -188,6 +188,9 @@ func (e *Engine) judge(segment []hooked, answers []hook.Answer, failed []hook.Fa
 			continue
 		}
 		e.cfg.Log.Warn("a hook failed", "plugin", a.Plugin, "point", segment[0].Point, "error", err, "on_error", a.OnError)
+		if e.cfg.Failed != nil && env.Point != hook.OnError {
+			go e.cfg.Failed(env, a.Plugin, err)
+		}
 		if n := e.blame.add(key{segment[0].Point, a.Plugin}); e.cfg.SuspendAfter > 0 && n == e.cfg.SuspendAfter {
 			reason := fmt.Sprintf("it failed %d times in a row, last at %s: %v", n, segment[0].Point, err)
 			notices = append(notices, fmt.Sprintf("The plugin %s is suspended: %s. `skandha plugins resume %s` asks it again.", a.Plugin, reason, a.Plugin))
