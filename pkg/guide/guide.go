@@ -49,7 +49,7 @@ func Decode(body []byte, name string) (Guide, error) {
 	g := w.Guide
 	if w.Prompt != nil || w.Policy != nil || w.Memories != nil {
 		if g.SystemPrompt != "" || g.MemoryPolicy != "" || g.InitialMemories != nil {
-			return Guide{}, errors.New("the field names are mixed; want either system_prompt or systemPrompt, and likewise the others")
+			return Guide{}, errors.New("the field names are mixed; want either snake_case or camelCase")
 		}
 		g.SystemPrompt, g.MemoryPolicy, g.InitialMemories = value(w.Prompt), value(w.Policy), value(w.Memories)
 		g.Name = cmp.Or(g.Name, name)

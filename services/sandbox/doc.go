@@ -29,7 +29,7 @@
 // and nothing of a model ever runs outside of one: without a driver every call fails
 // with what to install. A program that raises, does not parse or ends with an exit code
 // other than 0 is a failure (tool_failed), so that a plan skips what depends on it. So is
-// a run that was out of time, was killed or broke its box. The result has what was
+// a run that was out of time, was killed or broke its sandbox. The result has what was
 // printed and the files that were left until then.
 //
 // # Failure

@@ -126,7 +126,9 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 			if err == nil {
 				continue
 			}
-			t := coreapi.GuideTrouble{Agent: name, Guide: n, Required: slices.Contains(a.Required, n), Stale: ok, Reason: err.Error()}
+			t := coreapi.GuideTrouble{
+				Agent: name, Guide: n, Required: slices.Contains(a.Required, n), Stale: ok, Reason: err.Error(),
+			}
 			failed = append(failed, t)
 			if t.Required && !ok && whole.Unguided == "" {
 				whole.Unguided = fmt.Sprintf("guide %q is required but missing: %v", n, err)

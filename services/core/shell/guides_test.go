@@ -117,7 +117,7 @@ func TestARequiredGuide(t *testing.T) {
 	s.say(ref, event.Input{Text: "hello"})
 	s.await(ch, event.TypeRecorded)
 	if got := system.Load().(string); !strings.HasSuffix(got, "\n\nBe kind.\n\nWhat you remember:\n- It is Friday.\n") {
-		t.Errorf("the model is told %q", got)
+		t.Errorf("the system prompt is %q", got)
 	}
 	good.leave()
 	fails("no active plugin")

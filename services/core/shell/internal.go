@@ -60,8 +60,9 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 		code = r.Error.Code
 	}
 	c.stats.InternalCalls.Add(1)
-	c.log.Info("internal call", "principal", internalPrincipal+string(n.Caller), "session", n.ref, "call", n.id, "tool", n.Tool,
-		"hash", decide.Hash(n.Tool, n.Args), "effect", n.rule.Effect, "rule", n.rule.Rule, "success", r.Success, "code", code, "took", time.Since(began))
+	c.log.Info("internal call", "principal", internalPrincipal+string(n.Caller), "session", n.ref, "call", n.id,
+		"tool", n.Tool, "hash", decide.Hash(n.Tool, n.Args), "effect", n.rule.Effect, "rule", n.rule.Rule,
+		"success", r.Success, "code", code, "took", time.Since(began))
 	return r, nil
 }
 
@@ -94,7 +95,8 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 		return c.runInternal(ctx, n)
 	case decide.Ask:
 		return tool.Failure(tool.CodeDenied, fmt.Sprintf(
-			"policy wants a user to approve it, and nobody is asked about an internal call; allow it by a rule for the principal %q", principal))
+			"policy wants a user to approve it, and nobody is asked about an internal call; "+
+				"allow it by a rule for the principal %q", principal))
 	}
 	return tool.Failure(tool.CodeDenied, n.rule.Reason)
 }
@@ -121,7 +123,8 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 		case a.State == executor.Finished:
 			return decide.ResultOf(a, n.rule.Obligations)
 		case a.State != executor.Refused && a.State != executor.Never:
-			return tool.Failure(tool.CodeOutcomeUnknown, fmt.Sprintf("it may have run: runner %s says %s %s", inst, a.State, a.Message))
+			return tool.Failure(tool.CodeOutcomeUnknown,
+				fmt.Sprintf("it may have run: runner %s says %s %s", inst, a.State, a.Message))
 		}
 		why, not = fmt.Sprintf("runner %s did not run it: %s", inst, a.Message), append(not, inst)
 	}
@@ -129,7 +132,9 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 }
 
 // attemptInternal sends the call to a runner and waits for its final answer.
-func (c *Core) attemptInternal(ctx context.Context, n *internalCall, to subject.Instance, limit time.Duration) (executor.Answer, error) {
+func (c *Core) attemptInternal(
+	ctx context.Context, n *internalCall, to subject.Instance, limit time.Duration,
+) (executor.Answer, error) {
 	w := &work{id: n.id, attempt: nonce(), kind: subject.Runner, instance: to}
 	now := time.Now()
 	end := now.Add(executor.StartWithin + limit)
