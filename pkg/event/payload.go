@@ -78,8 +78,8 @@ type Step struct {
 type ActRequested struct {
 	Call       string           `json:"call"`
 	Tool       string           `json:"tool"`
-	Args       json.RawMessage  `json:"args"` // exactly what will run
-	Hash       string           `json:"hash"` // of the tool's name, owner and spec, and of args: what an approval is bound to
+	Args       json.RawMessage  `json:"args"`           // exactly what will run
+	Hash       string           `json:"hash"`           // of the tool's name, owner and spec, and of args: what an approval is bound to
 	Spec       string           `json:"spec,omitempty"` // the digest of the tool's spec; its runner refuses another
 	Attempt    string           `json:"attempt"`
 	Attempts   int              `json:"attempts"` // counts from 1
@@ -230,6 +230,7 @@ const (
 	FailPoison         FailCode = "poison"          // handling it failed again and again
 	FailProvider       FailCode = "provider_failed" // no attempt gave an answer
 	FailNoProvider     FailCode = "no_provider"     // none was there
+	FailNoGuide        FailCode = "no_guide"        // a guide without which the agent does not answer
 	FailLimitRounds    FailCode = "limit_rounds"    //
 	FailLimitTokens    FailCode = "limit_tokens"    //
 	FailLimitCost      FailCode = "limit_cost"      //
@@ -243,7 +244,7 @@ func FailCodes() []FailCode {
 	return []FailCode{
 		FailMalformed, FailUnknownAgent, FailUnknownCause, FailUnknownCommand, FailDuplicate, FailDropped,
 		FailDenied, FailLocked, FailCancelled, FailInterrupted, FailReset, FailQueueFull, FailPoison,
-		FailProvider, FailNoProvider, FailLimitRounds, FailLimitTokens, FailLimitCost, FailDeadline,
+		FailProvider, FailNoProvider, FailNoGuide, FailLimitRounds, FailLimitTokens, FailLimitCost, FailDeadline,
 		FailBreaker, FailStateMismatch,
 	}
 }

@@ -72,7 +72,7 @@ type Attempt struct {
 type ToolCall struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
-	Turn string          `json:"turn"`
+	Turn string          `json:"turn,omitempty"` // empty: an internal call outside of turns
 	// Spec is the digest of the spec that the call was let pass for; see [tool.Spec.Digest].
 	// A runner whose tool of that name has another one refuses the call.
 	Spec string `json:"spec,omitempty"`

@@ -3,7 +3,12 @@
 package guide
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -23,6 +28,45 @@ type Guide struct {
 	InitialMemories []string     `json:"initial_memories,omitempty"` // priming: pinned, never slides out
 }
 
+// Decode reads what a plugin answered when it was asked for the guide of that name. An
+// unknown field, another name and an empty prompt are errors. The specification's own field
+// names (systemPrompt, memoryPolicy, initialMemories) are accepted, too; it has no name.
+func Decode(body []byte, name string) (Guide, error) {
+	var w struct {
+		Guide
+		Prompt   *string       `json:"systemPrompt"`
+		Policy   *MemoryPolicy `json:"memoryPolicy"`
+		Memories *[]string     `json:"initialMemories"`
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&w); err != nil {
+		return Guide{}, fmt.Errorf("it is no guide: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Guide{}, errors.New("it is no guide: something follows the JSON object")
+	}
+	g := w.Guide
+	if w.Prompt != nil || w.Policy != nil || w.Memories != nil {
+		if g.SystemPrompt != "" || g.MemoryPolicy != "" || g.InitialMemories != nil {
+			return Guide{}, errors.New("the field names are mixed; want either snake_case or camelCase")
+		}
+		g.SystemPrompt, g.MemoryPolicy, g.InitialMemories = value(w.Prompt), value(w.Policy), value(w.Memories)
+		g.Name = cmp.Or(g.Name, name)
+	}
+	if g.Name != name {
+		return Guide{}, fmt.Errorf("it is the guide %q, want %q", g.Name, name)
+	}
+	return g, g.Check()
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
 // Check refuses what would only fail later; the error names the field.
 func (g Guide) Check() error {
 	if g.MemoryPolicy != "" && g.MemoryPolicy != SlidingWindow {
@@ -30,6 +74,9 @@ func (g Guide) Check() error {
 	}
 	if g.Temperature != nil && (*g.Temperature < 0 || *g.Temperature > 2) {
 		return fmt.Errorf("guide %q: temperature %g is outside 0 to 2", g.Name, *g.Temperature)
+	}
+	if strings.TrimSpace(g.SystemPrompt) == "" {
+		return fmt.Errorf("guide %q: system_prompt is empty", g.Name)
 	}
 	return nil
 }

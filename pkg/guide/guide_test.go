@@ -10,8 +10,9 @@ import (
 func TestCheckNamesTheField(t *testing.T) {
 	at := func(v float64) *float64 { return &v }
 	for _, g := range []guide.Guide{
-		{Name: "a"}, {Name: "a", MemoryPolicy: guide.SlidingWindow}, {Name: "a", Temperature: at(0)}, {Name: "a", Temperature: at(2)},
+		{}, {MemoryPolicy: guide.SlidingWindow}, {Temperature: at(0)}, {Temperature: at(2)},
 	} {
+		g.Name, g.SystemPrompt = "a", "Be kind."
 		if err := g.Check(); err != nil {
 			t.Errorf("%+v: %v", g, err)
 		}
@@ -20,9 +21,38 @@ func TestCheckNamesTheField(t *testing.T) {
 		`memory_policy "vector-db"`: {Name: "a", MemoryPolicy: "vector-db"},
 		"temperature 2.1":           {Name: "a", Temperature: at(2.1)},
 		"temperature -0.1":          {Name: "a", Temperature: at(-0.1)},
+		"system_prompt is empty":    {Name: "a", SystemPrompt: " \n"},
 	} {
 		if err := g.Check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestDecodeIsStrict(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"name":"a","system_prompt":"Be kind."}`:                                "Be kind.",
+		`{"systemPrompt":"Be kind.","initialMemories":["x"],"temperature":0.5}`:  "Be kind.\n\nWhat you remember:\n- x\n",
+		`{"name":"a","systemPrompt":"Be kind.","memoryPolicy":"sliding-window"}`: "Be kind.",
+	} {
+		if g, err := guide.Decode([]byte(body), "a"); err != nil || g.Name != "a" || g.System() != want {
+			t.Errorf("%s: got %+v, %v", body, g, err)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"name":"a","system_promt":"Be kind."}`:          `"system_promt"`,
+		`{"name":"a","system_prompt":" \n"}`:              "system_prompt is empty",
+		`{"name":"a"}`:                                    "system_prompt is empty",
+		`{"name":"b","system_prompt":"Be kind."}`:         `the guide "b", want "a"`,
+		`{"system_prompt":"Be kind."}`:                    `the guide "", want "a"`,
+		`{"systemPrompt":"x","system_prompt":"y"}`:        "mixed",
+		`{"systemPrompt":"x","memoryPolicy":"vector-db"}`: `"vector-db"`,
+		`{"systemPrompt":"x","temperature":3}`:            "temperature 3",
+		`{"name":"a","system_prompt":"x"}{}`:              "follows",
+		`"Be kind."`:                                      "no guide",
+	} {
+		if g, err := guide.Decode([]byte(body), "a"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %+v, %v, want %s", body, g, err, want)
 		}
 	}
 }

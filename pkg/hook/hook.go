@@ -83,7 +83,7 @@ type Envelope struct {
 	Session      subject.Session `json:"session,omitempty"` // empty at on_agent_start and on_agent_stop
 	Turn         string          `json:"turn,omitempty"`
 	Cause        uint64          `json:"cause,omitempty"`
-	Step         string          `json:"step,omitempty"` // the call, at before_act and after_act
+	Step         string          `json:"step,omitempty"` // the call, at before_act, after_act, and on_error about a call
 	Deadline     time.Time       `json:"deadline"`
 	Data         json.RawMessage `json:"data"` // the point's own payload, a copy
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 )
 
@@ -76,8 +77,17 @@ type ReflectData struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ErrorData is the payload of on_error.
+// ErrorData is the payload of on_error: a turn or an input that failed, a tool call that
+// ran and failed, a hook that failed, or a plugin that was suspended for its failures.
 type ErrorData struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Code    string         `json:"code"` // of the turn's failure or the tool's error, or one of those below
+	Message string         `json:"message"`
+	Tool    string         `json:"tool,omitempty"`   // of a call, which is the envelope's step
+	Plugin  subject.Plugin `json:"plugin,omitempty"` // with hook_failed and plugin_suspended
 }
+
+// The codes of on_error that are neither a turn's nor a tool's.
+const (
+	ErrHookFailed = "hook_failed"
+	ErrSuspended  = "plugin_suspended"
+)

@@ -96,7 +96,7 @@ func AfterReflect(f ObserverFunc[hook.ReflectData], opts ...HookOption) Handler 
 	return observer(hook.AfterReflect, f, opts)
 }
 
-// OnError is told of a turn that failed.
+// OnError observes failures: of turns, tool calls, hooks and plugins; see [hook.ErrorData].
 func OnError(f ObserverFunc[hook.ErrorData], opts ...HookOption) Handler {
 	return observer(hook.OnError, f, opts)
 }

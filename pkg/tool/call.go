@@ -17,8 +17,8 @@ type Call struct {
 	Attempt  string          `json:"attempt"` // nonce of this attempt
 	Agent    subject.Agent   `json:"agent"`
 	Session  subject.Session `json:"session"`
-	Turn     string          `json:"turn"`
-	Tool     string          `json:"tool"` // the tool's own name, not its encoding
-	Args     json.RawMessage `json:"args"` // an object that fits the tool's schema
+	Turn     string          `json:"turn,omitempty"` // empty: an internal call outside of turns
+	Tool     string          `json:"tool"`           // the tool's own name, not its encoding
+	Args     json.RawMessage `json:"args"`           // an object that fits the tool's schema
 	Deadline time.Time       `json:"deadline"`
 }

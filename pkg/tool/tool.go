@@ -39,7 +39,7 @@ type Spec struct {
 	Description  string          `json:"description"`
 	Args         json.RawMessage `json:"args"`                    // JSON Schema of the arguments, an object schema
 	Idempotent   bool            `json:"idempotent,omitempty"`    // running it twice is the same as once
-	Internal     bool            `json:"internal,omitempty"`      // for the agent's own services; never offered to a model
+	Internal     bool            `json:"internal,omitempty"`      // for services and plugins, by service.core.call; never offered to a model
 	Permissions  []string        `json:"permissions,omitempty"`   // e.g. "network.request", "fs.write"
 	Scope        []string        `json:"scope,omitempty"`         // the arguments that say on what it acts, e.g. "path": what an approval for the session binds
 	Risk         Risk            `json:"risk,omitempty"`          // default low

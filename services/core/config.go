@@ -72,11 +72,12 @@ type StreamsConfig struct {
 // AgentConfig describes one agent.
 type AgentConfig struct {
 	Guide    GuideConfig   `yaml:"guide"`
-	Guides   []string      `yaml:"guides"`   // of plugins, by name; they come behind guide, in this order
-	Provider string        `yaml:"provider"` // by name, a plugin's too; empty: the first of whichever service is free
-	Model    string        `yaml:"model"`    // empty: the provider's default
-	Tools    []string      `yaml:"tools"`    // absent: every public tool
-	Confirm  time.Duration `yaml:"confirm"`  // how long a person may take; default 15m
+	Guides   []string      `yaml:"guides"`          // of plugins, by name; they follow guide, in this order
+	Required []string      `yaml:"required_guides"` // of these; while one is missing, the agent does not answer
+	Provider string        `yaml:"provider"`        // by name, a plugin's too; empty: the first of whichever service is free
+	Model    string        `yaml:"model"`           // empty: the provider's default
+	Tools    []string      `yaml:"tools"`           // absent: every public tool
+	Confirm  time.Duration `yaml:"confirm"`         // how long a person may take; default 15m
 	Limits   LimitsConfig  `yaml:"limits"`
 }
 
@@ -239,7 +240,15 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 			return nil, fmt.Errorf("guides[%d] is %q, want the name of a plugin's guide, each once", i, name)
 		}
 	}
-	return &decide.Agent{Name: id, Guide: g, Guides: a.Guides, Provider: a.Provider, Model: a.Model, Tools: a.Tools, Limits: limits, Confirm: a.Confirm}, nil
+	for i, name := range a.Required {
+		if !slices.Contains(a.Guides, name) {
+			return nil, fmt.Errorf("required_guides[%d] is %q, want one of guides %q", i, name, a.Guides)
+		}
+	}
+	return &decide.Agent{
+		Name: id, Guide: g, Guides: a.Guides, Required: a.Required, Provider: a.Provider, Model: a.Model,
+		Tools: a.Tools, Limits: limits, Confirm: a.Confirm,
+	}, nil
 }
 
 func (l LimitsConfig) build() (decide.Limits, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,4 +155,16 @@ func config(t *testing.T, yaml string) core.Config {
 		t.Fatal(err)
 	}
 	return cfg
+}
+
+func TestRequiredGuidesAreGuides(t *testing.T) {
+	cfg := core.Config{Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind", "brief"}, Required: []string{"brief"}}}}
+	agents, _, err := cfg.Build()
+	if err != nil || !slices.Equal(agents["main"].Required, []string{"brief"}) {
+		t.Errorf("got %+v, %v", agents, err)
+	}
+	cfg.Agents["main"] = core.AgentConfig{Guides: []string{"kind"}, Required: []string{"brief"}}
+	if _, _, err := cfg.Build(); err == nil || !strings.Contains(err.Error(), `agents.main: required_guides[0] is "brief", want one of guides ["kind"]`) {
+		t.Errorf("got %v", err)
+	}
 }

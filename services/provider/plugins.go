@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	engine "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/provider/adapter"
@@ -191,21 +191,19 @@ func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Erro
 	var r contract.Reply
 	garbage := func(err error) (contract.Response, *contract.Error) {
 		return contract.Response{}, adapter.Errorf(contract.ErrGarbage,
-			"plugin %s has answered with something that is no provider reply (schemas/provider/reply.json): %v", p, err)
+			"plugin %s has answered with something that is no provider reply (schemas/provider/answer.json): %v", p, err)
 	}
 	body = bytes.ToValidUTF8(body, []byte("\uFFFD")) // what is no UTF-8 could stand in strings alone
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = errors.New("it is empty")
-		}
-		return garbage(err)
+	var err error
+	if isBare(body) {
+		r.Response = &contract.Response{}
+		err = jsonerror.Decode(body, r.Response)
+	} else {
+		err = jsonerror.Decode(body, &r)
 	}
-	_, more := d.Token()
 	switch {
-	case !errors.Is(more, io.EOF):
-		return garbage(errors.New("something follows the JSON object"))
+	case err != nil:
+		return garbage(err)
 	case (r.Response == nil) == (r.Error == nil):
 		return garbage(errors.New(`want one of "response" and "error"`))
 	case r.Error != nil:
@@ -214,6 +212,16 @@ func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Erro
 		return garbage(errors.New(`"response.usage" holds a negative number`))
 	}
 	return *r.Response, nil
+}
+
+// isBare reports whether the answer is the specification's: a response that no reply wraps.
+func isBare(body []byte) bool {
+	var w struct {
+		Response json.RawMessage `json:"response"`
+		Error    json.RawMessage `json:"error"`
+		IsFinal  json.RawMessage `json:"is_final"`
+	}
+	return json.Unmarshal(body, &w) == nil && w.IsFinal != nil && w.Response == nil && w.Error == nil
 }
 
 // readError is a plugin's own failure, made to fit.

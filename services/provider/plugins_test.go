@@ -121,7 +121,9 @@ func TestWhatAPluginAnswers(t *testing.T) {
 		"null":                  {"null", contract.ErrGarbage, "one of"},
 		"neither":               {"{}", contract.ErrGarbage, "one of"},
 		"both":                  {`{"response":{"text_content":"x"},"error":{"code":"internal","message":"x"}}`, contract.ErrGarbage, "one of"},
-		"a bare response":       {`{"is_final":true,"text_content":"x"}`, contract.ErrGarbage, "is_final"},
+		"a half bare response":  {`{"is_final":true,"text_content":"x","response":{"text_content":"x"}}`, contract.ErrGarbage, "is_final"},
+		"a bare one with more":  {`{"is_final":true,"text_content":"x","mood":"good"}`, contract.ErrGarbage, "mood"},
+		"a bare one with none":  {`{"is_final":true}`, contract.ErrGarbage, "neither"},
 		"two replies":           {rain + rain, contract.ErrGarbage, "follows"},
 		"half a reply":          {rain[:30], contract.ErrGarbage, "reply"},
 		"no text and no calls":  {`{"response":{"is_final":true}}`, contract.ErrGarbage, "neither"},
@@ -144,6 +146,14 @@ func TestWhatAPluginAnswers(t *testing.T) {
 	reply = `{"error":{"code":"rate_limited","message":"x","retryable":true,"retry_in_ms":-1}}`
 	if a := p.answer(p.ask(p.to("delphi"))); a.Error == nil || a.Error.RetryInMS != 0 || !a.Error.Retryable {
 		t.Errorf("answer is %+v", a.Error)
+	}
+}
+
+// The specification's generate answers with the response itself.
+func TestABareResponseIsAReply(t *testing.T) {
+	p := startOracle(t, func(m *nats.Msg) { _ = m.Respond([]byte(`{"is_final":true,"tool_calls":null,"text_content":"rain"}`)) })
+	if a := p.answer(p.ask(p.to("delphi"))); a.Response == nil || a.Response.TextContent != "rain" {
+		t.Errorf("answer is %+v (%v)", a, a.Error)
 	}
 }
 

@@ -27,9 +27,10 @@
 //
 // A call's attempt is carried out at most once. A box is never used for two sessions,
 // and nothing of a model ever runs outside of one: without a driver every call fails
-// with what to install. Code that fails, by an exception or an exit code, is a result
-// with success, since the call did what it was asked for; a run that was out of time,
-// or was killed, or broke its box, is none, and its result has what was printed.
+// with what to install. A program that raises, does not parse or ends with an exit code
+// other than 0 is a failure (tool_failed), so that a plan skips what depends on it. So is
+// a run that was out of time, was killed or broke its sandbox. The result has what was
+// printed and the files that were left until then.
 //
 // # Failure
 //

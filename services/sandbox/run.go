@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/tools"
 )
@@ -84,8 +86,8 @@ func outcomeOf(exit agent.Exit) outcome {
 	return o
 }
 
-// judge decides whether a run did what it was asked for. Code that fails by itself did:
-// what it says is what the model wanted to know.
+// judge decides whether a run succeeded. What depends on a program that failed must not
+// run, so an exit code other than 0 is a failure; the data says what it had done until then.
 func judge(exit agent.Exit, stopped error, limit time.Duration, o outcome) tool.Result {
 	r := tool.OK(o)
 	if !r.Success {
@@ -99,9 +101,28 @@ func judge(exit agent.Exit, stopped error, limit time.Duration, o outcome) tool.
 		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was stopped from outside before it had ended"}
 	case exit.Signal == "SIGKILL":
 		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was killed, as processes are when the sandbox has no memory left for them; use less at a time"}
+	case exit.Signal != "":
+		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "ended by " + exit.Signal}
+	case exit.Code != 0:
+		r.Error = &tool.Error{Code: tool.CodeFailed, Message: exitMessage(exit)}
 	}
 	r.Success = r.Error == nil
 	return r
+}
+
+// maxLastLine bounds what the message repeats of standard error, in bytes.
+const maxLastLine = 500
+
+// exitMessage is the last line of standard error, where interpreters and most commands
+// say what went wrong, and the exit code.
+func exitMessage(exit agent.Exit) string {
+	code := fmt.Sprintf("exit %d", exit.Code)
+	lines := strings.Split(strings.TrimSpace(exit.Stderr.Text), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if last == "" {
+		return code
+	}
+	return fmt.Sprintf("%s (%s)", result.Clip(last, maxLastLine), code)
 }
 
 // keep stores the files that the run has left for the user.

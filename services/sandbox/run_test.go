@@ -72,16 +72,42 @@ func text(t *testing.T, data json.RawMessage) (s string) {
 	return s
 }
 
-// Code that fails did what it was asked for: its failure is what the model wants to know.
-func TestAnExceptionIsAResult(t *testing.T) {
+func TestAProgramThatFailsIsAFailureWithWhatItPrinted(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
-	r := s.call("python:execute", args{"code": "print('before')\n1/0"})
-	got := s.decode(r)
-	if !r.Success || got.ExitCode != 1 || got.Stdout != "before\n" || !strings.Contains(got.Stderr, "ZeroDivisionError") {
-		t.Errorf("success %t, got %+v", r.Success, got)
+	for name, c := range map[string]struct {
+		tool    string
+		args    args
+		message string
+		want    ran
+	}{
+		"an exception": {
+			"python:execute", args{"code": "print('before')\n1/0"}, "ZeroDivisionError: division by zero (exit 1)",
+			ran{Stdout: "before\n", Stderr: "Traceback", ExitCode: 1},
+		},
+		"an exit code":    {"python:execute", args{"code": "raise SystemExit(3)"}, "exit 3", ran{ExitCode: 3}},
+		"no Python":       {"python:execute", args{"code": "1 +"}, "SyntaxError: invalid syntax (exit 1)", ran{Stderr: "SyntaxError", ExitCode: 1}},
+		"a shell command": {"shell:execute", args{"command": "echo no >&2; exit 7"}, "no (exit 7)", ran{Stderr: "no\n", ExitCode: 7}},
+		"a signal":        {"shell:execute", args{"argv": []string{"sh", "-c", "kill -TERM $$"}}, "ended by SIGTERM", ran{ExitCode: 143}},
+		"a long last line": {
+			"shell:execute", args{"command": "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1"}, strings.Repeat("x", 500) + "… (exit 1)",
+			ran{Stderr: "xxx", ExitCode: 1},
+		},
+	} {
+		r := s.call(c.tool, c.args)
+		got := s.decode(r)
+		if r.Success || r.Error == nil || r.Error.Code != tool.CodeFailed || r.Error.Message != c.message {
+			t.Errorf("%s: success %t, %+v, want tool_failed: %s", name, r.Success, r.Error, c.message)
+		}
+		if got.ExitCode != c.want.ExitCode || got.Stdout != c.want.Stdout || !strings.Contains(got.Stderr, c.want.Stderr) {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
-	r = s.call("shell:execute", args{"command": "echo no >&2; exit 7"})
-	if got := s.decode(r); !r.Success || got.ExitCode != 7 || got.Stderr != "no\n" {
+}
+
+func TestAFailedProgramsFilesAreKept(t *testing.T) {
+	s := start(t, sandbox.Config{Warm: -1}).session("s")
+	r := s.call("python:execute", args{"code": "import os\nos.makedirs('out', exist_ok=True)\nopen('out/a.csv','w').write('x')\n1/0"})
+	if got := s.decode(r); r.Success || len(got.Artifacts) != 1 || got.Artifacts[0].Path != "out/a.csv" {
 		t.Errorf("success %t, got %+v", r.Success, got)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -12,13 +13,16 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/store/open"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/toolrunner"
 )
 
 // doctorCmd says what is there and what is missing.
@@ -148,10 +152,37 @@ func (g *globals) faultFindings(ctx context.Context) (out []finding) {
 			advice: strings.TrimSpace(b.String()) + "; see skandha sessions repair",
 		})
 	}
+	for _, t := range st.Guides {
+		what, effect := guideTrouble(t)
+		out = append(out, finding{
+			need: t.Required && !t.Stale, what: what,
+			advice: effect + "; start the plugin that declares it, or correct its answer",
+		})
+	}
 	if len(out) == 0 {
 		out = append(out, finding{ok: true, what: "core " + string(st.Instance) + ": no faults"})
 	}
+	if len(st.Agents) > 0 {
+		out = append(out, g.runnerFinding(ctx, st.Agents[0]))
+	}
 	return out
+}
+
+// runnerFinding has core call a tool of a tool runner.
+func (g *globals) runnerFinding(ctx context.Context, agent subject.Agent) finding {
+	var r tool.Result
+	var st toolrunner.Status
+	err := ask(ctx, g, coreapi.VerbCall, coreapi.CallQuery{Agent: agent, Session: "doctor", Caller: "doctor", Tool: "status:query"}, &r)
+	switch {
+	case err == nil && r.Error != nil:
+		err = r.Error
+	case err == nil:
+		err = json.Unmarshal(r.Data, &st)
+	}
+	if err != nil {
+		return finding{what: "tool runner: status:query failed", advice: err.Error()}
+	}
+	return finding{ok: true, what: fmt.Sprintf("tool runner %s: %s, %d of %d slots busy", st.Instance, count(len(st.Tools), "tool"), st.Running, st.Slots)}
 }
 
 func (g *globals) storeFinding(ctx context.Context) finding {

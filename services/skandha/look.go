@@ -150,6 +150,7 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Printf("! %s%s\n", clean(f.Message), since(f.Since))
 	}
 	printTroubles(os.Stdout, st.Troubles)
+	printGuides(os.Stdout, st.Guides)
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "EXECUTOR\tSERVICE\tHOST\tBUSY\tSLOTS\tOFFERS\tSINCE")
 	for _, e := range st.Executors {

@@ -54,9 +54,14 @@ func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
 	if err := c.Ask(ctx, coreapi.VerbHooks, nil, &hooks); err != nil {
 		return err
 	}
+	var st coreapi.Status
+	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
+		return err
+	}
 	if err := printPlugins(os.Stdout, list); err != nil {
 		return err
 	}
+	printGuides(os.Stdout, st.Guides)
 	return printMissing(os.Stdout, hooks)
 }
 
@@ -74,6 +79,26 @@ func printMissing(out io.Writer, hooks coreapi.HooksInfo) error {
 		}
 	}
 	return nil
+}
+
+// printGuides lists the guides that could not be loaded.
+func printGuides(w io.Writer, list []coreapi.GuideTrouble) {
+	for _, t := range list {
+		what, effect := guideTrouble(t)
+		_, _ = fmt.Fprintf(w, "! %s\n  %s\n", what, effect)
+	}
+}
+
+// guideTrouble says which guide could not be loaded and why, and what the agent does without it.
+func guideTrouble(t coreapi.GuideTrouble) (what, effect string) {
+	effect = "the agent answers without it"
+	switch {
+	case t.Stale:
+		effect = "the agent uses the version before"
+	case t.Required:
+		effect = "the agent does not answer without it"
+	}
+	return fmt.Sprintf("guide %q of agent %s: %s", line(t.Guide, 60), t.Agent, line(t.Reason, 300)), effect
 }
 
 func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err error) {

@@ -76,6 +76,22 @@ old         1.0.0         gone     0         nothing
 house is waiting: plugin door is not registered`)
 }
 
+func TestGuidesThatCouldNotBeLoadedAreListed(t *testing.T) {
+	var out strings.Builder
+	printGuides(&out, []coreapi.GuideTrouble{
+		{Agent: "main", Guide: "kind", Required: true, Reason: "no active plugin declares it"},
+		{Agent: "main", Guide: "style", Stale: true, Required: true, Reason: "its prompt\x1b is empty"},
+		{Agent: "other", Guide: "style", Reason: "its prompt is empty"},
+	})
+	equal(t, out.String(), `
+! guide "kind" of agent main: no active plugin declares it
+  the agent does not answer without it
+! guide "style" of agent main: its prompt� is empty
+  the agent uses the version before
+! guide "style" of agent other: its prompt is empty
+  the agent answers without it`)
+}
+
 func TestNoPluginsSaysHowToBegin(t *testing.T) {
 	var out strings.Builder
 	if err := printPlugins(&out, nil); err != nil || !strings.Contains(out.String(), "skandha plugins new --lang") {
@@ -168,7 +184,7 @@ func TestAReportFitsATerminal(t *testing.T) {
 	for _, r := range []conformance.Result{
 		{Check: "registers", What: "sends its manifest to the registry", Status: conformance.Passed, Notes: []string{"quiet"}},
 		{Check: "tool/house:rooms/answers", What: "fitting arguments have a valid result in time", Status: conformance.Failed, Findings: []conformance.Finding{{
-			Expected: "a result by schemas/tool/result.json",
+			Expected: "a result by schemas/tool/answer.json",
 			Seen:     `{"rooms": ["hall"]}, called with {"floor": 1}: /: missing property 'success'` + "\x1b[2J",
 			Advice:   `answer {"success": true, "data": …}, or {"success": false, "error": {…}}`,
 		}}},
@@ -180,7 +196,7 @@ func TestAReportFitsATerminal(t *testing.T) {
 	equal(t, out.String(), `
 ok    registers                  sends its manifest to the registry
 FAIL  tool/house:rooms/answers   fitting arguments have a valid result in time
-        expected  a result by schemas/tool/result.json
+        expected  a result by schemas/tool/answer.json
         seen      {"rooms": ["hall"]}, called with {"floor": 1}: /: missing
                   property 'success'�[2J
         to do     answer {"success": true, "data": …}, or {"success": false,

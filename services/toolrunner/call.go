@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"skandha.dev/pkg/bus"
@@ -14,6 +13,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/toolrunner/tools"
@@ -100,39 +100,59 @@ func refused(p subject.Plugin, e *bus.Error) tool.Result {
 // readResult reads what a plugin answered to a call. It has the request, so what
 // is no result leaves open whether the tool ran.
 func readResult(p subject.Plugin, reply []byte) tool.Result {
+	reply = bytes.ToValidUTF8(reply, []byte("\uFFFD")) // what is no UTF-8 could stand in strings alone
 	var w struct {
 		Success  *bool           `json:"success"`
 		Data     json.RawMessage `json:"data"`
-		Error    *tool.Error     `json:"error"`
+		Error    *pluginError    `json:"error"`
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	reply = bytes.ToValidUTF8(reply, []byte("\uFFFD")) // what is no UTF-8 could stand in strings alone
-	d := json.NewDecoder(bytes.NewReader(reply))
-	d.DisallowUnknownFields()
-	err := d.Decode(&w)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the JSON object")
-		}
-	}
+	err := jsonerror.Decode(reply, &w)
 	switch {
-	case len(bytes.TrimSpace(reply)) == 0:
-		err = errors.New("it is empty")
 	case err != nil:
 	case w.Success == nil:
 		err = errors.New(`"success" is missing`)
 	case *w.Success && w.Error != nil:
 		err = errors.New(`"success" is true and there is an "error"`)
 	}
+	if err != nil && isOutput(reply) {
+		return tool.Result{Success: true, Data: reply}
+	}
 	if err != nil {
 		return tool.Failure(tool.CodeOutcomeUnknown, fmt.Sprintf(
-			"it may have run: plugin %s has answered with something that is no tool result (schemas/tool/result.json): %v", p, err))
+			"it may have run: plugin %s has answered with something that is no tool result (schemas/tool/answer.json): %v", p, err))
 	}
 	r := tool.Result{Success: *w.Success, Data: w.Data, Metadata: readMetadata(w.Metadata)}
 	if !r.Success {
-		r.Error = readError(p, w.Error)
+		r.Error = readError(p, (*tool.Error)(w.Error))
 	}
 	return r
+}
+
+// pluginError is an error as plugins may give it: an object, or a text as in the specification.
+type pluginError tool.Error
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (e *pluginError) UnmarshalJSON(b []byte) error {
+	if bytes.HasPrefix(b, []byte(`"`)) {
+		e.Code = tool.CodeFailed
+		return json.Unmarshal(b, &e.Message)
+	}
+	if err := jsonerror.Decode(b, (*tool.Error)(e)); err != nil {
+		return fmt.Errorf(`"error": %w`, err)
+	}
+	return nil
+}
+
+// isOutput reports whether a reply is what the specification has a code interpreter answer:
+// an object of stdout, stderr and result, without success around it.
+func isOutput(reply []byte) bool {
+	var w struct {
+		Stdout *string         `json:"stdout"`
+		Stderr *string         `json:"stderr"`
+		Result json.RawMessage `json:"result"`
+	}
+	return jsonerror.Decode(reply, &w) == nil && w.Stdout != nil && w.Stderr != nil
 }
 
 // plugins' own codes: all others are core's or the runner's to say.

@@ -193,19 +193,26 @@ func TestWhatAPluginAnswers(t *testing.T) {
 		"a failure without a message": {`{"success":false,"error":{"code":"tool_failed","message":""}}`, tool.CodeFailed, "not why"},
 		"its arguments make no sense": {`{"success":false,"error":{"code":"invalid_arguments","message":"no city"}}`, tool.CodeInvalidArgs, "no city"},
 		"it does not know itself":     {`{"success":false,"error":{"code":"outcome_unknown","message":"the line went dead"}}`, tool.CodeOutcomeUnknown, "dead"},
-		"garbage":                     {"\x00\x01 not JSON", tool.CodeOutcomeUnknown, "no tool result"},
-		"nothing":                     {"", tool.CodeOutcomeUnknown, "empty"},
-		"blanks":                      {" \n ", tool.CodeOutcomeUnknown, "empty"},
-		"null":                        {"null", tool.CodeOutcomeUnknown, `"success" is missing`},
-		"a list":                      {`[{"success":true}]`, tool.CodeOutcomeUnknown, "no tool result"},
-		"a text":                      {`"fine"`, tool.CodeOutcomeUnknown, "no tool result"},
-		"no success":                  {`{"data":1}`, tool.CodeOutcomeUnknown, `"success" is missing`},
-		"success that is a text":      {`{"success":"true"}`, tool.CodeOutcomeUnknown, "success"},
-		"success with an error":       {`{"success":true,"error":{"code":"tool_failed","message":"x"}}`, tool.CodeOutcomeUnknown, "error"},
-		"a field that is none":        {`{"success":true,"result":1}`, tool.CodeOutcomeUnknown, `"result"`},
-		"two results":                 {`{"success":true}{"success":false}`, tool.CodeOutcomeUnknown, "follows"},
-		"half a result":               {`{"success":true,"data":[1,2`, tool.CodeOutcomeUnknown, "no tool result"},
-		"nested too deep":             {`{"success":true,"data":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, tool.CodeOutcomeUnknown, "no tool result"},
+		// As the specification has them.
+		"a failure that is a text":   {`{"success":false,"data":null,"error":"no such city","metadata":null}`, tool.CodeFailed, "no such city"},
+		"an error that is no reason": {`{"success":false,"error":""}`, tool.CodeFailed, "not why"},
+		"an error that is a number":  {`{"success":false,"error":7}`, tool.CodeOutcomeUnknown, "error"},
+		"an error with more fields":  {`{"success":false,"error":{"code":"tool_failed","message":"x","why":1}}`, tool.CodeOutcomeUnknown, `"why"`},
+		"the output of a program":    {`{"stdout":"1\n","stderr":"","result":null}`, "", ""},
+		"an output with more":        {`{"stdout":"1\n","stderr":"","sucess":false}`, tool.CodeOutcomeUnknown, `"stdout"`},
+		"garbage":                    {"\x00\x01 not JSON", tool.CodeOutcomeUnknown, "no tool result"},
+		"nothing":                    {"", tool.CodeOutcomeUnknown, "empty"},
+		"blanks":                     {" \n ", tool.CodeOutcomeUnknown, "empty"},
+		"null":                       {"null", tool.CodeOutcomeUnknown, `"success" is missing`},
+		"a list":                     {`[{"success":true}]`, tool.CodeOutcomeUnknown, "no tool result"},
+		"a text":                     {`"fine"`, tool.CodeOutcomeUnknown, "no tool result"},
+		"no success":                 {`{"data":1}`, tool.CodeOutcomeUnknown, `"success" is missing`},
+		"success that is a text":     {`{"success":"true"}`, tool.CodeOutcomeUnknown, "success"},
+		"success with an error":      {`{"success":true,"error":{"code":"tool_failed","message":"x"}}`, tool.CodeOutcomeUnknown, "error"},
+		"a field that is none":       {`{"success":true,"result":1}`, tool.CodeOutcomeUnknown, `"result"`},
+		"two results":                {`{"success":true}{"success":false}`, tool.CodeOutcomeUnknown, "follows"},
+		"half a result":              {`{"success":true,"data":[1,2`, tool.CodeOutcomeUnknown, "no tool result"},
+		"nested too deep":            {`{"success":true,"data":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, tool.CodeOutcomeUnknown, "no tool result"},
 		// Only core may say that a call did not run.
 		"not_run":                {`{"success":false,"error":{"code":"not_run","message":"x"}}`, tool.CodeFailed, "not_run: x"},
 		"cancelled":              {`{"success":false,"error":{"code":"cancelled","message":"x"}}`, tool.CodeFailed, "cancelled: x"},
@@ -229,6 +236,13 @@ func TestWhatAPluginAnswers(t *testing.T) {
 				t.Errorf("the message does not name the plugin: %q", r.Error.Message)
 			}
 		})
+	}
+}
+
+func TestAProgramsOutputIsTheDataOfAResult(t *testing.T) {
+	p := startWeather(t, toolrunner.Config{}, respond(`{"stdout":"1\n","stderr":"","result":42}`))
+	if r := p.call("weather:now", `{"city":"Ulm"}`); !r.Success || string(r.Data) != `{"stdout":"1\n","stderr":"","result":42}` {
+		t.Errorf("got %s, %+v", r.Data, r.Error)
 	}
 }
 

@@ -311,6 +311,7 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; do something else", note, br.Same+1), "; ")
 	}
 	b.touched = true
+	b.reportFailure(&st, r)
 	b.emit(p)
 }
 

@@ -37,7 +37,9 @@ type Env struct {
 type Agent struct {
 	Name     subject.Agent
 	Guide    guide.Guide
-	Guides   []string // of plugins, by name: the shell puts them behind Guide
+	Guides   []string // of plugins, by name: the shell appends them to Guide
+	Required []string // of Guides: without them the agent does not answer
+	Unguided string   // why it does not answer now: a required guide is missing; set by the shell
 	Provider string   // by name; empty: the first of an instance's
 	Model    string   // empty: the provider's default
 	Tools    []string // offered; empty: every public tool

@@ -252,6 +252,15 @@ func TestProvidersFailOver(t *testing.T) {
 			t.Errorf("the reason is %q", f[0].Reason)
 		}
 	})
+	t.Run("a required guide is missing: the model is not asked", func(t *testing.T) {
+		w := newWorld(t)
+		w.agent.Unguided = `guide "kind" is required but missing`
+		in := w.say("x")
+		w.ends(in.Sequence, "no_guide")
+		if f := events[event.TurnFailed](w); f[0].Reason != w.agent.Unguided || len(events[event.PlanRequested](w)) != 0 {
+			t.Errorf("got %+v", f)
+		}
+	})
 	t.Run("when one comes, it is asked", func(t *testing.T) {
 		w := newWorld(t)
 		w.providers = nil

@@ -33,7 +33,7 @@ func (s *State) wantsPlan() bool {
 // requestPlan asks the model for the next round, unless a limit ends the turn.
 // Without a live provider the turn keeps wanting, and [OnProgress] asks again.
 func (b *builder) requestPlan() {
-	if b.overLimit() {
+	if b.mustEnd() {
 		b.next()
 		return
 	}
@@ -89,8 +89,9 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 	return true
 }
 
-// overLimit ends the turn when a limit of the turn or the breaker says so.
-func (b *builder) overLimit() bool {
+// mustEnd ends the turn when a limit of the turn or the breaker says so, or a required
+// guide is missing.
+func (b *builder) mustEnd() bool {
 	t, l := b.s.Turn, b.agent().Limits
 	used := t.Usage.InputTokens + t.Usage.OutputTokens
 	why, tripped := b.s.Breaker.tripped()
@@ -104,6 +105,8 @@ func (b *builder) overLimit() bool {
 	case l.CostMicroUSD > 0 && t.Usage.CostMicroUSD >= l.CostMicroUSD:
 		b.failTurn(event.FailLimitCost, fmt.Sprintf("the turn cost %.4f USD, its limit is %.4f USD",
 			float64(t.Usage.CostMicroUSD)/1e6, float64(l.CostMicroUSD)/1e6))
+	case b.agent().Unguided != "":
+		b.failTurn(event.FailNoGuide, b.agent().Unguided)
 	default:
 		return false
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
 )
 
@@ -34,6 +36,12 @@ func resultOf(a executor.Answer) tool.Result {
 		return tool.Failure(tool.CodeInternal, "the runner finished without a result")
 	}
 	return reported(*a.Result)
+}
+
+// ResultOf is the result of a call that no turn made, with its obligations applied.
+func ResultOf(a executor.Answer, o *event.Obligations) tool.Result {
+	r, _ := (&Step{Attempt: a.Attempt, Obligations: o}).obliged(resultOf(a))
+	return r
 }
 
 // reported is what a runner or a hook may say of a call that ran. The codes that
@@ -75,6 +83,14 @@ func amended(was, by tool.Result) tool.Result {
 		return by
 	}
 	return reported(by)
+}
+
+// reportFailure runs on_error for a call that a runner was given and that failed.
+func (b *builder) reportFailure(st *Step, r tool.Result) {
+	if r.Success || st.Attempt == "" || coresOwn(r.Error.Code) && r.Error.Code != tool.CodeOutcomeUnknown {
+		return
+	}
+	ask(b, hook.OnError, st.Call, hook.ErrorData{Code: string(r.Error.Code), Message: r.Error.Message, Tool: st.Tool})
 }
 
 // coresOwn reports whether a result with the code holds core's words, not the tool's.

@@ -13,6 +13,7 @@ import (
 // startTurn begins the turn of a perception, now.
 func (b *builder) startTurn(p event.Perceived) {
 	b.touched = true
+	b.state(event.StateSensing)
 	p.Disposition = event.Started
 	p.Deadline = b.deadline()
 	b.emit(p)
@@ -52,6 +53,7 @@ func (b *builder) deadline() time.Time {
 func (b *builder) finish(answer string) {
 	t := b.s.Turn
 	b.message(answer)
+	b.state(event.StateReflecting)
 	data := hook.ReflectData{Input: t.Text, Answer: answer, Tools: toolsOf(t), Rounds: t.Round}
 	if d := ask(b, hook.BeforeReflect, "", data); d.Verb == hook.Replace {
 		var r hook.ReflectData

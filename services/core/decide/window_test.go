@@ -127,7 +127,7 @@ func TestTheUIIsTold(t *testing.T) {
 	for _, s := range events[event.UIState](w) {
 		states = append(states, string(s.State))
 	}
-	if got := strings.Join(states, " "); got != "thinking awaiting_confirmation executing_tool thinking waiting_for_input" {
+	if got := strings.Join(states, " "); got != "sensing thinking awaiting_confirmation executing_tool thinking reflecting waiting_for_input" {
 		t.Fatal(got)
 	}
 	if n := len(events[event.UIReady](w)); n != 1 {

@@ -95,7 +95,10 @@ type Config struct {
 	SuspendAfter int
 	// Suspend carries that out. It is called once for each time, on a goroutine of its own.
 	Suspend func(p subject.Plugin, reason string)
-	Log     *slog.Logger
+	// Failed hears of each failure of a hook, except of on_error's own. It is called on a
+	// goroutine of its own. Default: nothing.
+	Failed func(env hook.Envelope, p subject.Plugin, err error)
+	Log    *slog.Logger
 }
 
 // Engine asks plugins. Make one with [New].

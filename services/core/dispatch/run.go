@@ -325,6 +325,9 @@ func (e *Engine) account(env hook.Envelope, answers []hook.Answer, failed []hook
 			continue
 		}
 		e.cfg.Log.Warn("a hook failed", "plugin", a.Plugin, "point", env.Point, "error", err, "on_error", a.OnError)
+		if e.cfg.Failed != nil && env.Point != hook.OnError {
+			go e.cfg.Failed(env, a.Plugin, err)
+		}
 		if n := e.blame.add(k); e.cfg.SuspendAfter > 0 && n == e.cfg.SuspendAfter {
 			reason := fmt.Sprintf("it failed %d times in a row, last at %s: %v", n, env.Point, err)
 			notices = append(notices, fmt.Sprintf("The plugin %s is suspended: %s. `skandha plugins resume %s` asks it again.", a.Plugin, reason, a.Plugin))

@@ -1,12 +1,9 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
@@ -30,16 +27,8 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 
 // decode reads a body strictly.
 func decode(body []byte, what string, v any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the JSON object")
-		}
-	}
-	if err != nil {
-		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %s", what, jsonerror.Explain(err))
+	if err := jsonerror.Decode(body, v); err != nil {
+		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %s", what, err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ type Config struct {
 
 // Stats counts what this core has done since it started.
 type Stats struct {
-	Commits, FenceLost, Deliveries, Panics, Poison, Snapshots, DeadLetters, Mismatches atomic.Int64
+	Commits, FenceLost, Deliveries, Panics, Poison, Snapshots, DeadLetters, Mismatches, InternalCalls atomic.Int64
 }
 
 // Core is one replica.

@@ -4,7 +4,8 @@
 // model is services/core/model; comments name its rules.
 //
 // Consumes: causes (durable pull consumer "core", shared by all replicas),
-// fired timers, announcements of executors, answers under its own reply prefix.
+// fired timers, announcements of executors, answers under its own reply prefix,
+// requests to service.core.<verb>.
 // Produces: commits, live copies of their events, timer schedules, timer
 // causes, requests to executors, dead letters.
 //

@@ -1,8 +1,10 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -23,10 +26,12 @@ const (
 )
 
 // guides appends the guides of plugins to the agents' own. They are fetched when the
-// plugin arrives or changes, and removed with it. No turn waits for them.
+// plugin arrives or changes, and removed with it. No turn waits for them; while one that an
+// agent requires is missing, its turns fail.
 type guides struct {
 	c      *Core
 	agents atomic.Pointer[map[subject.Agent]*decide.Agent]
+	failed atomic.Pointer[[]coreapi.GuideTrouble]
 	poke   chan struct{}
 	end    context.CancelFunc
 	done   sync.WaitGroup
@@ -47,8 +52,12 @@ type fetched struct {
 func newGuides(c *Core) *guides {
 	g := &guides{c: c, poke: make(chan struct{}, 1), known: map[wanted]fetched{}, end: func() {}}
 	g.agents.Store(&c.cfg.Agents)
+	g.failed.Store(&[]coreapi.GuideTrouble{})
 	return g
 }
+
+// troubles returns the guides that are missing or were refused.
+func (g *guides) troubles() []coreapi.GuideTrouble { return *g.failed.Load() }
 
 // agent returns the agent with its current guides, or nil.
 func (g *guides) agent(a subject.Agent) *decide.Agent { return (*g.agents.Load())[a] }
@@ -104,27 +113,47 @@ func (g *guides) follow(ctx context.Context) {
 func (g *guides) refresh(ctx context.Context) (all bool) {
 	at := g.c.plugins.pin.Load().Snapshot
 	agents := make(map[subject.Agent]*decide.Agent, len(g.c.cfg.Agents))
+	failed := []coreapi.GuideTrouble{}
 	all = true
 	for name, a := range g.c.cfg.Agents {
 		whole := *a
 		for _, n := range a.Guides {
 			got, ok, err := g.get(ctx, at, wanted{name, n})
-			if err != nil {
-				g.c.log.Warn("cannot fetch a guide", "agent", name, "guide", n, "error", err)
-				all = false
-			}
 			if ok {
 				whole.Guide = whole.Guide.And(got)
+			}
+			all = all && (err == nil || errors.Is(err, errNoGuide))
+			if err == nil {
+				continue
+			}
+			t := coreapi.GuideTrouble{
+				Agent: name, Guide: n, Required: slices.Contains(a.Required, n), Stale: ok, Reason: err.Error(),
+			}
+			failed = append(failed, t)
+			if t.Required && !ok && whole.Unguided == "" {
+				whole.Unguided = fmt.Sprintf("guide %q is required but missing: %v", n, err)
 			}
 		}
 		agents[name] = &whole
 	}
+	slices.SortFunc(failed, func(a, b coreapi.GuideTrouble) int {
+		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Guide, b.Guide))
+	})
 	g.agents.Store(&agents)
+	old := *g.failed.Swap(&failed)
+	for _, t := range failed {
+		if !slices.Contains(old, t) {
+			g.c.log.Warn("cannot load a guide", "agent", t.Agent, "guide", t.Guide, "required", t.Required, "error", t.Reason)
+		}
+	}
 	return all
 }
 
+// errNoGuide says that no plugin that is active declares the guide.
+var errNoGuide = errors.New("no active plugin declares it")
+
 // get returns the guide of an active plugin. While the plugin does not answer, the
-// previous guide is returned with the error.
+// previous guide is returned with the error. Without such a plugin it is errNoGuide.
 func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got guide.Guide, ok bool, err error) {
 	for _, p := range at.Plugins() {
 		if !at.Active(p.Name()) || !slices.Contains(p.Manifest.Guides, w.name) {
@@ -150,7 +179,7 @@ func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got 
 		g.c.log.Info("a guide was removed with its plugin", "agent", w.agent, "guide", w.name)
 		delete(g.known, w)
 	}
-	return guide.Guide{}, false, nil
+	return guide.Guide{}, false, errNoGuide
 }
 
 func (g *guides) fetch(ctx context.Context, p subject.Plugin, w wanted) (guide.Guide, error) {
@@ -164,14 +193,12 @@ func (g *guides) fetch(ctx context.Context, p subject.Plugin, w wanted) (guide.G
 	if err != nil {
 		return guide.Guide{}, err
 	}
-	var got guide.Guide
-	switch err := json.Unmarshal(answer, &got); {
-	case err != nil:
-		return guide.Guide{}, fmt.Errorf("the answer of plugin %s is not a guide: %w", p, err)
-	case len(answer) > maxGuide:
+	if len(answer) > maxGuide {
 		return guide.Guide{}, fmt.Errorf("the guide of plugin %s has %d bytes, at most %d", p, len(answer), maxGuide)
-	case got.Name != w.name:
-		return guide.Guide{}, fmt.Errorf("plugin %s answered with another guide: %q", p, got.Name)
 	}
-	return got, got.Check()
+	got, err := guide.Decode(answer, w.name)
+	if err != nil {
+		return guide.Guide{}, fmt.Errorf("the answer of plugin %s was refused: %w", p, err)
+	}
+	return got, nil
 }

@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"encoding/json"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -69,4 +70,55 @@ func TestGuidesOfPlugins(t *testing.T) {
 	told("You are Ada.\n\nBe kind.\n\nBe brief.\n\nWhat you remember:\n- It is Friday.\n")
 	friendly.leave()
 	told("You are Ada.\n\nBe brief.")
+}
+
+// An agent does not answer without the guides that it requires, and core says why they are
+// missing: an answer that is no guide is refused, and never loaded in part.
+func TestARequiredGuide(t *testing.T) {
+	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind"}, Required: []string{"kind"}}}})
+	var system atomic.Value
+	s.asked = func(r provider.Request) { system.Store(r.System) }
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	fails := func(want string) {
+		t.Helper()
+		natstest.Eventually(t, "core says "+want, func() bool {
+			st := s.core.Status(t.Context())
+			return len(st.Guides) == 1 && strings.Contains(st.Guides[0].Reason, want)
+		})
+		if got := s.core.Status(t.Context()).Guides[0]; got.Agent != "main" || got.Guide != "kind" || !got.Required || got.Stale {
+			t.Errorf("got %+v", got)
+		}
+		s.say(ref, event.Input{Text: "hello"})
+		var p event.TurnFailed
+		if err := s.await(ch, event.TypeTurnFailed).DataAs(&p); err != nil || p.Code != event.FailNoGuide || !strings.Contains(p.Reason, want) {
+			t.Errorf("the turn ended with %+v, %v, want %s", p, err, want)
+		}
+	}
+	serve := func(name subject.Plugin, answer string) *plugged {
+		p := s.connectPlugin(plugin.Manifest{Name: name, Guides: []string{"kind"}}, nil)
+		if _, err := p.bus.Conn().QueueSubscribe(subject.Guide(name), string(name), func(m *nats.Msg) { _ = m.Respond([]byte(answer)) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.bus.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.leave)
+		p.register()
+		return p
+	}
+	fails("no active plugin")
+	bad := serve("bad", `{"name":"kind","system_promt":"Be kind.","temperature":0.9}`)
+	fails(`plugin bad was refused: it is no guide: unknown field "system_promt"`)
+	bad.leave()
+	fails("no active plugin")
+	good := serve("good", `{"systemPrompt":"Be kind.","memoryPolicy":"sliding-window","initialMemories":["It is Friday."]}`)
+	natstest.Eventually(t, "the guide is loaded", func() bool { return len(s.core.Status(t.Context()).Guides) == 0 })
+	s.say(ref, event.Input{Text: "hello"})
+	s.await(ch, event.TypeRecorded)
+	if got := system.Load().(string); !strings.HasSuffix(got, "\n\nBe kind.\n\nWhat you remember:\n- It is Friday.\n") {
+		t.Errorf("the system prompt is %q", got)
+	}
+	good.leave()
+	fails("no active plugin")
 }

@@ -487,3 +487,61 @@ func TestHooksThatTakeTheirTime(t *testing.T) {
 		t.Errorf("the input was delivered %d times", n)
 	}
 }
+
+// on_error hears of tool calls that failed, of hooks that failed, and of a plugin that was
+// suspended for that; never of its own failures.
+func TestOnErrorHearsOfEveryFailure(t *testing.T) {
+	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: new(2)}})
+	s.model = once(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{}`)})
+	s.tool = func(context.Context, contract.ToolCall) tool.Result {
+		return tool.Failure(tool.CodeFailed, "no such thing")
+	}
+	heard := make(chan hook.Envelope, 100)
+	s.plug(plugin.Manifest{Name: "watcher", Hooks: []plugin.Hook{{Point: hook.OnError}}}, func(e hook.Envelope) string {
+		heard <- e
+		return ""
+	})
+	s.plug(plugin.Manifest{Name: "broken", Hooks: []plugin.Hook{{Point: hook.AfterPlan}, {Point: hook.OnError}}}, func(e hook.Envelope) string {
+		if e.Point == hook.OnError && strings.Contains(string(e.Data), `"plugin":"broken"`) {
+			t.Errorf("it is asked about itself: %s", e.Data)
+		}
+		return "garbage"
+	})
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	turn := s.await(ch, event.TypeRecorded).Turn
+	want := map[string]hook.ErrorData{
+		"tool_failed":      {Message: "no such thing", Tool: "test:do"},
+		"hook_failed":      {Message: "hook after_plan of plugin broken failed", Plugin: "broken"},
+		"plugin_suspended": {Message: "plugin broken is suspended: it failed 2 times in a row", Plugin: "broken"},
+	}
+	for len(want) > 0 {
+		var e hook.Envelope
+		select {
+		case e = <-heard:
+		case <-natstest.Context(t).Done():
+			t.Fatalf("on_error has not heard of %v", want)
+		}
+		var d hook.ErrorData
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			t.Fatal(err)
+		}
+		w, first := want[d.Code]
+		if !first && d.Code != hook.ErrHookFailed {
+			t.Errorf("on_error heard of %s", e.Data)
+		}
+		if delete(want, d.Code); !first {
+			continue
+		}
+		if !strings.Contains(d.Message, w.Message) || d.Tool != w.Tool || d.Plugin != w.Plugin || e.Agent != "main" {
+			t.Errorf("on_error heard of %+v, want %+v", d, w)
+		}
+		if inTurn := d.Code != hook.ErrSuspended; inTurn != (e.Turn == turn) || inTurn != (e.Session == "s1") {
+			t.Errorf("%s came with session %q, turn %q", d.Code, e.Session, e.Turn)
+		}
+		if isCall := d.Code == "tool_failed"; isCall != (e.Step != "") {
+			t.Errorf("%s came with step %q", d.Code, e.Step)
+		}
+	}
+}

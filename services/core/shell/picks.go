@@ -132,3 +132,21 @@ func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subj
 	d.claim(s, best.Instance, pool)
 	return best.Instance, true
 }
+
+// idle returns the least busy runner of a tool for a call outside of turns. Nothing is
+// claimed: a runner whose slots sessions take meanwhile refuses the call.
+func (d *Directory) idle(name string, not []subject.Instance) (best subject.Instance, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, most := need{kind: subject.Runner, name: name}, 0
+	pool := d.poolFor(n)
+	for id, i := range d.instances {
+		if i.Draining || !i.gone.IsZero() || slices.Contains(not, id) || !d.offersNeed(i, n) {
+			continue
+		}
+		if free := d.freeAt(id, i, pool); free > most {
+			best, most = id, free
+		}
+	}
+	return best, most > 0
+}

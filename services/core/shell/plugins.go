@@ -68,6 +68,7 @@ func newPlugins(c *Core, cfg PluginsConfig) *plugins {
 		Reachable:    c.bus.Connected,
 		SuspendAfter: cfg.SuspendAfter,
 		Suspend:      p.suspend,
+		Failed:       p.failed,
 		Log:          c.log,
 	})
 	p.pin.Store(&pinned{registry.Compute(registry.NewContent()), p.engine.Table()})
@@ -209,7 +210,37 @@ func (p *plugins) suspend(name subject.Plugin, reason string) {
 		p.c.log.Error("a plugin that keeps failing could not be suspended", "plugin", name, "reason", reason, "error", err)
 	case changed:
 		p.c.log.Warn("a plugin is suspended", "plugin", name, "reason", reason)
+		for a := range p.c.cfg.Agents {
+			p.report(hook.Envelope{Agent: a}, hook.ErrorData{Code: hook.ErrSuspended, Message: "plugin " + string(name) + " is suspended: " + reason, Plugin: name})
+		}
 	}
+}
+
+// failed reports a hook that failed.
+func (p *plugins) failed(at hook.Envelope, name subject.Plugin, err error) {
+	p.report(at, hook.ErrorData{
+		Code: hook.ErrHookFailed, Message: fmt.Sprintf("hook %s of plugin %s failed: %v", at.Point, name, err), Plugin: name,
+	})
+}
+
+// report runs on_error for a failure of a plugin, at the other plugins. No decision waits for
+// it, and no commit records it.
+func (p *plugins) report(at hook.Envelope, e hook.ErrorData) {
+	t, who := p.pin.Load().table, map[subject.Plugin]bool{}
+	for _, h := range t.Hooks(hook.OnError) {
+		if h.Plugin != e.Plugin && h.Unasked == "" {
+			who[h.Plugin] = true
+		}
+	}
+	if len(who) == 0 {
+		return
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // only strings
+	}
+	at.Point, at.Data = hook.OnError, data
+	t.RunOnly(at, who)
 }
 
 // owner returns the built-in owner of a name that a plugin wants.

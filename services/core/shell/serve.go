@@ -29,6 +29,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbSession:  c.serveSession,
 		coreapi.VerbStatus:   func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
 		coreapi.VerbRefill:   c.serveRefill,
+		coreapi.VerbCall:     c.serveCall,
 		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.info(), nil },
 	}
 	var out []*bus.Responder
@@ -166,7 +167,7 @@ func (c *Core) Counters() map[string]int64 {
 		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
 		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
 		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
-		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(), "open_sessions": int64(c.open()),
+		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(), "internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
 		"waiting_sessions": int64(c.lobby.len()), "queued_sessions": int64(c.dir.queued()),
 		"backlog": c.beacon.last.Load(),
 	}
@@ -207,7 +208,7 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(), Counters: c.Counters(),
 		Missing: c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
-		View: c.refill.now(ctx),
+		View: c.refill.now(ctx), Guides: c.plugins.guides.troubles(),
 	}
 	for a := range c.cfg.Agents {
 		st.Agents = append(st.Agents, a)

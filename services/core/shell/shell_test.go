@@ -122,6 +122,9 @@ func (s *system) runner(b *bus.Bus) {
 	specs := []tool.Spec{
 		{Name: "test:do", Description: "does", Args: json.RawMessage(`{"type":"object"}`), Idempotent: true},
 		{Name: "test:once", Description: "does once", Args: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
+		{Name: "test:inner", Description: "for services", Internal: true, Args: json.RawMessage(
+			`{"type":"object","properties":{"query":{"type":"string"}},"additionalProperties":false}`)},
+		{Name: "test:grave", Description: "for services, at high risk", Args: json.RawMessage(`{"type":"object"}`), Internal: true, Risk: tool.RiskHigh},
 		{Name: "test:risky", Description: "asks first", Args: json.RawMessage(`{"type":"object"}`), Risk: tool.RiskHigh},
 	}
 	s.stopRunner = s.background("runner", func(ctx context.Context) error {

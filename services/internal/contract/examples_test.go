@@ -269,7 +269,7 @@ func goChecks(e example, v *jsonschema.ValidationError) bool {
 	case "manifest.v1":
 		return true // DecodeManifest
 	case "guide/guide":
-		return e.name == "unknown-memory-policy" || e.name == "temperature-above-two" // Guide.Check
+		return e.name == "unknown-memory-policy" || e.name == "temperature-above-two" || e.name == "missing-system-prompt" // Guide.Check
 	case "events/envelope":
 		return e.name != "unknown-type" && e.name != "turn-malformed" // Event.Check
 	}

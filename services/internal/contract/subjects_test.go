@@ -39,6 +39,7 @@ func built() map[string]map[string]string {
 			subject.Service(coreapi.ServiceName, coreapi.VerbSession): "coreSessionQuery", subject.Service(coreapi.ServiceName, coreapi.VerbStatus): "coreStatusQuery",
 			subject.Service(registry.ServiceName, coreapi.VerbPlugins): "corePluginsQuery", subject.Service(registry.ServiceName, coreapi.VerbPlugin): "corePluginRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbHooks): "coreHooksQuery", subject.Service(coreapi.ServiceName, coreapi.VerbRefill): "coreRefillRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbCall): "coreCallRequest",
 		},
 		"Reply": {subject.Reply("r1", "core-1", 71): "reply"},
 		"Hook":  {},

@@ -68,6 +68,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(coreapi.VerbRefill, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbRefill, `{"all":true}`)
 	p.ask(coreapi.VerbHooks, ``)
+	p.ask(coreapi.VerbCall, `{"agent":"main","session":"good","caller":"test","tool":"status:query"}`)
 	p.ask(coreapi.VerbPlugins, ``)
 	p.ask(coreapi.VerbPlugin, `{"op":"suspend","plugin":"everything","reason":"to see"}`)
 	p.ask(coreapi.VerbPlugin, `{"op":"resume","plugin":"everything"}`)
@@ -89,7 +90,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 		"input", "confirmation", "command", "commit", "perceived", "planRequested", "planCompleted", "actRequested", "actConfirmed", "actCompleted",
 		"recorded", "turnFailed", "sessionReset", "uiMessage", "toolCallRequest", "uiReady", "uiState", "timerSchedule",
 		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "beacon", "discovery", "coreToolsQuery", "coreTools", "coreSessions", "coreSession", "coreStatus", "error",
-		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreHooks", "corePlugins", "corePlugin",
+		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreCallRequest", "coreHooks", "corePlugins", "corePlugin",
 	} {
 		if seen[id] == 0 {
 			t.Errorf("no message %s was seen: what it looks like was not checked", id)

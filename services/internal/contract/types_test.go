@@ -106,6 +106,7 @@ var goTypes = map[string]any{
 	"service/core/view":           coreapi.View{},
 	"service/core/refill_request": coreapi.RefillQuery{},
 	"service/core/refill":         coreapi.RefillAnswer{},
+	"service/core/call_request":   coreapi.CallQuery{},
 	"service/core/beacon":         bus.Beacon{},
 	"service/core/plugins":        []registry.PluginInfo{},
 	"service/core/plugin":         registry.PluginInfo{},
@@ -154,6 +155,9 @@ var noGoType = map[string]string{
 	"events/ack":                 "the server's own answer; wire_test.go holds it against a server",
 	"events/event":               "any one of the events, each with a type of its own",
 	"events/commit":              "event.Commit has no JSON of its own: DecodeCommit and Encode, see examples_test.go",
+	"tool/answer":                "tool.Result, or what stands for one",
+	"provider/answer":            "provider.Reply, or what stands for one",
+	"guide/answer":               "guide.Guide, with either names; guide.Decode reads it",
 	"service/core/session_query": "subject.Ref, whose fields are flattened into other types",
 	"service/core/session":       "its state is core's own and changes with fold_version",
 

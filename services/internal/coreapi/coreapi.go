@@ -5,6 +5,7 @@
 package coreapi
 
 import (
+	"encoding/json"
 	"time"
 
 	"skandha.dev/pkg/executor"
@@ -25,6 +26,7 @@ const (
 	VerbStatus   = "status"   // -> Status
 	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer
 	VerbHooks    = "hooks"    // -> HooksInfo
+	VerbCall     = "call"     // CallQuery -> tool.Result
 	VerbPlugins  = "plugins"  // -> plugins, in the order of execution (schemas/service/core/plugins.json)
 	VerbPlugin   = "plugin"   // what an operator wants of a plugin -> the plugin
 )
@@ -76,6 +78,16 @@ type Status struct {
 	View      View                    `json:"view"`
 	Faults    []Fault                 `json:"faults,omitempty"`   // of the whole system, now
 	Troubles  []Trouble               `json:"troubles,omitempty"` // of single sessions, or of the log
+	Guides    []GuideTrouble          `json:"guides,omitempty"`   // of plugins, that agents name and this core could not load
+}
+
+// GuideTrouble is a guide of a plugin that is missing, or whose latest version was refused.
+type GuideTrouble struct {
+	Agent    subject.Agent `json:"agent"`
+	Guide    string        `json:"guide"`
+	Required bool          `json:"required,omitempty"` // the agent does not answer while it is missing
+	Stale    bool          `json:"stale,omitempty"`    // an earlier version is in use
+	Reason   string        `json:"reason"`
 }
 
 // ViewState says how the view compares to the log.
@@ -109,6 +121,16 @@ type RefillQuery struct {
 // RefillAnswer says what was written.
 type RefillAnswer struct {
 	Revision uint64 `json:"revision,omitempty"` // of the session
+}
+
+// CallQuery has core run an internal tool, outside of a turn.
+type CallQuery struct {
+	Agent   subject.Agent   `json:"agent"`
+	Session subject.Session `json:"session"`
+	Turn    string          `json:"turn,omitempty"`
+	Caller  subject.Writer  `json:"caller"` // a plugin or a service; the policy's principal is "internal:" and this
+	Tool    string          `json:"tool"`
+	Args    json.RawMessage `json:"args,omitempty"` // default {}
 }
 
 // The kinds of [Fault].

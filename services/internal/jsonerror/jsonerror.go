@@ -3,6 +3,7 @@
 package jsonerror
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,20 @@ import (
 	"reflect"
 	"strings"
 )
+
+// Decode reads one JSON value strictly: an unknown field is an error, and so is anything
+// that follows. The error is explained.
+func Decode(body []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return errors.New(Explain(err))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON object")
+	}
+	return nil
+}
 
 // Explain returns what an error of encoding/json is about: "limit: got string, want a
 // whole number".

@@ -275,7 +275,11 @@ func TestFailuresAreTold(t *testing.T) {
 		{"denied", "delete a.txt", `{"error":{"code":"denied","message":"by policy"}}`, "was not allowed, so nothing was done: by policy"},
 		{"unknown outcome", "delete a.txt", `{"error":{"code":"outcome_unknown","message":"its runner died."}}`, "Nobody can know"},
 		{"details", "delete a.txt", `{"error":{"code":"invalid_arguments","message":"bad","details":["path: is required"]}}`, "- path: is required"},
-		{"stderr of python", "run python: 1/0", `{"error":{"code":"tool_failed","message":"exit status 1"},"data":{"stderr":"ZeroDivisionError"}}`, "```\nZeroDivisionError\n```"},
+		{
+			"a failed program", "run python: print(1); 1/0",
+			`{"error":{"code":"tool_failed","message":"ZeroDivisionError: division by zero (exit 1)"},"data":{"stdout":"1\n","stderr":"Traceback"}}`,
+			"Python failed: ZeroDivisionError: division by zero (exit 1)\n\nIt had printed:\n\n```\n1\n```\n\n```\nTraceback\n```",
+		},
 		{"no JSON at all", "delete a.txt", `boom`, "did not succeed: boom"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

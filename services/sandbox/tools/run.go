@@ -15,7 +15,7 @@ import (
 const where = "It runs in an isolated sandbox: no network, no access to the host, a Linux user without rights. " +
 	"Each call is a fresh process, so variables do not last, but files in the working directory /workspace do, for the whole conversation. " +
 	"Files written to /workspace/out are handed to the user as artifacts. " +
-	"Output beyond 64 KiB is cut in the middle; exit_code is 0 unless it failed, and then stderr says why."
+	"Output beyond 64 KiB is cut in the middle; an exit_code other than 0 makes the call fail, and stderr says why; data has all of it."
 
 // The arguments that runs have in common.
 var runArgs = fmt.Sprintf(`

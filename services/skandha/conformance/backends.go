@@ -49,12 +49,18 @@ func (s *suite) generates(ctx context.Context, c *check, name string) {
 	if !s.answered(c, subj, a, modelLimit) {
 		return
 	}
-	for _, p := range s.contract.problems("provider/reply.json", a.body) {
-		c.fail("a reply by schemas/provider/reply.json", quote(a.body)+": "+p, `answer {"response": {"is_final": true, "text_content": "…", "usage": {…}}}, or {"error": {…}}, never both`)
+	for _, p := range s.contract.problems("provider/answer.json", a.body) {
+		c.fail("a reply by schemas/provider/answer.json", quote(a.body)+": "+p, `answer {"response": {"is_final": true, "text_content": "…", "usage": {…}}}, or {"error": {…}}, never both`)
 	}
 	var r provider.Reply
 	if !c.ok() || json.Unmarshal(a.body, &r) != nil {
 		return
+	}
+	if r.Error == nil && r.Response == nil { // not wrapped
+		r.Response = &provider.Response{}
+		if json.Unmarshal(a.body, r.Response) != nil {
+			return
+		}
 	}
 	switch {
 	case r.Error != nil:
@@ -82,16 +88,14 @@ func (s *suite) guides(ctx context.Context, c *check, name string) {
 	if !s.answered(c, subj, a, backendLimit) {
 		return
 	}
-	const expected = "a guide by schemas/guide/guide.json"
-	for _, p := range s.contract.problems("guide/guide.json", a.body) {
-		c.fail(expected, quote(a.body)+": "+p, "see the schema")
+	for _, p := range s.contract.problems("guide/answer.json", a.body) {
+		c.fail("a guide by schemas/guide/answer.json", quote(a.body)+": "+p, "see the schema")
 	}
-	var g guide.Guide
-	if !c.ok() || json.Unmarshal(a.body, &g) != nil {
+	if !c.ok() {
 		return
 	}
-	if g.Name != name {
-		c.fail(fmt.Sprintf("the guide %q", name), fmt.Sprintf("the guide %q", g.Name), "answer with the guide that the request names")
+	if _, err := guide.Decode(a.body, name); err != nil {
+		c.fail(fmt.Sprintf("the guide %q", name), err.Error(), "answer with the guide that the request names")
 	}
 	a = s.ask(ctx, subj, mustJSON(guide.Request{Name: "no such guide", Agent: "main"}), backendLimit)
 	if !errors.Is(a.err, bus.ErrNotFound) {

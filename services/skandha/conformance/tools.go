@@ -70,8 +70,8 @@ func (s *suite) toolAnswers(ctx context.Context, c *check, index int, t tool.Spe
 			return
 		}
 		asked := fmt.Sprintf("%s, called with %s", quote(a.body), quote(args))
-		for _, p := range s.contract.problems("tool/result.json", a.body) {
-			c.fail("a result by schemas/tool/result.json", asked+": "+p,
+		for _, p := range s.contract.problems("tool/answer.json", a.body) {
+			c.fail("a result by schemas/tool/answer.json", asked+": "+p,
 				`answer {"success": true, "data": …}, or {"success": false, "error": {"code": "tool_failed", "message": "…"}}`)
 		}
 		if !c.ok() {

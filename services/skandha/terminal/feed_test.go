@@ -128,6 +128,11 @@ func TestWhatHappens(t *testing.T) {
 			r.begin()
 			r.call("sh", `{"cmd":"a \u003c b"}`, `{"exit_code":0,"stdout":"one\n\ttwo \u001b[2J\n","stderr":"oops"}`)
 			r.reads(`✓ sh {"cmd":"a < b"}`, "  ↳ one\n        two �[2J\n    oops")
+			r.event("t5", event.ActCompleted{Call: "c7", Tool: "py", Result: tool.Result{
+				Error: &tool.Error{Code: tool.CodeFailed, Message: "ZeroDivisionError: division by zero (exit 1)"},
+				Data:  json.RawMessage(`{"exit_code":1,"stdout":"so far\n","stderr":"Traceback"}`),
+			}})
+			r.reads("✗ py", "  ↳ tool_failed: ZeroDivisionError: division by zero (exit 1)\n  ↳ so far\n    Traceback")
 			r.call("text", `{}`, `"`+strings.Repeat(`line\n`, 9)+`"`)
 			r.reads("  ↳ line\n    line", "… 3 more lines")
 			r.call("data", `{}`, `{"n":1,"stdout":""}`)

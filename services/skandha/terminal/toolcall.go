@@ -49,7 +49,8 @@ func result(p event.ActCompleted, c *call, width int) []string {
 			rows = append(rows[:3], dim.of("    …"))
 		}
 		out = append(out, rows...)
-	} else {
+	}
+	if p.Result.Success || printout(p.Result.Data) != "" {
 		out = append(out, answerRows(p.Result.Data, width)...)
 	}
 	for _, a := range Artifacts(p.Result.Data) {
@@ -66,12 +67,8 @@ const answerLines = 6
 // lines, anything else in a few words.
 func answerRows(data json.RawMessage, width int) []string {
 	var text string
-	var printed struct {
-		Stdout string `json:"stdout"`
-		Stderr string `json:"stderr"`
-	}
-	if json.Unmarshal(data, &text) != nil && json.Unmarshal(data, &printed) == nil {
-		text = strings.TrimRight(printed.Stdout, "\n") + "\n" + printed.Stderr
+	if json.Unmarshal(data, &text) != nil {
+		text = printout(data)
 	}
 	text = strings.Trim(text, "\n")
 	if text == "" {
@@ -93,6 +90,18 @@ func answerRows(data json.RawMessage, width int) []string {
 		out = append(out, dim.of("    … "+count(more, "more line")))
 	}
 	return out
+}
+
+// printout is what a program printed, by the data of its result; empty for other data.
+func printout(data json.RawMessage) string {
+	var run struct {
+		Stdout string `json:"stdout"`
+		Stderr string `json:"stderr"`
+	}
+	if json.Unmarshal(data, &run) != nil {
+		return ""
+	}
+	return strings.Trim(strings.TrimRight(run.Stdout, "\n")+"\n"+run.Stderr, "\n")
 }
 
 // Artifact is what a result says of a file that was kept.

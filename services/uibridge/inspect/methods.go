@@ -202,6 +202,7 @@ func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none)
 		return st, err
 	}
 	st.Agents = slices.DeleteFunc(st.Agents, func(a subject.Agent) bool { return p.Require(contract.See, a) != nil })
+	st.Guides = slices.DeleteFunc(st.Guides, func(t coreapi.GuideTrouble) bool { return p.Require(contract.See, t.Agent) != nil })
 	slices.Sort(st.Agents)
 	return st, nil
 }

@@ -83,7 +83,7 @@ var failures = map[event.FailCode]int{
 	event.FailDuplicate: http.StatusConflict, event.FailDropped: http.StatusForbidden, event.FailDenied: http.StatusForbidden,
 	event.FailLocked: http.StatusConflict, event.FailCancelled: http.StatusConflict, event.FailInterrupted: http.StatusConflict,
 	event.FailReset: http.StatusConflict, event.FailQueueFull: http.StatusTooManyRequests, event.FailProvider: http.StatusBadGateway,
-	event.FailNoProvider: http.StatusServiceUnavailable, event.FailDeadline: http.StatusGatewayTimeout,
+	event.FailNoProvider: http.StatusServiceUnavailable, event.FailNoGuide: http.StatusServiceUnavailable, event.FailDeadline: http.StatusGatewayTimeout,
 }
 
 func failed(f *event.TurnFailed) *apiError {

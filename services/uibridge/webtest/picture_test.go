@@ -41,3 +41,13 @@ func TestCodeAndPicturesFromTheSandboxAreShown(t *testing.T) {
 	p.Wait(`document.documentElement.scrollWidth <= 360`)
 	p.Shot("picture-narrow")
 }
+
+// A program that fails is no success, and the page says how it ended.
+func TestAFailedProgramSaysItsExitCode(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{Sandbox: true})
+	p := r.SignedIn(t, "fails")
+	p.Say(`call python:execute {"code": "1/0"}`)
+	p.Wait(`text(".call[data-status=failed] .call-status") === "exit 1"`)
+	p.Click(".call-line")
+	p.Wait(`text(".call-error").includes("ZeroDivisionError: division by zero (exit 1)")`)
+}

@@ -1,5 +1,5 @@
-// Package diag has the internal tools log:record and status:query, which the
-// agent's own services use and no model is offered.
+// Package diag has the internal tools log:record, for plugins, and status:query, which
+// skandha doctor asks. They are called by service.core.call; no model is offered them.
 package diag
 
 import (

@@ -133,7 +133,7 @@ export class Call {
   ended({ result, duration_ms: ms, note }) {
     const code = result.error?.code ?? '';
     const status = result.success ? 'done' : code === 'outcome_unknown' ? 'unknown' : NOT_RUN.has(code) ? 'refused' : 'failed';
-    this.status(status, result.success ? undefined : toolError(code));
+    this.status(status, result.success ? undefined : exited(result) || toolError(code));
     this.#took.textContent = ms ? fmt.duration(ms) : '';
     this.#live.hidden = true;
     this.#live.replaceChildren();
@@ -200,6 +200,11 @@ function headline(args) {
 }
 
 function isRun(d) { return d !== null && typeof d === 'object' && typeof d.stdout === 'string' && 'exit_code' in d; }
+
+// exited is how a program ended that failed by itself, in words: "exit 1".
+function exited({ error, data }) {
+  return error?.code === 'tool_failed' && isRun(data) && data.exit_code ? `exit ${Number(data.exit_code)}` : '';
+}
 
 function long(text, extra = '', language = '') {
   const pre = el('pre', { class: `code ${extra}`, tabindex: 0, role: 'group', 'aria-label': 'What it gave' });

@@ -32,6 +32,7 @@ const FAILURES = {
   poison: 'Handling this failed again and again, so it was given up.',
   provider_failed: 'The language model gave no answer.',
   no_provider: 'No language model is there. Is a provider running?',
+  no_guide: 'A guide that this agent requires is missing. Is its plugin running?',
   limit_rounds: 'The turn reached its limit of rounds.',
   limit_tokens: 'The turn reached its limit of tokens.',
   limit_cost: 'The turn reached its limit of cost.',

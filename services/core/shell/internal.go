@@ -1,0 +1,177 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/nesting"
+)
+
+// internalPrincipal begins the principal of an internal call. No id holds a colon, so no
+// writer of inputs has such a name.
+const internalPrincipal = "internal:"
+
+// internalTries is how many runners are asked that turn out to be full or gone.
+const internalTries = 4
+
+// internalCall is a call of an internal tool by a service or a plugin. It is no part of a
+// turn: hooks are not asked and nothing is committed, since it may be made by a hook that the
+// session's next commit waits for.
+type internalCall struct {
+	coreapi.CallQuery
+	ref  subject.Ref
+	id   string
+	spec tool.Spec
+	rule decide.Ruling
+}
+
+// serveCall runs an internal tool.
+func (c *Core) serveCall(q *bus.Request) (any, error) {
+	n := internalCall{id: "internal-" + nonce()}
+	err := nesting.Check(q.Data)
+	if err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
+	}
+	if err := decodeQuery(q.Data, &n.CallQuery); err != nil {
+		return nil, err
+	}
+	if n.ref, err = subject.ParseRef(string(n.Agent), string(n.Session)); err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
+	}
+	if _, err := subject.Parse[subject.Writer](string(n.Caller)); err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: caller: %v", err)
+	}
+	if c.agent(n.Agent) == nil {
+		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s", n.Agent)
+	}
+	began := time.Now()
+	r := c.internal(q.Context(), &n)
+	code := tool.Code("")
+	if r.Error != nil {
+		code = r.Error.Code
+	}
+	c.stats.InternalCalls.Add(1)
+	c.log.Info("internal call", "principal", internalPrincipal+string(n.Caller), "session", n.ref, "call", n.id,
+		"tool", n.Tool, "hash", decide.Hash(n.spec, n.Args, nil), "effect", n.rule.Effect, "rule", n.rule.Rule,
+		"success", r.Success, "code", code, "took", time.Since(began))
+	return r, nil
+}
+
+// internal judges the call and runs it.
+func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
+	var known bool
+	n.spec, known = c.dir.Lookup(n.Tool)
+	switch {
+	case !known:
+		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("no runner offers the tool %q", n.Tool))
+	case !n.spec.Internal:
+		return tool.Failure(tool.CodeDenied, fmt.Sprintf("tool %q is not internal: only a turn of the agent can call it", n.Tool))
+	case n.spec.Sticky:
+		return tool.Failure(tool.CodeDenied, fmt.Sprintf("tool %q is sticky: only a turn of the agent has its lease", n.Tool))
+	}
+	if len(n.Args) == 0 {
+		n.Args = json.RawMessage("{}")
+	}
+	var errs []string
+	if n.Args, errs = c.dir.Validate(n.Tool, n.Args); len(errs) > 0 {
+		return tool.Failure(tool.CodeInvalidArgs, "invalid arguments; the tool was not run", errs...)
+	}
+	principal := subject.Writer(internalPrincipal + string(n.Caller))
+	n.rule = c.cfg.Policy.Evaluate(decide.Access{
+		Principal: principal, Action: event.ActionCall, Resource: n.spec,
+		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args},
+	})
+	switch n.rule.Effect {
+	case decide.Allow:
+		return c.runInternal(ctx, n)
+	case decide.Ask:
+		return tool.Failure(tool.CodeDenied, fmt.Sprintf(
+			"policy wants a user to approve it, and nobody is asked about an internal call; "+
+				"allow it by a rule for the principal %q", principal))
+	}
+	return tool.Failure(tool.CodeDenied, n.rule.Reason)
+}
+
+// runInternal gives the call to a runner, and to another one if that did not run it.
+func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
+	limit := n.spec.Timeout()
+	if o := n.rule.Obligations; o != nil && o.MaxDurationMS > 0 {
+		limit = min(limit, time.Duration(o.MaxDurationMS)*time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(ctx, executor.StartWithin+limit)
+	defer cancel()
+	why := "no runner has a free slot"
+	var not []subject.Instance
+	for range internalTries {
+		inst, free := c.dir.idle(n.Tool, not)
+		if !free {
+			break
+		}
+		a, err := c.attemptInternal(ctx, n, inst, limit)
+		switch {
+		case err != nil:
+			return tool.Failure(tool.CodeOutcomeUnknown, "it may have run: "+err.Error())
+		case a.State == executor.Finished:
+			return decide.ResultOf(a, n.rule.Obligations)
+		case a.State != executor.Refused && a.State != executor.Never:
+			return tool.Failure(tool.CodeOutcomeUnknown,
+				fmt.Sprintf("it may have run: runner %s says %s %s", inst, a.State, a.Message))
+		}
+		why, not = fmt.Sprintf("runner %s did not run it: %s", inst, a.Message), append(not, inst)
+	}
+	return tool.Failure(tool.CodeNotRun, why)
+}
+
+// attemptInternal sends the call to a runner and waits for its final answer.
+func (c *Core) attemptInternal(
+	ctx context.Context, n *internalCall, to subject.Instance, limit time.Duration,
+) (executor.Answer, error) {
+	w := &work{id: n.id, attempt: nonce(), kind: subject.Runner, instance: to}
+	now := time.Now()
+	end := now.Add(executor.StartWithin + limit)
+	if by, ok := ctx.Deadline(); ok && by.Before(end) {
+		end = by
+	}
+	body, err := executor.Encode(executor.Request{
+		Op: executor.OpRun, Agent: n.ref.Agent, Session: n.ref.Session, Call: w.id, Attempt: w.attempt,
+		StartBy: now.Add(executor.StartWithin), NotAfter: end, Tool: &executor.ToolCall{Name: n.Tool, Args: n.Args, Turn: n.Turn, Spec: n.spec.Digest()},
+	}, nil)
+	if err != nil {
+		return executor.Answer{}, err
+	}
+	asked := executor.Answer{Call: w.id, Attempt: w.attempt, Instance: to}
+	final := make(chan executor.Answer, 1)
+	cancel, err := c.caller.Send(ctx, subject.Executor(w.kind, to), string(to), nil, body, func(m bus.Reply) {
+		mail := answerOf(m, asked)
+		if mail.gone {
+			mail.answer.State, mail.answer.Message = executor.Never, "it is gone"
+		}
+		if mail.answer.State.Final() {
+			select {
+			case final <- mail.answer:
+			default: // only the first one counts
+			}
+		}
+	})
+	if err != nil {
+		return executor.Answer{State: executor.Never, Message: err.Error()}, nil
+	}
+	defer cancel()
+	defer c.release.add(w, n.ref)
+	select {
+	case a := <-final:
+		return a, nil
+	case <-ctx.Done():
+		c.stop(w, n.ref)
+		return executor.Answer{}, fmt.Errorf("runner %s has not answered in time, and was asked to stop it", to)
+	}
+}
