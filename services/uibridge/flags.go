@@ -1,8 +1,12 @@
 package uibridge
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
+
+	"skandha.dev/services/internal/hosts"
 )
 
 // TokenVar is the environment variable that holds the owner's token.
@@ -22,7 +26,7 @@ type Flags struct {
 // Config is the checked configuration that the flags ask for.
 func (f Flags) Config() (Config, error) {
 	c, err := ReadConfig(f.File)
-	if err != nil {
+	if err := errors.Join(err, f.check()); err != nil {
 		return Config{}, err
 	}
 	if f.Listen != "" {
@@ -38,4 +42,23 @@ func (f Flags) Config() (Config, error) {
 		c.Owner = "env:" + TokenVar
 	}
 	return c, c.Validate()
+}
+
+// check names the flag of what is wrong, as the file would not.
+func (f Flags) check() error {
+	var errs []error
+	if f.Listen != "" {
+		if err := hosts.CheckListen(f.Listen); err != nil {
+			errs = append(errs, fmt.Errorf("--listen or SKANDHA_UI_LISTEN: %w", err))
+		}
+	}
+	if f.URL != "" {
+		if err := hosts.CheckOrigin(f.URL); err != nil {
+			errs = append(errs, fmt.Errorf("--url or SKANDHA_UI_URL: %w", err))
+		}
+	}
+	if f.Port < 0 || f.Port > 65535 {
+		errs = append(errs, fmt.Errorf("--port or SKANDHA_UI_PORT is %d, want 1 to 65535", f.Port))
+	}
+	return errors.Join(errs...)
 }
