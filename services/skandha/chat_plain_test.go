@@ -8,6 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/follow"
 )
 
 func TestTerminalIsPlainWhereItShouldBe(t *testing.T) {
@@ -109,5 +113,28 @@ func TestChatIsPiped(t *testing.T) {
 				t.Errorf("stdout %q, want %q\nstderr %q, want %q", stdout.String(), c.out, stderr.String(), c.err)
 			}
 		})
+	}
+}
+
+func TestAnAnswerThatIsMissingIsExplained(t *testing.T) {
+	w := waiter{ref: subject.Ref{Agent: "main", Session: "s"}, seq: 5}
+	if got := w.missing(); !strings.Contains(got, "no core has taken up the input") {
+		t.Errorf("before it was taken up: %q", got)
+	}
+	for _, step := range []struct {
+		p    event.Payload
+		want string
+	}{
+		{event.Perceived{Sequence: 5, Disposition: event.Started}, "agents.main.provider"},
+		{event.PlanRequested{Plan: "t5-p1"}, ""},
+	} {
+		e := event.New(w.ref, "e", "test", step.p)
+		e.Turn = "t5"
+		if _, err := w.show(follow.Item{Event: e}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.missing(); !strings.Contains(got, step.want) || step.want == "" && got != "" {
+			t.Errorf("after %s: %q, want %q", e.Type, got, step.want)
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/services/core"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/store/open"
@@ -92,11 +91,7 @@ func (g *globals) configFinding() finding {
 	if g.Config != "" {
 		f.what = "configuration " + g.Config
 	}
-	cfg, err := core.ReadConfig(g.Config)
-	if err == nil {
-		_, _, err = cfg.Build()
-	}
-	if err != nil {
+	if err := system.CheckConfig(g.Config); err != nil {
 		f.advice = err.Error()
 		return f
 	}

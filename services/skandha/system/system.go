@@ -96,12 +96,15 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Store == "" {
 		cfg.Store = filepath.Join(cfg.Data, "view.db")
 	}
+	s := &System{cfg: cfg, log: cfg.Log, failed: make(chan error, 8)}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{cfg.Data, cfg.Workspace} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("preparing the data directory: %w", err)
 		}
 	}
-	s := &System{cfg: cfg, log: cfg.Log, failed: make(chan error, 8)}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, err
@@ -125,7 +128,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	}
 	streams, err := cfg.BuildStreams()
 	if err != nil {
-		return fmt.Errorf("configuration %s: %w", s.cfg.ConfigFile, err)
+		return err
 	}
 	b, err := s.Connect(ctx, "core")
 	if err != nil {
@@ -140,7 +143,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err := s.startSandbox(ctx); err != nil {
 		return fmt.Errorf("starting the sandbox: %w", err)
 	}
-	if err := s.startProvider(ctx); err != nil {
+	if err := s.startProvider(ctx, cfg.Agents); err != nil {
 		return err
 	}
 	if err := s.startCore(ctx, b, cfg); err != nil {
@@ -227,17 +230,18 @@ func (s *System) startCore(ctx context.Context, b *bus.Bus, cfg core.Config) err
 	return c.AwaitExecutors(wait, s.executors...)
 }
 
+func (s *System) runnerConfig() toolrunner.Config {
+	return toolrunner.Config{
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin, DrainTimeout: time.Second,
+	}
+}
+
 func (s *System) startRunner(ctx context.Context) error {
 	b, err := s.Connect(ctx, "toolrunner")
 	if err != nil {
 		return err
 	}
-	cfg := toolrunner.Config{
-		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin, DrainTimeout: time.Second,
-	}
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
+	cfg := s.runnerConfig()
 	s.executors = append(s.executors, b.Instance())
 	s.background("toolrunner", b, func(ctx context.Context) error {
 		return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: s.log.With("service", "toolrunner")})
@@ -245,21 +249,26 @@ func (s *System) startRunner(ctx context.Context) error {
 	return nil
 }
 
-func (s *System) startProvider(ctx context.Context) error {
+func (s *System) providerConfig() provider.Config {
+	return provider.Config{
+		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules, Slots: s.cfg.Slots,
+		DrainTimeout: time.Second,
+	}
+}
+
+func (s *System) startProvider(ctx context.Context, agents map[string]core.AgentConfig) error {
 	b, err := s.Connect(ctx, "provider")
 	if err != nil {
 		return err
 	}
 	log := s.log.With("service", "provider")
-	cfg := provider.Config{
-		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules, Slots: s.cfg.Slots,
-		DrainTimeout: time.Second,
-	}
+	cfg := s.providerConfig()
 	adapters, why, err := provider.Select(ctx, cfg, os.Getenv)
 	if err != nil {
 		return err
 	}
 	s.about = why
+	s.warnOfProviders(agents, adapters)
 	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
 		return provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: b, Logger: log})

@@ -1,0 +1,54 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/listener"
+	"skandha.dev/services/provider"
+	"skandha.dev/services/uibridge"
+)
+
+// CheckConfig reports everything that is wrong in a configuration file, in all its
+// sections; without a file nothing is.
+func CheckConfig(file string) error {
+	_, core := core.ReadConfig(file)
+	_, listeners := listener.ReadConfig(file)
+	if errors.Is(listeners, listener.ErrNoSection) {
+		listeners = nil
+	}
+	_, ui := uibridge.ReadConfig(file)
+	return configfile.Join(core, listeners, ui)
+}
+
+// check reports what is wrong with the configuration before anything is started.
+func (s *System) check() error {
+	errs := []error{CheckConfig(s.cfg.ConfigFile), s.runnerConfig().Validate(), s.providerConfig().Validate()}
+	if s.cfg.UI != nil && s.cfg.UI.Listen != "" {
+		if err := hosts.CheckListen(s.cfg.UI.Listen); err != nil {
+			errs = append(errs, fmt.Errorf("--ui or SKANDHA_UI: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// warnOfProviders names the agents whose provider is none of this system: a plugin may
+// still bring it, and until then their turns wait.
+func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []provider.Adapter) {
+	var here []string
+	for _, a := range adapters {
+		here = append(here, a.Info().Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		if p := agents[name].Provider; p != "" && !slices.Contains(here, p) {
+			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not here yet: want one of %s, or start the plugin that offers it",
+				name, p, strings.Join(here, ", ")))
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package system_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/skandha/system"
+)
+
+// Whatever is wrong in the file or the flags is said before anything is started, in
+// the sections of services that are off, too.
+func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, "agents:\n  main: {confirm: 15}\nagnets: {}\nlisteners:\n  cron:\n    c: {catch_up: some}\nui:\n  url: 5\n")
+	var log bytes.Buffer
+	_, err := system.Start(natstest.Context(t), system.Config{
+		Data: filepath.Join(dir, "data"), ConfigFile: file, Provider: "nosuch", Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	want := []string{
+		file + ":2: agents.main.confirm is 15, want a duration such as 15m or 30s",
+		file + ":3: agnets: unknown key, did you mean agents?",
+		file + `:6: listeners.cron.c.catch_up is "some", want none, last or all`,
+		file + ":8: ui.url is a number, want text: put it in quotes",
+		`provider "nosuch" is unknown, want one of offline, openai, local`,
+	}
+	for _, w := range want {
+		if err == nil || strings.Count(err.Error(), w) != 1 {
+			t.Errorf("%v\nwant once %s", err, w)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data")); !errors.Is(err, fs.ErrNotExist) || log.Len() > 0 {
+		t.Errorf("something was started: %v, %s", err, &log)
+	}
+}
+
+func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, "agents:\n  main: {provider: nosuch}\n  other: {provider: offline}\n")
+	var log bytes.Buffer
+	sys, err := system.Start(natstest.Context(t), system.Config{
+		Data: dir, ConfigFile: file, Sync: "relaxed", Provider: "offline",
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys.Stop()
+	if got := log.String(); !strings.Contains(got, `agents.main.provider is \"nosuch\", which is not here yet: want one of offline`) || strings.Contains(got, "agents.other") {
+		t.Errorf("logged %s", got)
+	}
+}
