@@ -75,7 +75,7 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 	w := &waiter{c: c, ref: ref, seq: seq, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr, interactive: !a.JSON && isTerminal(os.Stdin), lines: newLineReader(os.Stdin)}
 	err = w.wait(ctx, items)
 	if errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintf(os.Stderr, "skandha: no answer within %s%s; the turn goes on in session %s\n", a.Timeout, w.missing(), ref.Session)
+		fmt.Fprintf(os.Stderr, "skandha: no answer within %s%s; the turn goes on in session %s\n", a.Timeout, w.missing(c.fault(ctx)), ref.Session)
 		return exitTimeout
 	}
 	if errors.Is(err, context.Canceled) {
@@ -116,9 +116,12 @@ type waiter struct {
 	attempt     string
 }
 
-// missing says what the turn still waits for, if that can be seen.
-func (w *waiter) missing() string {
+// missing says what the turn still waits for, if that can be seen: a fault of the
+// system goes before.
+func (w *waiter) missing(fault string) string {
 	switch {
+	case fault != "":
+		return ": " + clean(fault)
 	case w.turn == "":
 		return ": no core has taken up the input, or a turn goes on before it (see skandha status)"
 	case w.plan == "":

@@ -120,8 +120,11 @@ func TestChatIsPiped(t *testing.T) {
 
 func TestAnAnswerThatIsMissingIsExplained(t *testing.T) {
 	w := waiter{ref: subject.Ref{Agent: "main", Session: "s"}, seq: 5}
-	if got := w.missing(); !strings.Contains(got, "no core has taken up the input") {
+	if got := w.missing(""); !strings.Contains(got, "no core has taken up the input") {
 		t.Errorf("before it was taken up: %q", got)
+	}
+	if got := w.missing("the disk is full"); got != ": the disk is full" {
+		t.Errorf("with a fault: %q", got)
 	}
 	for _, step := range []struct {
 		p    event.Payload
@@ -135,7 +138,7 @@ func TestAnAnswerThatIsMissingIsExplained(t *testing.T) {
 		if _, err := w.show(follow.Item{Event: e}); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.missing(); !strings.Contains(got, step.want) || step.want == "" && got != "" {
+		if got := w.missing(""); !strings.Contains(got, step.want) || step.want == "" && got != "" {
 			t.Errorf("after %s: %q, want %q", e.Type, got, step.want)
 		}
 	}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestConfigCheck(t *testing.T) {
@@ -31,5 +35,21 @@ func TestConfigCheck(t *testing.T) {
 	}
 	if err := (&configCheckCmd{}).Run(&globals{}); err == nil {
 		t.Error("without a file nothing is checked, and that is no error")
+	}
+}
+
+func TestABusThatIsAwayIsSaidWithWhatToDo(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = (&globals{NATS: "nats://t0ken@" + free.Addr().String(), Log: "error"}).connect(ctx)
+	if err == nil || !strings.Contains(err.Error(), free.Addr().String()) || !strings.Contains(err.Error(), "start the bus (skandha server") || strings.Contains(err.Error(), "t0ken") {
+		t.Errorf("%v", err)
 	}
 }

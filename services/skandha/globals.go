@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
@@ -134,8 +135,12 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	b, err := bus.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%w; start the bus (skandha server, or skandha up for a whole system), "+
+			"or correct the address in --nats or SKANDHA_NATS", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", redactURL(url), err)
+		return nil, err
 	}
 	c, err := client.New(b, writer(), log)
 	if err != nil {
@@ -143,6 +148,25 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 		return nil, err
 	}
 	return &connection{c, nil, about}, nil
+}
+
+// fault is what keeps the system from storing, if it can still say so.
+func (c *connection) fault(ctx context.Context) string {
+	if f := c.Bus.StorageFault(); f != nil {
+		return f.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	var st coreapi.Status
+	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
+		return "no core answers: " + err.Error()
+	}
+	for _, f := range st.Faults {
+		if f.What == coreapi.FaultBus {
+			return f.Message
+		}
+	}
+	return ""
 }
 
 // page is a one-time link to the page of the system, wherever that runs. Without a

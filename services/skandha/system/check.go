@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/hosts"
@@ -36,6 +38,19 @@ func (s *System) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// minFree is how many bytes a start needs on the disk of the data directory.
+const minFree = 1 << 20
+
+// explained adds to an error of the start that the disk of the data directory is full,
+// which not all parts say of themselves.
+func explained(err error, data string) error {
+	var disk unix.Statfs_t
+	if err == nil || unix.Statfs(data, &disk) != nil || disk.Bavail*uint64(disk.Bsize) >= minFree { //nolint:gosec // a size
+		return err
+	}
+	return fmt.Errorf("%w; the disk of %s is full: free space on it, or choose another directory with --data DIR", err, data)
 }
 
 // warnOfProviders names the agents whose provider is none of this system: a plugin may

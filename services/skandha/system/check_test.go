@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"skandha.dev/services/internal/natstest"
@@ -54,5 +55,19 @@ func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
 	sys.Stop()
 	if got := log.String(); !strings.Contains(got, `agents.main.provider is \"nosuch\", which is not here yet: want one of offline`) || strings.Contains(got, "agents.other") {
 		t.Errorf("logged %s", got)
+	}
+}
+
+// Neither the view nor the bus says of itself on whose disk there is no space.
+func TestAFullDiskIsNamedAtTheStart(t *testing.T) {
+	disk := natstest.SmallDisk(t, 1)
+	if err := os.WriteFile(filepath.Join(disk.Dir, "fill"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	_, err := system.Start(natstest.Context(t), system.Config{
+		Data: disk.Dir, Sync: "relaxed", Provider: "offline", Log: slog.New(slog.DiscardHandler),
+	})
+	if want := "the disk of " + disk.Dir + " is full: free space on it"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

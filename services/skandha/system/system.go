@@ -107,7 +107,7 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
-		return nil, err
+		return nil, explained(err, cfg.Data)
 	}
 	return s, nil
 }
