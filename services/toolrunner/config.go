@@ -22,6 +22,9 @@ type Config struct {
 	// WorkspaceDir is the one directory that tools see; it is made if it does not
 	// exist. Default "workspace" in the current directory.
 	WorkspaceDir string
+	// Protected are files and directories that tools must not reach, such as those of
+	// tokens and configuration; see [Config.CheckWorkspace].
+	Protected []string
 	// Slots is how many calls run at once; default 16. Four times as many may wait.
 	Slots int
 	// HTTPAllow are the hosts that http:request may ask: "api.example.com" or

@@ -147,6 +147,33 @@ func Section(file []byte, name string, into any) (found bool, err error) {
 	return found, wrong.err()
 }
 
+// Secrets lists the files that a configuration file names as file:PATH, and those of
+// keys. Without a file, or if it cannot be read, there are none.
+func Secrets(path string) (paths []string) {
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	var doc yaml.Node
+	if yaml.Unmarshal(file, &doc) != nil {
+		return nil
+	}
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		if p, ok := strings.CutPrefix(n.Value, "file:"); ok && n.Kind == yaml.ScalarNode {
+			paths = append(paths, p)
+		}
+		for i, c := range n.Content {
+			if n.Kind == yaml.MappingNode && i%2 == 1 && n.Content[i-1].Value == "tls_key" && c.Value != "" {
+				paths = append(paths, c.Value)
+			}
+			walk(c)
+		}
+	}
+	walk(&doc)
+	return paths
+}
+
 // parse gives the root of a file; nil if that is empty.
 func parse(file []byte) (*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(file))

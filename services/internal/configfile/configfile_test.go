@@ -140,3 +140,17 @@ func TestJoinKeepsTheOrderOfTheFile(t *testing.T) {
 		t.Errorf("of nothing comes %v", err)
 	}
 }
+
+func TestSecretsAreTheFilesThatAreNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "skandha.yaml")
+	file := "ui:\n  owner: file:/run/owner\n  tls_key: key.pem\n  tls_cert: cert.pem\n  tokens: [{name: a, token: 'file:b'}, {name: c, token: 'env:C'}]\n"
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(configfile.Secrets(path), " "); got != "/run/owner key.pem b" {
+		t.Errorf("got %s", got)
+	}
+	if got := configfile.Secrets(""); got != nil {
+		t.Errorf("without a file: %q", got)
+	}
+}

@@ -58,6 +58,34 @@ func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
 	}
 }
 
+// An agent would read its own system's tokens, and write its own policy.
+func TestAWorkspaceApartFromDataAndConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	file := filepath.Join(dir, "config", "skandha.yaml")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(token, []byte("0123456789abcdef"), 0o600),
+		os.WriteFile(file, []byte("ui: {owner: 'file:"+token+"'}\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for workspace, want := range map[string]string{
+		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file, dir + "/data/nats": "lies in " + dir + "/data, ",
+		dir + "/data": "contains " + dir + "/data, ",
+	} {
+		_, err := system.Start(natstest.Context(t), system.Config{
+			Data: filepath.Join(dir, "data"), Workspace: workspace, ConfigFile: file, Provider: "offline", Log: slog.New(slog.DiscardHandler),
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", workspace, err, want)
+		}
+	}
+	_, err := system.Start(natstest.Context(t), system.Config{
+		Data: filepath.Join(t.TempDir(), "data"), Workspace: dir, ConfigFile: file, Provider: "offline", Log: slog.New(slog.DiscardHandler),
+	})
+	if want := "contains " + token; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // Neither the view nor the bus says of itself on whose disk there is no space.
 func TestAFullDiskIsNamedAtTheStart(t *testing.T) {
 	disk := natstest.SmallDisk(t, 1)

@@ -28,6 +28,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
@@ -104,6 +105,9 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("preparing the data directory: %w", err)
 		}
+	}
+	if err := s.runnerConfig().CheckWorkspace(); err != nil {
+		return nil, err
 	}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
@@ -231,7 +235,12 @@ func (s *System) startCore(ctx context.Context, b *bus.Bus, cfg core.Config) err
 }
 
 func (s *System) runnerConfig() toolrunner.Config {
+	protect := []string{s.cfg.Data}
+	if s.cfg.ConfigFile != "" {
+		protect = append(protect, s.cfg.ConfigFile)
+	}
 	return toolrunner.Config{
+		Protected:    append(protect, configfile.Secrets(s.cfg.ConfigFile)...),
 		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin, DrainTimeout: time.Second,
 	}
 }

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"skandha.dev/services/internal/process"
@@ -24,14 +25,21 @@ type service struct {
 }
 
 func (s *service) config() toolrunner.Config {
+	var protected []string
+	if s.Creds != "" {
+		protected = append(protected, s.Creds)
+	}
 	return toolrunner.Config{
-		WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
+		Protected: protected, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
 		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, TestTools: s.TestTools, DrainTimeout: s.Drain,
 	}
 }
 
 // Check implements process.Service.
-func (s *service) Check() error { return s.config().Validate() }
+func (s *service) Check() error {
+	c := s.config()
+	return errors.Join(c.Validate(), c.CheckWorkspace())
+}
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {

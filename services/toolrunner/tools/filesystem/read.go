@@ -15,9 +15,13 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// Tools are the tools of this package on one workspace.
-func Tools(root *os.Root) []tools.Tool {
-	return []tools.Tool{ReadFile(root), WriteFile(root), AppendFile(root), DeleteFile(root), List(root)}
+// Tools are the tools of this package on one workspace; they refuse what is protected.
+func Tools(root *os.Root, protect ...string) []tools.Tool {
+	all := []tools.Tool{ReadFile(root), WriteFile(root), AppendFile(root), DeleteFile(root), List(root)}
+	for i := range all {
+		all[i] = protected(all[i], root, protect)
+	}
+	return all
 }
 
 // The sizes of one reading, in bytes. The default fits into a result that need
