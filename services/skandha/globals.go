@@ -20,6 +20,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/uibridge"
 )
 
@@ -43,7 +44,8 @@ type globals struct {
 	UI           string   `name:"ui" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Where an embedded system that stays (up, chat) serves its page. Default: 127.0.0.1:7070 or, if that is taken, the next free port; off: nowhere."`
 	Sync         string   `env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
-	Sandbox selection.Flags `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
+	Files   filesystem.Limits `embed:"" prefix:"files-" group:"File tools of an embedded system"`
+	Sandbox selection.Flags   `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
 }
 
 func defaultData() string {
@@ -66,7 +68,7 @@ func (g *globals) systemConfig() system.Config {
 	cfg := system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
 		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, OfflineRules: g.OfflineRules,
-		Workspace: g.Workspace, HTTPAllow: g.HTTPAllow, NotesPlugin: g.NotesPlugin,
+		Workspace: g.Workspace, Files: g.Files, HTTPAllow: g.HTTPAllow, NotesPlugin: g.NotesPlugin,
 	}
 	if !g.NoSandbox {
 		cfg.Sandbox = &system.Sandbox{Flags: g.Sandbox}

@@ -144,7 +144,7 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 
 // builtin are the tools that Config wants.
 func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
-	list := slices.Concat(filesystem.Tools(root, r.cfg.Protected...), notes.Tools(r.book(root)), []tools.Tool{
+	list := slices.Concat(filesystem.Tools(root, r.cfg.Files, r.cfg.Protected...), notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
 	allow, err := web.ParseAllow(r.cfg.HTTPAllow)

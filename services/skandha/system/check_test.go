@@ -13,6 +13,7 @@ import (
 
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 )
 
 // Whatever is wrong in the file or the flags is said before anything is started, in
@@ -23,12 +24,14 @@ func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
 	var log bytes.Buffer
 	_, err := system.Start(natstest.Context(t), system.Config{
 		Data: filepath.Join(dir, "data"), ConfigFile: file, Provider: "nosuch", Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Files: filesystem.Limits{SessionFiles: -2},
 	})
 	want := []string{
 		file + ":2: agents.main.confirm is 15, want a duration such as 15m or 30s",
 		file + ":3: agnets: unknown key, did you mean agents?",
 		file + `:6: listeners.cron.c.catch_up is "some", want none, last or all`,
 		file + ":8: ui.url is a number, want text: put it in quotes",
+		"--files-session-files is -2, want",
 		`provider "nosuch" is unknown, want one of offline, openai, local`,
 	}
 	for _, w := range want {

@@ -37,6 +37,7 @@ import (
 	"skandha.dev/services/provider"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/toolrunner"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/uibridge"
 )
 
@@ -51,13 +52,14 @@ type Config struct {
 	Store      string // of the view; default a SQLite file in Data
 
 	Provider, Model, BaseURL, OfflineRules string
-	Workspace                              string    // default Data/workspace
-	HTTPAllow                              []string  // hosts that http:request may reach
-	NotesPlugin                            string    // the storage plugin that keeps notes; default files in Workspace
-	Slots                                  int       // of provider, tool runner and sandbox, each; default 64
-	Sandbox                                *Sandbox  // where the code of models runs; nil: it does not
-	UI                                     *UI       // the page for people; nil: there is none
-	Stdin                                  io.Reader // of a listener of standard input; nil: it is somebody else's
+	Workspace                              string            // default Data/workspace
+	Files                                  filesystem.Limits // of the file tools
+	HTTPAllow                              []string          // hosts that http:request may reach
+	NotesPlugin                            string            // the storage plugin that keeps notes; default files in Workspace
+	Slots                                  int               // of provider, tool runner and sandbox, each; default 64
+	Sandbox                                *Sandbox          // where the code of models runs; nil: it does not
+	UI                                     *UI               // the page for people; nil: there is none
+	Stdin                                  io.Reader         // of a listener of standard input; nil: it is somebody else's
 	Log                                    *slog.Logger
 }
 
@@ -239,9 +241,13 @@ func (s *System) runnerConfig() toolrunner.Config {
 	if s.cfg.ConfigFile != "" {
 		protect = append(protect, s.cfg.ConfigFile)
 	}
+	if s.cfg.Sandbox != nil && s.cfg.Sandbox.Dir != "" {
+		protect = append(protect, s.cfg.Sandbox.Dir)
+	}
 	return toolrunner.Config{
-		Protected:    append(protect, configfile.Secrets(s.cfg.ConfigFile)...),
-		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin, DrainTimeout: time.Second,
+		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin,
+		DrainTimeout: time.Second,
 	}
 }
 

@@ -6,6 +6,9 @@
 // refused without waiting for its other end. What is protected, such as the files of
 // tokens, is refused by identity, whatever link or mount leads to it.
 //
+// What a session writes is bounded by [Limits], counted while the process runs, and
+// some space stays free on the disk: the log may be on it, too.
+//
 // write_file replaces a file in one step and is idempotent; append_file and
 // delete_file are not. What cannot be undone, a person is asked about.
 package filesystem

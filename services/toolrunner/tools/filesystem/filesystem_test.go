@@ -38,7 +38,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	for _, tl := range Tools(root, filepath.Join(f.outer, "secret"), filepath.Join(f.outer, "data")) {
+	for _, tl := range Tools(root, Limits{KeepFree: -1}, filepath.Join(f.outer, "secret"), filepath.Join(f.outer, "data")) {
 		f.tools[strings.TrimPrefix(tl.Spec.Name, "file_system:")] = tl
 	}
 	return f

@@ -15,9 +15,11 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// Tools are the tools of this package on one workspace; they refuse what is protected.
-func Tools(root *os.Root, protect ...string) []tools.Tool {
-	all := []tools.Tool{ReadFile(root), WriteFile(root), AppendFile(root), DeleteFile(root), List(root)}
+// Tools are the tools of this package on one workspace, within limits; they refuse what
+// is protected.
+func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
+	q := newQuota(root, l)
+	all := []tools.Tool{ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root)}
 	for i := range all {
 		all[i] = protected(all[i], root, protect)
 	}
