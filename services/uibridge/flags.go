@@ -1,6 +1,7 @@
 package uibridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,9 @@ const TokenVar = "SKANDHA_UI_TOKEN"
 type Flags struct {
 	File   string // configuration; empty: none
 	Listen string // host:port
-	URL    string // by which browsers reach the bridge
+	// ListenName is what errors call Listen; default --listen or SKANDHA_UI_LISTEN.
+	ListenName string
+	URL        string // by which browsers reach the bridge
 	// Port of loopback at which a container's is published; browsers reach the bridge
 	// by it if no URL says otherwise. 0: none.
 	Port int
@@ -26,7 +29,7 @@ type Flags struct {
 // Config is the checked configuration that the flags ask for.
 func (f Flags) Config() (Config, error) {
 	c, err := ReadConfig(f.File)
-	if err := errors.Join(err, f.check()); err != nil {
+	if err := errors.Join(err, f.Check()); err != nil {
 		return Config{}, err
 	}
 	if f.Listen != "" {
@@ -44,12 +47,12 @@ func (f Flags) Config() (Config, error) {
 	return c, c.Validate()
 }
 
-// check names the flag of what is wrong, as the file would not.
-func (f Flags) check() error {
+// Check reports what is wrong with the flags; each error names its flag.
+func (f Flags) Check() error {
 	var errs []error
 	if f.Listen != "" {
 		if err := hosts.CheckListen(f.Listen); err != nil {
-			errs = append(errs, fmt.Errorf("--listen or SKANDHA_UI_LISTEN: %w", err))
+			errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(f.ListenName, "--listen or SKANDHA_UI_LISTEN"), err))
 		}
 	}
 	if f.URL != "" {

@@ -11,7 +11,6 @@ import (
 
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/configfile"
-	"skandha.dev/services/internal/hosts"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/uibridge"
@@ -32,10 +31,8 @@ func CheckConfig(file string) error {
 // check reports what is wrong with the configuration before anything is started.
 func (s *System) check() error {
 	errs := []error{CheckConfig(s.cfg.ConfigFile), s.runnerConfig().Validate(), s.providerConfig().Validate()}
-	if s.cfg.UI != nil && s.cfg.UI.Listen != "" {
-		if err := hosts.CheckListen(s.cfg.UI.Listen); err != nil {
-			errs = append(errs, fmt.Errorf("--ui or SKANDHA_UI: %w", err))
-		}
+	if s.cfg.UI != nil {
+		errs = append(errs, s.cfg.UI.Flags(s.cfg.ConfigFile).Check())
 	}
 	return errors.Join(errs...)
 }
