@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -127,13 +128,13 @@ type Rule = security.Rule
 const defaultPrompt = `You are a helpful agent. You plan, call tools where they help, and answer briefly and truthfully.
 If a tool failed or its outcome is unknown, say so.`
 
-// ReadConfig reads the configuration file; an empty path gives the defaults. An
-// unknown field is an error that names its line.
+// ReadConfig reads and checks the configuration file; an empty path gives the
+// defaults. The error names everything that is wrong, with its line.
 func ReadConfig(path string) (Config, error) {
 	return configfile.Read(path, func(file []byte) (c Config, err error) {
 		err = configfile.Decode(file, &c)
 		return c, err
-	})
+	}, Config.Check)
 }
 
 // Build checks the configuration and gives what the shell needs.
@@ -143,13 +144,10 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 	}
 	agents := make(map[subject.Agent]*decide.Agent, len(c.Agents))
 	var errs []error
-	for name, a := range c.Agents {
-		agent, err := a.build(name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("agents.%s: %w", name, err))
-			continue
-		}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		agent, err := c.Agents[name].build(name)
 		agents[agent.Name] = agent
+		errs = append(errs, err)
 	}
 	if c.OpenSessions < 0 {
 		errs = append(errs, fmt.Errorf("open_sessions is %d, want 1 or more, or 0 for the default of %d",
@@ -184,7 +182,7 @@ func (c Config) BuildPlugins() (shell.PluginsConfig, error) {
 	for p, h := range c.Hooks {
 		at := "hooks." + string(p)
 		if !slices.Contains(hook.Points(), p) {
-			bad("%s: there is no such hook point; there are %v", at, hook.Points())
+			bad("%s: unknown hook point, want one of %v", at, hook.Points())
 			continue
 		}
 		if h.Mode != "" && h.Mode != hook.Chain && h.Mode != hook.Parallel {
@@ -215,8 +213,10 @@ func (c Config) BuildPlugins() (shell.PluginsConfig, error) {
 
 func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	id, err := subject.Parse[subject.Agent](name)
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("agents."+name+format, args...)) }
 	if err != nil {
-		return nil, err
+		bad(": %w", err)
 	}
 	g := guide.Guide{
 		Name: name, SystemPrompt: a.Guide.SystemPrompt, Temperature: a.Guide.Temperature,
@@ -226,32 +226,29 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 		g.SystemPrompt = defaultPrompt
 	}
 	if err := g.Check(); err != nil {
-		return nil, err
+		bad(".guide: %w", err)
 	}
 	if a.Confirm < 0 {
-		return nil, fmt.Errorf("confirm is %s, want a positive duration", a.Confirm)
-	}
-	limits, err := a.Limits.build()
-	if err != nil {
-		return nil, err
+		bad(".confirm is %s, want a positive duration such as 15m", a.Confirm)
 	}
 	for i, name := range a.Guides {
 		if name == "" || slices.Contains(a.Guides[:i], name) {
-			return nil, fmt.Errorf("guides[%d] is %q, want the name of a plugin's guide, each once", i, name)
+			bad(".guides[%d] is %q, want the name of a plugin's guide, each once", i, name)
 		}
 	}
 	for i, name := range a.Required {
 		if !slices.Contains(a.Guides, name) {
-			return nil, fmt.Errorf("required_guides[%d] is %q, want one of guides %q", i, name, a.Guides)
+			bad(".required_guides[%d] is %q, want one of guides %q", i, name, a.Guides)
 		}
 	}
+	limits := a.Limits.build(bad)
 	return &decide.Agent{
 		Name: id, Guide: g, Guides: a.Guides, Required: a.Required, Provider: a.Provider, Model: a.Model,
 		Tools: a.Tools, Limits: limits, Confirm: a.Confirm,
-	}, nil
+	}, errors.Join(errs...)
 }
 
-func (l LimitsConfig) build() (decide.Limits, error) {
+func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits {
 	out := decide.DefaultLimits()
 	set(&out.Rounds, l.Rounds)
 	set(&out.Calls, l.Calls)
@@ -260,19 +257,34 @@ func (l LimitsConfig) build() (decide.Limits, error) {
 	set(&out.ModelCall, l.ModelCall)
 	set(&out.Queue, l.Queue)
 	set(&out.WindowTurns, l.WindowTurns)
+	cost := 0.0
+	set(&cost, l.CostUSD)
 	if l.CostUSD != nil {
-		out.CostMicroUSD = int64(*l.CostUSD * 1e6)
+		out.CostMicroUSD = int64(cost * 1e6)
 	}
-	for field, bad := range map[string]bool{
-		"rounds": out.Rounds < 0, "calls": out.Calls < 0, "tokens": out.Tokens < 0, "cost_usd": out.CostMicroUSD < 0,
-		"wall": out.Wall < 0, "model_call": out.ModelCall < 0, "queue": out.Queue < 0, "window_turns": out.WindowTurns < 0,
+	for _, f := range []struct {
+		name     string
+		value    any
+		negative bool
+	}{
+		{"rounds", out.Rounds, out.Rounds < 0},
+		{"calls", out.Calls, out.Calls < 0},
+		{"tokens", out.Tokens, out.Tokens < 0},
+		{"cost_usd", cost, !(cost >= 0 && cost <= maxCostUSD)}, // not a number is neither
+		{"wall", out.Wall, out.Wall < 0},
+		{"model_call", out.ModelCall, out.ModelCall < 0},
+		{"queue", out.Queue, out.Queue < 0},
+		{"window_turns", out.WindowTurns, out.WindowTurns < 0},
 	} {
-		if bad {
-			return out, fmt.Errorf("limits.%s is negative", field)
+		if f.negative {
+			bad(".limits.%s is %v, want 0 (no limit) or more", f.name, f.value)
 		}
 	}
-	return out, nil
+	return out
 }
+
+// maxCostUSD is the highest limit that millionths of a dollar can hold.
+const maxCostUSD = 1e12
 
 func set[T any](to *T, from *T) {
 	if from != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/security"
+	"skandha.dev/services/internal/configfile"
 )
 
 func policyOf(t *testing.T, yaml string) (*security.Policy, error) {
@@ -139,8 +141,8 @@ func TestStreamsAreConfigured(t *testing.T) {
 	if got, err := config(t, "agents: {main: {}}\n").BuildStreams(); err != nil || got != (bus.StreamsConfig{}) {
 		t.Errorf("without a word %+v, %v; it is to keep what is there", got, err)
 	}
-	if _, err := config(t, "streams: {replicas: 2}\n").BuildStreams(); err == nil || !strings.Contains(err.Error(), "streams.replicas is 2") {
-		t.Errorf("%v, want an error that names the field", err)
+	if err := refused(t, "streams: {replicas: 2}\n"); !strings.HasSuffix(err, "skandha.yaml:1: streams.replicas is 2, want 1, 3 or 5") {
+		t.Errorf("%s, want an error that names the field", err)
 	}
 }
 
@@ -164,7 +166,83 @@ func TestRequiredGuidesAreGuides(t *testing.T) {
 		t.Errorf("got %+v, %v", agents, err)
 	}
 	cfg.Agents["main"] = core.AgentConfig{Guides: []string{"kind"}, Required: []string{"brief"}}
-	if _, _, err := cfg.Build(); err == nil || !strings.Contains(err.Error(), `agents.main: required_guides[0] is "brief", want one of guides ["kind"]`) {
+	if _, _, err := cfg.Build(); err == nil || !strings.Contains(err.Error(), `agents.main.required_guides[0] is "brief", want one of guides ["kind"]`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// refused is why a configuration is.
+func refused(t *testing.T, yaml string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "skandha.yaml")
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := core.ReadConfig(path)
+	if err == nil {
+		t.Fatalf("%s is accepted", yaml)
+	}
+	return err.Error()
+}
+
+// Everything that is wrong comes at once, each with its line, its path, its value and
+// what is wanted.
+func TestEveryErrorOfAFileIsReported(t *testing.T) {
+	for file, want := range map[string][]string{
+		"agents:\n  main:\n    limits: {rounds: many, wall: 5}\n    confirm: 15\nagnets: {}\nplugins: {lease: 1ms}\n": {
+			`:3: agents.main.limits.rounds is "many", want a whole number`,
+			`:3: agents.main.limits.wall is 5, want a duration such as 15m`,
+			`:4: agents.main.confirm is 15, want a duration such as 15m`,
+			`:5: agnets: unknown key, did you mean agents?`,
+			`:6: plugins.lease is 1ms, want`,
+		},
+		"agents:\n  b:\n    limits:\n      rounds: -1\n      cost_usd: .nan\n  a: {confirm: -5m, guides: [x, x]}\nhooks:\n  befor_act: {}\nopen_sessions: -1\nplugins:\n  lease: 1ms\nlimits: {backlog: -1}\nstreams: {replicas: 2}\npolicy:\n  - {effect: maybe}\n": {
+			`:4: agents.b.limits.rounds is -1, want 0`,
+			`:5: agents.b.limits.cost_usd is NaN, want 0`,
+			`:6: agents.a.confirm is -5m0s, want a positive duration`,
+			`:6: agents.a.guides[1] is "x", want`,
+			`:8: hooks.befor_act: unknown hook point, want one of [`,
+			`:9: open_sessions is -1, want`,
+			`:11: plugins.lease is 1ms, want`,
+			`:12: limits.backlog is -1, want`,
+			`:13: streams.replicas is 2, want`,
+			`:15: policy[0].effect is "maybe", want`,
+		},
+	} {
+		got := strings.Split(refused(t, file), "\n")
+		if len(got) != len(want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
+		for i := range want {
+			if !strings.Contains(got[i], "skandha.yaml"+want[i]) {
+				t.Errorf("%s\nwant %s", got[i], want[i])
+			}
+		}
+	}
+}
+
+func TestFlagsGoBeforeTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "skandha.yaml")
+	if err := os.WriteFile(file, []byte("streams: {replicas: 3}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[int]int{0: 3, 5: 5} {
+		if c, err := (core.Flags{File: file, Replicas: flag}).Config(); err != nil || c.Streams.Replicas != want {
+			t.Errorf("with %d: %d copies, %v, want %d", flag, c.Streams.Replicas, err, want)
+		}
+	}
+	if _, err := (core.Flags{Replicas: 2}).Config(); err == nil || !strings.HasPrefix(err.Error(), "--stream-replicas or SKANDHA_STREAM_REPLICAS: ") {
+		t.Errorf("%v, want an error that names the flag", err)
+	}
+}
+
+// A service that owns one section knows the names of the others.
+func TestTheSectionsOfTheFileAreTheCores(t *testing.T) {
+	var names []string
+	for f := range reflect.TypeFor[core.Config]().Fields() {
+		names = append(names, f.Tag.Get("yaml"))
+	}
+	if want := configfile.Sections(); !slices.Equal(names, want) {
+		t.Errorf("the configuration has the keys %q, package configfile knows %q", names, want)
 	}
 }

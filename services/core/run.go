@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -34,29 +35,20 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }
 
-// Check reports what is wrong with the configuration.
+// Check reports everything that is wrong; each error begins with the path of the setting.
 func (c Config) Check() error {
 	_, err := c.shell()
 	return err
 }
 
 func (c Config) shell() (shell.Config, error) {
-	agents, policy, err := c.Build()
-	if err != nil {
-		return shell.Config{}, err
-	}
-	plugins, err := c.BuildPlugins()
-	if err != nil {
-		return shell.Config{}, err
-	}
-	streams, err := c.BuildStreams()
-	if err != nil {
-		return shell.Config{}, err
-	}
-	backlog, err := c.Limits.backlog()
+	agents, policy, badAgents := c.Build()
+	plugins, badPlugins := c.BuildPlugins()
+	streams, badStreams := c.BuildStreams()
+	backlog, badLimits := c.Limits.backlog()
 	return shell.Config{
 		Agents: agents, Policy: policy, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
-	}, err
+	}, errors.Join(badAgents, badPlugins, badStreams, badLimits)
 }
 
 // Run serves until ctx ends.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/listener/cron"
@@ -31,39 +29,20 @@ type Config struct {
 // ErrNoSection says that a configuration file has no section listeners.
 var ErrNoSection = errors.New("there is no section listeners")
 
-// ReadConfig reads the section of a configuration file; the sections of other
-// services are left to them. The error is [ErrNoSection] if there is none, or names
-// the line.
+// ReadConfig reads and checks the section of a configuration file; the sections of
+// other services are left to them. The error is [ErrNoSection] if there is none, or
+// names everything that is wrong, with its line.
 func ReadConfig(path string) (Config, error) {
-	return configfile.Read(path, ParseConfig)
+	return configfile.Read(path, ParseConfig, Config.Validate)
 }
 
-// ParseConfig is [ReadConfig] for what was read.
-func ParseConfig(file []byte) (Config, error) {
-	var sections struct {
-		Listeners *Config              `yaml:"listeners"`
-		Others    map[string]yaml.Node `yaml:",inline"`
+// ParseConfig decodes the section of what was read.
+func ParseConfig(file []byte) (c Config, err error) {
+	found, err := configfile.Section(file, "listeners", &c)
+	if err == nil && !found {
+		err = ErrNoSection
 	}
-	if err := configfile.Decode(file, &sections); err != nil {
-		return Config{}, err
-	}
-	if sections.Listeners == nil {
-		if _, ok := sections.Others["listeners"]; !ok && !mentions(file) {
-			return Config{}, ErrNoSection
-		}
-		return Config{}, nil // it is empty
-	}
-	return *sections.Listeners, nil
-}
-
-// mentions reports whether the file has the section, if only as a name.
-func mentions(file []byte) bool {
-	var keys map[string]yaml.Node
-	if yaml.Unmarshal(file, &keys) != nil {
-		return false
-	}
-	_, ok := keys["listeners"]
-	return ok
+	return c, err
 }
 
 // Validate reports everything that is wrong; each error names its field.

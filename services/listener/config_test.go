@@ -75,7 +75,7 @@ func TestAnEmptySectionIsOneAndNoneIsAnError(t *testing.T) {
 			t.Errorf("%q: %v", file, err)
 		}
 	}
-	for _, file := range []string{"", "agents: {main: {}}\n", "listner: {}\n"} {
+	for _, file := range []string{"", "agents: {main: {}}\n"} {
 		if _, err := listener.ParseConfig([]byte(file)); !errors.Is(err, listener.ErrNoSection) {
 			t.Errorf("%q: %v, want ErrNoSection", file, err)
 		}
@@ -90,6 +90,7 @@ func TestWhatIsUnknownIsNamedWithItsLine(t *testing.T) {
 		"listeners:\n  http: {port: 1}":                                   "line 2",
 		"listeners:\n  stdin: [x]":                                        "line 2",
 		"listeners: {\n":                                                  "line",
+		"listner: {}\n":                                                   "line 1: listner: unknown key, did you mean listeners?",
 	} {
 		if _, err := listener.ParseConfig([]byte(file)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", file, err, want)

@@ -33,6 +33,9 @@ func (f Flags) Config() (c Config, err error) {
 			return Config{}, fmt.Errorf("--stdin %s: the configuration has a listener of standard input, too; remove one", f.Stdin)
 		}
 		c.Stdin = map[string]stdio.Config{f.Stdin: {Agent: f.Agent, Session: f.Session, JSON: f.JSON, Acks: f.Acks}}
+		if err := c.Validate(); err != nil {
+			return Config{}, fmt.Errorf("--stdin %s: %w", f.Stdin, err)
+		}
 	}
-	return c, c.Validate()
+	return c, nil
 }

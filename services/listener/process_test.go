@@ -59,7 +59,7 @@ func TestTheCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, err := exec.CommandContext(t.Context(), path, "--config", file).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "line 2") {
+		if err == nil || !strings.Contains(string(out), ":2: listeners.webhok: unknown key, did you mean webhook?") {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	engine "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/retry"
 )
 
 // Deps are what the service runs on.
@@ -127,7 +128,7 @@ func (s *service) generate(ctx context.Context, req executor.Request) (resp cont
 // askAdapter asks the adapter and streams what it writes.
 func (s *service) askAdapter(ctx context.Context, a Adapter, req executor.Request) (contract.Response, *contract.Error) {
 	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(retry.WithQuestion(ctx, req.Call))
 	defer cancel(nil)
 	out := newStream(s.cfg.FlushEvery, s.cfg.Limits.TextBytes, s.publisher(ctx, ref, req))
 	resp, err := s.ask(ctx, a, *req.Model, func(text, reasoning string) {

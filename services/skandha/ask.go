@@ -94,7 +94,7 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	}
 	err = w.wait(ctx, items)
 	if errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintf(os.Stderr, "skandha: no answer within %s; the turn goes on in session %s\n", a.Timeout, ref.Session)
+		fmt.Fprintf(os.Stderr, "skandha: no answer within %s%s; the turn goes on in session %s\n", a.Timeout, w.missing(c.fault(ctx)), ref.Session)
 		return exitTimeout
 	}
 	if errors.Is(err, context.Canceled) {
@@ -148,6 +148,20 @@ type waiter struct {
 	plan        string        // that the model was last seen to be asked for
 	early       []follow.Item // deltas that came before that was seen
 	attempt     string
+}
+
+// missing says what the turn still waits for, if that can be seen: a fault of the
+// system goes before.
+func (w *waiter) missing(fault string) string {
+	switch {
+	case fault != "":
+		return ": " + clean(fault)
+	case w.turn == "":
+		return ": no core has taken up the input, or a turn goes on before it (see skandha status)"
+	case w.plan == "":
+		return fmt.Sprintf(": no provider was free for it (see skandha status, and agents.%s.provider in the configuration)", w.ref.Agent)
+	}
+	return ""
 }
 
 func (w *waiter) wait(ctx context.Context, items <-chan follow.Item) error {

@@ -69,6 +69,7 @@ type chat struct {
 	tty    bool
 	styles styles
 	failed error
+	again  string // what was typed last, if its turn failed
 }
 
 func (c *chat) run(ctx context.Context) error {
@@ -99,6 +100,12 @@ func (c *chat) run(ctx context.Context) error {
 		case "":
 		case "/quit", "/exit":
 			return c.failed
+		case "/retry":
+			if text = c.again; text == "" {
+				fmt.Fprintln(os.Stderr, "skandha: no turn has failed here: there is nothing to send again")
+				continue
+			}
+			fallthrough
 		default:
 			if err := c.turn(ctx, text); err != nil {
 				return err
@@ -133,6 +140,9 @@ func (c *connection) submit(ctx context.Context, ref subject.Ref, text, source s
 
 // turn says one thing and shows what comes of it. Ctrl-C cancels the turn.
 func (c *chat) turn(ctx context.Context, text string) error {
+	if _, command := client.Typed(text); command == nil {
+		c.again = text // until it has succeeded
+	}
 	seq, err := c.conn.submit(ctx, c.ref, text, "chat")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "skandha: "+clean(err.Error()))
@@ -152,8 +162,13 @@ func (c *chat) turn(ctx context.Context, text string) error {
 	if errors.As(err, &code) {
 		if !c.tty {
 			c.failed = err // piped: the exit code tells
+		} else if c.again == text {
+			fmt.Fprintln(os.Stderr, "skandha: /retry sends it again")
 		}
 		return nil
+	}
+	if err == nil && c.again == text {
+		c.again = ""
 	}
 	return err
 }

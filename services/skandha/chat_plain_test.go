@@ -8,6 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/follow"
 )
 
 func TestTerminalIsPlainWhereItShouldBe(t *testing.T) {
@@ -93,6 +97,8 @@ func TestChatIsPiped(t *testing.T) {
 		{name: "leaves", in: "/quit\nhello\n", out: ""},
 		{name: "refuses what nobody can be asked about", in: `call kit:risky {"text":"x"}`, code: 3, err: "· kit:risky denied", out: "denied"},
 		{name: "approves", args: []string{"-y"}, in: `call kit:risky {"text":"x"}`, out: `"did x"`},
+		{name: "sends again what failed", in: "/retry\nfail internal\n/help\n/retry\n", code: 1, err: "nothing to send again\nskandha: the turn failed (provider_failed): provider: internal: as the test asked\nskandha: the turn failed"},
+		{name: "has nothing to send again of a turn that succeeded", in: "hello\n/retry\n", out: "echo: hello\n", err: "nothing to send again"},
 		{name: "fails", in: "fail internal\nhello\n", out: "echo: hello\n", code: 1, err: "the turn failed (provider_failed)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,5 +115,31 @@ func TestChatIsPiped(t *testing.T) {
 				t.Errorf("stdout %q, want %q\nstderr %q, want %q", stdout.String(), c.out, stderr.String(), c.err)
 			}
 		})
+	}
+}
+
+func TestAnAnswerThatIsMissingIsExplained(t *testing.T) {
+	w := waiter{ref: subject.Ref{Agent: "main", Session: "s"}, seq: 5}
+	if got := w.missing(""); !strings.Contains(got, "no core has taken up the input") {
+		t.Errorf("before it was taken up: %q", got)
+	}
+	if got := w.missing("the disk is full"); got != ": the disk is full" {
+		t.Errorf("with a fault: %q", got)
+	}
+	for _, step := range []struct {
+		p    event.Payload
+		want string
+	}{
+		{event.Perceived{Sequence: 5, Disposition: event.Started}, "agents.main.provider"},
+		{event.PlanRequested{Plan: "t5-p1"}, ""},
+	} {
+		e := event.New(w.ref, "e", "test", step.p)
+		e.Turn = "t5"
+		if _, err := w.show(follow.Item{Event: e}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.missing(""); !strings.Contains(got, step.want) || step.want == "" && got != "" {
+			t.Errorf("after %s: %q, want %q", e.Type, got, step.want)
+		}
 	}
 }

@@ -80,7 +80,7 @@ func page(ctx context.Context, conn *connection) []string {
 }
 
 func completions() []terminal.Command {
-	var out []terminal.Command
+	out := []terminal.Command{{Name: "retry", Help: "send the input again whose turn failed"}}
 	for _, c := range decide.Commands() {
 		out = append(out, terminal.Command{Name: c.Name, Args: c.Args, Help: c.Help})
 	}

@@ -16,7 +16,6 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/core"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/store/open"
@@ -97,11 +96,7 @@ func (g *globals) configFinding() finding {
 	if g.Config != "" {
 		f.what = "configuration " + g.Config
 	}
-	cfg, err := core.ReadConfig(g.Config)
-	if err == nil {
-		_, _, err = cfg.Build()
-	}
-	if err != nil {
+	if err := system.CheckConfig(g.Config); err != nil {
 		f.advice = err.Error()
 		return f
 	}

@@ -24,7 +24,7 @@ func (g *globals) uiFinding(ctx context.Context) finding {
 		return finding{ok: true, what: "page: off", advice: "--ui " + uibridge.DefaultListen + " (or SKANDHA_UI) serves it"}
 	}
 	f := finding{need: true, what: "page"}
-	cfg, err := uibridge.Flags{File: g.Config, Listen: g.UI}.Config()
+	cfg, err := system.UI{Listen: g.UI}.Flags(g.Config).Config()
 	if err == nil {
 		err = cfg.CheckTLS()
 	}

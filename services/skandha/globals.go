@@ -15,8 +15,10 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/uibridge"
 )
 
@@ -40,7 +42,8 @@ type globals struct {
 	UI           string   `name:"ui" group:"Embedded system" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Where an embedded system that stays (up, chat) serves its page. Default: 127.0.0.1:7070 or, if that is taken, the next free port; off: nowhere."`
 	Sync         string   `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
-	Sandbox selection.Flags `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
+	Files   filesystem.Limits `embed:"" prefix:"files-" group:"File tools of an embedded system"`
+	Sandbox selection.Flags   `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
 
 	HelpAll helpAll `name:"help-all" help:"Show all flags."`
 
@@ -60,7 +63,7 @@ func (g *globals) systemConfig() system.Config {
 	cfg := system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
 		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, OfflineRules: g.OfflineRules,
-		Workspace: g.Workspace, HTTPAllow: g.HTTPAllow, NotesPlugin: g.NotesPlugin,
+		Workspace: g.Workspace, Files: g.Files, HTTPAllow: g.HTTPAllow, NotesPlugin: g.NotesPlugin,
 	}
 	if !g.NoSandbox {
 		cfg.Sandbox = &system.Sandbox{Flags: g.Sandbox}
@@ -139,6 +142,25 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 		return nil, err
 	}
 	return &connection{c, nil, about}, nil
+}
+
+// fault is what keeps the system from storing, if it can still say so.
+func (c *connection) fault(ctx context.Context) string {
+	if f := c.Bus.StorageFault(); f != nil {
+		return f.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	var st coreapi.Status
+	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
+		return "no core answers: " + err.Error()
+	}
+	for _, f := range st.Faults {
+		if f.What == coreapi.FaultBus {
+			return f.Message
+		}
+	}
+	return ""
 }
 
 // page is a one-time link to the page of the system, wherever that runs. Without a

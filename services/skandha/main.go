@@ -31,6 +31,7 @@ type cli struct {
 	Status    statusCmd    `cmd:"" help:"Show the cores and executors that are alive, and where the page is."`
 	Env       envCmd       `cmd:"" help:"Print what a plugin of another process needs to join: eval \"$(skandha env)\"."`
 	Bench     benchCmd     `cmd:"" help:"Measure this machine against the budgets."`
+	Config    configCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	Doctor    doctorCmd    `cmd:"" help:"Say what is present, what is missing and what to type."`
 	Server    serverCmd    `cmd:"" help:"Run just the NATS server, for separate services."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`

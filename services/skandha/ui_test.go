@@ -169,9 +169,9 @@ func TestTheDoctorLooksAtThePage(t *testing.T) {
 			[]string{"token is configured", "of others that are configured: 1", "without TLS"},
 		},
 		"a proxy with TLS": {globals{UI: "0.0.0.0:0", Config: config("ui: {url: 'https://agent.example.org'}")}, true, []string{"will be made"}},
-		"a wrong file":     {globals{Config: config("ui: {lisen: x}")}, false, []string{"lisen not found"}},
+		"a wrong file":     {globals{Config: config("ui: {lisen: x}")}, false, []string{"ui.lisen: unknown key, did you mean listen?"}},
 		"a missing key":    {globals{Config: config("ui: {tls_cert: none.pem, tls_key: none.pem}")}, false, []string{"ui.tls_cert", "none.pem"}},
-		"a wrong address":  {globals{UI: "nonsense"}, false, []string{"ui.listen"}},
+		"a wrong address":  {globals{UI: "nonsense"}, false, []string{"--ui or SKANDHA_UI: "}},
 	} {
 		t.Setenv(uibridge.TokenVar, "")
 		if c.g.Data == "" {

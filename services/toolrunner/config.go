@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 )
 
@@ -22,6 +23,10 @@ type Config struct {
 	// WorkspaceDir is the one directory that tools see; it is made if it does not
 	// exist. Default "workspace" in the current directory.
 	WorkspaceDir string
+	// Protected are files and directories that tools must not reach, such as those of
+	// tokens and configuration; see [Config.CheckWorkspace].
+	Protected []string
+	Files     filesystem.Limits // of the file tools
 	// Slots is how many calls run at once; default 16. Four times as many may wait.
 	Slots int
 	// HTTPAllow are the hosts that http:request may ask: "api.example.com" or
@@ -81,7 +86,7 @@ func (c Config) Validate() error {
 		}
 	}
 	_, err := web.ParseAllow(c.HTTPAllow)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, err, c.Files.Validate())...)
 }
 
 // wants reports whether a tool is to be offered.

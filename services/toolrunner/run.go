@@ -57,6 +57,9 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err := os.MkdirAll(cfg.WorkspaceDir, 0o700); err != nil {
 		return fmt.Errorf("making workspace_dir: %w", err)
 	}
+	if err := cfg.CheckWorkspace(); err != nil {
+		return fmt.Errorf("toolrunner: %w", err)
+	}
 	root, err := os.OpenRoot(cfg.WorkspaceDir)
 	if err != nil {
 		return fmt.Errorf("opening workspace_dir: %w", err)
@@ -141,7 +144,7 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 
 // builtin are the tools that Config wants.
 func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
-	list := slices.Concat(filesystem.Tools(root), notes.Tools(r.book(root)), []tools.Tool{
+	list := slices.Concat(filesystem.Tools(root, r.cfg.Files, r.cfg.Protected...), notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
 	allow, err := web.ParseAllow(r.cfg.HTTPAllow)

@@ -8,8 +8,6 @@ import (
 	"net"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/hosts"
 	"skandha.dev/services/uibridge/access"
@@ -27,21 +25,17 @@ type Config struct {
 	access.Config `yaml:",inline"`
 }
 
-// ReadConfig reads the section of a configuration file; the sections of other services
-// are left to them. Without a file or a section it is the defaults. The error names
-// the line.
+// ReadConfig reads and checks the section of a configuration file; the sections of
+// other services are left to them. Without a file or a section it is the defaults. The
+// error names everything that is wrong, with its line.
 func ReadConfig(path string) (Config, error) {
-	return configfile.Read(path, ParseConfig)
+	return configfile.Read(path, ParseConfig, Config.Validate)
 }
 
-// ParseConfig is [ReadConfig] for what was read.
-func ParseConfig(file []byte) (Config, error) {
-	var sections struct {
-		UI     Config               `yaml:"ui"`
-		Others map[string]yaml.Node `yaml:",inline"`
-	}
-	err := configfile.Decode(file, &sections)
-	return sections.UI, err
+// ParseConfig decodes the section of what was read.
+func ParseConfig(file []byte) (c Config, err error) {
+	_, err = configfile.Section(file, "ui", &c)
+	return c, err
 }
 
 func (c Config) withDefaults() Config {

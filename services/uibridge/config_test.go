@@ -36,11 +36,13 @@ ui:
 		t.Error(err)
 	}
 	for file, want := range map[string]string{
-		"ui:\n  lisen: x":                             "line 2: field lisen not found",
-		"ui:\n  limits: {request: 1}":                 "line 2: field request not found",
-		"ui:\n  tokens: [{name: a, rigths: []}]":      "field rigths not found",
-		"ui:\n  tokens: [{name: a, expires: never}]":  `line 2: "never" is no time`,
-		"ui:\n  cookie: 5":                            "line 2",
+		"ui:\n  lisen: x":                             "line 2: ui.lisen: unknown key, did you mean listen?",
+		"ui:\n  limits: {request: 1}":                 "line 2: ui.limits.request: unknown key, did you mean requests?",
+		"ui:\n  tokens: [{name: a, rigths: []}]":      "ui.tokens[0].rigths: unknown key, did you mean rights?",
+		"ui:\n  tokens: [{name: a, expires: never}]":  `line 2: ui.tokens[0].expires is "never", want a time such as`,
+		"ui:\n  cookie: 5":                            "line 2: ui.cookie is 5, want a duration",
+		"ui:\n  url: 5":                               "line 2: ui.url is a number, want text",
+		"iu: {}":                                      "line 1: iu: unknown key",
 		"ui:\n  cookie: 5s":                           "ui.cookie is 5s",
 		"ui:\n  listen: nonsense":                     `ui.listen: "nonsense": want host:port`,
 		"ui:\n  tls_cert: x":                          "ui.tls_cert and tls_key belong together",
@@ -79,5 +81,12 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 	}
 	if _, err = (uibridge.Flags{File: file + "x"}).Config(); err == nil {
 		t.Error("a file that is not there is none")
+	}
+	writeFile(t, file, "ui: {cookie: 1s}\n")
+	_, err = uibridge.Flags{File: file, Listen: "nonsense", URL: "x", Port: -1}.Config()
+	for _, want := range []string{file + ":1: ui.cookie is 1s", "--listen or SKANDHA_UI_LISTEN: ", "--url or SKANDHA_UI_URL: ", "--port or SKANDHA_UI_PORT is -1"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
 	}
 }

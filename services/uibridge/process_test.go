@@ -89,7 +89,7 @@ func TestTheCommand(t *testing.T) {
 	t.Run("refuses what is wrong", func(t *testing.T) {
 		config := filepath.Join(dir, "config.yaml")
 		writeFile(t, config, "ui: {listen: nonsense}\n")
-		for want, args := range map[string][]string{"ui.listen": {"--config", config}, "SKANDHA_UI_TOKEN": {"--listen", page}, "ui.url": {"--url", "agent"}} {
+		for want, args := range map[string][]string{"ui.listen": {"--config", config}, "SKANDHA_UI_TOKEN": {"--listen", page}, "--url or SKANDHA_UI_URL": {"--url", "agent"}} {
 			cmd, out := run(args...)
 			if err := cmd.Run(); err == nil || !strings.Contains(out.String(), want) {
 				t.Errorf("%v: %v\n%s", args, err, out)

@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/nearest"
 )
 
 // Command describes a slash command.
@@ -57,15 +58,15 @@ func commandOf(name string) (Command, bool) {
 // slashes for one that begins with one.
 func unknownCommand(name string) string {
 	s := "no command /" + onOneLine(cut(name, 40))
-	if near := nearest(name); len(near) > 0 {
+	if near := nearestCommands(name); len(near) > 0 {
 		s += "; did you mean /" + strings.Join(near, " or /") + "?"
 	}
 	return s + " (/help lists all; begin with // to say a text that begins with a slash)"
 }
 
-// nearest are the commands that somebody may have meant: those that begin so, else
+// nearestCommands are the commands that somebody may have meant: those that begin so, else
 // those that are the fewest slips of the keyboard away, two at most.
-func nearest(name string) []string {
+func nearestCommands(name string) []string {
 	name = strings.ToLower(cut(name, 40))
 	var begin, near []string
 	least := 2
@@ -73,7 +74,7 @@ func nearest(name string) []string {
 		if name != "" && strings.HasPrefix(c.Name, name) {
 			begin = append(begin, c.Name)
 		}
-		switch d := slips(name, c.Name); {
+		switch d := nearest.Slips(name, c.Name); {
 		case d > least || d >= len(c.Name)-1:
 		case d < least:
 			near, least = []string{c.Name}, d
@@ -85,30 +86,6 @@ func nearest(name string) []string {
 		return begin
 	}
 	return near
-}
-
-// slips counts the letters that were left out, added, mistaken or swapped between two words.
-func slips(a, b string) int {
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	for j := range rows[1] {
-		rows[1][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		before, above, row := rows[0], rows[1], rows[2]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			same := 1
-			if a[i-1] == b[j-1] {
-				same = 0
-			}
-			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+same)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		rows = [3][]int{above, row, before}
-	}
-	return rows[1][len(b)]
 }
 
 // readCommand reads a command and checks the arguments of one that is known. What

@@ -79,17 +79,36 @@ func (c Config) Validate() error {
 func (c Config) build() (map[string]entry, error) {
 	defaults := c.or(Common{Agent: "main", Zone: "UTC", CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate})
 	out := make(map[string]entry, len(c.Entries))
-	var errs []error
+	errs := []error{defaults.check()}
+	if len(c.Entries) == 0 { // else each entry has it checked
+		_, err := ParseSchedule("@daily", defaults.Zone)
+		errs = append(errs, err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Entries)) {
 		e := entry{name: name, Entry: c.Entries[name]}
+		own := e.or(Common{CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate}).check()
 		e.Common = e.or(defaults)
-		if err := e.check(); err != nil {
+		if err := cmp.Or(own, e.check()); err != nil {
 			errs = append(errs, fmt.Errorf("entries.%s.%w", name, err))
 			continue
 		}
 		out[name] = e
 	}
 	return out, errors.Join(errs...)
+}
+
+// check reports what is wrong with catching up, whether entries need it or not; the
+// error begins with the field's name.
+func (c Common) check() error {
+	switch {
+	case c.CatchUp != CatchUpNone && c.CatchUp != CatchUpLast && c.CatchUp != CatchUpAll:
+		return fmt.Errorf("catch_up is %q, want none, last or all", c.CatchUp)
+	case c.CatchUpMax < 1 || c.CatchUpMax > MaxCatchUp:
+		return fmt.Errorf("catch_up_max is %d, want 1 to %d", c.CatchUpMax, MaxCatchUp)
+	case c.Late < time.Second:
+		return fmt.Errorf("late is %s, want 1s or more", c.Late)
+	}
+	return nil
 }
 
 // check completes the entry; the error begins with the field's name.
@@ -105,14 +124,6 @@ func (e *entry) check() (err error) {
 	}
 	if e.schedule, err = ParseSchedule(e.Schedule, e.Zone); err != nil {
 		return err
-	}
-	switch {
-	case e.CatchUp != CatchUpNone && e.CatchUp != CatchUpLast && e.CatchUp != CatchUpAll:
-		return fmt.Errorf("catch_up: it is %q, want none, last or all", e.CatchUp)
-	case e.CatchUpMax < 1 || e.CatchUpMax > MaxCatchUp:
-		return fmt.Errorf("catch_up_max: it is %d, want 1 to %d", e.CatchUpMax, MaxCatchUp)
-	case e.Late < time.Second:
-		return fmt.Errorf("late: it is %s, want 1s or more", e.Late)
 	}
 	if err := e.input(time.Time{}).Check(); err != nil {
 		return fmt.Errorf("text or mode: %w", err)

@@ -383,8 +383,10 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"entries.job.text":          func(_ *cron.Config, e *cron.Entry) { e.Text = "" },
 		"entries.job.text or mode":  func(_ *cron.Config, e *cron.Entry) { e.Mode = "later" },
 		"entries.job.catch_up":      func(_ *cron.Config, e *cron.Entry) { e.CatchUp = "some" },
-		"entries.job.catch_up_max":  func(c *cron.Config, _ *cron.Entry) { c.CatchUpMax = cron.MaxCatchUp + 1 },
-		"entries.job.late":          func(c *cron.Config, _ *cron.Entry) { c.Late = time.Millisecond },
+		"catch_up is":               func(c *cron.Config, _ *cron.Entry) { c.CatchUp = "some" },
+		"catch_up_max is 1001":      func(c *cron.Config, _ *cron.Entry) { c.CatchUpMax = cron.MaxCatchUp + 1 },
+		"late is 1ms":               func(c *cron.Config, _ *cron.Entry) { c.Late = time.Millisecond },
+		"entries.job.late is 1ms":   func(_ *cron.Config, e *cron.Entry) { e.Late = time.Millisecond },
 		"entries.two words.name":    nil,
 		"entries.job.schedule: set": func(_ *cron.Config, e *cron.Entry) { e.Schedule = "TZ=UTC @daily" },
 	} {
@@ -397,6 +399,14 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		c.Entries = map[string]cron.Entry{name: e}
 		if _, err := cron.New("clock", c, cron.Deps{Bus: b}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v; want %q", c, err, want)
+		}
+	}
+	for want, c := range map[string]cron.Common{ // though nothing occurs yet
+		`catch_up is "some"`:        {Session: "s", CatchUp: "some"},
+		`zone: "Nowhere/At_All" is`: {Session: "s", Zone: "Nowhere/At_All"},
+	} {
+		if err := (cron.Config{Common: c}).Validate(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("without entries %+v: %v; want %q", c, err, want)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time)
 	if message == "" {
 		message = http.StatusText(status)
 	}
-	e := adapter.Errorf(statusCode(status, f), "%s", a.redact.clean(fmt.Sprintf("status %d: %s", status, message)))
+	e := adapter.Errorf(statusCode(status, f), "%s", a.redact.clean(fmt.Sprintf("%s answered %d: %s", hostOf(a.cfg.BaseURL), status, message)))
 	if wish := retryAfter(h, now); wish > 0 && e.Retryable {
 		e.RetryInMS = wish.Milliseconds()
 	}
@@ -89,7 +89,7 @@ func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time)
 	case f.exhausted():
 		e.Retryable = false // waiting does not fill an account
 	case status >= 300 && status < 400:
-		e.Message = fmt.Sprintf("status %d: the server redirects elsewhere, which is not followed: set base_url to the final address", status)
+		e.Message = fmt.Sprintf("%s answered %d: it redirects elsewhere, which is not followed: set base_url to the final address", hostOf(a.cfg.BaseURL), status)
 	case status == http.StatusNotFound:
 		e.Message += " (is the model right, and does base_url end where the API begins, usually /v1?)"
 	}

@@ -108,7 +108,7 @@ func TestFailuresOfTheServer(t *testing.T) {
 		{"429", status(429, "requests", "rate_limit_exceeded", "slow down"), contract.ErrRateLimited, true, 3, "slow down"},
 		{"429 with an empty account", status(429, "insufficient_quota", "insufficient_quota", "pay"), contract.ErrRateLimited, false, 1, "pay"},
 		{"500", status(500, "server_error", "", "oops"), contract.ErrUnavailable, true, 3, "oops"},
-		{"502 of a proxy", raw502, contract.ErrUnavailable, true, 3, "status 502"},
+		{"502 of a proxy", raw502, contract.ErrUnavailable, true, 3, "answered 502"},
 		{"504", status(504, "", "", "late"), contract.ErrTimeout, true, 3, "late"},
 		{"redirect", redirect, contract.ErrBadRequest, false, 1, "base_url"},
 		{"a page instead of a stream", raw("text/html; charset=utf-8", "<html>login</html>"), contract.ErrGarbage, true, 3, "text/html"},
@@ -325,17 +325,17 @@ func TestBreakerOpensForADeadServer(t *testing.T) {
 	s := openaitest.New(t)
 	s.Next(times(100, status(503, "server_error", "", "down"))...)
 	a := client(t, s, func(cfg *openai.Config) { cfg.Retry.TripAfter, cfg.Retry.OpenFor = 4, time.Hour })
-	for range 3 {
+	for range 4 {
 		_, _, err := generate(t, a, "hello")
 		if e := failure(t, err); e.Code != contract.ErrUnavailable {
 			t.Errorf("failure is %+v", e)
 		}
 	}
 	_, _, err := generate(t, a, "hello")
-	if e := failure(t, err); e.Code != contract.ErrUnavailable || !strings.Contains(e.Message, "left alone") || e.RetryInMS == 0 {
-		t.Errorf("failure is %+v", e)
+	if e := failure(t, err); e.Code != contract.ErrUnavailable || !strings.Contains(e.Message, "answered 503: down (4 questions failed") || e.RetryInMS == 0 {
+		t.Errorf("failure is %+v, want the server's own words", e)
 	}
-	if n := len(s.Seen()); n != 4 {
-		t.Errorf("the server was asked %d times, want 4", n)
+	if n := len(s.Seen()); n != 12 {
+		t.Errorf("the server was asked %d times, want 3 tries at each of 4 questions", n)
 	}
 }

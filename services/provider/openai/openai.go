@@ -51,7 +51,7 @@ func New(cfg Config) (*Adapter, error) {
 		// Not sdk.NewClient: that one would send keys and headers of the
 		// environment to whatever base URL is configured.
 		chat:   sdk.NewChatCompletionService(opts...),
-		policy: retry.New(hostOf(cfg.BaseURL), cfg.Retry),
+		policy: retry.New(cfg.Retry),
 		redact: newRedactor(cfg.APIKey),
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go"
@@ -20,7 +21,7 @@ type Config struct {
 	Tries     int           // in all, the first included; default 3
 	Pause     time.Duration // before the second try, doubled for each further one; default 500 ms
 	MaxPause  time.Duration // the longest pause, the API's wish included; default 20 s
-	TripAfter int           // failures in a row that open the breaker; default 5
+	TripAfter int           // questions that fail in a row and so open the breaker; default 5
 	OpenFor   time.Duration // how long an open breaker refuses; default 10 s
 }
 
@@ -68,12 +69,16 @@ func (c Config) Validate() error {
 // passed on, so that the call must not be repeated.
 type Try func(ctx context.Context) (resp contract.Response, begun bool, err error)
 
-// Policy retries calls of one API and keeps its circuit breaker. It is safe for
-// concurrent use; adapters of the same API share one.
+// Policy retries calls of one API and keeps its circuit breaker, which counts
+// questions, not tries: however often one is asked again, here or by core, it fails
+// once. Policy is safe for concurrent use; adapters of the same API share one.
 type Policy struct {
-	cfg     Config
-	api     string
+	cfg Config
+
+	mu      sync.Mutex
 	breaker circuitbreaker.CircuitBreaker[outcome]
+	failed  map[string]bool // questions that the closed breaker has counted
+	last    string          // why the latest of them failed
 }
 
 type outcome struct {
@@ -81,15 +86,22 @@ type outcome struct {
 	begun bool
 }
 
-// New makes a policy for an API; its name is for messages.
-func New(api string, cfg Config) *Policy {
+// New makes a policy for an API.
+func New(cfg Config) *Policy {
 	cfg = cfg.WithDefaults()
-	return &Policy{cfg: cfg, api: api, breaker: circuitbreaker.NewBuilder[outcome]().
-		HandleIf(apiIsDown).
+	return &Policy{cfg: cfg, failed: map[string]bool{}, breaker: circuitbreaker.NewBuilder[outcome]().
 		WithFailureThreshold(uint(cfg.TripAfter)).
 		WithDelay(cfg.OpenFor).
 		WithSuccessThreshold(1).
 		Build()}
+}
+
+type questionKey struct{}
+
+// WithQuestion names the question that is asked under the context, so that all
+// attempts at it count once. A question without a name counts each time.
+func WithQuestion(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, questionKey{}, id)
 }
 
 // apiIsDown is what the breaker counts: only what says that the API cannot be
@@ -100,8 +112,15 @@ func apiIsDown(o outcome, err error) bool {
 }
 
 // Do calls try until it succeeds, fails for good, or is out of tries or time.
-// The error is the last try's.
+// The error is the last try's. While the breaker is open, it is the error that
+// opened it, and when to ask again.
 func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
+	if !p.breaker.TryAcquirePermit() {
+		return contract.Response{}, p.refusal()
+	}
+	var o outcome
+	err := errPanicked
+	defer func() { p.record(ctx, o, err) }()
 	var pause time.Duration
 	again := retrypolicy.NewBuilder[outcome]().
 		HandleIf(func(o outcome, err error) bool {
@@ -113,21 +132,47 @@ func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
 		WithMaxAttempts(p.cfg.Tries).
 		ReturnLastFailure().
 		Build()
-	o, err := failsafe.With[outcome](again, p.breaker).WithContext(ctx).GetWithExecution(
+	o, err = failsafe.With[outcome](again).WithContext(ctx).GetWithExecution(
 		func(exec failsafe.Execution[outcome]) (outcome, error) {
 			resp, begun, err := try(exec.Context())
 			return outcome{resp, begun}, err
 		})
-	if errors.Is(err, circuitbreaker.ErrOpen) {
-		return o.resp, p.refusal()
-	}
 	return o.resp, err
+}
+
+// errPanicked is recorded of a question that did not return.
+var errPanicked = errors.New("the adapter panicked")
+
+// record has the breaker learn from the end of a question.
+func (p *Policy) record(ctx context.Context, o outcome, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	down, learned := apiIsDown(o, err), err == nil || ctx.Err() == nil
+	if down {
+		p.last = adapter.Failure(err).Message
+	}
+	id, _ := ctx.Value(questionKey{}).(string)
+	switch {
+	case p.breaker.IsHalfOpen() && (down || !learned): // a trial that shows nothing is repeated later
+		p.breaker.RecordFailure()
+	case down && !p.failed[id]:
+		if id != "" {
+			p.failed[id] = true
+		}
+		p.breaker.RecordFailure()
+	case !down && learned:
+		p.breaker.RecordSuccess()
+		clear(p.failed)
+	}
+	if p.breaker.IsOpen() {
+		clear(p.failed)
+	}
 }
 
 // pause decides whether another try is worth it, and how long to wait before it.
 func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err error) (time.Duration, bool) {
 	var e *contract.Error
-	if !errors.As(err, &e) || !e.Retryable || o.begun {
+	if !errors.As(err, &e) || !e.Retryable || o.begun || p.breaker.IsOpen() {
 		return last, false
 	}
 	next := min(max(2*last, p.cfg.Pause), p.cfg.MaxPause)
@@ -152,7 +197,9 @@ func jittered(pause time.Duration) time.Duration {
 func longest(pause time.Duration) time.Duration { return pause + pause/4 }
 
 func (p *Policy) refusal() *contract.Error {
-	e := adapter.Errorf(contract.ErrUnavailable, "%s failed %d times in a row and is left alone for %s", p.api, p.cfg.TripAfter, p.cfg.OpenFor)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := adapter.Errorf(contract.ErrUnavailable, "%s (%d questions failed in a row, so none is sent for %s)", p.last, p.cfg.TripAfter, p.cfg.OpenFor)
 	e.RetryInMS = max(p.breaker.RemainingDelay().Milliseconds(), 1)
 	return e
 }

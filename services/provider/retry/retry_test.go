@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,7 @@ func script(begun bool, errs ...error) (retry.Try, *[]time.Duration) {
 
 func TestRetryableFailureIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := retry.New("api", retry.Config{})
+		p := retry.New(retry.Config{})
 		try, at := script(false, down, down, nil)
 		resp, err := p.Do(t.Context(), try)
 		if err != nil || resp.TextContent != "answer" || len(*at) != 3 {
@@ -54,7 +55,7 @@ func TestRetryableFailureIsTriedAgain(t *testing.T) {
 func TestLastErrorIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		try, at := script(false, down, down, adapter.Errorf(contract.ErrRateLimited, "slow down"))
-		_, err := retry.New("api", retry.Config{}).Do(t.Context(), try)
+		_, err := retry.New(retry.Config{}).Do(t.Context(), try)
 		if code(err) != contract.ErrRateLimited || len(*at) != 3 {
 			t.Errorf("after %d tries: %v", len(*at), err)
 		}
@@ -80,7 +81,7 @@ func TestNotTriedAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				try, at := script(c.begun, c.err, nil)
-				if _, err := retry.New("api", retry.Config{}).Do(t.Context(), try); !errors.Is(err, c.err) || len(*at) != 1 {
+				if _, err := retry.New(retry.Config{}).Do(t.Context(), try); !errors.Is(err, c.err) || len(*at) != 1 {
 					t.Errorf("after %d tries: %v", len(*at), err)
 				}
 			})
@@ -93,7 +94,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		limited := adapter.Errorf(contract.ErrRateLimited, "slow down")
 		limited.RetryInMS = 7000
 		try, at := script(false, limited, nil)
-		if _, err := retry.New("api", retry.Config{}).Do(t.Context(), try); err != nil {
+		if _, err := retry.New(retry.Config{}).Do(t.Context(), try); err != nil {
 			t.Fatal(err)
 		}
 		if d := (*at)[1]; d < 7*time.Second {
@@ -107,7 +108,7 @@ func TestNoPauseBeyondTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		try, at := script(false, down, nil)
-		if _, err := retry.New("api", retry.Config{}).Do(ctx, try); code(err) != contract.ErrUnavailable || len(*at) != 1 || ctx.Err() != nil {
+		if _, err := retry.New(retry.Config{}).Do(ctx, try); code(err) != contract.ErrUnavailable || len(*at) != 1 || ctx.Err() != nil {
 			t.Errorf("after %d tries: %v (context: %v)", len(*at), err, ctx.Err())
 		}
 	})
@@ -119,7 +120,7 @@ func TestCancelEndsAPause(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, cancel)
 		start := time.Now()
 		try, _ := script(false, down)
-		if _, err := retry.New("api", retry.Config{}).Do(ctx, try); !errors.Is(err, context.Canceled) || time.Since(start) != 100*time.Millisecond {
+		if _, err := retry.New(retry.Config{}).Do(ctx, try); !errors.Is(err, context.Canceled) || time.Since(start) != 100*time.Millisecond {
 			t.Errorf("after %s: %v", time.Since(start), err)
 		}
 	})
@@ -127,15 +128,16 @@ func TestCancelEndsAPause(t *testing.T) {
 
 func TestBreakerLeavesADeadAPIAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := retry.New("api", retry.Config{Tries: 1, TripAfter: 3, OpenFor: 10 * time.Second})
+		p := retry.New(retry.Config{Tries: 1, TripAfter: 3, OpenFor: 10 * time.Second})
 		dead, calls := script(false, down)
 		for range 3 {
 			_, _ = p.Do(t.Context(), dead)
 		}
 		_, err := p.Do(t.Context(), dead)
 		var e *contract.Error
-		if !errors.As(err, &e) || e.Code != contract.ErrUnavailable || !e.Retryable || e.RetryInMS <= 0 || e.RetryInMS > 10_000 {
-			t.Errorf("an open breaker says %v", err)
+		if !errors.As(err, &e) || e.Code != contract.ErrUnavailable || !e.Retryable || e.RetryInMS <= 0 || e.RetryInMS > 10_000 ||
+			!strings.HasPrefix(e.Message, "down (3 questions failed") {
+			t.Errorf("an open breaker says %v, want why it is open", err)
 		}
 		if len(*calls) != 3 {
 			t.Errorf("the API was called %d times, want 3", len(*calls))
@@ -151,9 +153,55 @@ func TestBreakerLeavesADeadAPIAlone(t *testing.T) {
 	})
 }
 
+// However often a question is asked again, here and by core, it counts once: another
+// one is still asked.
+func TestOneQuestionDoesNotOpenTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.New(retry.Config{TripAfter: 2})
+		dead, calls := script(false, down)
+		for range 4 {
+			_, _ = p.Do(retry.WithQuestion(t.Context(), "t1-p1"), dead)
+		}
+		if len(*calls) != 12 {
+			t.Errorf("the API was called %d times, want 3 tries at each of 4 attempts", len(*calls))
+		}
+		other, calls := script(false, down)
+		if _, err := p.Do(retry.WithQuestion(t.Context(), "t2-p1"), other); len(*calls) != 3 || !errors.Is(err, down) {
+			t.Errorf("another question was tried %d times: %v", len(*calls), err)
+		}
+		third, calls := script(false, nil)
+		if _, err := p.Do(retry.WithQuestion(t.Context(), "t3-p1"), third); len(*calls) != 0 || code(err) != contract.ErrUnavailable {
+			t.Errorf("after 2 failed questions a third was tried %d times: %v", len(*calls), err)
+		}
+	})
+}
+
+// A trial of a half-open breaker that is cancelled neither closes it nor blocks it.
+func TestACancelledTrialIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.New(retry.Config{Tries: 1, TripAfter: 1, OpenFor: 10 * time.Second})
+		dead, _ := script(false, down)
+		_, _ = p.Do(t.Context(), dead)
+		time.Sleep(10 * time.Second) // synthetic time
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _ = p.Do(ctx, func(ctx context.Context) (contract.Response, bool, error) {
+			cancel()
+			return contract.Response{}, false, ctx.Err()
+		})
+		alive, calls := script(false, nil)
+		if _, err := p.Do(t.Context(), alive); code(err) != contract.ErrUnavailable || len(*calls) != 0 {
+			t.Errorf("right after it: %d calls, %v", len(*calls), err)
+		}
+		time.Sleep(10 * time.Second) // synthetic time
+		if _, err := p.Do(t.Context(), alive); err != nil {
+			t.Errorf("after another pause: %v", err)
+		}
+	})
+}
+
 func TestBreakerIgnoresWhatShowsThatTheAPILives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := retry.New("api", retry.Config{Tries: 1, TripAfter: 2})
+		p := retry.New(retry.Config{Tries: 1, TripAfter: 2})
 		for _, err := range []error{
 			adapter.Errorf(contract.ErrRateLimited, ""), adapter.Errorf(contract.ErrBadRequest, ""),
 			adapter.Errorf(contract.ErrGarbage, ""), adapter.Errorf(contract.ErrAuth, ""),

@@ -30,6 +30,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
@@ -38,6 +39,7 @@ import (
 	"skandha.dev/services/provider"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/toolrunner"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/uibridge"
 )
 
@@ -52,13 +54,14 @@ type Config struct {
 	Store      string // of the view; default a SQLite file in Data
 
 	Provider, Model, BaseURL, OfflineRules string
-	Workspace                              string    // default Data/workspace
-	HTTPAllow                              []string  // hosts that http:request may reach
-	NotesPlugin                            string    // the storage plugin that keeps notes; default files in Workspace
-	Slots                                  int       // of provider, tool runner and sandbox, each; default 64
-	Sandbox                                *Sandbox  // where the code of models runs; nil: it does not
-	UI                                     *UI       // the page for people; nil: there is none
-	Stdin                                  io.Reader // of a listener of standard input; nil: it is somebody else's
+	Workspace                              string            // default Data/workspace
+	Files                                  filesystem.Limits // of the file tools
+	HTTPAllow                              []string          // hosts that http:request may reach
+	NotesPlugin                            string            // the storage plugin that keeps notes; default files in Workspace
+	Slots                                  int               // of provider, tool runner and sandbox, each; default 64
+	Sandbox                                *Sandbox          // where the code of models runs; nil: it does not
+	UI                                     *UI               // the page for people; nil: there is none
+	Stdin                                  io.Reader         // of a listener of standard input; nil: it is somebody else's
 	Log                                    *slog.Logger
 }
 
@@ -98,15 +101,21 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Store == "" {
 		cfg.Store = filepath.Join(cfg.Data, "view.db")
 	}
+	s := &System{cfg: cfg, log: cfg.Log, failed: make(chan error, 8)}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{cfg.Data, cfg.Workspace} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("preparing the data directory: %w", err)
 		}
 	}
-	s := &System{cfg: cfg, log: cfg.Log, failed: make(chan error, 8)}
+	if err := s.runnerConfig().CheckWorkspace(); err != nil {
+		return nil, err
+	}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
-		return nil, err
+		return nil, explained(err, cfg.Data)
 	}
 	return s, nil
 }
@@ -130,7 +139,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	}
 	streams, err := cfg.BuildStreams()
 	if err != nil {
-		return fmt.Errorf("configuration %s: %w", s.cfg.ConfigFile, err)
+		return err
 	}
 	b, err := s.Connect(ctx, "core")
 	if err != nil {
@@ -145,7 +154,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err := s.startSandbox(ctx); err != nil {
 		return fmt.Errorf("starting the sandbox: %w", err)
 	}
-	if err := s.startProvider(ctx); err != nil {
+	if err := s.startProvider(ctx, cfg.Agents); err != nil {
 		return err
 	}
 	if err := s.startCore(ctx, b, cfg); err != nil {
@@ -261,17 +270,27 @@ func (s *System) startCore(ctx context.Context, b *bus.Bus, cfg core.Config) err
 	return c.AwaitExecutors(wait, s.executors...)
 }
 
+func (s *System) runnerConfig() toolrunner.Config {
+	protect := []string{s.cfg.Data}
+	if s.cfg.ConfigFile != "" {
+		protect = append(protect, s.cfg.ConfigFile)
+	}
+	if s.cfg.Sandbox != nil && s.cfg.Sandbox.Dir != "" {
+		protect = append(protect, s.cfg.Sandbox.Dir)
+	}
+	return toolrunner.Config{
+		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin,
+		DrainTimeout: time.Second,
+	}
+}
+
 func (s *System) startRunner(ctx context.Context) error {
 	b, err := s.Connect(ctx, "toolrunner")
 	if err != nil {
 		return err
 	}
-	cfg := toolrunner.Config{
-		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin, DrainTimeout: time.Second,
-	}
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
+	cfg := s.runnerConfig()
 	s.executors = append(s.executors, b.Instance())
 	s.background("toolrunner", b, func(ctx context.Context) error {
 		return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: s.log.With("service", "toolrunner")})
@@ -279,21 +298,26 @@ func (s *System) startRunner(ctx context.Context) error {
 	return nil
 }
 
-func (s *System) startProvider(ctx context.Context) error {
+func (s *System) providerConfig() provider.Config {
+	return provider.Config{
+		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules, Slots: s.cfg.Slots,
+		DrainTimeout: time.Second,
+	}
+}
+
+func (s *System) startProvider(ctx context.Context, agents map[string]core.AgentConfig) error {
 	b, err := s.Connect(ctx, "provider")
 	if err != nil {
 		return err
 	}
 	log := s.log.With("service", "provider")
-	cfg := provider.Config{
-		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules, Slots: s.cfg.Slots,
-		DrainTimeout: time.Second,
-	}
+	cfg := s.providerConfig()
 	adapters, why, err := provider.Select(ctx, cfg, os.Getenv)
 	if err != nil {
 		return err
 	}
 	s.about = why
+	s.warnOfProviders(agents, adapters)
 	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
 		return provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: b, Logger: log})

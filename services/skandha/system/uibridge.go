@@ -16,12 +16,17 @@ type UI struct {
 	Listen string // host:port; empty: the configuration's, else 127.0.0.1:7070 or, if that is taken, the next free port
 }
 
+// Flags are the bridge's, of a configuration file.
+func (u UI) Flags(file string) uibridge.Flags {
+	return uibridge.Flags{File: file, Listen: u.Listen, ListenName: "--ui or SKANDHA_UI"}
+}
+
 // ErrNoUI says that a system has no page.
 var ErrNoUI = errors.New("this system serves no page; start it with --ui 127.0.0.1:7070")
 
 // uiConfig is what the bridge is to be, and whether any port will do.
 func (s *System) uiConfig() (cfg uibridge.Config, anyPort bool, err error) {
-	cfg, err = uibridge.Flags{File: s.cfg.ConfigFile, Listen: s.cfg.UI.Listen}.Config()
+	cfg, err = s.cfg.UI.Flags(s.cfg.ConfigFile).Config()
 	return cfg, cfg.Listen == "", err
 }
 

@@ -72,6 +72,10 @@ func (m *model) greet() {
 		return out
 	})
 	for i, p := range c.Past {
+		m.again = ""
+		if p.Failed && p.Writer == c.Writer {
+			m.again = p.Text
+		}
 		if i == 0 {
 			m.note(dim, "\nearlier in this session:")
 		}

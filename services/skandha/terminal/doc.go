@@ -25,7 +25,8 @@
 // empty: neither what was being typed nor what is pasted answers it.
 //
 // A line that begins with a slash is a slash command, which core answers; "//", or a
-// space in front, begins a text. /quit is the terminal's own: it leaves.
+// space in front, begins a text. Two are the terminal's own: /quit leaves, and /retry,
+// or Ctrl-R, sends an input again whose turn failed.
 //
 // It subscribes to agent.<agent>.<session>.> and stream.<agent>.<session> by package
 // follow, and publishes inputs, commands, confirmations and cancels of its writer by

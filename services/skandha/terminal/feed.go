@@ -83,7 +83,8 @@ func on[P event.Payload](e event.Event, f func(P)) {
 }
 
 func (m *model) perceived(p event.Perceived) {
-	mine := m.mine[p.InputID] && p.Writer == m.cfg.Writer
+	_, mine := m.mine[p.InputID]
+	mine = mine && p.Writer == m.cfg.Writer
 	s := said{who: string(p.Writer), source: p.Source, text: p.Text, mine: mine}
 	if mine {
 		if sent := m.sent(p.InputID); sent != nil {
@@ -146,6 +147,9 @@ func (m *model) recorded(p event.Recorded) {
 		m.sent(p.InputID)
 		return
 	}
+	if m.mine[p.InputID] != "" {
+		m.again = ""
+	}
 	m.last = strings.Join([]string{
 		duration(time.Duration(p.DurationMS) * time.Millisecond), count(p.Rounds, "round"), count(len(p.Actions), "call"),
 		count(p.Usage.InputTokens+p.Usage.OutputTokens, "token"),
@@ -163,6 +167,12 @@ func (m *model) turnFailed(p event.TurnFailed) {
 		m.print(q.said.block) // it never had its turn
 	} else if sent := m.sent(p.InputID); sent != nil {
 		m.print(said{text: sent.text, mine: true}.block)
+	}
+	if said := m.mine[p.InputID]; said != "" {
+		m.again = said
+		if style == red {
+			text += " (/retry or Ctrl-R sends it again)"
+		}
 	}
 	m.note(style, text)
 	m.end(p.Sequence)

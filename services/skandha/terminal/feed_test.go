@@ -140,3 +140,46 @@ func TestWhatHappens(t *testing.T) {
 		}},
 	})
 }
+
+func TestAFailedTurnIsSentAgain(t *testing.T) {
+	fails := func(r *rig, id string) {
+		r.event("t7", event.Perceived{Sequence: 7, InputID: id, Writer: "me", Text: "/etc is full", Disposition: event.Started})
+		r.event("t7", event.TurnFailed{Sequence: 7, InputID: id, Code: event.FailProvider, Reason: "it is on fire"})
+	}
+	play(t, []scenario{
+		{"by /retry, and by Ctrl-R, as it was said", func(r *rig) {
+			r.typed(" /etc is full")
+			r.keys("enter")
+			r.asked(`say id1 "/etc is full" terminal`)
+			fails(r, "id1")
+			r.reads("it is on fire (/retry or Ctrl-R sends it again)")
+			r.typed("/retry")
+			r.keys("enter")
+			r.asked(`say id2 "/etc is full" terminal`)
+			r.keys("ctrl+r")
+			r.idle() // it is on its way
+			fails(r, "id2")
+			r.typed("draft")
+			r.keys("ctrl+r")
+			r.asked(`say id3 "/etc is full" terminal`)
+			r.sees("› draft")
+			r.event("t7", event.Recorded{Sequence: 7, InputID: "id3"})
+			r.keys("ctrl+r")
+			r.idle()
+			r.reads("there is nothing to send again")
+		}},
+		{"not one of somebody else, and no command", func(r *rig) {
+			r.event("t5", event.Perceived{Sequence: 5, InputID: "x", Writer: "you", Text: "hers", Disposition: event.Started})
+			r.event("t5", event.TurnFailed{Sequence: 5, InputID: "x", Code: event.FailProvider, Reason: "it is on fire"})
+			r.typed("/nonsense")
+			r.keys("enter")
+			r.asked(`run id1 nonsense []`)
+			r.event("", event.TurnFailed{Sequence: 6, InputID: "id1", Code: event.FailUnknownCommand, Reason: "no command"})
+			r.keys("ctrl+r")
+			r.idle()
+		}},
+	})
+	r := newRig(t, func(c *Config) { c.Past = []Past{{Writer: "me", Text: "mine", Answer: "why", Failed: true}} })
+	r.keys("ctrl+r")
+	r.asked(`say id1 "mine" terminal`)
+}

@@ -71,6 +71,8 @@ func (m *model) editorKey(k tea.KeyPressMsg, name string) {
 		e.complete(-1)
 	case name == "enter":
 		m.enter()
+	case name == "ctrl+r" && !e.asking:
+		m.retry()
 	case name == "up" && listed:
 		e.choose(-1)
 	case name == "down" && listed:
@@ -134,32 +136,57 @@ func (m *model) enter() {
 	if b := m.front(); b != nil {
 		b.since = m.now
 	}
-	if trimmed == "/quit" && !strings.HasPrefix(text, " ") {
+	switch strings.TrimRight(text, " \n") {
+	case "/quit":
 		m.leave(nil)
+	case "/retry":
+		m.retry()
+	default:
+		m.submit(trimmed, text)
+	}
+}
+
+// retry says again what was said in the turn that failed.
+func (m *model) retry() {
+	if m.again == "" {
+		m.note(yellow, "No turn of yours has failed here: there is nothing to send again.")
 		return
 	}
-	m.submit(trimmed, text)
+	text := m.again
+	m.again = ""
+	m.say(text, text)
 }
 
 // submit sends what was typed: an input or a slash command. Text that begins with a
 // space, or with two slashes, is always an input.
 func (m *model) submit(shown, text string) {
-	id := m.cfg.NewID()
-	m.mine[id] = true
-	m.outbox = append(m.outbox, &outgoing{id: id, text: shown})
 	say, command := client.Typed(text)
-	if command != nil {
-		command.ID = id
-		m.send(func(ctx context.Context) tea.Msg {
-			_, err := m.cfg.Door.Run(ctx, *command)
-			return stored{id, err}
-		})
+	if command == nil {
+		m.say(shown, strings.TrimSpace(say))
 		return
 	}
+	command.ID = m.sending(shown, "")
 	m.send(func(ctx context.Context) tea.Msg {
-		_, err := m.cfg.Door.Say(ctx, event.Input{ID: id, Text: strings.TrimSpace(say), Source: Source})
+		_, err := m.cfg.Door.Run(ctx, *command)
+		return stored{command.ID, err}
+	})
+}
+
+// say sends an input.
+func (m *model) say(shown, text string) {
+	id := m.sending(shown, text)
+	m.send(func(ctx context.Context) tea.Msg {
+		_, err := m.cfg.Door.Say(ctx, event.Input{ID: id, Text: text, Source: Source})
 		return stored{id, err}
 	})
+}
+
+// sending notes what is on its way, and gives it an id.
+func (m *model) sending(shown, said string) (id string) {
+	id = m.cfg.NewID()
+	m.mine[id] = said
+	m.outbox = append(m.outbox, &outgoing{id: id, text: shown})
+	return id
 }
 
 // stored says what became of sending.

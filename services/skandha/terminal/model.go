@@ -43,8 +43,9 @@ type model struct {
 	typing      bool // a box is there, and what is typed goes to the editor all the same
 	outbox      []*outgoing
 	queue       []queued
-	mine        map[string]bool // ids of inputs sent from here
-	refused     map[string]bool // refused calls
+	mine        map[string]string // what was said from here, by the input's id; "" of a command
+	again       string            // what was said from here last, if its turn failed
+	refused     map[string]bool   // refused calls
 	files       files
 	commands    map[uint64]string // sender of a command from elsewhere, by its sequence
 	cancelling  bool
@@ -106,7 +107,7 @@ const (
 
 func newModel(cfg Config) *model {
 	m := &model{
-		cfg: cfg, now: cfg.Now(), reach: bounded, mine: map[string]bool{}, refused: map[string]bool{}, commands: map[uint64]string{}, state: event.StateWaiting,
+		cfg: cfg, now: cfg.Now(), reach: bounded, mine: map[string]string{}, refused: map[string]bool{}, commands: map[uint64]string{}, state: event.StateWaiting,
 	}
 	m.editor = newEditor(cfg.Commands, cfg.History)
 	return m

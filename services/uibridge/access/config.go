@@ -62,7 +62,7 @@ type Instant struct{ time.Time }
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (i *Instant) UnmarshalYAML(n *yaml.Node) (err error) {
 	if i.Time, err = time.Parse(time.RFC3339, n.Value); err != nil {
-		return fmt.Errorf("line %d: %q is no time; write it as 2030-01-01T00:00:00Z", n.Line, n.Value)
+		return fmt.Errorf("is %q, want a time such as 2030-01-01T00:00:00Z", n.Value)
 	}
 	return nil
 }

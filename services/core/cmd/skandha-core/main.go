@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,15 +23,13 @@ type service struct {
 }
 
 func (s *service) config() (core.Config, error) {
-	cfg, err := core.ReadConfig(s.Config)
-	cfg.Streams.Replicas = cmp.Or(s.Replicas, cfg.Streams.Replicas)
-	return cfg, err
+	return core.Flags{File: s.Config, Replicas: s.Replicas}.Config()
 }
 
 // Check implements process.Service.
 func (s *service) Check() error {
-	cfg, err := s.config()
-	return errors.Join(err, cfg.Check())
+	_, err := s.config()
+	return err
 }
 
 // Run implements process.Service.

@@ -3,35 +3,45 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"skandha.dev/services/internal/process"
 	"skandha.dev/services/toolrunner"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 )
 
 type service struct {
 	process.Flags
 
-	Workspace string        `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The one directory that tools see."`
-	Slots     int           `env:"SKANDHA_SLOTS" default:"16" help:"How many calls run at once."`
-	HTTPAllow []string      `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may ask, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
-	Enable    []string      `env:"SKANDHA_ENABLE" placeholder:"PATTERN" help:"Tools to offer, e.g. file_system:*. Default: all."`
-	Disable   []string      `env:"SKANDHA_DISABLE" placeholder:"PATTERN" help:"Tools not to offer; wins over --enable."`
-	Plugins   bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Offer the tools of plugins, too."`
-	Notes     string        `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
-	Drain     time.Duration `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
-	TestTools bool          `env:"SKANDHA_TEST_TOOLS" help:"Offer the group test, for tests of the system."`
+	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The one directory that tools see."`
+	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"How many calls run at once."`
+	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may ask, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
+	Enable    []string          `env:"SKANDHA_ENABLE" placeholder:"PATTERN" help:"Tools to offer, e.g. file_system:*. Default: all."`
+	Disable   []string          `env:"SKANDHA_DISABLE" placeholder:"PATTERN" help:"Tools not to offer; wins over --enable."`
+	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Offer the tools of plugins, too."`
+	Notes     string            `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
+	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
+	Files     filesystem.Limits `embed:"" prefix:"files-"`
+	TestTools bool              `env:"SKANDHA_TEST_TOOLS" help:"Offer the group test, for tests of the system."`
 }
 
 func (s *service) config() toolrunner.Config {
+	var protected []string
+	if s.Creds != "" {
+		protected = append(protected, s.Creds)
+	}
 	return toolrunner.Config{
-		WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
+		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
 		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, TestTools: s.TestTools, DrainTimeout: s.Drain,
 	}
 }
 
 // Check implements process.Service.
-func (s *service) Check() error { return s.config().Validate() }
+func (s *service) Check() error {
+	c := s.config()
+	return errors.Join(c.Validate(), c.CheckWorkspace())
+}
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {

@@ -38,7 +38,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	for _, tl := range Tools(root) {
+	for _, tl := range Tools(root, Limits{KeepFree: -1}, filepath.Join(f.outer, "secret"), filepath.Join(f.outer, "data")) {
 		f.tools[strings.TrimPrefix(tl.Spec.Name, "file_system:")] = tl
 	}
 	return f
@@ -378,10 +378,10 @@ func TestList(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	if got := names(nil); got != "a:file b:directory link:symlink" {
+	if got := names(nil); got != ".skandha-X.tmp:file a:file b:directory link:symlink" {
 		t.Errorf("got %s", got)
 	}
-	if got := names(map[string]any{"recursive": true}); got != "a:file b:directory b/c:directory b/c/d:file link:symlink" {
+	if got := names(map[string]any{"recursive": true}); got != ".skandha-X.tmp:file a:file b:directory b/c:directory b/c/d:file link:symlink" {
 		t.Errorf("got %s", got)
 	}
 	if got := names(map[string]any{"path": "b/c"}); got != "b/c/d:file" {

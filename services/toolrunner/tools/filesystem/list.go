@@ -27,9 +27,6 @@ func (l *lister) walk(dir string, depth int) error {
 		return err
 	}
 	for _, d := range entries {
-		if isTemp(d.Name()) {
-			continue
-		}
 		if len(l.out.Entries) >= maxEntries {
 			l.out.Truncated = true
 			return nil

@@ -15,9 +15,15 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// Tools are the tools of this package on one workspace.
-func Tools(root *os.Root) []tools.Tool {
-	return []tools.Tool{ReadFile(root), WriteFile(root), AppendFile(root), DeleteFile(root), List(root)}
+// Tools are the tools of this package on one workspace, within limits; they refuse what
+// is protected.
+func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
+	q := newQuota(root, l)
+	all := []tools.Tool{ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root)}
+	for i := range all {
+		all[i] = protected(all[i], root, protect)
+	}
+	return all
 }
 
 // The sizes of one reading, in bytes. The default fits into a result that need

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"skandha.dev/pkg/tool"
@@ -37,7 +38,7 @@ func WriteFile(root *os.Root) tools.Tool {
 		Mode    string `json:"mode"`
 	},
 	) tool.Result {
-		p, err := clean(args.Path)
+		p, err := cleanToWrite(args.Path)
 		if err == nil {
 			err = write(root, p, []byte(args.Content), args.Mode == "overwrite")
 		}
@@ -108,6 +109,15 @@ const (
 	tempSuffix = ".tmp"
 )
 
+// cleanToWrite is clean for what is written, which a file of write_file's own is not.
+func cleanToWrite(name string) (string, error) {
+	p, err := clean(name)
+	if err == nil && slices.ContainsFunc(strings.Split(p, string(filepath.Separator)), isTemp) {
+		err = errors.New("names of the form " + tempPrefix + "*" + tempSuffix + " are kept for files that are being written; choose another")
+	}
+	return p, err
+}
+
 func isTemp(name string) bool {
 	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
@@ -145,7 +155,7 @@ func AppendFile(root *os.Root) tools.Tool {
 		Content string `json:"content"`
 	},
 	) tool.Result {
-		p, err := clean(args.Path)
+		p, err := cleanToWrite(args.Path)
 		var size int64
 		if err == nil {
 			size, err = Append(root, p, []byte(args.Content))

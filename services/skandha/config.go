@@ -1,0 +1,33 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"skandha.dev/services/skandha/system"
+)
+
+// configCmd looks after the configuration file.
+type configCmd struct {
+	Check configCheckCmd `cmd:"" help:"Print everything that is wrong in a configuration file, with its line. Exits 0 if nothing is, else 1."`
+}
+
+type configCheckCmd struct {
+	File string `arg:"" optional:"" type:"existingfile" placeholder:"FILE" help:"Configuration file (YAML). Default: that of --config."`
+}
+
+// Run implements the command.
+func (c *configCheckCmd) Run(g *globals) error {
+	file := cmp.Or(c.File, g.Config)
+	if file == "" {
+		return errors.New("no file to check: name one, or set --config or SKANDHA_CONFIG")
+	}
+	if err := system.CheckConfig(file); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitFailed
+	}
+	_, err := fmt.Println(file + ": ok")
+	return err
+}

@@ -1,0 +1,66 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/listener"
+	"skandha.dev/services/provider"
+	"skandha.dev/services/uibridge"
+)
+
+// CheckConfig reports everything that is wrong in a configuration file, in all its
+// sections; without a file nothing is.
+func CheckConfig(file string) error {
+	_, core := core.ReadConfig(file)
+	_, listeners := listener.ReadConfig(file)
+	if errors.Is(listeners, listener.ErrNoSection) {
+		listeners = nil
+	}
+	_, ui := uibridge.ReadConfig(file)
+	return configfile.Join(core, listeners, ui)
+}
+
+// check reports what is wrong with the configuration before anything is started.
+func (s *System) check() error {
+	errs := []error{CheckConfig(s.cfg.ConfigFile), s.runnerConfig().Validate(), s.providerConfig().Validate()}
+	if s.cfg.UI != nil {
+		errs = append(errs, s.cfg.UI.Flags(s.cfg.ConfigFile).Check())
+	}
+	return errors.Join(errs...)
+}
+
+// minFree is how many bytes a start needs on the disk of the data directory.
+const minFree = 1 << 20
+
+// explained adds to an error of the start that the disk of the data directory is full,
+// which not all parts say of themselves.
+func explained(err error, data string) error {
+	var disk unix.Statfs_t
+	if err == nil || unix.Statfs(data, &disk) != nil || disk.Bavail*uint64(disk.Bsize) >= minFree { //nolint:gosec // a size
+		return err
+	}
+	return fmt.Errorf("%w; the disk of %s is full: free space on it, or choose another directory with --data DIR", err, data)
+}
+
+// warnOfProviders names the agents whose provider is none of this system: a plugin may
+// still bring it, and until then their turns wait.
+func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []provider.Adapter) {
+	var here []string
+	for _, a := range adapters {
+		here = append(here, a.Info().Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		if p := agents[name].Provider; p != "" && !slices.Contains(here, p) {
+			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not here yet: want one of %s, or start the plugin that offers it",
+				name, p, strings.Join(here, ", ")))
+		}
+	}
+}

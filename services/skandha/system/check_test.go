@@ -1,0 +1,104 @@
+package system_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/toolrunner/tools/filesystem"
+)
+
+// Whatever is wrong in the file or the flags is said before anything is started, in
+// the sections of services that are off, too.
+func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, "agents:\n  main: {confirm: 15}\nagnets: {}\nlisteners:\n  cron:\n    c: {catch_up: some}\nui:\n  url: 5\n")
+	var log bytes.Buffer
+	_, err := system.Start(natstest.Context(t), system.Config{
+		Data: filepath.Join(dir, "data"), ConfigFile: file, Provider: "nosuch", Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Files: filesystem.Limits{SessionFiles: -2},
+	})
+	want := []string{
+		file + ":2: agents.main.confirm is 15, want a duration such as 15m or 30s",
+		file + ":3: agnets: unknown key, did you mean agents?",
+		file + `:6: listeners.cron.c.catch_up is "some", want none, last or all`,
+		file + ":8: ui.url is a number, want text: put it in quotes",
+		"--files-session-files is -2, want",
+		`provider "nosuch" is unknown, want one of offline, openai, local`,
+	}
+	for _, w := range want {
+		if err == nil || strings.Count(err.Error(), w) != 1 {
+			t.Errorf("%v\nwant once %s", err, w)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data")); !errors.Is(err, fs.ErrNotExist) || log.Len() > 0 {
+		t.Errorf("something was started: %v, %s", err, &log)
+	}
+}
+
+func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, "agents:\n  main: {provider: nosuch}\n  other: {provider: offline}\n")
+	var log bytes.Buffer
+	sys, err := system.Start(natstest.Context(t), system.Config{
+		Data: dir, ConfigFile: file, Sync: "relaxed", Provider: "offline",
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys.Stop()
+	if got := log.String(); !strings.Contains(got, `agents.main.provider is \"nosuch\", which is not here yet: want one of offline`) || strings.Contains(got, "agents.other") {
+		t.Errorf("logged %s", got)
+	}
+}
+
+// An agent would read its own system's tokens, and write its own policy.
+func TestAWorkspaceApartFromDataAndConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	file := filepath.Join(dir, "config", "skandha.yaml")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(token, []byte("0123456789abcdef"), 0o600),
+		os.WriteFile(file, []byte("ui: {owner: 'file:"+token+"'}\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for workspace, want := range map[string]string{
+		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file, dir + "/data/nats": "lies in " + dir + "/data, ",
+		dir + "/data": "contains " + dir + "/data, ",
+	} {
+		_, err := system.Start(natstest.Context(t), system.Config{
+			Data: filepath.Join(dir, "data"), Workspace: workspace, ConfigFile: file, Provider: "offline", Log: slog.New(slog.DiscardHandler),
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", workspace, err, want)
+		}
+	}
+	_, err := system.Start(natstest.Context(t), system.Config{
+		Data: filepath.Join(t.TempDir(), "data"), Workspace: dir, ConfigFile: file, Provider: "offline", Log: slog.New(slog.DiscardHandler),
+	})
+	if want := "contains " + token; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// Neither the view nor the bus says of itself on whose disk there is no space.
+func TestAFullDiskIsNamedAtTheStart(t *testing.T) {
+	disk := natstest.SmallDisk(t, 1)
+	if err := os.WriteFile(filepath.Join(disk.Dir, "fill"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	_, err := system.Start(natstest.Context(t), system.Config{
+		Data: disk.Dir, Sync: "relaxed", Provider: "offline", Log: slog.New(slog.DiscardHandler),
+	})
+	if want := "the disk of " + disk.Dir + " is full: free space on it"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

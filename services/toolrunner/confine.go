@@ -1,0 +1,93 @@
+package toolrunner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// CheckWorkspace reports whether the workspace holds what tools must not reach, or lies
+// in it; it compares files and directories, not their names. A workspace that is called
+// workspace may lie directly in a protected directory.
+func (c Config) CheckWorkspace() error {
+	dir := c.withDefaults().WorkspaceDir
+	var errs []error
+	for _, p := range c.Protected {
+		err := outside(p, dir)
+		if err == nil {
+			err = apart(p, dir)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// outside refuses a workspace that contains what is protected.
+func outside(protected, workspace string) error {
+	within, err := contains(workspace, protected)
+	if err == nil && within {
+		err = fmt.Errorf("the workspace %s contains %s, so tools could read and change it: "+
+			"name another directory with --workspace or SKANDHA_WORKSPACE", workspace, protected)
+	}
+	return err
+}
+
+// apart refuses a workspace that lies in a protected directory, but for the one that is
+// meant to.
+func apart(protected, workspace string) error {
+	if info, err := os.Stat(protected); err != nil || !info.IsDir() {
+		return nil // which nothing lies in
+	}
+	own := filepath.Join(protected, DefaultWorkspace)
+	if meant, err := contains(own, workspace); meant || err != nil {
+		return err
+	}
+	within, err := contains(protected, workspace)
+	if err == nil && within {
+		err = fmt.Errorf("the workspace %s lies in %s, so tools could change what is kept there: "+
+			"name %s or a directory elsewhere with --workspace or SKANDHA_WORKSPACE", workspace, protected, own)
+	}
+	return err
+}
+
+// contains reports whether a path is the directory, or leads below it, links resolved.
+// What does not exist yet is where its parent is.
+func contains(dir, path string) (bool, error) {
+	want, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	at, err := filepath.Abs(path)
+	if err != nil {
+		return false, err
+	}
+	for {
+		real, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			at = real
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return false, err
+		}
+		at = filepath.Dir(at)
+	}
+	for {
+		is, err := os.Stat(at)
+		if err != nil {
+			return false, err
+		}
+		if os.SameFile(is, want) {
+			return true, nil
+		}
+		if at == filepath.Dir(at) {
+			return false, nil
+		}
+		at = filepath.Dir(at)
+	}
+}

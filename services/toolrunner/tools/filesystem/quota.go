@@ -1,0 +1,161 @@
+package filesystem
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/toolrunner/tools"
+)
+
+// Limits bound what write_file and append_file may put on the disk, with the tags of
+// github.com/alecthomas/kong. 0 is the default, -1 no limit.
+type Limits struct {
+	SessionBytes int64 `env:"SKANDHA_FILES_SESSION_BYTES" default:"0" placeholder:"BYTES" help:"How many bytes file tools may write for one session while the tool runner runs. 0: 268435456 (256 MiB), -1: no limit."`
+	SessionFiles int   `env:"SKANDHA_FILES_SESSION_FILES" default:"0" placeholder:"N" help:"How many files they may make for one session while the tool runner runs. 0: 1000, -1: no limit."`
+	KeepFree     int64 `env:"SKANDHA_FILES_KEEP_FREE" default:"0" placeholder:"BYTES" help:"Space that they leave free on the disk of the workspace. 0: 67108864 (64 MiB), -1: none."`
+}
+
+// The defaults.
+const (
+	DefaultSessionBytes = 256 << 20
+	DefaultSessionFiles = 1000
+	DefaultKeepFree     = 64 << 20
+)
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		cmp.Or(l.SessionBytes, DefaultSessionBytes), cmp.Or(l.SessionFiles, DefaultSessionFiles), cmp.Or(l.KeepFree, DefaultKeepFree),
+	}
+}
+
+// Validate reports what makes no sense; each error names the flag.
+func (l Limits) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"session-bytes", l.SessionBytes}, {"session-files", int64(l.SessionFiles)}, {"keep-free", l.KeepFree}} {
+		if f.value < -1 {
+			errs = append(errs, fmt.Errorf("--files-%s is %d, want a positive number, 0 for the default, or -1 for no limit", f.name, f.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxCounted is how many sessions are counted; one of them is forgotten for each further.
+const maxCounted = 100_000
+
+// quota counts what sessions have written.
+type quota struct {
+	Limits
+	root *os.Root
+
+	mu   sync.Mutex
+	used map[subject.Ref]usage
+}
+
+type usage struct {
+	bytes int64
+	files int
+}
+
+func newQuota(root *os.Root, l Limits) *quota {
+	return &quota{Limits: l.withDefaults(), root: root, used: map[subject.Ref]usage{}}
+}
+
+// limited makes a tool that writes keep to the quota. What it does not write after all
+// is given back.
+func (q *quota) limited(t tools.Tool) tools.Tool {
+	run := t.Run
+	t.Run = func(ctx context.Context, c tools.Call) tool.Result {
+		var args struct {
+			Path    string `json:"path"`
+			Content string `json:"content"`
+		}
+		if json.Unmarshal(c.Args, &args) != nil {
+			return run(ctx, c) // the tool says what is wrong
+		}
+		takes := usage{bytes: int64(len(args.Content))}
+		if p, err := clean(args.Path); err == nil {
+			if _, err := q.root.Lstat(p); errors.Is(err, fs.ErrNotExist) {
+				takes.files = 1
+			}
+		}
+		ref := subject.Ref{Agent: c.Agent, Session: c.Session}
+		err := q.free(takes.bytes)
+		if err == nil {
+			err = q.take(ref, takes)
+		}
+		if err != nil {
+			return tools.Fail(explain("writing", args.Path, err))
+		}
+		r := run(ctx, c)
+		if !r.Success {
+			q.giveBack(ref, takes)
+		}
+		return r
+	}
+	return t
+}
+
+// free refuses what would leave too little on the disk.
+func (q *quota) free(bytes int64) error {
+	if q.KeepFree < 0 {
+		return nil
+	}
+	dir, err := q.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &disk); err != nil {
+		return err
+	}
+	if left := int64(disk.Bavail)*int64(disk.Bsize) - bytes; left < q.KeepFree { //nolint:gosec // a size
+		return fmt.Errorf("it would leave %d bytes free on the disk, and --files-keep-free (SKANDHA_FILES_KEEP_FREE) is %d", max(left, 0), q.KeepFree)
+	}
+	return nil
+}
+
+// take counts what a session is about to write.
+func (q *quota) take(ref subject.Ref, u usage) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.used[ref]
+	now.bytes += u.bytes
+	now.files += u.files
+	switch {
+	case q.SessionBytes >= 0 && now.bytes > q.SessionBytes:
+		return fmt.Errorf("this session would have written %d bytes, and --files-session-bytes (SKANDHA_FILES_SESSION_BYTES) is %d", now.bytes, q.SessionBytes)
+	case q.SessionFiles >= 0 && now.files > q.SessionFiles:
+		return fmt.Errorf("this session would have made %d files, and --files-session-files (SKANDHA_FILES_SESSION_FILES) is %d", now.files, q.SessionFiles)
+	}
+	if _, known := q.used[ref]; !known && len(q.used) >= maxCounted {
+		for some := range q.used {
+			delete(q.used, some)
+			break
+		}
+	}
+	q.used[ref] = now
+	return nil
+}
+
+func (q *quota) giveBack(ref subject.Ref, u usage) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.used[ref]
+	now.bytes -= u.bytes
+	now.files -= u.files
+	q.used[ref] = now
+}
