@@ -152,6 +152,13 @@ func (l *link) host(w wanted) *container.HostConfig {
 		// Nor does it take more than there is.
 		h.NanoCPUs = int64(min(w.limits.CPUs, float64(l.info.NCPU)) * 1e9)
 	}
+	if l.info.KernelMemoryTCP { // with cgroups v1; v2 counts sockets as memory by itself
+		h.KernelMemoryTCP = w.limits.SocketBuffers()
+	}
+	if l.runtime != Runsc {
+		// No pseudo-terminals: all instances of devpts share the host's kernel.pty.max.
+		h.Tmpfs["/dev/pts"] = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=2,mode=0555"
+	}
 	if w.network != "" {
 		h.NetworkMode = container.NetworkMode(w.network)
 	}

@@ -51,6 +51,7 @@ type seen struct {
 	Platform string `json:"platform"`
 	Bytes    int64  `json:"bytes"` // of the workspace
 	Files    int64  `json:"files"`
+	Sockets  int64  `json:"sockets"` // bytes of their buffers, with cgroups v1; 0: not known
 }
 
 // begin starts the lease and hears what it sees.

@@ -64,7 +64,7 @@ type Report struct {
 	Python    string   `json:"python"`    // version of the interpreter in the box, e.g. "3.11.2"
 	Platform  string   `json:"platform"`  // changes with whatever makes package sets differ: interpreter, architecture, image
 	Untrusted bool     `json:"untrusted"` // strong enough for tenants who do not trust each other
-	Enforced  []string `json:"enforced"`  // limits that hold for the box as a whole: "memory", "cpu", "pids", "workspace", "files"
+	Enforced  []string `json:"enforced"`  // limits that hold for the box as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
 	Missing   []string `json:"missing"`   // limits and probes that are not held here, each with the reason, for people
 }
 
@@ -95,6 +95,10 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{Memory: 1 << 30, CPUs: 2, PIDs: 128, OpenFiles: 1024, Workspace: 256 << 20, WorkspaceFiles: 20000, Tmp: 64 << 20}
 }
+
+// SocketBuffers bounds those of all sockets, in bytes, where the kernel counts them apart
+// from Memory, as it does with cgroups v1.
+func (l Limits) SocketBuffers() int64 { return l.Memory / 16 }
 
 // Validate names every field that is wrong.
 func (l Limits) Validate() error {
