@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"skandha.dev/services/sandbox/driver"
 )
 
@@ -330,4 +332,32 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
+}
+
+// A first process that does not get the processor dies with what takes it away.
+func TestKillEndsABoxWhoseFirstProcessIsStarved(t *testing.T) {
+	d := newDriver(t, Config{})
+	if d.host.cgroups == nil {
+		missing(t, "no cgroup can be made: "+d.host.noCgroups.Error())
+	}
+	b := begin(t, d, `
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+go()
+for _ in range(15):
+    if os.fork() == 0:
+        while True: pass
+say("busy"); go()`, nil).(*box)
+	proceed(t, b)
+	var word string
+	hear(t, b, &word)
+	if err := unix.SchedSetAttr(b.first.pid, &unix.SchedAttr{Policy: unix.SCHED_IDLE}, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.kill()
+	if b.group.kill() {
+		t.Error("after kill something is left in the cgroup")
+	}
+	if err := ended(b); err == nil {
+		t.Error("nothing says why it has ended")
+	}
 }
