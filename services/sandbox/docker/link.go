@@ -30,7 +30,7 @@ var leaseLimits = driver.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 6
 type link struct {
 	d       *Driver
 	boot    string // random
-	image   string // id
+	image   image
 	runtime string // empty: the engine's default
 	info    system.Info
 	seen    seen

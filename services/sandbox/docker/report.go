@@ -23,7 +23,7 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 		Driver: "docker", Version: fmt.Sprintf("engine %s, %s", l.info.ServerVersion, runtime),
 		Isolation: "containers without network, capabilities and privileges, behind a seccomp profile, on the host's kernel",
 		Python:    l.seen.Python,
-		Platform:  strings.Join([]string{l.image, l.seen.Platform, l.seen.Python}, " "),
+		Platform:  strings.Join([]string{l.image.id, l.seen.Platform, l.seen.Python}, " "),
 		Untrusted: true,
 	}
 	if runtime == Runsc {
