@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -359,5 +360,29 @@ say("busy"); go()`, nil).(*box)
 	}
 	if err := ended(b); err == nil {
 		t.Error("nothing says why it has ended")
+	}
+}
+
+// Each box has matplotlib's list of fonts, which was made once.
+func TestFontsAreListed(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for range 2 {
+		d := newDriver(t, Config{})
+		if d.host.python.matplotlib == "" {
+			missing(t, "the host's Python has no matplotlib (Debian: python3-matplotlib)")
+		}
+		b := begin(t, d, "say([json.load(open(p))['_version'] for p in sys.argv[1:]]); say(os.listdir('"+driver.FontLists+"'))", func(s *driver.Spec) {
+			for _, list := range d.host.fonts {
+				s.Args = append(s.Args, driver.FontLists+"/"+filepath.Base(list))
+			}
+		})
+		var versions []any
+		var names []string
+		hear(t, b, &versions)
+		hear(t, b, &names)
+		if len(versions) != 1 || len(names) != 1 {
+			t.Errorf("it reads %v of %v, want one list", versions, names)
+		}
+		destroy(t, b)
 	}
 }

@@ -14,7 +14,10 @@ const (
 	Workspace = "/workspace" // the session's files; the only place that lasts from call to call, beside Tmp
 	Tmp       = "/tmp"
 	Packages  = "/packages" // the package set of Spec.Packages, read-only
-	UID       = 65532       // of all that runs in a box, unless the driver gives each one of its own
+	// FontLists is where matplotlib's lists of fonts are, if there are any. Making one takes
+	// longer than most plots; the agent shows matplotlib those that are there.
+	FontLists = "/etc/matplotlib-cache"
+	UID       = 65532 // of all that runs in a box, unless the driver gives each one of its own
 	GID       = 65532
 	// FirstOwnUID is the least user id that a driver may give to one box alone, so that
 	// what the kernel counts by user is the box's own.
