@@ -115,7 +115,8 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 			continue
 		}
 		if len(o.Artifacts) == maxArtifacts {
-			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are kept of one call", len(exit.Files)-i+exit.MoreFiles, maxArtifacts))
+			more := len(exit.Files) - i + exit.MoreFiles
+			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are kept of one call", more, maxArtifacts))
 			return
 		}
 		if f.Size > tools.MaxArtifact {

@@ -160,8 +160,12 @@ func settings(v2 bool, controller string, l driver.Limits) []setting {
 	case controller == "memory" && v2:
 		return []setting{{"memory.max", memory, false}, {"memory.swap.max", "0", true}}
 	case controller == "memory":
-		return []setting{{"memory.limit_in_bytes", memory, false}, {"memory.memsw.limit_in_bytes", memory, true}, {"memory.swappiness", "0", true},
-			{socketMemory, strconv.FormatInt(l.SocketBuffers(), 10), true}}
+		return []setting{
+			{"memory.limit_in_bytes", memory, false},
+			{"memory.memsw.limit_in_bytes", memory, true},
+			{"memory.swappiness", "0", true},
+			{socketMemory, strconv.FormatInt(l.SocketBuffers(), 10), true},
+		}
 	case v2:
 		return []setting{{"cpu.max", quota + " " + strconv.Itoa(period), false}}
 	}

@@ -108,7 +108,8 @@ func (d *Driver) resolve(ctx context.Context) (image, error) {
 		i.volumes = append(i.volumes, path.Clean(dir))
 	}
 	if len(i.volumes) > 0 {
-		d.log.Warn("the image declares volumes; in sandboxes these directories are empty and read-only", "image", d.cfg.Image, "volumes", i.volumes)
+		d.log.Warn("the image declares volumes; in sandboxes these directories are empty and read-only",
+			"image", d.cfg.Image, "volumes", i.volumes)
 	}
 	return i, nil
 }
