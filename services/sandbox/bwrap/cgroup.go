@@ -259,23 +259,28 @@ func removeCgroup(dir string) error {
 	}
 }
 
-// kill kills all that is in the cgroup, and reports whether there was something.
-func (g *group) kill() bool { return g != nil && killAll(g.dirs[0]) }
+// kill kills all that is in the cgroup but one process, and reports whether there was
+// something.
+func (g *group) kill(but int) bool { return g != nil && killEach(g.dirs[0], but) }
 
-func killAll(dir string) (found bool) {
+func killAll(dir string) {
+	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) != nil {
+		killEach(dir, os.Getpid())
+	}
+}
+
+func killEach(dir string, but int) (found bool) {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil || len(text) == 0 {
+	if err != nil {
 		return false
 	}
-	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
-		return true
-	}
 	for _, field := range strings.Fields(string(text)) {
-		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() && pid != but {
 			_ = unix.Kill(pid, unix.SIGKILL)
+			found = true
 		}
 	}
-	return true
+	return found
 }
 
 // mount is where a hierarchy is to be seen.

@@ -20,7 +20,8 @@ const goneWithin = 5 * time.Second
 
 // kill ends the box: its PID namespace dies with its first process, and bubblewrap
 // waits for that. Where there is none yet, bubblewrap itself. A process dies when it gets
-// the processor, so what competes for it is killed too, until nothing is left.
+// the processor, so what competes for it is killed too, until nothing is left. Not bubblewrap: it collects
+// the first process, and others would later.
 func (b *box) kill() {
 	if b.bwrap == nil {
 		return
@@ -30,7 +31,7 @@ func (b *box) kill() {
 	}
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
-	for end := time.Now().Add(goneWithin); b.group.kill() && time.Now().Before(end); {
+	for end := time.Now().Add(goneWithin); b.group.kill(b.bwrap.Pid) && time.Now().Before(end); {
 		select {
 		case <-b.done:
 			return
