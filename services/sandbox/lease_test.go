@@ -26,7 +26,7 @@ func TestFilesLastForTheSessionAndNoLonger(t *testing.T) {
 	if got := one.python("open('mine.txt').read()"); string(got.Result) != `"1"` || got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
-	if got := two.python("import os\nos.listdir()"); string(got.Result) != "[]" {
+	if got := two.python("import os\nsorted(os.listdir())"); string(got.Result) != `["out"]` {
 		t.Errorf("another session sees %s", got.Result)
 	}
 	if got := one.python("x = 1"); got.ExitCode != 0 {
@@ -45,7 +45,7 @@ func TestAResetSessionBeginsAnewWithoutANote(t *testing.T) {
 	s := c.session("s")
 	s.python("open('a','w')")
 	s.reset()
-	if got := s.python("import os\nos.listdir()"); string(got.Result) != "[]" || got.Notice != "" {
+	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["out"]` || got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
 	c.boxes(1)
@@ -90,7 +90,7 @@ func TestCallsOfOneRoundShareTheSandbox(t *testing.T) {
 		}
 	}
 	s.before = c.offer.Instance
-	if got := s.python("import os\nlen(os.listdir())"); string(got.Result) != "5" {
+	if got := s.python("import os\nlen(os.listdir())"); string(got.Result) != "6" {
 		t.Errorf("%s files are there", got.Result)
 	}
 	if n := c.driver.Started(); n != 1 {
@@ -152,8 +152,8 @@ func TestAnotherInstanceThatIsGoneLeavesANote(t *testing.T) {
 	second := c.serve(sandbox.Config{Warm: -1}, boxtest.New(t), nil)
 	c.instance.stop()
 	s.at = second
-	got := s.python("import os\nos.listdir()")
-	if string(got.Result) != "[]" {
+	got := s.python("import os\nsorted(os.listdir())")
+	if string(got.Result) != `["out"]` {
 		t.Errorf("got %s", got.Result)
 	}
 	contains(t, "the notice", got.Notice, "files of earlier calls are gone", "another instance")
@@ -170,8 +170,8 @@ func TestASessionThatComesBackDoesNotFindOldFiles(t *testing.T) {
 	s.at = second
 	s.python("open('newer','w')")
 	s.at = c.instance
-	got := s.python("import os\nos.listdir()")
-	if string(got.Result) != "[]" || !strings.Contains(got.Notice, "another instance") {
+	got := s.python("import os\nsorted(os.listdir())")
+	if string(got.Result) != `["out"]` || !strings.Contains(got.Notice, "another instance") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -180,12 +180,12 @@ func TestACallOfItsOwnHasAnEmptySandbox(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
 	s.python("open('a','w')")
-	r := s.call("python:execute", args{"code": "import os\nos.listdir()", "lifecycle": "call"})
-	if got := s.decode(r); string(got.Result) != "[]" || got.Notice != "" {
+	r := s.call("python:execute", args{"code": "import os\nsorted(os.listdir())", "lifecycle": "call"})
+	if got := s.decode(r); string(got.Result) != `["out"]` || got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
 	c.boxes(1)
-	if got := s.python("import os\nos.listdir()"); string(got.Result) != `["a"]` {
+	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["a","out"]` {
 		t.Errorf("the session's own files: %s", got.Result)
 	}
 }
@@ -227,7 +227,7 @@ func TestALateCallOfAnEarlierLeaseDoesNotRun(t *testing.T) {
 	if a := s.final(s.send(late)); a.State != executor.Refused || !strings.Contains(a.Message, "reset") {
 		t.Errorf("got %+v", a)
 	}
-	if got := s.python("import os\nos.listdir()"); string(got.Result) != `["a"]` {
+	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["a","out"]` {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -297,7 +297,7 @@ func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T)
 		t.Fatalf("got %+v", r)
 	}
 	contains(t, "the error", r.Error.Message, "no such package", "did not run")
-	if got := s.python("import os\nos.listdir()"); string(got.Result) != `["before"]` {
+	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["before","out"]` {
 		t.Errorf("got %s", got.Result)
 	}
 }

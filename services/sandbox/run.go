@@ -65,7 +65,7 @@ func (s *Service) run(ctx context.Context, c call, at place) (res tool.Result, w
 	o := outcomeOf(exit)
 	o.Notice, o.Packages = at.notice, at.packages
 	if err == nil {
-		s.keep(ctx, c, at, exit.Files, &o)
+		s.keep(ctx, c, at, exit, &o)
 	}
 	return judge(exit, err, run.Timeout, o), nil
 }
@@ -126,19 +126,18 @@ func exitMessage(exit agent.Exit) string {
 }
 
 // keep stores the files that the run has left for the user.
-func (s *Service) keep(ctx context.Context, c call, at place, files []agent.File, o *outcome) {
-	if len(files) == 0 {
-		return
-	}
+func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o *outcome) {
+	defer func() { o.LeftOut = append(o.LeftOut, exit.UnseenFiles...) }()
 	// The call's own deadline may be near, and the files are there.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepWithin)
 	defer cancel()
-	for i, f := range files {
+	for i, f := range exit.Files {
 		if f.Type != "file" {
 			continue
 		}
 		if len(o.Artifacts) == maxArtifacts {
-			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are kept of one call", len(files)-i, maxArtifacts))
+			more := len(exit.Files) - i + exit.MoreFiles
+			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are kept of one call", more, maxArtifacts))
 			return
 		}
 		if f.Size > tools.MaxArtifact {
@@ -152,6 +151,9 @@ func (s *Service) keep(ctx context.Context, c call, at place, files []agent.File
 		}
 		s.counts.artifacts.Add(1)
 		o.Artifacts = append(o.Artifacts, a)
+	}
+	if exit.MoreFiles > 0 {
+		o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are looked at of one call", exit.MoreFiles, len(exit.Files)))
 	}
 }
 

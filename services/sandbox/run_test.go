@@ -213,11 +213,11 @@ func TestFilesInOutBecomeArtifacts(t *testing.T) {
 
 func TestTooManyAndTooLargeFilesAreLeftOutByName(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
-	got := s.python("import os\nos.makedirs('out', exist_ok=True)\nwith open('out/0-big.bin','wb') as f: f.truncate(17<<20)\nfor i in range(30): open(f'out/{i:02}.txt','w').write(str(i))")
+	got := s.python("import os\nos.makedirs('out', exist_ok=True)\nwith open('out/0-big.bin','wb') as f: f.truncate(17<<20)\nfor i in range(100): open(f'out/{i:02}.txt','w').write(str(i))")
 	if len(got.Artifacts) != 20 {
 		t.Errorf("%d are kept", len(got.Artifacts))
 	}
-	contains(t, "what is left out", strings.Join(got.LeftOut, "\n"), "0-big.bin", "17825792", "10 more files")
+	contains(t, "what is left out", strings.Join(got.LeftOut, "\n"), "0-big.bin", "17825792", "80 more files")
 }
 
 func TestLargeOutputIsCutAndKeptWhole(t *testing.T) {

@@ -151,15 +151,15 @@ func processes(t *testing.T) (n int) {
 
 // soak makes some calls in a session and returns how many.
 func soak(t *testing.T, s *session, secret string) int {
-	got := s.python(fmt.Sprintf("import os\nbefore = sorted(os.listdir('/workspace')) + os.listdir('/tmp')\nopen('mine','w').write(%q)\nopen('/tmp/mine','w').write(%[1]q)\nbefore", secret))
-	if string(got.Result) != "[]" || got.Notice != "" {
+	got := s.python(fmt.Sprintf("import os\nbefore = sorted(os.listdir('/workspace')) + [n for n in os.listdir('/tmp') if n[0] != '.']\nopen('mine','w').write(%q)\nopen('/tmp/mine','w').write(%[1]q)\nbefore", secret))
+	if string(got.Result) != `["out"]` || got.Notice != "" {
 		t.Errorf("a new sandbox has %s, %s", got.Result, got.Notice)
 	}
 	if f := s.fs("read", args{"path": "mine"}); f.Content != secret {
 		t.Errorf("it reads %q, want %q", f.Content, secret)
 	}
 	got = s.decode(s.call("shell:execute", args{"command": "cat mine; cat /tmp/mine; ls | wc -l"}))
-	if got.Stdout != secret+secret+"1\n" {
+	if got.Stdout != secret+secret+"2\n" {
 		t.Errorf("it sees %q, want %q", got.Stdout, secret)
 	}
 	got = s.python("open('mine').read()")

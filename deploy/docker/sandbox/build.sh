@@ -10,12 +10,14 @@
 # image into engines of their own.
 #
 # The tar file is kept in ${XDG_CACHE_HOME:-~/.cache}/skandha, under a name that
-# changes with this script; while it is there, nothing is downloaded and neither
-# root nor debootstrap is needed. Making it takes both. An image that was made of
-# it is not made again.
+# changes with this script, beside its checksum; while it is there and whole, nothing is
+# downloaded and neither root nor debootstrap is needed. Making it takes both. It has
+# the security updates of its day: the full one is made again after 30 days, where that
+# is possible. An image that was made of it is not made again.
 set -euo pipefail
 
 release=bookworm
+mirror=${DEBIAN_MIRROR:-http://deb.debian.org}
 # The engine writes no /etc/hosts for containers without any network, so a module
 # resolves localhost.
 packages=python3,python3-pip,python3-venv,libnss-myhostname
@@ -37,6 +39,8 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ "$variant" = light ] || packages=$packages,$science
+
+days=30 # after which the full tar file is made again
 
 recipe=$(sha256sum "$0" | cut -c1-16)-$variant-$(uname -m)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/skandha
@@ -63,6 +67,34 @@ trim() { # DIR
 	rm -rf "${1:?}/dev" && mkdir -m 755 "$1/dev"
 }
 
+# What Debian has mended since the release.
+update() { # DIR
+	local work=$1 root=$1/root
+	cat >"$root/etc/apt/sources.list" <<-EOF
+		deb $mirror/debian $release main
+		deb $mirror/debian $release-updates main
+		deb $mirror/debian-security $release-security main
+	EOF
+	# This machine's way to the network, for as long as it takes.
+	cp /etc/resolv.conf "$root/etc/resolv.conf"
+	cp /etc/hosts "$root/etc/hosts"
+	# Services of the packages must not start.
+	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" && chmod 755 "$root/usr/sbin/policy-rc.d"
+	DEBIAN_FRONTEND=noninteractive chroot "$root" sh -c 'apt-get -q update && apt-get -q -y upgrade' >>"$work/log" 2>&1 || {
+		tail -n 20 "$work/log" >&2
+		fail "the security updates could not be installed; the log of apt ends above"
+	}
+	rm -f "$root/usr/sbin/policy-rc.d" "$root/etc/hosts"
+}
+
+# Making the list takes longer than most plots.
+list_fonts() { # DIR
+	chroot "$1" env -i PATH=/usr/bin:/bin MPLCONFIGDIR=/etc/matplotlib-cache python3 -c 'import matplotlib.font_manager' ||
+		fail "matplotlib's list of fonts could not be made"
+	ls "$1"/etc/matplotlib-cache/fontlist-v*.json >/dev/null
+	chmod -R a+rX "$1/etc/matplotlib-cache"
+}
+
 make_tar() {
 	[ "$(id -u)" = 0 ] || fail "only root can run debootstrap: run this as root, or build the Dockerfile beside it (that takes a registry)"
 	command -v debootstrap >/dev/null || fail "debootstrap is missing (Debian: debootstrap): install it, or build the Dockerfile beside this (that takes a registry)"
@@ -71,31 +103,49 @@ make_tar() {
 	# shellcheck disable=SC2064 # the directory of now
 	trap "rm -rf --one-file-system '$work'" EXIT
 	say "making the $variant root file system with debootstrap (some minutes)"
-	debootstrap --variant=minbase --include="$packages" "$release" "$work/root" >"$work/log" 2>&1 || {
+	debootstrap --variant=minbase --include="$packages" "$release" "$work/root" "$mirror/debian" >"$work/log" 2>&1 || {
 		tail -n 20 "$work/log" >&2
 		[ ! -e "$work/root/debootstrap/debootstrap.log" ] || tail -n 20 "$work/root/debootstrap/debootstrap.log" >&2
 		fail "debootstrap failed; its log ends above"
 	}
+	update "$work"
 	trim "$work/root"
+	[ "$variant" = light ] || list_fonts "$work/root"
 	printf 'sandbox:x:%s:%s::/workspace:/bin/sh\n' $uid $uid >>"$work/root/etc/passwd"
 	printf 'sandbox:x:%s:\n' $uid >>"$work/root/etc/group"
 	# What is mounted here takes over owner and mode.
 	install -d -m 700 -o $uid -g $uid "$work/root/workspace"
 	install -d -m 755 -o $uid -g $uid "$work/root/packages"
 	tar --directory "$work/root" --numeric-owner --sort=name --one-file-system --create --file "$work/tar" .
+	(cd "$work" && sha256sum tar | sed "s/ tar$/ ${rootfs_tar##*/}/") >"$work/sum"
 	mv "$work/tar" "$rootfs_tar"
+	mv "$work/sum" "$rootfs_tar.sha256"
 	# Those of earlier recipes; whoever reads one keeps it until the end.
-	find "$cache" -maxdepth 1 -name "sandbox-*-$variant-$(uname -m).tar" ! -path "$rootfs_tar" -delete
+	find "$cache" -maxdepth 1 -name "sandbox-*-$variant-$(uname -m).tar" ! -path "$rootfs_tar" -exec rm -f {} {}.sha256 \;
 	say "made $rootfs_tar: $(du -m "$rootfs_tar" | cut -f1) MB, $((SECONDS - start)) s"
 	rm -rf "$work"
 	trap - EXIT
 }
 
+# whole: the tar file is what was made, and of this month.
+whole() { [ -s "$rootfs_tar.sha256" ] && (cd "$cache" && sha256sum --check --status "$rootfs_tar.sha256") && ! stale; }
+stale() { [ "$variant" = full ] && [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null && [ -n "$(find "$rootfs_tar" -mtime +"$days" 2>/dev/null)" ]; }
+
+# Which tar file an image was made of, without reading it all.
+made_of() { echo "$recipe-$(cut -c1-16 "$rootfs_tar.sha256" 2>/dev/null)"; }
+if [ -z "$only_cache$tar" ]; then
+	command -v docker >/dev/null || fail "the docker command is missing (Debian: docker.io)"
+	if [ "$(docker image inspect --format '{{index .Config.Labels "dev.skandha.sandbox.recipe"}}' "$tag" 2>/dev/null)" = "$(made_of)" ] && ! stale; then
+		say "$tag is there"
+		exit
+	fi
+fi
+
 mkdir -p "$cache"
-if [ ! -s "$rootfs_tar" ]; then
+if ! whole; then
 	exec 9>"$rootfs_tar.lock" # several tests may want it at the same time
 	flock 9
-	[ -s "$rootfs_tar" ] || make_tar
+	whole || make_tar
 	exec 9>&-
 	rm -f "$rootfs_tar.lock"
 fi
@@ -109,14 +159,9 @@ if [ -n "$tar" ]; then
 	exit
 fi
 
-command -v docker >/dev/null || fail "the docker command is missing (Debian: docker.io)"
-if [ "$(docker image inspect --format '{{index .Config.Labels "dev.skandha.sandbox.recipe"}}' "$tag" 2>/dev/null)" = "$recipe" ]; then
-	say "$tag is there"
-	exit
-fi
 start=$SECONDS
 docker import \
-	--change "LABEL dev.skandha.image=sandbox dev.skandha.sandbox.recipe=$recipe" \
+	--change "LABEL dev.skandha.image=sandbox dev.skandha.sandbox.recipe=$(made_of)" \
 	--change "USER $uid:$uid" \
 	--change "WORKDIR /workspace" \
 	--change "ENV PATH=/usr/local/bin:/usr/bin:/bin" \

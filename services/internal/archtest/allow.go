@@ -126,5 +126,6 @@ var (
 	skips = map[string]string{
 		"services/internal/e2e/cancel_test.go:TestNoProviderComesBack": "skipped in short runs; one that requires everything is long",
 		"services/internal/e2e/kill9_test.go:TestKill9Redis":           "skipped in short runs; one that requires everything is long",
+		"services/sandbox/sandboxtest/docker_test.go:TestDocker":       "the probe of socket buffers, where runc does not bound them and the driver reports it",
 	}
 )

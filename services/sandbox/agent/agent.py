@@ -78,6 +78,7 @@ watched = {}        # fd -> (function, argument)
 ops = {}            # id -> Op
 waiting = []        # runs that wait
 running = None      # the run that has its turn, until it is answered
+unfit = None        # why nothing can run here any more
 sweeping = None     # (op, when) while strays are being ended
 held = []           # operations that wait for the end of a sweep
 prepared = False    # whether a child can be forked
@@ -225,22 +226,22 @@ def next_run():
 
 
 def start(op):
-    """Gives the operation a child: the spare one if it fits, else a new one."""
-    global spare, used
+    """Gives the operation a child."""
+    global used
     used = True
+    if unfit:
+        return fail(op, "broken", unfit)
     op.started = now()
     op.deadline = op.started + op.timeout
-    stream = bool(op.request.get("stream"))
     try:
-        if spare is not None and not stream and len(op.payload) < 60 << 10:  # it fits into the pipe
-            p, spare = spare, None
-            if handed(p, op.payload):
-                op.proc = p
-        if op.proc is None:
-            payload = op.payload
-            op.proc = fork(lambda: do(*parse(payload)), inp=stream)
+        if prepared and limits_now() != first_limits:
+            return give_up(op, "the limits of its first process were changed")
+        op.proc = child_of(op)
     except OSError as e:
-        return fail(op, "failed", "the sandbox cannot start a process: " + posix.strerror(e.errno))
+        why = "the sandbox cannot start a process: " + posix.strerror(e.errno)
+        if e.errno in (errno.EAGAIN, errno.EMFILE) and not leaving and not any(o.proc for o in ops.values()):
+            return give_up(op, why)  # and nothing that ends will change that
+        return fail(op, "failed", why)
     except MemoryError:
         return fail(op, "failed", "the sandbox has no memory left")
     op.payload = b""
@@ -252,21 +253,6 @@ def start(op):
     if p.pidfd >= 0:
         watch(p.pidfd, POLLIN, on_exit, op)
     feed(op, 0)
-
-
-def handed(p, payload):
-    """Whether the spare child has got its request; it may have been killed."""
-    data = len(payload).to_bytes(4, "big") + payload
-    try:
-        whole = posix.write(p.go, data) == len(data)
-    except OSError:
-        whole = False
-    if whole:
-        close(p, "go")
-    else:
-        drop(p)
-        kill(p.pid, 9)
-    return whole
 
 
 def feed(op, events):

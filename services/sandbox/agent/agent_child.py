@@ -45,7 +45,8 @@ except ImportError:  # an interpreter without the accelerator
 
 MAX_RESULT = 64 << 10  # bytes of a result or of a repr
 MAX_FILES = 64         # listed after a run
-MAX_WALK = 4096        # entries looked at to find them
+MAX_WALK = 32768       # entries looked at to find them; their prints fit into one frame
+MAX_LEVELS = 16        # of directories below out
 RESULT_FD = 60         # in a child: where its answer goes; below the least limit of open files
 GO_FD = 61             # in a spare child: where its request comes from
 
@@ -86,50 +87,59 @@ def file_of(path, st, target=None):
 
 
 def out_files():
-    """path -> stat of the regular files below out, as far as MAX_WALK goes."""
-    found, left, dirs = {}, MAX_WALK, [("out", PLACE["workspace"] + "/out")]
-    while dirs and left > 0:
+    """(path -> stat of the regular files below out, why -> how much was not looked at)."""
+    found, unseen, left, dirs = {}, {}, MAX_WALK, [("out", PLACE["workspace"] + "/out")]
+
+    def miss(why):
+        unseen[why] = unseen.get(why, 0) + 1
+
+    while dirs and left >= 0:
         shown, path = dirs.pop()
         try:
             fd = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
+            continue
+        except OSError as e:
+            miss("out" if shown == "out" and e.errno in (errno.ELOOP, errno.ENOTDIR) else "closed")
             continue
         try:
             with posix.scandir(fd) as entries:
                 for e in entries:
                     left -= 1
                     if left < 0:
+                        miss("many")
                         break
                     if e.is_dir(follow_symlinks=False):
-                        if shown.count("/") < 16:
+                        if shown.count("/") < MAX_LEVELS:
                             dirs.append((shown + "/" + e.name, path + "/" + e.name))
+                        else:
+                            miss("deep")
                     elif e.is_file(follow_symlinks=False):
                         found[shown + "/" + e.name] = posix.stat(e.name, dir_fd=fd, follow_symlinks=False)
         except OSError:
             pass  # it is changed while it is read
         finally:
             posix.close(fd)
-    return found
+    return found, unseen
 
 
-def print_of(st):
-    """What changes when a file does; the ctime cannot be set back."""
-    return [st.st_ino, st.st_size, st.st_ctime_ns]
+def print_of(path, st):
+    """8 bytes that change when a file does; its ctime cannot be set back. All children
+    of an interpreter hash alike."""
+    return hash((path, st.st_ino, st.st_size, st.st_ctime_ns)).to_bytes(8, "big", signed=True)
 
 
 def before_run():
-    """Remembers, here and in the parent, what is below out."""
-    before = {p: print_of(st) for p, st in out_files().items()}
-    if before:
-        say(b"b", dumps(before))
-    return before
+    """The prints of what is below out."""
+    return b"".join(print_of(p, st) for p, st in out_files()[0].items())
 
 
 def changed_files(before):
-    now = out_files()
-    new = [p for p in now if before.get(p) != print_of(now[p])]
-    new.sort()
-    return [file_of(p, now[p]) for p in new[:MAX_FILES]]
+    """What the answer says of the files below out."""
+    now, unseen = out_files()
+    known = {before[i:i + 8] for i in range(0, len(before), 8)}
+    new = sorted(p for p in now if print_of(p, now[p]) not in known)
+    return {"files": [file_of(p, now[p]) for p in new[:MAX_FILES]], "more": max(0, len(new) - MAX_FILES), "unseen": unseen}
 
 
 # Runs.
@@ -144,6 +154,14 @@ def restore_workspace():
         return
     if mode & 0o700 != 0o700:
         posix.chmod(place, mode & 0o777 | 0o700)
+
+
+def make_out():
+    """Makes the directory for what the user gets, unless something has that name."""
+    try:
+        posix.mkdir(PLACE["workspace"] + "/out", 0o755)
+    except OSError:
+        pass  # the workspace may be full
 
 
 def enter(path):
@@ -171,9 +189,15 @@ def feed_stdin(data):
     posix.close(r)
 
 
+def begin_code(before):
+    """Says that from here on it is the code that acts, and what was below out."""
+    say(b"b", before)
+
+
 def do_run(request, tail):
     try:
         enter(request.get("dir", ""))
+        make_out()
         if tail:
             feed_stdin(tail)
         before = before_run()
@@ -184,10 +208,10 @@ def do_run(request, tail):
     if request["kind"] == "python":
         run_python(request, before)
     else:
-        run_command(request)
+        run_command(request, before)
 
 
-def run_command(request):
+def run_command(request, before):
     env = {k.decode(errors="surrogateescape"): v.decode(errors="surrogateescape") for k, v in posix.environ.items()}
     env.update(request.get("env") or {})
     argv = ["/bin/sh", "-c", request["code"]] if request["kind"] == "shell" else request["argv"]
@@ -197,6 +221,7 @@ def run_command(request):
         places = [d + "/" + name for d in env.get("PATH", "/usr/bin:/bin").split(":") if d]
     for s in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):
         _signal.signal(s, _signal.SIG_DFL)
+    begin_code(before)
     status, why = 127, "not found"
     for place in places:
         try:

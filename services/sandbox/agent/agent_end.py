@@ -93,7 +93,7 @@ def heard(op, kind, payload):
         if op.credit <= 0 or out_size > OUT_FULL:
             op.paused = True
             unwatch(op.proc.res)
-    elif kind == b"a" and op.said is None:
+    elif kind == b"a" and op.said is None and op.before is None:  # of a run, only as long as it has not begun
         op.said, op.answered = payload, True
     elif kind == b"s" and op.said is None:
         op.said = payload
@@ -189,6 +189,8 @@ def complete(op):
     drain_result(op)
     if op.paused:
         return  # more data than the service has taken so far: goes on with its credit
+    if op.is_run and op.before is None and not (op.answered or op.timed_out or op.stopped):
+        return give_up(op, "its process ended before the code began")
     if op.is_run and op.said is None and has_out():
         return scan_after(op)
     finish(op)
@@ -207,23 +209,28 @@ def drain_result(op):
 
 
 def has_out():
+    """Whether there is something to say of out: that it holds something, or is no directory."""
     try:
-        return posix.stat(PLACE["workspace"] + "/out", follow_symlinks=False).st_mode & 0o170000 == 0o040000
+        fd = posix.open(PLACE["workspace"] + "/out", posix.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC)
+    except OSError as e:
+        return e.errno != errno.ENOENT
+    try:
+        with posix.scandir(fd) as entries:
+            return any(True for _ in entries)
     except OSError:
-        return False
+        return True
+    finally:
+        posix.close(fd)
 
 
 def scan_after(op):
     """Looks for a command's files in a child, as part of its run."""
-    try:
-        before = loads((op.before or b"{}").decode())
-    except Exception:
-        before = {}
+    before = op.before or b""
     drop(op.proc)
     op.run_status, op.scanning = op.status, True
     op.ended, op.status, op.deadline, op.kill_at, op.gone_by, op.grace, op.buffer = False, None, now() + 2, None, None, 0.0, b""
     try:
-        op.proc = fork(lambda: do({"op": "scan", "before": before}, b""))
+        op.proc = fork(lambda: do({"op": "scan"}, before))
     except (OSError, MemoryError):
         return finish(op)  # without a list
     watch(op.proc.res, POLLIN, on_result, op)
@@ -275,6 +282,14 @@ def fail(op, code, message):
     op.ended = True
     send(b"a", op.id, dumps({"error": {"code": code, "message": message}}))
     forget(op)
+
+
+def give_up(op, why):
+    """Nothing can run here any more: this and all later requests are refused, with what
+    makes the service destroy the box."""
+    global unfit
+    unfit = why
+    fail(op, "broken", why)
 
 
 def forget(op):

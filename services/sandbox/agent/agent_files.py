@@ -465,7 +465,7 @@ def op_move(q, tail):
 
 def op_scan(q, tail):
     """After a run whose child could not say so itself: what is new below out."""
-    say(b"s", dumps({"files": changed_files(q["before"])}))
+    say(b"s", dumps(changed_files(tail)))
 
 
 OPS = {

@@ -36,6 +36,38 @@ def prepare():
         prepared = True
         load_prctl()
         start_site()
+        load_limits()
+        show_fonts()
+
+
+def show_fonts():
+    """Lets matplotlib find the lists of fonts that came with the box."""
+    place, lists = posix.environ.get(b"MPLCONFIGDIR"), b"/etc/matplotlib-cache"
+    try:
+        names = posix.listdir(lists) if place else ()
+        if names:
+            posix.mkdir(place, 0o700)
+        for name in names:
+            posix.symlink(lists + b"/" + name, place + b"/" + name)
+    except OSError:
+        pass  # then it makes its own
+
+
+def load_limits():
+    """Remembers the limits of this process. Nothing changes them but code that has a
+    way to, and then no child is what it should be."""
+    global limits_now, first_limits
+    import resource
+
+    numbers = []
+    for n in sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}):
+        try:
+            resource.getrlimit(n)
+            numbers.append(n)
+        except (ValueError, OSError):
+            pass  # one that this kernel does not know
+    limits_now = lambda: [resource.getrlimit(n) for n in numbers]  # noqa: E731
+    first_limits = limits_now()
 
 
 def pipe():
@@ -55,7 +87,10 @@ def fork(job, inp=False, go=False):
             posix.close(fd)
         raise
     if pid == 0:
-        settle(fds[1], fds[3], fds[5], fds[6] if inp else null, fds[6] if go else -1)
+        try:
+            settle(fds[1], fds[3], fds[5], fds[6] if inp else null, fds[6] if go else -1)
+        except BaseException:
+            posix._exit(1)  # it must not go on as a second agent; that it has not begun says enough
         raise Child(job)
     p = Proc()
     p.pid, p.out, p.err, p.res, p.inp, p.go = pid, fds[0], fds[2], fds[4], -1, -1
@@ -74,6 +109,45 @@ def fork(job, inp=False, go=False):
     except (OSError, AttributeError):
         p.pidfd = -1  # an old kernel, or Python 3.8: its end is polled for
     return p
+
+
+def child_of(op):
+    """A child for the operation: the spare one if it fits, else a new one."""
+    global spare
+    stream, payload = bool(op.request.get("stream")), op.payload
+    if spare is not None and not stream and len(payload) < 60 << 10:  # it fits into the pipe
+        p, spare = spare, None
+        if handed(p, payload):
+            return p
+    if spare is not None and op.is_run:
+        end_spare()  # the code could stop it, and the next call would get it
+    return fork(lambda: do(*parse(payload)), inp=stream)
+
+
+def handed(p, payload):
+    """Whether the spare child has got its request; it may have been killed."""
+    data = len(payload).to_bytes(4, "big") + payload
+    try:
+        whole = posix.write(p.go, data) == len(data)
+    except OSError:
+        whole = False
+    if whole:
+        close(p, "go")
+    else:
+        drop(p)
+        kill(p.pid, 9)
+    return whole
+
+
+def end_spare():
+    global spare
+    p, spare = spare, None
+    kill(p.pid, 9)
+    for name in ("out", "err", "res", "go"):
+        close(p, name)
+    if p.pidfd >= 0:
+        watch(p.pidfd, POLLIN, on_exit, None)
+    leaving[p.pid] = p
 
 
 # What can be ignored where the kernel does not see to it, as it does for a first process.
@@ -136,12 +210,16 @@ def limit():
 
 
 def do(request, tail):
-    """A child's whole work."""
-    if request["op"] != "run":
-        do_file(request, tail)
-        posix._exit(0)
-    prctl(4, 1, 0, 0, 0)
-    do_run(request, tail)
+    """A child's whole work. What fails in it is nothing that the code has done, and is
+    not printed as if it were: the parent sees what has not been said."""
+    try:
+        if request["op"] != "run":
+            do_file(request, tail)
+            posix._exit(0)
+        prctl(4, 1, 0, 0, 0)
+        do_run(request, tail)
+    except BaseException:
+        pass
     posix._exit(1)
 
 

@@ -116,10 +116,7 @@ def save_figures():
     try:
         numbers = plt.get_fignums()
         if numbers:
-            try:
-                posix.mkdir(PLACE["workspace"] + "/out", 0o755)
-            except FileExistsError:
-                pass
+            make_out()
         for n in numbers[:MAX_FILES]:
             plt.figure(n).savefig("%s/out/figure-%d.png" % (PLACE["workspace"], n))
     except Exception as e:
@@ -140,6 +137,7 @@ def run_python(request, before):
     if "gc" in sys.modules:
         sys.modules["gc"].enable()
     me = posix.getpid()
+    begin_code(before)
     status, value = run_code(request["code"], module.__dict__)
     if posix.getpid() != me:  # a copy that the code forked and that came to the script's end: it speaks for nobody
         posix._exit(finish_python(status, figures=False))
@@ -147,7 +145,7 @@ def run_python(request, before):
     value = None
     status = finish_python(status)
     try:
-        answer.append(b'"files":' + dumps(changed_files(before)))
+        answer.append(dumps(changed_files(before))[1:-1])
         now = posix.fstat(RESULT_FD)
         if (now.st_dev, now.st_ino) == (channel.st_dev, channel.st_ino):  # else the code has closed or replaced it
             send_frames((b"s", b"{" + b",".join(answer) + b"}"), (b"e", bytes((status,)) if alone() else b""))

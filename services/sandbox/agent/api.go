@@ -56,8 +56,10 @@ type Exit struct {
 	TimedOut       bool
 	Stopped        bool // the context ended it
 	Duration       time.Duration
-	Files          []File // new or changed below workspace/out, pictures of open figures included
-	Strays         int    // processes that it had left running, and that were ended
+	Files          []File   // new or changed below workspace/out, pictures of open figures included
+	MoreFiles      int      // beyond Files, which has 64 at most
+	UnseenFiles    []string // what below workspace/out was not looked at, for people
+	Strays         int      // processes that it had left running, and that were ended
 }
 
 // Text is what was printed, as far as it was kept: valid UTF-8.

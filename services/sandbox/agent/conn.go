@@ -359,7 +359,9 @@ func (c *Conn) answer(text []byte, v any) error {
 	if err := decode(text, &refusal); err != nil {
 		return c.fail(fmt.Errorf("the agent's answer makes no sense: %w", err))
 	}
-	if e := refusal.Error; e != nil {
+	if e := refusal.Error; e != nil && e.Code == codeBroken {
+		return c.fail(fmt.Errorf("the agent gives it up: %s", cut(e.Message, maxMessage)))
+	} else if e != nil {
 		return refused(e.Code, e.Message)
 	}
 	if v != nil {

@@ -32,9 +32,9 @@
 // # Failure
 //
 // A refusal is an [*Error]. Anything that makes no sense, an agent that does not
-// answer within its limits, and the end of the pipe are [ErrBroken], for this and
-// all later calls; the box is to be destroyed then. No call is repeated by this
-// package.
+// answer within its limits, that can start no process any more or whose own limits
+// were changed, and the end of the pipe are [ErrBroken], for this and all later
+// calls; the box is to be destroyed then. No call is repeated by this package.
 //
 // # Trust
 //

@@ -39,6 +39,9 @@ const (
 	fromAnswer   = 'a' // the last of its id
 )
 
+// codeBroken is how the agent refuses when nothing can run in the box any more.
+const codeBroken = "broken"
+
 type frame struct {
 	kind    byte
 	id      uint32

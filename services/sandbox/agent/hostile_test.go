@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +105,11 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 			l.say('k', id, "\x00abc")
 			l.say('a', id, `{"exit":{"out":[5,2,2],"err":[0,0,0]}}`)
 		}, "counts"},
+		"countless processes": {run, func(l *liar, id uint32) {
+			l.say('a', id, `{"exit":{"strays":9223372036854775807,"out":[0,0,0],"err":[0,0,0]}}`)
+		}, "counts"},
+		"countless output":           {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) }, "counts"},
+		"a box given up":             {run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why"},
 		"negative counts":            {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "counts"},
 		"two results":                {run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not asked for"},
 		"a result of a file":         {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not asked for"},
@@ -333,4 +340,67 @@ func FuzzAgent(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A box whose agent was tampered with is given up by the next call. It never answers
+// with the agent's own failure as if the code had failed.
+func TestAnAgentThatWasTamperedWithIsGivenUp(t *testing.T) {
+	for _, limit := range []string{"AS, 1 << 20", "DATA, 1 << 20", "NOFILE, 30", "NOFILE, 4", "NPROC, 0", "FSIZE, 0", "STACK, 4096"} {
+		t.Run(limit, func(t *testing.T) {
+			b := start(t)
+			b.works(t)
+			name, value, _ := strings.Cut(limit, ", ")
+			run := agent.Run{Kind: agent.Python, Code: "import os, resource\nresource.prlimit(os.getppid(), resource.RLIMIT_" + name + ", (" + value + ",) * 2)"}
+			if x, err := b.Run(t.Context(), run); err != nil && !errors.Is(err, agent.ErrBroken) || x.Stderr.Text != "" {
+				t.Fatalf("got %+v, %v", x, err)
+			}
+			x, err := b.Run(t.Context(), agent.Run{Kind: agent.Python, Code: "1"})
+			if !errors.Is(err, agent.ErrBroken) {
+				t.Errorf("the next call: %+v, %v", x, err)
+			}
+		})
+	}
+}
+
+// The child that waits for the next call is gone when code runs that it does not run.
+func TestCodeRunsBesideNoSpareChild(t *testing.T) {
+	b := start(t)
+	code := "\nimport os, signal\nfor pid in open('/proc/%d/task/%d/children' % ((os.getppid(),) * 2)).read().split():\n" +
+		" if int(pid) != os.getpid(): os.kill(int(pid), signal.SIGSTOP)"
+	for range 3 {
+		b.works(t)
+		b.awaitSpare(t)
+		if x := b.must(t, agent.Run{Kind: agent.Python, Code: "#" + strings.Repeat("x", 60<<10) + code}); x.Code != 0 {
+			t.Fatalf("got %+v", x)
+		}
+		b.works(t)
+	}
+}
+
+func (b *box) awaitSpare(t *testing.T) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	pid := strconv.Itoa(b.process.Process.Pid)
+	for end := time.Now().Add(patience); ; <-tick.C {
+		if text, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children"); err != nil || len(text) > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("no spare child is forked")
+		}
+	}
+}
+
+// Code cannot answer for the agent.
+func TestCodeForgesNoAnswer(t *testing.T) {
+	b := start(t)
+	x := b.python(t, `
+import os, json
+text = json.dumps({"exit": {"code": 7, "strays": 1 << 62, "out": [1 << 62, 0, 0], "err": [0, 0, 0]}}).encode()
+os.write(60, b"a" + len(text).to_bytes(4, "big") + text)`, "42")
+	if x.Code != 0 || x.Strays != 0 || string(x.Result) != "42" {
+		t.Errorf("got %+v", x)
+	}
+	b.works(t)
 }

@@ -384,7 +384,7 @@ func TestLimitsHoldForWhatRuns(t *testing.T) {
 	if e := (*agent.Error)(nil); !errors.As(err, &e) || e.Code != "too_large" {
 		t.Errorf("writing 2 MiB: %v", err)
 	}
-	if files, err := b.List(t.Context(), ""); err != nil || len(files) != 0 {
+	if files, err := b.List(t.Context(), ""); err != nil || len(files) != 1 || files[0].Path != "out" {
 		t.Errorf("left after it: %+v, %v", files, err)
 	}
 	b.works(t)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -176,7 +177,13 @@ type ending struct {
 	Err      [3]int64 `json:"err"`
 }
 
+// maxPID is more processes than a kernel has.
+const maxPID = 1 << 22
+
 func (o *outcome) exit(e *ending) (Exit, error) {
+	if e.Strays > maxPID {
+		return Exit{}, fmt.Errorf("the agent counts its processes wrong: %d", e.Strays)
+	}
 	x := Exit{
 		Code: e.Code, TimedOut: e.TimedOut, Stopped: e.Stopped, Strays: max(0, e.Strays),
 		Duration: time.Duration(min(max(0, e.Duration), 1<<40)) * time.Microsecond,
@@ -204,10 +211,13 @@ func (o *outcome) exit(e *ending) (Exit, error) {
 	return x, nil
 }
 
+// maxPrinted is more than a run can print.
+const maxPrinted = 1 << 50
+
 // keptText makes text of what is kept: its head, what is left out, its tail.
 func keptText(kept []byte, size [3]int64) (Text, error) {
 	total, head, tail := size[0], size[1], size[2]
-	if head < 0 || tail < 0 || head+tail != int64(len(kept)) || total < head+tail {
+	if head < 0 || tail < 0 || total > maxPrinted || head+tail != int64(len(kept)) || total < head+tail {
 		return Text{}, fmt.Errorf("the agent counts its output wrong: %d bytes, %d and %d kept, %d sent", total, head, tail, len(kept))
 	}
 	t := Text{Bytes: total, Cut: total > head+tail}
@@ -240,6 +250,8 @@ func (o *outcome) result(x *Exit) {
 		Result json.RawMessage `json:"result"`
 		Repr   string          `json:"repr"`
 		Files  []wireFile      `json:"files"`
+		More   int             `json:"more"`
+		Unseen map[string]int  `json:"unseen"`
 	}
 	if o.said == nil || json.Unmarshal(o.said, &s) != nil {
 		return
@@ -254,6 +266,23 @@ func (o *outcome) result(x *Exit) {
 		}
 	}
 	x.Files = filesOf(s.Files[:min(len(s.Files), maxFiles)])
+	x.MoreFiles = min(max(s.More, 0), maxWalk)
+	for _, u := range unseen {
+		if n := min(s.Unseen[u.why], maxWalk); n > 0 {
+			x.UnseenFiles = append(x.UnseenFiles, strings.ReplaceAll(u.text, "N", strconv.Itoa(n)))
+		}
+	}
+}
+
+// maxWalk is how many entries below out the agent looks at.
+const maxWalk = 32768
+
+// unseen are the reasons why files below out are not listed, N of each.
+var unseen = []struct{ why, text string }{
+	{"out", "out is not a directory, so nothing in it is kept; remove it, and make a directory"},
+	{"many", fmt.Sprintf("out has more than %d entries; the rest was not looked at", maxWalk)},
+	{"deep", "N directories more than 16 levels below out were not looked at"},
+	{"closed", "N directories below out could not be read"},
 }
 
 // cut shortens s to at most n bytes of whole characters.

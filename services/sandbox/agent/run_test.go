@@ -135,3 +135,42 @@ func TestACommandRunsWithAndWithoutAShell(t *testing.T) {
 		t.Errorf("killed: %+v", x)
 	}
 }
+
+// What is left out of the list of files is counted, and the reasons are said.
+func TestFilesThatAreNotListedAreCounted(t *testing.T) {
+	many := "import os\nfor i in range(5000): open('out/%04d' % i, 'w').close()"
+	for name, c := range map[string]struct {
+		run    agent.Run
+		files  int
+		more   int
+		unseen string
+	}{
+		"many":             {agent.Run{Kind: agent.Python, Code: many}, 64, 4936, "[]"},
+		"many by a shell":  {agent.Run{Kind: agent.Shell, Code: "cd out && seq 5000 | xargs touch"}, 64, 4936, "[]"},
+		"a link":           {agent.Run{Kind: agent.Shell, Code: "rmdir out; ln -s /tmp out"}, 0, 0, "[out is not a directory, so nothing in it is kept; remove it, and make a directory]"},
+		"a file":           {agent.Run{Kind: agent.Python, Code: "import os\nos.rmdir('out')\nopen('out', 'w').close()"}, 0, 0, "[out is not a directory, so nothing in it is kept; remove it, and make a directory]"},
+		"levels":           {agent.Run{Kind: agent.Python, Code: "import os\nos.makedirs('out' + '/d' * 20)\nopen('out/f', 'w')"}, 1, 0, "[1 directories more than 16 levels below out were not looked at]"},
+		"closed directory": {agent.Run{Kind: agent.Shell, Code: "mkdir out/x; touch out/x/f; chmod 0 out/x"}, 0, 0, "[1 directories below out could not be read]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t)
+			x := b.must(t, c.run)
+			if x.Code != 0 || len(x.Files) != c.files || x.MoreFiles != c.more || fmt.Sprint(x.UnseenFiles) != c.unseen {
+				t.Errorf("got %d files, %d more, %v, want %d, %d, %s; %s", len(x.Files), x.MoreFiles, x.UnseenFiles, c.files, c.more, c.unseen, x.Stderr.Text)
+			}
+			if x := b.must(t, agent.Run{Kind: agent.Python, Code: "1"}); len(x.Files) != 0 || x.MoreFiles != 0 {
+				t.Errorf("a run that makes no file has %d and %d more", len(x.Files), x.MoreFiles)
+			}
+		})
+	}
+}
+
+// Every run finds the directory for what the user gets.
+func TestOutIsThere(t *testing.T) {
+	b := start(t)
+	for range 2 {
+		if x := b.must(t, agent.Run{Kind: agent.Shell, Code: "echo x > out/f && rm -r out"}); x.Code != 0 {
+			t.Errorf("got %+v", x)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -121,6 +122,13 @@ func (b *box) fork() (info *os.File, err error) {
 			return nil, errors.Join(err, closeAll(info))
 		}
 		args = append(args, "--perms", "0444", "--file", n, path)
+	}
+	for _, list := range b.h.fonts {
+		f, err := os.Open(list)
+		if err != nil {
+			continue // somebody has emptied the user's cache; matplotlib makes its own list
+		}
+		args = append(args, "--perms", "0444", "--file", in.add(f), driver.FontLists+"/"+filepath.Base(list))
 	}
 	if b.launch.network {
 		args = append(append(args, "--share-net"), binds(etcOfNetwork)...)

@@ -24,6 +24,8 @@ type hierarchy struct {
 	v2    bool
 	bases map[string]string // by controller: "memory", "pids", "cpu"; with v2 all the same
 	home  map[string]string // v1: by base, where the service's own threads belong
+	// sockets says that the memory controller counts the buffers of sockets.
+	sockets bool
 }
 
 // group is the cgroup of one box: a directory, or with v1 one per controller. The
@@ -72,11 +74,31 @@ func findHierarchy(instance string) (*hierarchy, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.sockets = h.v2 && !bootedWith("nosocket") || h.holds("memory") && exists(filepath.Join(g.memory, socketMemory))
 	return h, g.remove()
+}
+
+// socketMemory bounds the buffers of sockets with v1, which does not count them before.
+const socketMemory = "memory.kmem.tcp.limit_in_bytes"
+
+// bootedWith reports whether the kernel's parameter cgroup.memory has an option.
+func bootedWith(option string) bool {
+	text, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return false
+	}
+	for _, word := range strings.Fields(string(text)) {
+		if list, ok := strings.CutPrefix(word, "cgroup.memory="); ok && slices.Contains(strings.Split(list, ","), option) {
+			return true
+		}
+	}
+	return false
 }
 
 // holds reports whether a controller bounds boxes.
 func (h *hierarchy) holds(controller string) bool { return h != nil && h.bases[controller] != "" }
+
+func (h *hierarchy) holdsSockets() bool { return h != nil && h.sockets }
 
 // dirs are all places where cgroups are made.
 func (h *hierarchy) dirs() []string {
@@ -124,7 +146,7 @@ func (h *hierarchy) create(name string, l driver.Limits) (*group, error) {
 
 type setting struct {
 	file, value string
-	optional    bool // not there where the kernel counts no swap
+	optional    bool // not there where the kernel does not count it
 }
 
 // settings are a controller's files and what is written to them.
@@ -138,7 +160,12 @@ func settings(v2 bool, controller string, l driver.Limits) []setting {
 	case controller == "memory" && v2:
 		return []setting{{"memory.max", memory, false}, {"memory.swap.max", "0", true}}
 	case controller == "memory":
-		return []setting{{"memory.limit_in_bytes", memory, false}, {"memory.memsw.limit_in_bytes", memory, true}, {"memory.swappiness", "0", true}}
+		return []setting{
+			{"memory.limit_in_bytes", memory, false},
+			{"memory.memsw.limit_in_bytes", memory, true},
+			{"memory.swappiness", "0", true},
+			{socketMemory, strconv.FormatInt(l.SocketBuffers(), 10), true},
+		}
 	case v2:
 		return []setting{{"cpu.max", quota + " " + strconv.Itoa(period), false}}
 	}
@@ -225,26 +252,35 @@ func removeCgroup(dir string) error {
 		case !errors.Is(err, unix.EBUSY) || time.Now().After(end):
 			return fmt.Errorf("removing cgroup %s: %w", dir, err)
 		}
-		kill(dir)
+		killAll(dir)
 		// The kernel tells of an empty cgroup in other ways with v1 and v2, and it is
 		// a matter of milliseconds.
 		time.Sleep(time.Millisecond)
 	}
 }
 
-func kill(dir string) {
-	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
-		return
+// kill kills all that is in the cgroup but one process, and reports whether there was
+// something.
+func (g *group) kill(but int) bool { return g != nil && killEach(g.dirs[0], but) }
+
+func killAll(dir string) {
+	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) != nil {
+		killEach(dir, os.Getpid())
 	}
+}
+
+func killEach(dir string, but int) (found bool) {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
-		return
+		return false
 	}
 	for _, field := range strings.Fields(string(text)) {
-		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() && pid != but {
 			_ = unix.Kill(pid, unix.SIGKILL)
+			found = true
 		}
 	}
+	return found
 }
 
 // mount is where a hierarchy is to be seen.

@@ -59,7 +59,9 @@ func constants(python interpreter) []string {
 	if exists("/proc/keys") {
 		args = append(args, "--ro-bind", "/dev/null", "/proc/keys")
 	}
-	return append(args, "--dev", "/dev")
+	// No pseudo-terminals: all instances of devpts share the host's kernel.pty.max, and an
+	// unprivileged mount of it has no bound of its own.
+	return append(args, "--dev", "/dev", "--perms", "0555", "--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts")
 }
 
 // writable are the file systems that a box can write to; all others are sealed.

@@ -11,9 +11,10 @@
 // # What is bounded, and by what
 //
 // Per box: the bytes of each tmpfs; processes, by RLIMIT_NPROC, which the kernel
-// counts per user namespace from 5.14 on. With a cgroup also memory, CPU and
-// processes: as root with cgroups v1 or v2, or in a v2 subtree that is the
-// service's own (systemd's Delegate=yes). Per process: open files, size of files,
+// counts per user namespace from 5.14 on. With a cgroup also memory, CPU,
+// processes and the buffers of sockets: as root with cgroups v1 or v2, or in a v2
+// subtree that is the service's own (systemd's Delegate=yes). There are no
+// pseudo-terminals, since all boxes and the host would share them. Per process: open files, size of files,
 // data segment, no core. As root, files are counted too; bubblewrap cannot do it,
 // so the driver sets nr_inodes from outside, before the box's first output is
 // handed on. [driver.Report] says which of this holds here.

@@ -35,6 +35,8 @@ type Driver struct {
 
 	looking sync.Mutex // held while the host is looked at
 
+	installs sync.WaitGroup // each added under mu, before closed
+
 	mu     sync.Mutex
 	host   *host // nil: not known, or not able
 	boxes  map[*box]struct{}
@@ -171,6 +173,39 @@ func (d *Driver) forget(b *box, left *group) {
 	}
 }
 
+// beginInstall keeps Close from returning before done is called.
+func (d *Driver) beginInstall() (done func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errClosed
+	}
+	d.installs.Add(1)
+	return d.installs.Done, nil
+}
+
+// awaitInstalls waits until installations, whose boxes have ended, have removed what
+// they had half done.
+func (d *Driver) awaitInstalls(ctx context.Context) {
+	over := make(chan struct{})
+	go func() {
+		d.installs.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+}
+
+// leaves reports whether something of this service is left for a reaper.
+func (d *Driver) leaves() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	half, err := d.sets.half(d.lease.instance)
+	return err != nil || len(half)+len(d.boxes)+len(d.stale) > 0
+}
+
 // Close implements driver.Driver.
 func (d *Driver) Close() error {
 	d.mu.Lock()
@@ -192,9 +227,10 @@ func (d *Driver) Close() error {
 		wg.Go(func() { errs[i] = b.Destroy(ctx) })
 	}
 	wg.Wait()
+	d.awaitInstalls(ctx)
 	// The thread is last: the kernel kills what it has started and is still there.
 	d.starter.close()
-	errs = append(errs, d.null.Close(), d.lease.release())
+	errs = append(errs, d.null.Close(), d.lease.release(d.leaves()))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing the bwrap driver: %w", err)
 	}

@@ -19,10 +19,24 @@ import (
 const goneWithin = 5 * time.Second
 
 // kill ends the box: its PID namespace dies with its first process, and bubblewrap
-// waits for that. Where there is none yet, bubblewrap itself.
+// waits for that. Where there is none yet, bubblewrap itself. A process dies when it gets
+// the processor, so what competes for it is killed too, until nothing is left. Not bubblewrap: it collects
+// the first process, and others would later.
 func (b *box) kill() {
-	if b.bwrap != nil && b.first.signal(unix.SIGKILL) != nil {
+	if b.bwrap == nil {
+		return
+	}
+	if b.first.signal(unix.SIGKILL) != nil {
 		_ = b.bwrap.Kill() // it fails if it has ended
+	}
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(goneWithin); b.group.kill(b.bwrap.Pid) && time.Now().Before(end); {
+		select {
+		case <-b.done:
+			return
+		case <-again.C:
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type host struct {
 	bwrap, version  string
 	python          interpreter
 	constants       []string
+	fonts           []string   // matplotlib's lists of them, files
 	cgroups         *hierarchy // nil: none, for noCgroups
 	noCgroups       error
 	noSets          error // why package sets cannot be used
@@ -38,6 +39,7 @@ type interpreter struct {
 	prefix       string
 	dirs         []string // to be mounted: what is not below /usr
 	pip          bool
+	matplotlib   string // its first file; empty: there is none
 }
 
 const lookWithin = 10 * time.Second
@@ -89,7 +91,11 @@ func (d *Driver) examine(ctx context.Context) (*host, error) {
 	if err := d.lease.note(h.cgroups.dirs()); err != nil {
 		return nil, fmt.Errorf("bwrap: %w", err)
 	}
-	return h, d.try(ctx, h)
+	if err := d.try(ctx, h); err != nil {
+		return nil, err
+	}
+	h.fonts = d.fontLists(ctx, h)
+	return h, nil
 }
 
 // try makes a box, and does without what this host does not allow.
@@ -216,7 +222,8 @@ func (d *Driver) reachable(path string) error {
 // ask makes an interpreter say what it is.
 const ask = `import importlib.util, json, os, platform, sys, sysconfig
 v = sys.version_info
-print(json.dumps({"Path": sys.executable, "Major": v[0], "Minor": v[1], "Version": platform.python_version(), "Prefix": sys.prefix,
+matplotlib = importlib.util.find_spec("matplotlib")
+print(json.dumps({"Path": sys.executable, "Matplotlib": matplotlib and matplotlib.origin or "", "Major": v[0], "Minor": v[1], "Version": platform.python_version(), "Prefix": sys.prefix,
  "ABI": sysconfig.get_config_var("SOABI") or platform.machine(), "Pip": importlib.util.find_spec("pip") is not None,
  "Dirs": [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]}))`
 
@@ -257,10 +264,10 @@ func (d *Driver) askPython(ctx context.Context, file string) (interpreter, error
 		return interpreter{}, fmt.Errorf("%w %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	var told struct {
-		Path, Version, Prefix, ABI string
-		Major, Minor               int
-		Pip                        bool
-		Dirs                       []string
+		Path, Version, Prefix, ABI, Matplotlib string
+		Major, Minor                           int
+		Pip                                    bool
+		Dirs                                   []string
 	}
 	if err := json.Unmarshal(out, &told); err != nil {
 		return interpreter{}, fmt.Errorf("it is no Python: %w", err)
@@ -268,7 +275,7 @@ func (d *Driver) askPython(ctx context.Context, file string) (interpreter, error
 	if told.Major != 3 || told.Minor < 9 {
 		return interpreter{}, fmt.Errorf("version %s is too old, want 3.9 or newer", told.Version)
 	}
-	p := interpreter{path: told.Path, version: told.Version, abi: told.ABI, prefix: told.Prefix, pip: told.Pip}
+	p := interpreter{path: told.Path, version: told.Version, abi: told.ABI, prefix: told.Prefix, pip: told.Pip, matplotlib: told.Matplotlib}
 	for _, dir := range told.Dirs {
 		if store, ok := storeOf(dir); ok {
 			dir = store // libraries are elsewhere in it

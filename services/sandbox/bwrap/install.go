@@ -54,6 +54,11 @@ func (d *Driver) Install(ctx context.Context, in driver.Install) error {
 
 // install fills a directory that is not a set yet.
 func (d *Driver) install(ctx context.Context, h *host, in driver.Install) (err error) {
+	done, err := d.beginInstall()
+	if err != nil {
+		return err
+	}
+	defer done()
 	half, err := os.MkdirTemp(d.sets.dir, ".new-"+d.lease.instance+"-")
 	if err != nil {
 		return err

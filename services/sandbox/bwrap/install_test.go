@@ -177,6 +177,53 @@ func TestInstallIsCancelled(t *testing.T) {
 	}
 }
 
+// Close ends installations, and they have removed their half of a set when it returns.
+func TestCloseEndsInstallations(t *testing.T) {
+	dir := openDir(t)
+	d := newDriver(t, Config{Dir: dir})
+	if !d.host.python.pip {
+		missing(t, noPip)
+	}
+	begun, ended := make(chan string, 1), make(chan error, 1)
+	in := script(`
+os.chdir("/packages")
+for i in range(3000): open("%d" % i, "w").close()
+print("begun", flush=True); time.sleep(1000)`)
+	in.Output = func(line string) { begun <- line }
+	go func() { ended <- d.Install(t.Context(), in) }()
+	<-begun
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, sub := range []string{"sets", "leases"} {
+		if left, _ := os.ReadDir(filepath.Join(dir, sub)); len(left) > 0 {
+			t.Errorf("%s: left: %v", sub, left)
+		}
+	}
+	if err := <-ended; err == nil {
+		t.Error("the installation succeeded")
+	}
+	if err := d.Install(t.Context(), in); !errors.Is(err, errClosed) {
+		t.Errorf("a closed driver installs: %v", err)
+	}
+}
+
+// What a service that was closed leaves is reaped all the same.
+func TestWhatCloseLeavesIsReaped(t *testing.T) {
+	dir := openDir(t)
+	d := newDriver(t, Config{Dir: dir})
+	half := d.sets.path(".new-" + d.lease.instance + "-1")
+	if err := os.Mkdir(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := newDriver(t, Config{Dir: dir}).Reap(t.Context()); n != 1 || err != nil || exists(half) {
+		t.Errorf("%d things were reaped, %v; the half set is there: %t", n, err, exists(half))
+	}
+}
+
 // What an installer leaves is files that all can read and none can change.
 func TestSetIsSealed(t *testing.T) {
 	d := installer(t)

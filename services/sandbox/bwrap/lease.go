@@ -65,8 +65,12 @@ func (l *lease) note(dirs []string) error {
 	return nil
 }
 
-// release ends the lease of a service that has left nothing.
-func (l *lease) release() error {
+// release ends the lease. Its file stays where the service leaves something: by it, a
+// reaper knows of that.
+func (l *lease) release(leaves bool) error {
+	if leaves {
+		return l.file.Close()
+	}
 	return errors.Join(os.Remove(l.path()), l.file.Close())
 }
 

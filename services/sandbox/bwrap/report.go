@@ -55,6 +55,8 @@ func (h *host) bounds(r *driver.Report) {
 	}
 	why := fmt.Sprintf("no cgroup can be made (%v)", h.noCgroups)
 	hold("memory", h.cgroups.holds("memory"), "of the box as a whole it is not bounded, for "+why+"; each process is, and each file system")
+	hold("socket buffers", h.cgroups.holdsSockets(),
+		"they are not counted as the box's memory, and all boxes and the host share the kernel's net.ipv4.tcp_mem and udp_mem")
 	hold("cpu", h.cgroups.holds("cpu"), "it is not bounded, for "+why+"; boxes run at a low priority")
 	hold("pids", h.cgroups.holds("pids") || h.countsProcesses, "processes are not counted per box, for "+why+" and the kernel is older than 5.14")
 	files := "bubblewrap cannot count files, and only root can from outside; "

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,19 +154,23 @@ func (s *sets) publish(id, dir string, bytes int64) error {
 	return err
 }
 
+// half lists what a service has half done.
+func (s *sets) half(instance string) ([]string, error) {
+	made, err := filepath.Glob(filepath.Join(s.dir, ".new-"+instance+"-*"))
+	removed, err2 := filepath.Glob(filepath.Join(s.dir, ".old-"+instance+"-*"))
+	return slices.Concat(made, removed), errors.Join(err, err2)
+}
+
 // reap removes what a dead service had half done.
 func (s *sets) reap(instance string) (n int, err error) {
-	var errs []error
-	for _, kind := range []string{".new-", ".old-"} {
-		found, err := filepath.Glob(filepath.Join(s.dir, kind+instance+"-*"))
-		errs = append(errs, err)
-		for _, dir := range found {
-			if err := removeTree(dir); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			n++
+	found, err := s.half(instance)
+	errs := []error{err}
+	for _, dir := range found {
+		if err := removeTree(dir); err != nil {
+			errs = append(errs, err)
+			continue
 		}
+		n++
 	}
 	return n, errors.Join(errs...)
 }

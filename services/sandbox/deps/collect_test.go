@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -181,5 +182,65 @@ func TestASetThatIsGivenOutIsThere(t *testing.T) {
 	}
 	if removed == 0 {
 		t.Log("Ensure was always first")
+	}
+}
+
+// queue is a driver whose installations end when a test says so.
+type queue struct {
+	shelves
+	begun, end chan string
+}
+
+func (q queue) Install(ctx context.Context, in driver.Install) error {
+	q.begun <- in.ID
+	select {
+	case <-q.end:
+		return q.shelves.Install(ctx, in)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// However many sessions want packages, a few installations run at once.
+func TestInstallationsAreBoundedInNumber(t *testing.T) {
+	q := queue{shelves{emptyBoxes(t)}, make(chan string, 8), make(chan string)}
+	m, err := New(Config{Installs: 1}, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ensure := func(ctx context.Context, name string) (said, end chan string) {
+		said, end = make(chan string, 8), make(chan string, 1)
+		go func() {
+			_, err := m.Ensure(ctx, want(t, name), func(line string) { said <- line })
+			end <- fmt.Sprint(err)
+		}()
+		return said, end
+	}
+	_, end1 := ensure(t.Context(), "one")
+	<-q.begun
+	said2, end2 := ensure(t.Context(), "two")
+	ctx, leave := context.WithCancel(t.Context())
+	said3, end3 := ensure(ctx, "three")
+	for _, said := range []chan string{said2, said3} {
+		if line := <-said; line != "waiting for other installations" {
+			t.Errorf("progress while it waits: %q", line)
+		}
+	}
+	leave()
+	if err := <-end3; !strings.Contains(err, "canceled") {
+		t.Errorf("after it has left: %s", err)
+	}
+	select {
+	case id := <-q.begun:
+		t.Errorf("%s is installed beside another set", id)
+	default:
+	}
+	q.end <- ""
+	<-q.begun
+	q.end <- ""
+	for _, end := range []chan string{end1, end2} {
+		if err := <-end; err != "<nil>" {
+			t.Error(err)
+		}
 	}
 }

@@ -29,6 +29,8 @@ type Config struct {
 	HostNetwork bool
 	// Timeout bounds one installation; default 5 minutes.
 	Timeout time.Duration
+	// Installs is how many installations run at once; others wait. Default 4.
+	Installs int
 	// MaxBytes and MaxFiles bound a set; defaults 2 GiB and 200,000. While it is made
 	// it may take twice as much, downloads included.
 	MaxBytes int64
@@ -49,6 +51,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Minute)
+	c.Installs = cmp.Or(c.Installs, 4)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
 	c.MaxSets = cmp.Or(c.MaxSets, 64)
@@ -77,6 +80,7 @@ func (c Config) Validate() error {
 		}
 	}
 	want(c.Timeout >= time.Second, "timeout", c.Timeout, "at least 1 s")
+	want(c.Installs >= 1, "installs", c.Installs, "at least 1")
 	want(c.MaxBytes >= 1<<20, "max_bytes", c.MaxBytes, "at least 1 MiB")
 	want(c.MaxFiles >= 100, "max_files", c.MaxFiles, "at least 100")
 	want(c.MaxSets >= 1, "max_sets", c.MaxSets, "at least 1")

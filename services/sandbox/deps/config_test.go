@@ -25,6 +25,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"files":           {Config{MaxFiles: 1}, "max_files is 1, want at least 100"},
 		"sizes":           {Config{MaxBytes: 2 << 30, MaxTotalBytes: 1 << 30}, "max_total_bytes is 1073741824, want at least max_bytes"},
 		"a number":        {Config{MaxSets: -1}, "max_sets is -1"},
+		"installations":   {Config{Installs: -1}, "installs is -1, want at least 1"},
 		"a time to stay":  {Config{Settle: -1}, "settle is"},
 		"a time to fail":  {Config{Remember: -1}, "remember is"},
 		"several at once": {Config{MaxSets: -1, Timeout: -1}, "timeout is"},

@@ -17,6 +17,7 @@ type Manager struct {
 	cfg    Config
 	driver driver.Driver
 	now    func() time.Time
+	slots  chan struct{} // one element for each installation that runs
 
 	mu       sync.Mutex
 	platform string
@@ -55,7 +56,7 @@ func New(cfg Config, d driver.Driver) (*Manager, error) {
 		return nil, fmt.Errorf("dependencies: %w", err)
 	}
 	return &Manager{
-		cfg: cfg.withDefaults(), driver: d, now: time.Now,
+		cfg: cfg.withDefaults(), driver: d, now: time.Now, slots: make(chan struct{}, cfg.withDefaults().Installs),
 		flights: map[string]*flight{}, failures: map[string]failure{}, used: map[string]time.Time{},
 	}, nil
 }
@@ -209,6 +210,10 @@ func (m *Manager) provide(ctx context.Context, f *flight, id string, reqs Requir
 	if err != nil {
 		return err
 	}
+	if err := m.turn(ctx, f); err != nil {
+		return err
+	}
+	defer func() { <-m.slots }()
 	limited, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
 	read := &lines{progress: func(line string) { m.tell(f, line) }}
@@ -228,6 +233,23 @@ func (m *Manager) provide(ctx context.Context, f *flight, id string, reqs Requir
 		m.cfg.Log.Warn("removing package sets", "err", err)
 	}
 	return nil
+}
+
+// turn waits until the installation may run: each takes memory, processors and disk
+// beside those of the boxes.
+func (m *Manager) turn(ctx context.Context, f *flight) error {
+	select {
+	case m.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	m.tell(f, "waiting for other installations")
+	select {
+	case m.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for other installations: %w", context.Cause(ctx))
+	}
 }
 
 // find reports whether the set is there; then it has been used just now.

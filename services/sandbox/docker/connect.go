@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -69,14 +70,21 @@ func (d *Driver) open(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
+// image is what boxes are made of, and what of its configuration has to be undone.
+type image struct {
+	id      string
+	env     []string // names of variables
+	volumes []string // directories
+}
+
 // resolve finds the image, and holds it to the digest that its name has.
-func (d *Driver) resolve(ctx context.Context) (id string, err error) {
+func (d *Driver) resolve(ctx context.Context) (image, error) {
 	found, err := d.cli.ImageInspect(ctx, d.cfg.Image)
 	if errdefs.IsNotFound(err) {
-		return "", d.noImage()
+		return image{}, d.noImage()
 	}
 	if err != nil {
-		return "", fmt.Errorf("looking for the image %s: %w", d.cfg.Image, err)
+		return image{}, fmt.Errorf("looking for the image %s: %w", d.cfg.Image, err)
 	}
 	if _, digest, pinned := strings.Cut(d.cfg.Image, "@"); pinned && found.ID != digest {
 		has := false
@@ -84,11 +92,26 @@ func (d *Driver) resolve(ctx context.Context) (id string, err error) {
 			has = has || strings.HasSuffix(r, "@"+digest)
 		}
 		if !has {
-			return "", fmt.Errorf("%w: the image %s in the Docker engine has another digest: %s, %s",
+			return image{}, fmt.Errorf("%w: the image %s in the Docker engine has another digest: %s, %s",
 				driver.ErrUnavailable, d.cfg.Image, found.ID, strings.Join(found.RepoDigests, ", "))
 		}
 	}
-	return found.ID, nil
+	i := image{id: found.ID}
+	if found.Config == nil {
+		return i, nil
+	}
+	for _, v := range found.Config.Env {
+		name, _, _ := strings.Cut(v, "=")
+		i.env = append(i.env, name)
+	}
+	for dir := range found.Config.Volumes {
+		i.volumes = append(i.volumes, path.Clean(dir))
+	}
+	if len(i.volumes) > 0 {
+		d.log.Warn("the image declares volumes; in sandboxes these directories are empty and read-only",
+			"image", d.cfg.Image, "volumes", i.volumes)
+	}
+	return i, nil
 }
 
 // choose finds the runtime.

@@ -3,6 +3,7 @@ package docker
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,16 +92,23 @@ func (l *link) ownUID() int {
 func (l *link) container(w wanted) *container.Config {
 	labels := l.labels(w.purpose)
 	labels[labelName] = w.name
+	env := append(slices.Clone(w.env), "HOSTNAME") // without a value: the engine shall not add it
+	for _, name := range l.image.env {
+		if !slices.ContainsFunc(w.env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
+			env = append(env, name)
+		}
+	}
 	return &container.Config{
-		Image:    l.image,
+		Image:    l.image.id,
 		Hostname: "sandbox",
 		User:     fmt.Sprintf("%d:%d", w.uid, driver.GID),
-		Env:      append(w.env, "HOSTNAME"), // without a value: the engine shall not add it
+		Env:      env,
 		// Of the image, nothing but its files is used.
-		Entrypoint: []string{"python3"},
-		Cmd:        w.args,
-		WorkingDir: driver.Workspace,
-		Labels:     labels,
+		Entrypoint:  []string{"python3"},
+		Cmd:         w.args,
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		WorkingDir:  driver.Workspace,
+		Labels:      labels,
 		// The engine closes the standard input when our connection ends.
 		OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true,
 		// A network namespace with loopback alone, that the engine's network code knows
@@ -152,14 +160,30 @@ func (l *link) host(w wanted) *container.HostConfig {
 		// Nor does it take more than there is.
 		h.NanoCPUs = int64(min(w.limits.CPUs, float64(l.info.NCPU)) * 1e9)
 	}
+	if l.info.KernelMemoryTCP { // with cgroups v1; v2 counts sockets as memory by itself
+		h.KernelMemoryTCP = w.limits.SocketBuffers()
+	}
+	if l.runtime != Runsc {
+		// No pseudo-terminals: all instances of devpts share the host's kernel.pty.max.
+		h.Tmpfs["/dev/pts"] = nothing
+	}
 	if w.network != "" {
 		h.NetworkMode = container.NetworkMode(w.network)
 	}
 	if w.mount != nil {
 		h.Mounts = []mount.Mount{*w.mount}
 	}
+	for _, dir := range l.image.volumes {
+		// The engine makes no volume where something is mounted.
+		if _, taken := h.Tmpfs[dir]; !taken && (w.mount == nil || dir != w.mount.Target) {
+			h.Tmpfs[dir] = nothing
+		}
+	}
 	return h
 }
+
+// nothing is mounted where nothing shall be.
+const nothing = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=2,mode=0555"
 
 func tmpfs(bytes, files int64, more string) string {
 	return fmt.Sprintf("rw,nosuid,nodev,size=%d,nr_inodes=%d,%s", bytes, files, more)

@@ -49,6 +49,12 @@
 // With gVisor that is not so, but a fork bomb ends the whole box, and the number of
 // files is bounded by memory alone.
 //
+// With runc there are no pseudo-terminals, since all boxes and the host would share them.
+//
+// Of an image only its files are used. Its environment is not the boxes', its health
+// check does not run, and where it declares a volume, boxes have an empty directory that
+// cannot be written to: otherwise the engine would make a volume on the host's disk.
+//
 // Sizes of package sets are checked twice a second, and a set may exceed its bound
 // until then. What a particular engine does not hold, [Driver.Report] says.
 package docker

@@ -1,12 +1,15 @@
 package docker
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
 )
 
@@ -183,4 +186,39 @@ func ownUser(user string) bool {
 	uid, gid, _ := strings.Cut(user, ":")
 	n, err := strconv.Atoi(uid)
 	return err == nil && n >= driver.FirstOwnUID && n != driver.UID && gid == strconv.Itoa(driver.GID)
+}
+
+// What an image says beside its files has no effect: its volumes would be directories of
+// the host that nothing bounds, and its health check would run beside the box's code.
+func TestOnlyTheFilesOfAnImageAreUsed(t *testing.T) {
+	e := enginetest.Shared(t)
+	made := e.Docker(t, "create", enginetest.SandboxImage(t, e), "true")
+	remove := func(kind, name string) {
+		if err := e.Command(context.Background(), "docker", kind, name).Run(); err != nil {
+			t.Errorf("docker %s %s: %v", kind, name, err)
+		}
+	}
+	t.Cleanup(func() { remove("rm", made) })
+	name := "skandha-test/own:" + strings.ToLower(rand.Text())
+	args := []string{"commit"}
+	for _, change := range []string{"ENV SECRET=x PYTHONPATH=/data", "VOLUME /data /workspace /workspace/sub /packages", "HEALTHCHECK --interval=1s CMD touch /tmp/health"} {
+		args = append(args, "--change", change)
+	}
+	e.Docker(t, append(args, made, name)...)
+	t.Cleanup(func() { remove("rmi", name) })
+	r := newRig(t, func(c *Config) { c.Image = name })
+	b := r.start(t, runner, small, "")
+	for _, c := range []struct{ about, code, want string }{
+		{"its environment", "import os; print(sorted(os.environ) == " + pythonList(environmentNames()) + ")", "True"},
+		{"its volumes", tryWrites, "[]"},
+		{"its volume on the workspace", "import os; s = os.statvfs('/workspace'); print(s.f_blocks * s.f_frsize, s.f_files)", "4194304 100"},
+	} {
+		if out, ok := b.do(t, c.code); !ok || out != c.want {
+			t.Errorf("%s: the box says %q, %t, want %q", c.about, out, ok, c.want)
+		}
+	}
+	found := e.Docker(t, "inspect", "--format", "{{json .Mounts}} {{json .Config.Healthcheck.Test}} {{json .State.Health}}", b.Box.(*box).id)
+	if want := `[] ["NONE"] null`; found != want {
+		t.Errorf("the engine says %s, want %s", found, want)
+	}
 }

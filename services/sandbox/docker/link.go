@@ -30,7 +30,7 @@ var leaseLimits = driver.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 6
 type link struct {
 	d       *Driver
 	boot    string // random
-	image   string // id
+	image   image
 	runtime string // empty: the engine's default
 	info    system.Info
 	seen    seen
@@ -51,6 +51,7 @@ type seen struct {
 	Platform string `json:"platform"`
 	Bytes    int64  `json:"bytes"` // of the workspace
 	Files    int64  `json:"files"`
+	Sockets  int64  `json:"sockets"` // bytes of their buffers, with cgroups v1; 0: not known
 }
 
 // begin starts the lease and hears what it sees.

@@ -23,7 +23,7 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 		Driver: "docker", Version: fmt.Sprintf("engine %s, %s", l.info.ServerVersion, runtime),
 		Isolation: "containers without network, capabilities and privileges, behind a seccomp profile, on the host's kernel",
 		Python:    l.seen.Python,
-		Platform:  strings.Join([]string{l.image, l.seen.Platform, l.seen.Python}, " "),
+		Platform:  strings.Join([]string{l.image.id, l.seen.Platform, l.seen.Python}, " "),
 		Untrusted: true,
 	}
 	if runtime == Runsc {
@@ -37,6 +37,10 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 		}
 	}
 	hold(l.info.MemoryLimit, "memory", "the engine has no memory cgroup")
+	counted := l.info.MemoryLimit && (l.info.CgroupVersion == "2" || runtime == Runsc)
+	hold(counted || l.seen.Sockets > 0 && l.seen.Sockets <= leaseLimits.SocketBuffers(), "socket buffers",
+		"with cgroups v1, runc 1.1 and newer do not bound them, and all boxes and the host share the kernel's "+
+			"net.ipv4.tcp_mem and udp_mem; use cgroups v2 or gVisor")
 	hold(l.info.CPUCfsQuota, "cpu", "the engine's kernel has no CPU quota")
 	hold(l.info.PidsLimit, "pids", "the engine has no pids cgroup")
 	hold(l.seen.Bytes > 0 && l.seen.Bytes <= leaseLimits.Workspace, "workspace", fmt.Sprintf("a tmpfs of %d bytes became one of %d", leaseLimits.Workspace, l.seen.Bytes))

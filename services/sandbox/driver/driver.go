@@ -14,7 +14,10 @@ const (
 	Workspace = "/workspace" // the session's files; the only place that lasts from call to call, beside Tmp
 	Tmp       = "/tmp"
 	Packages  = "/packages" // the package set of Spec.Packages, read-only
-	UID       = 65532       // of all that runs in a box, unless the driver gives each one of its own
+	// FontLists is where matplotlib's lists of fonts are, if there are any. Making one takes
+	// longer than most plots; the agent shows matplotlib those that are there.
+	FontLists = "/etc/matplotlib-cache"
+	UID       = 65532 // of all that runs in a box, unless the driver gives each one of its own
 	GID       = 65532
 	// FirstOwnUID is the least user id that a driver may give to one box alone, so that
 	// what the kernel counts by user is the box's own.
@@ -64,7 +67,7 @@ type Report struct {
 	Python    string   `json:"python"`    // version of the interpreter in the box, e.g. "3.11.2"
 	Platform  string   `json:"platform"`  // changes with whatever makes package sets differ: interpreter, architecture, image
 	Untrusted bool     `json:"untrusted"` // strong enough for tenants who do not trust each other
-	Enforced  []string `json:"enforced"`  // limits that hold for the box as a whole: "memory", "cpu", "pids", "workspace", "files"
+	Enforced  []string `json:"enforced"`  // limits that hold for the box as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
 	Missing   []string `json:"missing"`   // limits and probes that are not held here, each with the reason, for people
 }
 
@@ -95,6 +98,10 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{Memory: 1 << 30, CPUs: 2, PIDs: 128, OpenFiles: 1024, Workspace: 256 << 20, WorkspaceFiles: 20000, Tmp: 64 << 20}
 }
+
+// SocketBuffers bounds those of all sockets, in bytes, where the kernel counts them apart
+// from Memory, as it does with cgroups v1.
+func (l Limits) SocketBuffers() int64 { return l.Memory / 16 }
 
 // Validate names every field that is wrong.
 func (l Limits) Validate() error {

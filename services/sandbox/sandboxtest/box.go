@@ -204,7 +204,7 @@ func (b *box) knows(ctx context.Context) error {
 		Text  string
 		Files []string
 	}
-	if err := b.eval(ctx, &got, `{"Text": open("secret.txt").read(), "Files": os.listdir(".")}`); err != nil {
+	if err := b.eval(ctx, &got, `{"Text": open("secret.txt").read(), "Files": [n for n in os.listdir(".") if n != "out"]}`); err != nil {
 		return fmt.Errorf("the neighbour does not answer: %w", err)
 	}
 	if got.Text != b.secret || len(got.Files) != 1 {

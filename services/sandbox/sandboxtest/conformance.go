@@ -56,7 +56,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-var limitNames = []string{"memory", "cpu", "pids", "workspace", "files"}
+var limitNames = []string{"memory", "socket buffers", "cpu", "pids", "workspace", "files"}
 
 func (s *suite) reports(t *testing.T) {
 	r := s.report

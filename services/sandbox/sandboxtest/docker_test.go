@@ -1,6 +1,7 @@
 package sandboxtest_test
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -37,7 +38,24 @@ func TestDocker(t *testing.T) {
 	if e.PID != 0 {
 		s.Listen = func(t *testing.T, address string) net.Listener { return e.Listen(t, address) }
 	}
+	s.Skip, s.SkipNow = dockerCannot(t, s.New(t)), func(t *testing.T, reason string) { t.Skip(reason) }
 	sandboxtest.Run(t, s)
+}
+
+// dockerCannot is what this engine cannot stop.
+func dockerCannot(t *testing.T, d driver.Driver) map[string]string {
+	t.Helper()
+	r, err := d.Report(t.Context())
+	if err = errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const limit = "socket buffers"
+	for _, m := range r.Missing {
+		if reason, ok := strings.CutPrefix(m, limit+": "); ok {
+			return map[string]string{limit: reason}
+		}
+	}
+	return nil
 }
 
 func childDocker() (driver.Driver, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -323,4 +324,72 @@ time.sleep(3600)`,
 		}
 	}
 	return bounded("the neighbour still has its own: %q", said)
+}
+
+// socketBuffers fills sockets that nobody reads, in many processes, until the kernel takes
+// no more or far too much is there. What the host's sockets have in all is seen in any box.
+func socketBuffers(a *attempt) (outcome, error) {
+	var pages []int
+	err := a.eval(a.ctx, &pages, `
+def used():
+    return sum(int(line.split("mem ")[1]) for line in get("/proc/net/sockstat").decode().splitlines() if "mem " in line)
+def streams():
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    while sum(sent) < most:
+        keep.append(socket.create_connection(listener.getsockname(), 5))
+        keep[-1].setblocking(False)
+        try:
+            while sum(sent) < most:
+                sent.append(keep[-1].send(piece))
+        except BlockingIOError:
+            pass
+def datagrams():
+    while sum(sent) < most:
+        keep.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        keep[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 30)
+        keep[-1].bind(("127.0.0.1", 0))
+        for _ in range(400):
+            sent.append(keep[-1].sendto(piece[:32768], keep[-1].getsockname()))
+def fill(kind):
+    try:
+        kind()
+    except OSError:
+        pass
+    os.write(full[1], b".")
+    os.read(over[0], 1)
+most, sent, keep, piece = 64 << 20, [], [], b"x" * (1 << 16)
+full, over, before = os.pipe(), os.pipe(), used()
+for kind in [streams, datagrams] * 6:
+    child(lambda: fill(kind))
+for _ in range(12):
+    select.select([full[0]], [], [], 10) and os.read(full[0], 1)
+[before, used()]`)
+	if err != nil {
+		return bounded("the box: %v", err)
+	}
+	taken := int64(pages[1]-pages[0]) * int64(os.Getpagesize())
+	if taken > a.limits.Memory {
+		return hole("they have %d MiB of the host's memory, the limit is %d MiB", taken>>20, a.limits.Memory>>20)
+	}
+	return bounded("%d MiB, the limit of memory is %d MiB", taken>>20, a.limits.Memory>>20)
+}
+
+// terminals takes pseudo-terminals, of which the host's kernel has so many for all.
+func terminals(a *attempt) (outcome, error) {
+	var n int
+	if err := a.eval(a.ctx, &n, `
+n = 0
+try:
+    while n < 100:
+        os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+        n += 1
+except OSError:
+    pass
+n`); err != nil {
+		return outcome{}, err
+	}
+	if n > 64 {
+		return hole("one process got %d pseudo-terminals", n)
+	}
+	return bounded("%d pseudo-terminals", n)
 }

@@ -1,7 +1,6 @@
 package sandboxtest
 
 import (
-	"errors"
 	"runtime"
 	"strings"
 
@@ -150,18 +149,18 @@ func killAll(a *attempt) (outcome, error) {
 	return harmless("exit %d %s", exit.Code, exit.Signal)
 }
 
-// limitInit takes the agent's limits away: the box is broken, and nobody else.
+// limitInit takes the agent's limits away, each in a call of its own: whatever later
+// calls said would be the agent's failure, shown as theirs.
 func limitInit(a *attempt) (outcome, error) {
-	said, err := a.says(`
+	for _, limit := range []string{"NOFILE", "CPU", "AS", "DATA", "NPROC", "FSIZE"} {
+		said, err := a.says(`
 import resource
-" ".join(attempt(resource.prlimit, 1, r, (0, 0)) for r in (resource.RLIMIT_NOFILE, resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE))`)
-	if err != nil {
-		return harmless("the run got no answer: %v", err)
+attempt(resource.prlimit, 1, resource.RLIMIT_` + limit + `, (0, 0))`)
+		if err != nil || said != "EPERM" {
+			return hole("setting %s of PID 1 to 0 says %q, %v", limit, said, err)
+		}
 	}
-	if !strings.Contains(said, "done") {
-		return refused("%s", said)
-	}
-	return harmless("it hurts its own box alone: %s", said)
+	return refused("EPERM")
 }
 
 // sacrificeInit offers PID 1 to the kernel's killer and then eats all memory.
@@ -184,24 +183,32 @@ while True:
 	return bounded("writing the score: %s; the eater: %d %s", said, exit.Code, exit.Signal)
 }
 
+// starveInit takes the processor away from PID 1, by all calls that there are and then
+// by processes that never pause. The deadline has to hold.
 func starveInit(a *attempt) (outcome, error) {
 	said, err := a.says(`
-" ".join([attempt(os.setpriority, os.PRIO_PROCESS, 1, 19), attempt(os.sched_setscheduler, 1, os.SCHED_IDLE, os.sched_param(0)),
+" ".join([attempt(os.setpriority, os.PRIO_PROCESS, 1, 19), attempt(os.setpriority, os.PRIO_USER, 0, 19),
+    attempt(os.sched_setscheduler, 1, os.SCHED_IDLE, os.sched_param(0)), attempt(os.sched_setparam, 1, os.sched_param(0)),
     attempt(os.sched_setaffinity, 1, [sorted(os.sched_getaffinity(1))[0]]), attempt(os.sched_setscheduler, 0, os.SCHED_FIFO, os.sched_param(50))])`)
 	if err != nil {
 		return outcome{}, err
 	}
-	if f := strings.Fields(said); strings.HasPrefix(f[len(f)-1], "done") {
-		return hole("a run may be scheduled in real time: %s", said)
+	if strings.Contains(said, "done") {
+		return hole("a run may change how PID 1 is scheduled, or run in real time: %s", said)
 	}
-	exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: "while True: pass", Timeout: shortRun})
-	if errors.Is(err, agent.ErrBroken) { // on a busy machine nothing is left for what is idle
-		return harmless("%s; the service has given the box up: %v", said, err)
-	}
+	exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Timeout: shortRun, Code: prelude + `
+os.sched_setaffinity(0, [sorted(os.sched_getaffinity(0))[0]])
+try:
+    while True:
+        if os.fork() == 0:
+            os.setsid()
+            while True: pass
+except OSError:
+    while True: pass`})
 	if err != nil || !exit.TimedOut {
-		return hole("an endless loop is not ended beside an idle agent: %+v, %v", exit, err)
+		return hole("what never pauses is not ended in time: %+v, %v", exit, err)
 	}
-	return harmless("%s", said)
+	return refused("%s; %d busy processes were ended in time", said, exit.Strays)
 }
 
 func regroupInit(a *attempt) (outcome, error) {

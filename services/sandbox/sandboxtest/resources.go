@@ -58,6 +58,8 @@ while True:
 		{name: "CPU", alone: true, try: spin},
 		{name: "file descriptors", try: descriptors(`os.open("/dev/null", os.O_RDONLY)`)},
 		{name: "sockets", try: descriptors(`keep.append(socket.socket(socket.AF_UNIX)) or keep.append(socket.socket())`)},
+		{name: "socket buffers", alone: true, limit: "socket buffers", try: socketBuffers},
+		{name: "pseudo-terminals", try: terminals},
 		{name: "pipes", try: descriptors(`pipe()`)},
 		{name: "huge arguments", try: hugeArguments},
 		{name: "deep recursion", try: deepRecursion},

@@ -108,11 +108,11 @@ func alternatives(rules [][]condition) []bpf.Instruction {
 func alternative(all []condition) []bpf.Instruction {
 	p := []bpf.Instruction{bpf.RetConstant{Val: retAllow}}
 	for _, c := range slices.Backward(all) {
-		check := []bpf.Instruction{
-			bpf.LoadAbsolute{Off: lowHalf(c.arg), Size: 4},
-			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.value, SkipFalse: uint8(len(p))},
+		check := []bpf.Instruction{bpf.LoadAbsolute{Off: lowHalf(c.arg), Size: 4}}
+		if c.mask != whole {
+			check = append(check, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask})
 		}
+		check = append(check, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.value, SkipFalse: uint8(len(p))})
 		p = append(check, p...)
 	}
 	return p

@@ -68,6 +68,11 @@ var conditional = []rule{
 		0x40049409, 0x4020940d, // FICLONE, FICLONERANGE: cp tries them first
 		0x8910, 0x8912, 0x8913, 0x8915, 0x8933, // SIOCGIFNAME, GIFCONF, GIFFLAGS, GIFADDR, GIFINDEX
 	)},
+	// For the caller alone, by the id 0. The agent has the same user: with an id, code
+	// could take its processor and its limits away.
+	{[]string{"prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"}, oneOf(0, whole, 0)},
+	{[]string{"setpriority"}, [][]condition{{is(0, 0), is(1, 0)}}}, // PRIO_PROCESS; PRIO_USER would be the agent, too
+	{[]string{"ioprio_set"}, [][]condition{{is(0, 1), is(1, 0)}}},  // IOPRIO_WHO_PROCESS
 }
 
 // refusal are calls that fail otherwise than with EPERM.
@@ -114,11 +119,10 @@ var allowed = []string{
 	"futex", "futex_requeue", "futex_wait", "futex_waitv", "futex_wake", "get_robust_list", "landlock_add_rule",
 	"landlock_create_ruleset", "landlock_restrict_self", "rseq", "seccomp", "set_robust_list", "set_tid_address",
 
-	// Scheduling and limits.
-	"getcpu", "getpriority", "getrlimit", "getrusage", "ioprio_get", "ioprio_set", "prlimit64",
-	"sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
-	"sched_getscheduler", "sched_rr_get_interval", "sched_setaffinity", "sched_setattr", "sched_setparam",
-	"sched_setscheduler", "sched_yield", "setpriority", "setrlimit", "sysinfo", "uname",
+	// Scheduling and limits, as far as they are read, or are the caller's.
+	"getcpu", "getpriority", "getrlimit", "getrusage", "ioprio_get", "sched_get_priority_max", "sched_get_priority_min",
+	"sched_getaffinity", "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval",
+	"sched_yield", "setrlimit", "sysinfo", "uname",
 
 	// Signals and time; the clocks cannot be set.
 	"alarm", "clock_getres", "clock_gettime", "clock_nanosleep", "getitimer", "gettimeofday", "nanosleep", "pause",

@@ -117,6 +117,23 @@ var calls = slices.Concat(
 		{"personality", args(0xffffffff), pass},         // asks
 		{"personality", args(0x0040000), refused},       // ADDR_NO_RANDOMIZE
 		{"personality", args(0x0400000), refused},       // READ_IMPLIES_EXEC
+		{"prlimit64", args(0, 7), pass},                 //
+		{"prlimit64", args(1, 7), refused},              // of another process
+		{"prlimit64", args(1|high, 7), refused},         //
+		{"sched_setaffinity", args(0, 8), pass},         //
+		{"sched_setaffinity", args(1, 8), refused},      //
+		{"sched_setscheduler", args(0, 5), pass},        //
+		{"sched_setscheduler", args(1, 5), refused},     //
+		{"sched_setparam", args(1), refused},            //
+		{"sched_setattr", args(0), pass},                //
+		{"sched_setattr", args(1), refused},             //
+		{"setpriority", args(0, 0, 19), pass},           //
+		{"setpriority", args(0, 1, 19), refused},        //
+		{"setpriority", args(1, 0, 19), refused},        // a process group
+		{"setpriority", args(2, 0, 19), refused},        // all processes of the user
+		{"ioprio_set", args(1, 0), pass},                //
+		{"ioprio_set", args(1, 1), refused},             //
+		{"ioprio_set", args(3, 0), refused},             // all processes of the user
 		{"socket", args(59, 59, 59), refused},           // an argument is no call's number
 		{"socket", args(56, 56, 56), refused},           //
 		{"clone", args(0x10000000 | 39), refused},       //

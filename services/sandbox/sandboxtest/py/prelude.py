@@ -1,4 +1,4 @@
-import ctypes, errno, os, signal, socket, stat, struct, sys, threading, time
+import ctypes, errno, os, select, signal, socket, stat, struct, sys, threading, time
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 def syscall(nr, *args):
