@@ -26,6 +26,9 @@ type Guide struct {
 	Temperature     *float64     `json:"temperature,omitempty"`      // absent: none is sent
 	MemoryPolicy    MemoryPolicy `json:"memory_policy,omitempty"`    // default sliding-window
 	InitialMemories []string     `json:"initial_memories,omitempty"` // priming: pinned, never slides out
+	// Permissions narrow those of the agent: a tool needs each of its permissions in both.
+	// "fs.*" is all of a group. Nil: all that the agent has.
+	Permissions []string `json:"permissions,omitzero"`
 }
 
 // Decode reads what a plugin answered when it was asked for the guide of that name. An

@@ -72,14 +72,17 @@ type StreamsConfig struct {
 
 // AgentConfig describes one agent.
 type AgentConfig struct {
-	Guide    GuideConfig   `yaml:"guide"`
-	Guides   []string      `yaml:"guides"`          // of plugins, by name; they follow guide, in this order
-	Required []string      `yaml:"required_guides"` // of these; while one is missing, the agent does not answer
-	Provider string        `yaml:"provider"`        // by name, a plugin's too; empty: the first of whichever service is free
-	Model    string        `yaml:"model"`           // empty: the provider's default
-	Tools    []string      `yaml:"tools"`           // absent: every public tool
-	Confirm  time.Duration `yaml:"confirm"`         // how long a person may take; default 15m
-	Limits   LimitsConfig  `yaml:"limits"`
+	Guide    GuideConfig `yaml:"guide"`
+	Guides   []string    `yaml:"guides"`          // of plugins, by name; they follow guide, in this order
+	Required []string    `yaml:"required_guides"` // of these; while one is missing, the agent does not answer
+	Provider string      `yaml:"provider"`        // by name, a plugin's too; empty: the first of whichever service is free
+	Model    string      `yaml:"model"`           // empty: the provider's default
+	Tools    []string    `yaml:"tools"`           // absent: every public tool
+	// Permissions are what tools may need, e.g. mail.send, or fs.* for a group. Absent:
+	// [security.DefaultPermissions]; empty: none.
+	Permissions []string      `yaml:"permissions"`
+	Confirm     time.Duration `yaml:"confirm"` // how long a person may take; default 15m
+	Limits      LimitsConfig  `yaml:"limits"`
 }
 
 // GuideConfig is the agent's character.
@@ -228,6 +231,13 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	if err := g.Check(); err != nil {
 		bad(".guide: %w", err)
 	}
+	granted := a.Permissions
+	if granted == nil {
+		granted = security.DefaultPermissions()
+	}
+	if err := security.CheckPermissions(granted); err != nil {
+		bad(".permissions%w", err)
+	}
 	if a.Confirm < 0 {
 		bad(".confirm is %s, want a positive duration such as 15m", a.Confirm)
 	}
@@ -244,7 +254,7 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	limits := a.Limits.build(bad)
 	return &decide.Agent{
 		Name: id, Guide: g, Guides: a.Guides, Required: a.Required, Provider: a.Provider, Model: a.Model,
-		Tools: a.Tools, Limits: limits, Confirm: a.Confirm,
+		Tools: a.Tools, Granted: [][]string{granted}, Limits: limits, Confirm: a.Confirm,
 	}, errors.Join(errs...)
 }
 

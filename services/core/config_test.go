@@ -34,6 +34,26 @@ func policyOf(t *testing.T, yaml string) (*security.Policy, error) {
 	return policy, err
 }
 
+// An agent has the permissions of the built-in tools unless its configuration says which.
+func TestPermissionsOfAnAgent(t *testing.T) {
+	for yaml, want := range map[string][]string{
+		"agents: {main: {}}":                                   security.DefaultPermissions(),
+		"agents: {main: {permissions: []}}":                    {},
+		"agents: {main: {permissions: [fs.read, \"mail.*\"]}}": {"fs.read", "mail.*"},
+	} {
+		agents, _, err := config(t, yaml).Build()
+		if err != nil || !slices.EqualFunc(agents["main"].Granted, [][]string{want}, slices.Equal) {
+			t.Errorf("%s: %q (%v), want %q", yaml, agents["main"].Granted, err, want)
+		}
+	}
+	for _, p := range []string{"", "a b", "*.read", "fs*", "fs.*.x"} {
+		if _, _, err := (core.Config{Agents: map[string]core.AgentConfig{"main": {Permissions: []string{p}}}}).Build(); err == nil ||
+			!strings.Contains(err.Error(), "agents.main.permissions[0] is ") {
+			t.Errorf("%q: %v", p, err)
+		}
+	}
+}
+
 // Every condition and obligation can be written down, and does what it says.
 func TestAPolicyIsReadFromTheConfiguration(t *testing.T) {
 	policy, err := policyOf(t, `

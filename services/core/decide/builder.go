@@ -176,5 +176,5 @@ func (b *builder) agent() *Agent {
 	if b.env.Agent != nil {
 		return b.env.Agent
 	}
-	return &Agent{Name: b.s.Ref.Agent, Tools: []string{}, Limits: DefaultLimits()}
+	return &Agent{Name: b.s.Ref.Agent, Tools: []string{}, Granted: [][]string{{}}, Limits: DefaultLimits()}
 }

@@ -45,6 +45,9 @@ type Agent struct {
 	Tools    []string // offered; empty: every public tool
 	Limits   Limits
 	Confirm  time.Duration // how long a person may take to answer
+	// Granted are the permissions that tools may need: of the agent, and of each guide that
+	// says something about them. A tool needs each of its permissions in each of them.
+	Granted [][]string
 }
 
 // Limits bound one turn. Zero means no limit, except for Queue.
@@ -128,6 +131,7 @@ type Access struct {
 	Principal subject.Writer // whose input it is, or who answers
 	Action    string         // event.ActionCall, or event.ActionConfirmation: to answer a request about it
 	Resource  tool.Spec      // with its permissions, its risk, and whether it is idempotent
+	Granted   [][]string     // patterns of permissions: the tool needs each of its own in each of the lists
 	Context   Context
 }
 

@@ -14,6 +14,7 @@ import (
 const (
 	byRisk       = "risk"       // the tool's own, which is high
 	byPermission = "permission" // one that leaves the machine or cannot be undone
+	byGranted    = "granted"    // the agent does not have a permission that it needs
 	byDefault    = "default"    // nothing speaks against it
 )
 
@@ -49,6 +50,9 @@ func New(rules []Rule) (*Policy, error) {
 func (p *Policy) Evaluate(a decide.Access) decide.Ruling {
 	switch a.Action {
 	case event.ActionCall:
+		if denied, is := barred(&a); is {
+			return denied
+		}
 		if r := last(p.calls, &a); r != nil {
 			return r.ruling(a.Resource)
 		}
@@ -101,8 +105,8 @@ func (r *rule) matches(a *decide.Access) bool {
 	switch {
 	case r.Idempotent != nil && *r.Idempotent != spec.Idempotent,
 		r.Risk != "" && r.Risk != riskOf(spec),
-		r.Permission != "" && !slices.Contains(spec.Permissions, r.Permission),
-		!r.tool.match(spec.Name), !r.principal.match(string(a.Principal)), !r.agent.match(string(a.Context.Ref.Agent)):
+		r.Permission != "" && !r.permits(spec.Permissions),
+		!r.tool.match(r.nameOf(spec)), !r.principal.match(string(a.Principal)), !r.agent.match(string(a.Context.Ref.Agent)):
 		return false
 	}
 	for _, arg := range r.args {
@@ -111,6 +115,25 @@ func (r *rule) matches(a *decide.Access) bool {
 		}
 	}
 	return true
+}
+
+// permits reports whether the rule is about what a tool needs: to allow, about all of it,
+// otherwise about any of it.
+func (r *rule) permits(needs []string) bool {
+	of := strings.Fields(r.Permission)
+	about := func(need string) bool { return granted(of, need) }
+	if r.Effect != decide.Allow {
+		return slices.ContainsFunc(needs, about)
+	}
+	return len(needs) > 0 && !slices.ContainsFunc(needs, func(need string) bool { return !about(need) })
+}
+
+// nameOf is a tool's name as the rule's pattern has it.
+func (r *rule) nameOf(spec *tool.Spec) string {
+	if r.Effect == decide.Allow {
+		return spec.Name
+	}
+	return tool.FoldName(spec.Name)
 }
 
 func riskOf(spec *tool.Spec) tool.Risk {

@@ -38,7 +38,14 @@ func TestEvaluate(t *testing.T) {
 		{"no rule, high risk: a person is asked", nil, mail, "web", decide.Ask},
 		{"no rule, low risk that leaves the machine: a person is asked", nil, leaves, "web", decide.Ask},
 		{"no rule, low risk that deletes: a person is asked", nil, deletes, "web", decide.Ask},
-		{"a rule may trust what leaves the machine", []security.Rule{rule("", "network.connect", "", decide.Allow)}, leaves, "web", decide.Allow},
+		{"to allow, a permission has to be all that the tool needs", []security.Rule{rule("", "network.connect", "", decide.Allow)}, leaves, "web", decide.Ask},
+		{"a rule may trust what leaves the machine", []security.Rule{rule("", "network.connect fs.read", "", decide.Allow)}, leaves, "web", decide.Allow},
+		{"also by groups", []security.Rule{rule("", "network.* fs.*", "", decide.Allow)}, leaves, "web", decide.Allow},
+		{"a rule that allows by permission is about no tool that needs none", []security.Rule{rule("", "", "", decide.Deny), rule("", "*", "", decide.Allow)}, read, "web", decide.Deny},
+		{"to deny, one permission is enough", []security.Rule{rule("", "network.connect", "", decide.Deny)}, leaves, "web", decide.Deny},
+		{"to deny, one of a group is enough", []security.Rule{rule("", "network.*", "", decide.Deny)}, leaves, "web", decide.Deny},
+		{"what is not granted is denied", nil, tool.Spec{Name: "robot:arm", Permissions: []string{"robot.move"}}, "web", decide.Deny},
+		{"whatever a rule says", []security.Rule{rule("", "", "", decide.Allow)}, tool.Spec{Name: "robot:arm", Permissions: []string{"fs.read", "robot.move"}}, "web", decide.Deny},
 		{"a rule about answers is none about calls", []security.Rule{{Action: event.ActionConfirmation, Effect: decide.Deny}}, read, "web", decide.Allow},
 		{"a rule about calls may say so", []security.Rule{{Action: event.ActionCall, Effect: decide.Deny}}, read, "web", decide.Deny},
 		{"a rule for every tool", []security.Rule{rule("", "", "", decide.Deny)}, read, "web", decide.Deny},
@@ -47,7 +54,9 @@ func TestEvaluate(t *testing.T) {
 		{"by another's name", []security.Rule{rule("mail:send", "", "", decide.Deny)}, read, "web", decide.Allow},
 		{"by prefix", []security.Rule{rule("file_system:*", "", "", decide.Ask)}, write, "web", decide.Ask},
 		{"a name is matched as a whole", []security.Rule{rule("file_system", "", "", decide.Deny)}, read, "web", decide.Allow},
-		{"case matters", []security.Rule{rule("Mail:*", "", "", decide.Deny)}, mail, "web", decide.Ask},
+		{"case matters to allow", []security.Rule{rule("Mail:*", "", "", decide.Allow)}, mail, "web", decide.Ask},
+		{"case does not matter to deny", []security.Rule{rule("Mail:*", "", "", decide.Deny)}, mail, "web", decide.Deny},
+		{"a name in other letters is not beyond a rule", []security.Rule{rule("mail:send", "", "", decide.Deny)}, tool.Spec{Name: "MAIL:Send"}, "web", decide.Deny},
 		{"a class of characters", []security.Rule{rule("[a-m]*:send", "", "", decide.Deny)}, mail, "web", decide.Deny},
 		{"a star stands for slashes too", []security.Rule{rule("mcp:*", "", "", decide.Deny)}, tool.Spec{Name: "mcp:files/delete"}, "web", decide.Deny},
 		{"any tool, with a slash too", []security.Rule{rule("*", "", "", decide.Deny)}, tool.Spec{Name: "files/delete"}, "web", decide.Deny},
@@ -79,7 +88,7 @@ func TestEvaluate(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := p.Evaluate(decide.Access{
-				Principal: c.by, Action: event.ActionCall, Resource: c.spec,
+				Principal: c.by, Action: event.ActionCall, Resource: c.spec, Granted: [][]string{security.DefaultPermissions()},
 				Context: decide.Context{Ref: subject.Ref{Agent: "main", Session: "s"}, Args: json.RawMessage(`{"path":"a/b"}`)},
 			})
 			if r.Effect != c.want {
@@ -283,5 +292,35 @@ func BenchmarkEvaluate(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Evaluate(a)
+	}
+}
+
+// A tool needs each of its permissions, of the agent and of every guide that names some.
+func TestPermissionsAreGranted(t *testing.T) {
+	p, err := security.New([]security.Rule{{Effect: decide.Allow}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := []string{"fs.read", "mail.send"}
+	for _, c := range []struct {
+		granted [][]string
+		want    decide.Effect
+	}{
+		{[][]string{{"fs.read", "mail.send"}}, decide.Allow},
+		{[][]string{{"fs.*", "mail.*"}}, decide.Allow},
+		{[][]string{{"*"}}, decide.Allow},
+		{[][]string{{"fs.read"}}, decide.Deny},
+		{[][]string{{}}, decide.Deny},
+		{[][]string{{"fs.*", "mail.sen", "mail.send.all", "*.send"}}, decide.Deny},
+		{[][]string{{"*"}, {"fs.*"}}, decide.Deny},
+		{[][]string{{"*"}, {"fs.read", "mail.send", "more"}}, decide.Allow},
+	} {
+		r := p.Evaluate(decide.Access{
+			Action: event.ActionCall, Resource: tool.Spec{Name: "mail:send", Permissions: needs}, Granted: c.granted,
+			Context: decide.Context{Ref: subject.Ref{Agent: "main"}},
+		})
+		if r.Effect != c.want || c.want == decide.Deny && !strings.Contains(r.Reason, "agents.main.permissions") {
+			t.Errorf("%q: %+v, want %s", c.granted, r, c.want)
+		}
 	}
 }

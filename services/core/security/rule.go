@@ -21,9 +21,12 @@ type Rule struct {
 	// Action is what the rule is about: tool.call, as it is if absent, or
 	// confirmation: who may answer when a person is asked about a call. Then the
 	// principal is whoever answers, and all else is of the call that was shown.
-	Action     string    `yaml:"action"`
-	Tool       string    `yaml:"tool"`       // pattern, e.g. "file_system:*"
-	Permission string    `yaml:"permission"` // one that the tool declares, as it is
+	Action string `yaml:"action"`
+	Tool   string `yaml:"tool"` // pattern, e.g. "file_system:*"; to deny or to ask, in upper and lower case
+	// Permission is one that the tool declares, a group such as network.*, or several of
+	// them with blanks between. To allow, it covers all that the tool declares; otherwise
+	// any of that is enough.
+	Permission string    `yaml:"permission"`
 	Principal  string    `yaml:"principal"`  // pattern on the writer whose input it is
 	Agent      string    `yaml:"agent"`      // pattern
 	Risk       tool.Risk `yaml:"risk"`       // of the tool: low, medium or high
@@ -67,14 +70,21 @@ func (c *checker) err() error { return errors.Join(c.faults...) }
 
 func (c *checker) rule(at string, r Rule) rule {
 	r.Args = maps.Clone(r.Args)
+	name := r.Tool
+	if r.Effect != decide.Allow {
+		name = tool.FoldName(name)
+	}
 	out := rule{
-		Rule: r, name: at, tool: c.pattern(at+".tool", r.Tool), principal: c.pattern(at+".principal", r.Principal), agent: c.pattern(at+".agent", r.Agent),
+		Rule: r, name: at, tool: c.pattern(at+".tool", name), principal: c.pattern(at+".principal", r.Principal), agent: c.pattern(at+".agent", r.Agent),
 	}
 	if r.Idempotent != nil { // the policy is what was checked
 		is := *r.Idempotent
 		out.Idempotent = &is
 	}
 	c.effect(at, r)
+	if err := CheckPermissions(strings.Fields(r.Permission)); err != nil {
+		c.add("%s.permission%w", at, err)
+	}
 	if r.Tool == planner.ExecuteName && r.Action != event.ActionConfirmation {
 		c.add("%s.tool: nothing is decided about %s itself, only about each of its steps; to take it away leave it out of agents.NAME.tools", at, r.Tool)
 	}

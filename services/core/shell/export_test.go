@@ -22,3 +22,6 @@ func NewestFold(c *Core) int { return c.dir.newestFold() }
 func NoteTrouble(c *Core, ref subject.Ref) {
 	c.troubles.note(ref, coreapi.TroubleDamaged, "a test's")
 }
+
+// Granted returns the lists of permissions that the agent has now.
+func Granted(c *Core, a subject.Agent) [][]string { return c.agent(a).Granted }

@@ -121,6 +121,9 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 			got, ok, err := g.get(ctx, at, wanted{name, n})
 			if ok {
 				whole.Guide = whole.Guide.And(got)
+				if got.Permissions != nil {
+					whole.Granted = append(slices.Clip(whole.Granted), got.Permissions)
+				}
 			}
 			all = all && (err == nil || errors.Is(err, errNoGuide))
 			if err == nil {

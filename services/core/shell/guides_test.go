@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
+	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/natstest"
 )
 
@@ -66,8 +68,11 @@ func TestGuidesOfPlugins(t *testing.T) {
 	serve("shorty", guide.Guide{Name: "brief", SystemPrompt: "Be brief."}, nil)
 	told("You are Ada.\n\nBe brief.")
 	var answers atomic.Int64
-	friendly := serve("friendly", guide.Guide{Name: "kind", SystemPrompt: "Be kind.", InitialMemories: []string{"It is Friday."}}, &answers)
+	friendly := serve("friendly", guide.Guide{Name: "kind", SystemPrompt: "Be kind.", Permissions: []string{"fs.read"}, InitialMemories: []string{"It is Friday."}}, &answers)
 	told("You are Ada.\n\nBe kind.\n\nBe brief.\n\nWhat you remember:\n- It is Friday.\n")
+	if got := shell.Granted(s.core, "main"); len(got) != 2 || !slices.Equal(got[1], []string{"fs.read"}) {
+		t.Errorf("granted is %q", got)
+	}
 	friendly.leave()
 	told("You are Ada.\n\nBe brief.")
 }

@@ -87,7 +87,7 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	}
 	principal := subject.Writer(internalPrincipal + string(n.Caller))
 	n.rule = c.cfg.Policy.Evaluate(decide.Access{
-		Principal: principal, Action: event.ActionCall, Resource: n.spec,
+		Principal: principal, Action: event.ActionCall, Resource: n.spec, Granted: c.agent(n.Agent).Granted,
 		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args},
 	})
 	switch n.rule.Effect {

@@ -1,0 +1,51 @@
+package security
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"skandha.dev/services/core/decide"
+)
+
+// DefaultPermissions are granted to an agent whose configuration says nothing: those of
+// the built-in tools, about which policy asks where they cannot be undone. A tool of a plugin
+// that needs another one, such as mail.send, is denied until the configuration grants it.
+func DefaultPermissions() []string { return []string{"fs.*", "network.*", "code.execute"} }
+
+// granted reports whether one of the patterns is the permission: as it is written,
+// "group.*" for all of a group, or "*" for all.
+func granted(patterns []string, permission string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		group, all := strings.CutSuffix(p, "*")
+		return p == permission || all && strings.HasPrefix(permission, group)
+	})
+}
+
+// CheckPermissions says what is wrong with patterns of permissions.
+func CheckPermissions(patterns []string) error {
+	for i, p := range patterns {
+		group, _ := strings.CutSuffix(p, "*")
+		if p == "" || strings.ContainsFunc(p, unicode.IsSpace) || strings.Contains(group, "*") || group != p && group != "" && !strings.HasSuffix(group, ".") {
+			return fmt.Errorf("[%d] is %q, want a permission such as mail.send, all of a group such as fs.*, or *", i, p)
+		}
+	}
+	return nil
+}
+
+// barred is the denial of a call whose tool needs a permission that the agent does not
+// have. It goes before every rule.
+func barred(a *decide.Access) (decide.Ruling, bool) {
+	for _, need := range a.Resource.Permissions {
+		for _, patterns := range a.Granted {
+			if !granted(patterns, need) {
+				agent := a.Context.Ref.Agent
+				return decide.Ruling{Effect: decide.Deny, Rule: byGranted, Reason: fmt.Sprintf(
+					"%s needs the permission %s, which agent %s is not granted; agents.%s.permissions or a guide leaves it out",
+					a.Resource.Name, need, agent, agent)}, true
+			}
+		}
+	}
+	return decide.Ruling{}, false
+}
