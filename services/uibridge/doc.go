@@ -27,7 +27,7 @@
 //	  hosts: [agent.lan]          # names it is reached by, beside localhost and url's
 //	  origins: [https://app.example.org]  # other pages that may talk to it, with a token
 //	  proxies: [10.0.0.0/8]       # whose X-Forwarded-For and -Proto are believed
-//	  cookie: 720h                # how long an unused browser stays logged in
+//	  cookie: 168h                # how long an unused browser stays logged in
 //	  owner: file:/run/secrets/ui # the owner's token; default DATA/ui-token
 //	  tokens:
 //	    - name: dashboard         # writes as ui-dashboard

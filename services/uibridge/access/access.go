@@ -163,7 +163,8 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 	r = r.Clone(ctx)
 	r.Header.Del("Authorization")
 	r.Header.Del("Cookie")
-	withoutBearer(r.Header)
+	r.Header.Del(KeyHeader)
+	withoutSecrets(r.Header)
 	next.ServeHTTP(w, r)
 }
 
@@ -184,9 +185,14 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 		return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
 	}
 	cookies := r.CookiesNamed(a.cookieName(r))
+	browserKey := shownKey(r)
 	err = unauthenticated("log in: Authorization: Bearer …, or open the page with a one-time code (`skandha ui`)")
+	if len(cookies) > 0 && browserKey == "" {
+		err = unauthenticated("a cookie alone is not enough; send the key that the login answered as " + KeyHeader + ", or log in again")
+		cookies = nil
+	}
 	for _, c := range cookies[:min(len(cookies), 4)] {
-		t, said, bad := a.readCookie(c.Value)
+		t, said, bad := a.readCookie(c.Value, browserKey)
 		if bad != nil {
 			err = bad
 			continue
@@ -196,7 +202,7 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 			return contract.Principal{}, forbidOrigin("a cookie is for the bridge's own page; programs and other pages show a token")
 		}
 		if !isUpgrade(r) {
-			a.slide(w, r, t, said)
+			a.slide(w, r, t, said, browserKey)
 		}
 		return loggedIn(t, said), nil
 	}
@@ -231,6 +237,16 @@ func shownToken(r *http.Request) (text string, shown bool, err *contract.Error) 
 	return "", false, nil
 }
 
+// shownKey is the browser's key that the request shows; "" if it shows none.
+func shownKey(r *http.Request) string {
+	for _, p := range protocols(r.Header) {
+		if key, ok := strings.CutPrefix(p, KeyPrefix); ok {
+			return key
+		}
+	}
+	return r.Header.Get(KeyHeader)
+}
+
 const protocolHeader = "Sec-WebSocket-Protocol"
 
 func protocols(h http.Header) (out []string) {
@@ -242,10 +258,12 @@ func protocols(h http.Header) (out []string) {
 	return out
 }
 
-// withoutBearer takes the token out of the subprotocols.
-func withoutBearer(h http.Header) {
+// withoutSecrets takes the token and the browser's key out of the subprotocols.
+func withoutSecrets(h http.Header) {
 	if all := protocols(h); len(all) > 0 {
-		all = slices.DeleteFunc(all, func(p string) bool { return strings.HasPrefix(p, BearerPrefix) })
+		all = slices.DeleteFunc(all, func(p string) bool {
+			return strings.HasPrefix(p, BearerPrefix) || strings.HasPrefix(p, KeyPrefix)
+		})
 		h.Del(protocolHeader)
 		if len(all) > 0 {
 			h.Set(protocolHeader, strings.Join(all, ", "))

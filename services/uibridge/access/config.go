@@ -22,7 +22,7 @@ const Owner = "owner"
 
 // The defaults.
 const (
-	DefaultCookie         = 30 * 24 * time.Hour
+	DefaultCookie         = 7 * 24 * time.Hour
 	DefaultRequests       = 100
 	DefaultBurst          = 500
 	DefaultInputs         = 240
@@ -41,7 +41,7 @@ type Config struct {
 	Hosts   []string      `yaml:"hosts"`   // names by which it is reached, without port, beside localhost, 127.0.0.1, ::1 and url's
 	Origins []string      `yaml:"origins"` // of other pages that may talk to it, with tokens of their own
 	Proxies []string      `yaml:"proxies"` // addresses or CIDRs whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Cookie  time.Duration `yaml:"cookie"`  // how long a browser that is not used stays logged in; default 720h
+	Cookie  time.Duration `yaml:"cookie"`  // how long a browser that is not used stays logged in; default 168h
 	Owner   string        `yaml:"owner"`   // the owner's token: env:NAME, file:PATH or itself; default one that is made and kept in the data directory
 	Tokens  []Token       `yaml:"tokens"`  // of others
 	Limits  Limits        `yaml:"limits"`

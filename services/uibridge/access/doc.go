@@ -7,11 +7,15 @@
 // configured, or made at the first start and kept in the data directory, for its
 // owner's eyes alone. Programs show a token in Authorization: Bearer (a page of
 // another origin, whose WebSockets cannot, as the subprotocol skandha.bearer.<token>
-// beside skandha.v1). A browser trades a token, or a one-time code, for a cookie:
-// HttpOnly, SameSite=Strict, named after the port, signed with a key that is derived
-// from the token; Secure if the browser came by TLS, which a configured proxy says, or
-// the configured URL. So it lives through a restart of the bridge and dies with the token;
-// it slides while it is used, and its logout is remembered. A token in a URL is refused.
+// beside skandha.v1). A browser trades a token, or a one-time code, for a login in two
+// halves. One is a cookie: HttpOnly, SameSite=Strict, named after the port, Secure if the
+// browser came by TLS, which a configured proxy says, or the configured URL. The other is a
+// key that the login answers in the header Skandha-Key. The page keeps it in its storage and
+// shows it in the same header, or to a WebSocket as the subprotocol skandha.key.<key>: a
+// browser sends cookies to every port of a host, so a cookie alone is no login. A key
+// derived from the token signs both halves, so a login lives through a restart of the bridge
+// and dies with the token. It is renewed while it is used, ends after seven days without
+// use (ui.cookie), and its logout is remembered. A token in a URL is refused.
 //
 // A token is revoked by taking it out of the configuration (the owner's: by removing its
 // file, and a new one is made) and restarting the bridge; all that it let in are out.

@@ -32,7 +32,8 @@ func isLogin(r *http.Request) bool { return r.URL.Path == pathToken || r.URL.Pat
 //	POST /v1/auth/logout                ends the browser's login and its connections
 //	GET /v1/auth/me                     says who one is
 //
-// Who has logged in is answered as [contract.Principal].
+// A login is answered with the [contract.Principal], a cookie, and in [KeyHeader] the key
+// that must be shown with the cookie.
 func (a *Access) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathToken, func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +93,7 @@ func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
 // finish gives the cookie, or says why not.
 func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, err *contract.Error) {
 	if err == nil && t != nil {
-		request.JSON(w, http.StatusOK, a.logIn(w, r, t, ""))
+		request.JSON(w, http.StatusOK, a.logIn(w, r, t))
 		return
 	}
 	a.turnAway(w, r, a.wrong(r, err))

@@ -52,7 +52,7 @@ const harm = `(() => {
 		if (own && !a.getAttribute('href').startsWith('#') && !a.pathname.includes('/artifacts/')) say('a link to this server', a);
 		if (!own && (a.target !== '_blank' || !a.relList.contains('noopener'))) say('a link that keeps hold of the page', a);
 	}
-	for (const i of all('img, input[type=image]')) if (!i.src.startsWith(location.origin + '/v1/agents/') || !new URL(i.src).pathname.includes('/artifacts/')) say('a picture', i);
+	for (const i of all('img, input[type=image]')) if (i.hasAttribute('src') && !i.src.startsWith('blob:' + location.origin + '/')) say('a picture', i);
 	const box = one('#input').getBoundingClientRect();
 	const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
 	if (!top?.closest('.composer')) say('over the input box lies', top);

@@ -7,6 +7,7 @@ import { field, pretty } from './exact.js';
 import { oneLine, reveal } from './reveal.js';
 import { toolError } from './words.js';
 import { Decision, colour } from './confirm.js';
+import { isPicture, picture } from './files.js';
 import * as fmt from './fmt.js';
 
 const STATUS = {
@@ -178,13 +179,11 @@ export class Call {
     const url = this.#context.artifactURL(ref);
     const name = (path || ref).split('/').pop();
     const about = [el('span', { class: 'artifact-name clip' }, reveal(name)), el('span', { class: 'tiny muted num' }, fmt.bytes(bytes))];
-    if (/^image\/(png|jpeg|gif|webp)$/.test(type ?? '')) {
-      const img = el('img', { src: url, alt: `Picture ${name}, made by ${this.tool}`, loading: 'lazy', decoding: 'async' });
-      const node = el('li', { class: 'artifact artifact-picture' }, el('a', { href: url, target: '_blank', rel: 'noopener', title: 'Open the picture' }, img), el('a', { class: 'artifact-line', href: url, download: name, title: 'Download' }, about, icon('down')));
-      img.addEventListener('error', () => node.querySelector('img')?.replaceWith(el('span', { class: 'artifact-lost muted small' }, 'The picture cannot be shown.')));
-      return node;
-    }
-    return el('li', { class: 'artifact' }, el('a', { class: 'artifact-line', href: url, download: name, title: 'Download' }, icon('file'), about, icon('down')));
+    const save = (drawing) => el('a', { class: 'artifact-line', href: url, download: name, title: 'Download' }, drawing, about, icon('down'));
+    if (!isPicture(type)) return el('li', { class: 'artifact' }, save(icon('file')));
+    const img = el('img', { alt: `Picture ${name}, made by ${this.tool}`, decoding: 'async' });
+    picture(img, url, () => img.replaceWith(el('span', { class: 'artifact-lost muted small' }, 'The picture cannot be shown.')));
+    return el('li', { class: 'artifact artifact-picture' }, el('a', { href: url, target: '_blank', rel: 'noopener', title: 'Open the picture' }, img), save());
   }
 }
 

@@ -7,6 +7,7 @@ import { field } from './exact.js';
 import { timeSeconds } from './fmt.js';
 import { Turn } from './turn.js';
 import { Files } from './call.js';
+import { forgetPictures } from './files.js';
 import { Composer } from './composer.js';
 import { StateLine } from './state.js';
 import { Transcript } from './transcript.js';
@@ -172,6 +173,7 @@ export class Conversation {
     this.#turns.clear();
     this.#decisions.clear();
     this.#context.files.forget();
+    forgetPictures();
     this.#transcript.clear();
     this.#state.set('');
     this.#locked.hidden = true;
