@@ -79,6 +79,9 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	}
 	a.count.refused = map[string]int64{}
 	for _, t := range tokens {
+		if t.short {
+			deps.Log.Warn("a short token can be held up by wrong guesses from its address; use one of 32 characters or more", "token", t.Name, "min", unguessable)
+		}
 		a.allowances[t.Name] = newAllowance(cfg.Limits)
 	}
 	return a, nil
@@ -172,14 +175,11 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal, *refusal) {
 	text, shown, err := shownToken(r)
 	if err == nil && shown {
-		t, err := a.tokenOf(text)
-		switch {
-		case err == nil:
-			return t.Principal, nil
-		case t != nil: // it has expired
-			return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
+		t, ref := a.holder(r, text)
+		if ref != nil {
+			return contract.Principal{}, ref
 		}
-		return contract.Principal{}, a.wrong(r, err)
+		return t.Principal, nil
 	}
 	if err != nil {
 		return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
@@ -209,7 +209,26 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 	return contract.Principal{}, &refusal{err, 0, "unauthenticated"} // nobody guesses a signature
 }
 
-// wrong counts a wrong secret. Who shows too many is told to wait.
+// holder says whose the token is. While an address shows too many wrong ones, a token
+// that could be guessed is refused there even if it is right: otherwise the brake would
+// slow no guessing. One that cannot be guessed is never held up by the guesses of others.
+func (a *Access) holder(r *http.Request, text string) (*token, *refusal) {
+	t, err := a.tokenOf(text)
+	switch {
+	case t == nil:
+		return nil, a.wrong(r, err)
+	case t.short:
+		if blocked := a.failures.blocked(a.address(r)); blocked != nil {
+			return nil, &refusal{blocked, 0, "guessing"}
+		}
+	}
+	if err != nil { // it has expired
+		return nil, &refusal{err, 0, "unauthenticated"}
+	}
+	return t, nil
+}
+
+// wrong counts a wrong secret. An address that shows too many must wait.
 func (a *Access) wrong(r *http.Request, err *contract.Error) *refusal {
 	a.count.failed.Add(1)
 	addr := a.address(r)
@@ -281,30 +300,24 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	a.count.refused[ref.reason]++
 	a.count.mu.Unlock()
 	log := a.log.Info
-	if ref.reason == "rate" || ref.reason == "connections" {
+	if ref.reason == "rate" || ref.reason == "connections" || ref.reason == "guessing" {
 		log = func(msg string, args ...any) { a.bursts.Log(slog.LevelInfo, ref.reason, msg, args...) }
 	}
-	// Not the query, nor any header that may hold a secret.
-	log("a request was refused", "status", status, "reason", ref.reason, "field", ref.Field, "error", ref.Message,
-		"from", a.address(r).String(), "method", r.Method, "path", clip(r.URL.Path), "host", clip(r.Host), "origin", clip(r.Header.Get("Origin")))
+	log("a request was refused", append([]any{
+		"status", status, "reason", ref.reason, "field", ref.Field, "error", ref.Message, "from", a.address(r).String(),
+	}, a.described(r)...)...)
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="skandha"`)
 	}
 	request.Refuse(w, ref.Error, status)
 }
 
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
-}
-
-// asTooLarge tells a body that is too large from one that is wrong.
-func asTooLarge(err error) *contract.Error {
+// asTooLarge tells a body that is too large from one that is not what is wanted.
+func asTooLarge(err error, want string) *contract.Error {
 	var e *http.MaxBytesError
 	if errors.As(err, &e) {
 		return &contract.Error{Code: contract.CodeTooLarge, Message: "the body is too large; at most " + strconv.FormatInt(e.Limit, 10) + " bytes"}
 	}
-	return contract.Invalid("", "the body is not the JSON object that is wanted: "+err.Error())
+	// Not err's text, which quotes the body: that may hold a secret, and this is logged.
+	return contract.Invalid("", want)
 }

@@ -35,6 +35,10 @@ const (
 // minToken is how many characters a token has at least.
 const minToken = 16
 
+// unguessable is how many characters a token has that no number of guesses finds. A
+// shorter one may have been made up, so guesses of it are slowed.
+const unguessable = 32
+
 // Config says who may do what.
 type Config struct {
 	URL     string        `yaml:"url"`     // by which browsers reach the bridge, if that is not where it listens: scheme://host[:port]

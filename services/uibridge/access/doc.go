@@ -20,8 +20,13 @@
 // A token is revoked by taking it out of the configuration (the owner's: by removing its
 // file, and a new one is made) and restarting the bridge; all that it let in are out.
 //
-// A one-time code has eight characters, lives five minutes and opens once. All that
-// are alive die after sixteen wrong guesses.
+// A one-time code has sixteen characters, lives five minutes and opens once.
+//
+// An address that shows more than ten wrong tokens or codes may show another every six
+// seconds; more are refused (429). A configured token of fewer than 32 characters might be
+// guessed, so it is refused there meanwhile even if it is right. Codes, the owner's token
+// that was made here, and tokens of 32 characters or more cannot be guessed: nobody's wrong
+// guesses lock them out.
 //
 // # What is let in
 //

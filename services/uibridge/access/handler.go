@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"time"
 
 	"skandha.dev/services/uibridge/contract"
@@ -41,8 +42,8 @@ func (a *Access) Handler() http.Handler {
 			Token string `json:"token"`
 		}
 		if a.read(w, r, &body) {
-			t, err := a.tokenOf(body.Token)
-			a.finish(w, r, t, err)
+			t, ref := a.holder(r, body.Token)
+			a.finish(w, r, t, ref)
 		}
 	})
 	mux.HandleFunc("POST "+pathCode, func(w http.ResponseWriter, r *http.Request) {
@@ -52,12 +53,11 @@ func (a *Access) Handler() http.Handler {
 		if !a.read(w, r, &body) {
 			return
 		}
-		// A code is short: when there were too many wrong ones, right ones wait too.
-		if err := a.failures.blocked(a.address(r)); err != nil {
-			a.turnAway(w, r, &refusal{err, 0, "guessing"})
+		if err := a.codes.use(body.Code, time.Now()); err != nil {
+			a.finish(w, r, nil, a.wrong(r, err))
 			return
 		}
-		a.finish(w, r, a.named(Owner), a.codes.use(body.Code, time.Now()))
+		a.finish(w, r, a.named(Owner), nil)
 	})
 	mux.HandleFunc("POST "+pathLogout, func(w http.ResponseWriter, r *http.Request) {
 		if err := a.logOut(w, r, contract.PrincipalOf(r.Context())); err != nil {
@@ -85,16 +85,16 @@ func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
 		}
 		err = errors.New("something follows it")
 	}
-	e := asTooLarge(err)
+	e := asTooLarge(err, `want one JSON object with the one field "`+path.Base(r.URL.Path)+`", a string`)
 	a.turnAway(w, r, &refusal{e, 0, "body"})
 	return false
 }
 
 // finish gives the cookie, or says why not.
-func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, err *contract.Error) {
-	if err == nil && t != nil {
-		request.JSON(w, http.StatusOK, a.logIn(w, r, t))
+func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, ref *refusal) {
+	if ref != nil {
+		a.turnAway(w, r, ref)
 		return
 	}
-	a.turnAway(w, r, a.wrong(r, err))
+	request.JSON(w, http.StatusOK, a.logIn(w, r, t))
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -406,7 +408,7 @@ func TestOneTimeCodes(t *testing.T) {
 			return w.Code
 		}
 		code := fresh()
-		if len(strings.ReplaceAll(code, "-", "")) != 8 || strings.ContainsAny(code, "ILOU") {
+		if len(strings.ReplaceAll(code, "-", "")) != 16 || strings.ContainsAny(code, "ILOU") {
 			t.Errorf("the code is %q", code)
 		}
 		if got := try(code); got != 200 {
@@ -418,7 +420,7 @@ func TestOneTimeCodes(t *testing.T) {
 		if got := try(strings.ToLower(strings.ReplaceAll(fresh(), "-", " "))); got != 200 {
 			t.Errorf("a code as people type it is answered %d", got)
 		}
-		for _, wrong := range []string{"", "-", "AAAA-AAAA", code + "A"} {
+		for _, wrong := range []string{"", "-", "AAAA-AAAA-AAAA-AAAA", code + "A"} {
 			if got := try(wrong); got != 401 {
 				t.Errorf("%q is answered %d", wrong, got)
 			}
@@ -438,49 +440,60 @@ func TestOneTimeCodes(t *testing.T) {
 	})
 }
 
-func TestGuessingCodesLeadsNowhere(t *testing.T) {
+// Wrong guesses slow those who guess, and lock out nobody whose secret cannot be guessed.
+func TestGuessingLocksNobodyElseOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, usual(), "")
+		const long = "long-0123456789abcdef0123456789abcdef"
+		cfg := usual()
+		cfg.Tokens = append(cfg.Tokens, access.Token{Name: "long", Token: long})
+		r := newRig(t, cfg, "")
 		try := func(code, addr string) int {
 			return r.ask(http.MethodPost, "/v1/auth/code", `{"code": "`+code+`"}`, from(addr)).Code
 		}
-		code, _, _ := r.Code(t.Context())
+		token := func(token, addr string) int {
+			return r.ask(http.MethodGet, "/v1/x", "", bearer(token), from(addr)).Code
+		}
+		codes := make([]string, 2)
+		for i := range codes {
+			codes[i], _, _ = r.Code(t.Context())
+		}
+		const guesser, other = "192.0.2.1:1", "192.0.2.2:1"
 		var got []int
 		for range 12 {
-			got = append(got, try("0000-0000", "192.0.2.1:1"))
+			got = append(got, try("0000-0000-0000-0000", guesser))
 		}
 		if got[9] != 401 || got[10] != 429 || got[11] != 429 {
 			t.Errorf("twelve wrong codes are answered %v", got)
 		}
-		if got := try(code, "192.0.2.1:2"); got != 429 { // a right one from there, too
-			t.Errorf("the guesser is answered %d", got)
+		for range 1000 { // from everywhere, many at once
+			try("0000-0000-0000-0000", "[2001:db8:"+strconv.FormatInt(rand.Int64N(1<<16), 16)+"::1]:1")
 		}
-		if got := try(code, "192.0.2.2:1"); got != 200 {
-			t.Errorf("somebody else is answered %d", got)
+		if from, away := try(codes[0], guesser), try(codes[1], other); from != 200 || away != 200 {
+			t.Errorf("right codes are answered %d at the guesser's address and %d elsewhere", from, away)
 		}
-		// From many addresses, too: all codes die.
-		code, _, _ = r.Code(t.Context())
-		for _, addr := range []string{"198.51.100.1:1", "198.51.100.2:1", "[2001:db8::1]:1"} {
-			for range 8 {
-				try("0000-0000", addr)
-			}
+		if from, away := token(long, guesser), token(long, other); from != 200 || away != 200 {
+			t.Errorf("a long token is answered %d at the guesser's address and %d elsewhere", from, away)
 		}
-		if got := try(code, "192.0.2.2:1"); got != 401 {
-			t.Errorf("after 16 wrong guesses a code is answered %d", got)
+		// Otherwise only wrong guesses would wait, and a guesser would not mind.
+		if from, away := token(botToken, guesser), token(botToken, other); from != 429 || away != 200 {
+			t.Errorf("a short token is answered %d at the guesser's address and %d elsewhere", from, away)
+		}
+		if w := r.ask(http.MethodPost, "/v1/auth/token", `{"token": "`+botToken+`"}`, from(guesser)); w.Code != 429 {
+			t.Errorf("logging in with a short token there is answered %d", w.Code)
 		}
 		// Addresses of one network are one.
 		for range 10 {
-			try("0000-0000", "[2001:db8:7::1]:1")
+			try("0000-0000-0000-0000", "[2001:db8:7::1]:1")
 		}
-		if got := try("0000-0000", "[2001:db8:7::2]:1"); got != 429 {
+		if got := try("0000-0000-0000-0000", "[2001:db8:7::2]:1"); got != 429 {
 			t.Errorf("a neighbour address is answered %d", got)
 		}
-		if w := r.ask(http.MethodGet, "/v1/x", "", bearer(ownerToken), from("192.0.2.1:1")); w.Code != 200 {
-			t.Errorf("a right token from there is answered %d: guessing locks its owner out", w.Code)
-		}
 		time.Sleep(time.Minute)
-		if got := try("0000-0000", "192.0.2.1:1"); got != 401 {
-			t.Errorf("after a minute it is answered %d", got)
+		if got := token(botToken, guesser); got != 200 {
+			t.Errorf("after a minute a short token is answered %d", got)
+		}
+		if got := try("0000-0000-0000-0000", guesser); got != 401 {
+			t.Errorf("after a minute a wrong code is answered %d", got)
 		}
 	})
 }
