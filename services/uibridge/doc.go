@@ -35,7 +35,7 @@
 //	      rights: [see]           # see, talk, approve, administer; default the first three
 //	      agents: [main]          # default every one
 //	      expires: 2030-01-01T00:00:00Z
-//	  limits: {requests: 100, burst: 500, inputs: 240, decisions: 240, connections: 512, all_connections: 2048, body: 8388608}
+//	  limits: {requests: 100, burst: 500, inputs: 240, decisions: 240, connections: 512, all_connections: 2048, anonymous: 4096, body: 8388608}
 //
 // # Subjects
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -44,6 +45,7 @@ type Access struct {
 	allowances map[string]allowance // by token
 	failures   *failures
 	open       *open
+	anonymous  *anonymous
 
 	count struct {
 		logins, codes, failed, limited atomic.Int64
@@ -76,6 +78,7 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	a := &Access{
 		cfg: cfg, log: deps.Log, bursts: logburst.New(deps.Log), hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
 		logouts: ended, allowances: map[string]allowance{}, failures: newFailures(), open: newOpen(cfg.Limits),
+		anonymous: &anonymous{max: cfg.Limits.Anonymous, conns: map[net.Conn]arrival{}, of: map[netip.Addr]int{}},
 	}
 	a.count.refused = map[string]int64{}
 	for _, t := range tokens {
@@ -110,6 +113,7 @@ func (a *Access) Counters() map[string]int64 {
 	out := map[string]int64{
 		"uibridge_logins": a.count.logins.Load(), "uibridge_codes": a.count.codes.Load(), "uibridge_auth_failed": a.count.failed.Load(),
 		"uibridge_limited": a.count.limited.Load(), "uibridge_connections": int64(a.open.len()),
+		"uibridge_anonymous": int64(a.anonymous.len()), "uibridge_anonymous_dropped": a.anonymous.dropped.Load(),
 	}
 	a.count.mu.Lock()
 	defer a.count.mu.Unlock()
@@ -151,6 +155,9 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 	if ref != nil {
 		a.turnAway(w, r, ref)
 		return
+	}
+	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		a.anonymous.leave(c)
 	}
 	use := useOf(r)
 	if err := a.allowances[p.Name].http[use].spend(); err != nil {

@@ -29,6 +29,7 @@ const (
 	DefaultDecisions      = 240
 	DefaultConnections    = 512
 	DefaultAllConnections = 2048
+	DefaultAnonymous      = 4096
 	DefaultBody           = 8 << 20
 )
 
@@ -81,6 +82,7 @@ type Limits struct {
 	Decisions      float64 `yaml:"decisions"`
 	Connections    int     `yaml:"connections"`     // open requests of one token, streams and WebSockets included; default 512
 	AllConnections int     `yaml:"all_connections"` // of all tokens; default 2048
+	Anonymous      int     `yaml:"anonymous"`       // connections on which nobody has logged in; default 4096
 	Body           int64   `yaml:"body"`            // bytes of a request; default 8 MiB
 }
 
@@ -88,7 +90,7 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		Requests: cmp.Or(l.Requests, DefaultRequests), Burst: cmp.Or(l.Burst, DefaultBurst), Inputs: cmp.Or(l.Inputs, DefaultInputs),
 		Decisions: cmp.Or(l.Decisions, DefaultDecisions), Connections: cmp.Or(l.Connections, DefaultConnections), AllConnections: cmp.Or(l.AllConnections, DefaultAllConnections),
-		Body: cmp.Or(l.Body, DefaultBody),
+		Anonymous: cmp.Or(l.Anonymous, DefaultAnonymous), Body: cmp.Or(l.Body, DefaultBody),
 	}
 }
 
@@ -141,6 +143,7 @@ func (l Limits) validate() error {
 		{"decisions", l.Decisions, 0.01, 1e6},
 		{"connections", float64(l.Connections), 1, 1e5},
 		{"all_connections", float64(l.AllConnections), 1, 1e5},
+		{"anonymous", float64(l.Anonymous), 1, 1e5},
 		{"body", float64(l.Body), 1 << 10, 256 << 20},
 	} {
 		if !(f.is >= f.from && f.is <= f.to) { // not a number is neither

@@ -40,6 +40,10 @@
 // is a [contract.Error], is logged without secrets, and counted. Those over a limit are
 // logged once per [logburst.Window], with their number.
 //
+// Connections on which nobody has been let in yet are bounded (ui.limits.anonymous): beyond
+// that, the oldest of the address that has the most is closed. A login's body must come
+// within five seconds.
+//
 // # What ends
 //
 // The context of a request ends with a [contract.Error] as its cause when the token

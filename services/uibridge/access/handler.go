@@ -23,6 +23,9 @@ const (
 // maxLogin is how many bytes a login has at most.
 const maxLogin = 4 << 10
 
+// loginWait is how long a client may take to send a login.
+const loginWait = 5 * time.Second
+
 // isLogin reports whether the request is one to log in, which nobody may make.
 func isLogin(r *http.Request) bool { return r.URL.Path == pathToken || r.URL.Path == pathCode }
 
@@ -76,6 +79,7 @@ func (a *Access) Handler() http.Handler {
 
 // read decodes the body; if it does not, it has answered.
 func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginWait)) // not every writer has one
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
