@@ -77,7 +77,6 @@ function toolCard(t, { slowest, most, open }) {
       ['Made for', t.scenario_tags?.length && t.scenario_tags.join(', ').replaceAll('_', ' ')],
       ['May take', t.timeout_ms ? duration(t.timeout_ms) : ''],
       ['Slots', t.pool && mono(t.pool)],
-      ['Internal', t.internal && 'never offered to a model'],
       ['Succeeded', used > 0 && `${t.succeeded} of ${used}`],
       ['Unknown', t.unknown > 0 && `${t.unknown}: nobody can know whether they ran`],
       ['Arguments', t.args && el('span', { class: 'chips' }, args(t.args))],
