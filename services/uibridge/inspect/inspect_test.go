@@ -136,7 +136,7 @@ func TestWhatCoreSaysIsPassedOn(t *testing.T) {
 func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 	w := newWorld(t)
 	w.say(subject.Ref{Agent: "main", Session: "one"}, "call time:now {}", true) // a figure
-	all := map[subject.Ref]uint64{} // sequences of last commits
+	all := map[subject.Ref]uint64{}                                             // sequences of last commits
 	for _, a := range []subject.Agent{"main", "other", "secret", "main", "secret", "other"} {
 		for _, s := range []subject.Session{"one", "two"} {
 			ref := subject.Ref{Agent: a, Session: s}
