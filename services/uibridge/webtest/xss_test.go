@@ -160,6 +160,10 @@ func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 	over("a refusal")
 	for _, args := range []string{"files", "fail", corpus} {
 		say("call " + asJSON(t, map[string]string{"text": args}))
+		p.Wait(`one(".ask[data-open=true] .ask-refuse:not(:disabled)")`)
+		if args == corpus {
+			p.Click(".ask[data-open=true] .ask-unfold")
+		}
 		p.Click(".ask[data-open=true] .ask-approve")
 		p.Wait(`!one(".ask[data-open=true]")`)
 		over("a result")

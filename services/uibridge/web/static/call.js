@@ -190,7 +190,7 @@ export class Call {
 // headline is what says most about a call, in one line.
 function headline(args) {
   if (args === null || typeof args !== 'object') return JSON.stringify(args) ?? '';
-  for (const key of ['path', 'url', 'command', 'expression', 'query', 'text', 'code', 'timezone']) {
+  for (const key of ['url', 'command', 'path', 'expression', 'query', 'text', 'code', 'timezone']) {
     if (typeof args[key] === 'string' && args[key]) return args[key];
   }
   if (Array.isArray(args.argv)) return args.argv.join(' ');
