@@ -79,7 +79,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if s.cert, err = cfg.certificate(); err != nil {
 		return nil, err
 	}
-	if s.access, err = access.New(cfg.Config, access.Deps{Log: deps.Log, DataDir: deps.DataDir}); err != nil {
+	if s.access, err = access.New(cfg.Config, access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
 		return nil, prefixed(err)
 	}
 	if s.doors, err = newDoors(s.access, deps); err != nil {

@@ -139,8 +139,17 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 			}
 		}
 	}
-	if res := b.ask(nil, "/v1/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"not_found"`) {
+	if res := b.ask(nil, "/v1/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"not_found"`) || !strings.Contains(res.body, "HTTP paths") {
 		t.Errorf("an unknown path is answered %d %s", res.status, res.body)
+	}
+	// OpenAI's clients show the message of an error only if it has the API's shape.
+	for path, want := range map[string]int{"/v1/models": 401, "/v1/responses": 401, "/v1/chat/none": 401} {
+		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want || !strings.Contains(res.body, `"error":{"message":"the token`) {
+			t.Errorf("%s with a wrong key is answered %d %s", path, res.status, res.body)
+		}
+	}
+	if res := b.ask(nil, "/v1/chat/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"error":{"message":`) {
+		t.Errorf("an unknown path of OpenAI's is answered %d %s", res.status, res.body)
 	}
 }
 

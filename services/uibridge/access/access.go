@@ -29,12 +29,16 @@ const (
 type Deps struct {
 	Log     *slog.Logger // default slog.Default
 	DataDir string       // where the owner's token is kept; empty: nowhere, and it must be configured
+	// Refuse answers a request that is not let in, in the shape that its path has; default
+	// [request.Refuse]. A status of 0 is the error's.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error, status int)
 }
 
 // Access decides who is let in. It may be used by any number of goroutines.
 type Access struct {
 	cfg        Config
 	log        *slog.Logger
+	refuse     func(w http.ResponseWriter, r *http.Request, err error, status int)
 	bursts     *logburst.Log // of what is over a limit
 	hosts      hosts.Set
 	proxies    []netip.Prefix
@@ -63,6 +67,9 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	if deps.Log == nil {
 		deps.Log = slog.Default()
 	}
+	if deps.Refuse == nil {
+		deps.Refuse = func(w http.ResponseWriter, _ *http.Request, err error, status int) { request.Refuse(w, err, status) }
+	}
 	tokens, made, err := readTokens(cfg, deps.DataDir)
 	if err != nil {
 		return nil, err
@@ -76,7 +83,7 @@ func New(cfg Config, deps Deps) (*Access, error) {
 		return nil, err
 	}
 	a := &Access{
-		cfg: cfg, log: deps.Log, bursts: logburst.New(deps.Log), hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
+		cfg: cfg, log: deps.Log, refuse: deps.Refuse, bursts: logburst.New(deps.Log), hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
 		logouts: ended, allowances: map[string]allowance{}, failures: newFailures(), open: newOpen(cfg.Limits),
 		anonymous: &anonymous{max: cfg.Limits.Anonymous, conns: map[net.Conn]arrival{}, of: map[netip.Addr]int{}},
 	}
@@ -316,7 +323,7 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="skandha"`)
 	}
-	request.Refuse(w, ref.Error, status)
+	a.refuse(w, r, ref.Error, status)
 }
 
 // asTooLarge tells a body that is too large from one that is not what is wanted.
