@@ -183,8 +183,10 @@ export class Decision {
     fill(this.#sending, el('p', { class: 'muted' }, 'Sending your answer…'));
     const { confirmationId, hash } = this.#request;
     try {
-      await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
-      fill(this.#sending, el('p', { class: 'muted' }, 'Your answer was stored. Waiting for core…'));
+      const receipt = await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
+      fill(this.#sending, el('p', { class: 'muted' }, receipt.counted === false ? `Your answer does not count: ${receipt.reason || 'it came too late'}.` : 'Your answer was stored. Waiting for core…'));
+      if (receipt.counted === false && this.isOpen) this.#answered = null; // it may be decided still
+      this.#enable();
     } catch (e) {
       fill(this.#sending, el('p', { class: 'ask-error', role: 'alert' }, refusal(e)));
       this.#answered = null; // the bridge took nothing, or the same answer again does no harm: the first one counts
