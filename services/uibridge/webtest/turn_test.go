@@ -99,3 +99,30 @@ func TestTheSameConversationInAnotherBrowser(t *testing.T) {
 		t.Errorf("the first shows\n%s\nthe second\n%s", a, b)
 	}
 }
+
+// A turn that failed can be sent again, a cancelled one says so once, and a session that is
+// loaded has its title at once.
+func TestATurnThatFailedIsRetried(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "retry")
+	p.Say("fail unavailable")
+	p.Click(".turn[data-failed] .turn-retry:not(:disabled)")
+	p.Wait(`all(".turn[data-failed=provider_failed]").length === 2 && all(".said-text").every((e) => e.innerText === "fail unavailable")`)
+	p.Wait(`one(".turn-retry").disabled`)
+	p.Shot("retry")
+	p.Say("hang")
+	p.Wait(`one(".state").dataset.state === "thinking"`)
+	p.Click(".state-cancel")
+	p.Wait(`one(".turn[data-failed=cancelled]")`)
+	if got := webtest.Get[string](p, `text(".turn[data-failed=cancelled] .turn-failed")`); got != "Cancelled by you." {
+		t.Errorf("the cancelled turn says %q", got)
+	}
+	p.Say("say - [ ] to do")
+	p.Wait(`one(".prose li.task") && one(".state").dataset.state === "waiting_for_input"`)
+	if got := webtest.Get[string](p, `getComputedStyle(one(".prose li.task")).listStyleType`); got != "none" {
+		t.Errorf("a task has a bullet: %s", got)
+	}
+	p.Shot("task")
+	p.Open("/")
+	p.Wait(`text("h1").includes("to do") && !one(".skeleton") && all(".turn").length === 4`)
+}

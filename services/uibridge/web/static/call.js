@@ -134,7 +134,9 @@ export class Call {
   ended({ result, duration_ms: ms, note }) {
     const code = result.error?.code ?? '';
     const status = result.success ? 'done' : code === 'outcome_unknown' ? 'unknown' : NOT_RUN.has(code) ? 'refused' : 'failed';
-    this.status(status, result.success ? undefined : toolError(code));
+    // Of an outcome that nobody knows, core says what is known: it was cancelled, or its runner is gone.
+    const words = status === 'unknown' && result.error.message ? oneLine(result.error.message) : toolError(code);
+    this.status(status, result.success ? undefined : words);
     this.#took.textContent = ms ? fmt.duration(ms) : '';
     this.#live.hidden = true;
     this.#live.replaceChildren();

@@ -36,6 +36,7 @@ function clean(parent) {
     for (const { name } of [...node.attributes]) if (!allowed.includes(name)) node.removeAttribute(name);
     node.className = [...node.classList].filter((c) => /^language-[\w+#.-]{1,30}$/.test(c)).join(' ');
     if (!node.className) node.removeAttribute('class');
+    if (tag === 'li' && /^\s*[☐☑] /u.test(node.textContent)) node.className = 'task'; // its box is its bullet
     if (tag === 'a') link(node);
     if (tag === 'img') image(node);
     if (tag === 'input') { // of a list of tasks
