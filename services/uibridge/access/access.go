@@ -83,14 +83,16 @@ func New(cfg Config, deps Deps) (*Access, error) {
 		return nil, err
 	}
 	a := &Access{
-		cfg: cfg, log: deps.Log, refuse: deps.Refuse, bursts: logburst.New(deps.Log), hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
+		cfg: cfg, log: deps.Log, refuse: deps.Refuse, bursts: logburst.New(deps.Log),
+		hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
 		logouts: ended, allowances: map[string]allowance{}, failures: newFailures(), open: newOpen(cfg.Limits),
 		anonymous: &anonymous{max: cfg.Limits.Anonymous, conns: map[net.Conn]arrival{}, of: map[netip.Addr]int{}},
 	}
 	a.count.refused = map[string]int64{}
 	for _, t := range tokens {
 		if t.short {
-			deps.Log.Warn("a short token can be held up by wrong guesses from its address; use one of 32 characters or more", "token", t.Name, "min", unguessable)
+			deps.Log.Warn("a short token can be held up by wrong guesses from its address; use a longer one",
+				"token", t.Name, "min_characters", unguessable)
 		}
 		a.allowances[t.Name] = newAllowance(cfg.Limits)
 	}
@@ -202,7 +204,8 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 	browserKey := shownKey(r)
 	err = unauthenticated("log in: Authorization: Bearer …, or open the page with a one-time code (`skandha ui`)")
 	if len(cookies) > 0 && browserKey == "" {
-		err = unauthenticated("a cookie alone is not enough; send the key that the login answered as " + KeyHeader + ", or log in again")
+		err = unauthenticated("a cookie alone is not enough; send the key that the login answered as " +
+			KeyHeader + ", or log in again")
 		cookies = nil
 	}
 	for _, c := range cookies[:min(len(cookies), 4)] {

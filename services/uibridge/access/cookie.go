@@ -116,7 +116,8 @@ func (a *Access) setCookie(w http.ResponseWriter, r *http.Request, t *token, log
 	c := claims{Token: t.Name, Login: login, Expires: time.Now().Add(a.cfg.Cookie).Unix()}
 	p := loggedIn(t, c)
 	http.SetCookie(w, &http.Cookie{
-		Name: a.cookieName(r), Value: t.cookie(c, browserKey), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
+		Name: a.cookieName(r), Value: t.cookie(c, browserKey), Path: "/", HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
 		MaxAge: max(int(time.Until(p.Expires)/time.Second), 1),
 	})
 	return p

@@ -64,7 +64,8 @@ func TestAnonymousConnectionsAreBounded(t *testing.T) {
 		cfg.Limits.Anonymous = 4
 		r, p := serve(t, cfg)
 		get := func(c net.Conn, token string) (status string, err error) {
-			if _, err := io.WriteString(c, "GET /v1/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+"\r\n\r\n"); err != nil {
+			if _, err := io.WriteString(c, "GET /v1/x HTTP/1.1\r\nHost: localhost\r\n"+
+				"Authorization: Bearer "+token+"\r\n\r\n"); err != nil {
 				return "", err
 			}
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -107,7 +108,8 @@ func TestALoginsBodyMustComeSoon(t *testing.T) {
 		_, p := serve(t, usual())
 		c := p.dial("192.0.2.1:1")
 		begin := time.Now()
-		const half = "POST /v1/auth/code HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n{\"code\": "
+		const half = "POST /v1/auth/code HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+			"Content-Length: 30\r\n\r\n{\"code\": "
 		if _, err := io.WriteString(c, half); err != nil {
 			t.Fatal(err)
 		}

@@ -207,12 +207,15 @@ func (a *Access) described(r *http.Request) []any {
 	origin := r.Header.Get("Origin")
 	return []any{
 		"method", known(slices.Contains(methods, r.Method), r.Method), "path", strings.Join(parts[:min(len(parts), 10)], "/"),
-		"host", known(a.hosts.Has(r.Host), r.Host), "origin", known(a.ownOrigin(r, origin) && a.hosts.Has(r.Host) || a.friend(origin), origin),
+		"host", known(a.hosts.Has(r.Host), r.Host),
+		"origin", known(a.ownOrigin(r, origin) && a.hosts.Has(r.Host) || a.friend(origin), origin),
 	}
 }
 
 var (
-	methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	methods = []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	}
 	// pathWords are the fixed parts of the bridge's paths.
 	pathWords = []string{
 		"v1", "auth", "token", "code", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations", "cancels", "commands",

@@ -120,7 +120,7 @@ func TestATurnThatFailedIsRetried(t *testing.T) {
 	p.Say("put the kettle on")
 	p.Wait(finished + ` === 4 && one(".state").dataset.state === "waiting_for_input"`)
 	p.Open("/")
-	p.Wait(`text("h1") === "put the kettle on" && !one(".skeleton") && all(".turn").length === 4`)
+	p.Wait(`text("h1") === "fail unavailable" && !one(".skeleton") && all(".turn").length === 4`)
 	bullets := webtest.Get[string](p, `import(one("script[type=module]").src.replace(/app\.js$/, "html.js")).then(({renderHTML}) => {
 		const into = all(".prose").at(-1);
 		renderHTML(into, "<ul><li>☐ a task</li><li>a bullet</li></ul>");
