@@ -167,8 +167,9 @@ func TestALongCallIsApprovedWhenAllOfItWasSeen(t *testing.T) {
 	p.Wait(`one(".ask-code").scrollTop > 1000 && one(".ask-approve").disabled`)
 	webtest.Get[bool](p, `new Promise((done) => {
 		const e = one(".ask-code");
+		e.scrollIntoView({block: "center", behavior: "instant"});
 		e.scrollTop = 0;
-		const step = () => { e.scrollTop += e.clientHeight / 2; if (e.scrollTop + e.clientHeight < e.scrollHeight - 1) requestAnimationFrame(step); else done(true); };
+		const step = () => { e.scrollTop += 80; if (e.scrollTop + e.clientHeight < e.scrollHeight - 1) requestAnimationFrame(step); else done(true); };
 		requestAnimationFrame(step);
 	})`)
 	p.Wait(`one(".ask-approve:not(:disabled)") && !seen(".ask-unread")`)

@@ -30,7 +30,8 @@ export class Decision {
   #remarks; // what stays
   #sending; // how far the answer is
   #timer = 0;
-  #answered = null; // what this page has sent
+  #answered = null; // what this page has sent, unless it was refused
+  #tried = false; // this page has sent an answer
   #outcome = null;
   #after;
   #armed = false;
@@ -92,7 +93,7 @@ export class Decision {
       denied: ['close', 'Refused', ` by ${who}${where}${at}`],
       expired: ['clock', 'Expired', ` without an answer${at}, which means refused`],
     }[outcome] ?? ['info', outcome, ` by ${who}${where}${at}`];
-    this.#late = Boolean(this.#answered) && !mine && outcome !== 'expired';
+    this.#late = this.#tried && !mine && outcome !== 'expired';
     const late = this.#late && ' Your answer came later, and does not count.';
     const said = reason?.replace(/^refused by [\w-]+(: )?/, ''); // which the line says already
     this.#close(outcome, words, [said && el('q', { class: 'ask-reason' }, reveal(said)), late && el('span', null, late), always && el('div', { class: 'ask-grant' }, 'From now on, too: ', grant(always))]);
@@ -183,6 +184,7 @@ export class Decision {
     fill(this.#sending, el('p', { class: 'muted' }, 'Sending your answer…'));
     const { confirmationId, hash } = this.#request;
     try {
+      this.#tried = true;
       const receipt = await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
       fill(this.#sending, el('p', { class: 'muted' }, receipt.counted === false ? `Your answer does not count: ${receipt.reason || 'it came too late'}.` : 'Your answer was stored. Waiting for core…'));
       if (receipt.counted === false && this.isOpen) this.#answered = null; // it may be decided still
