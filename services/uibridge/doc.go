@@ -27,7 +27,7 @@
 //	  hosts: [agent.lan]          # names it is reached by, beside localhost and url's
 //	  origins: [https://app.example.org]  # other pages that may talk to it, with a token
 //	  proxies: [10.0.0.0/8]       # whose X-Forwarded-For and -Proto are believed
-//	  cookie: 720h                # how long an unused browser stays logged in
+//	  cookie: 168h                # how long an unused browser stays logged in
 //	  owner: file:/run/secrets/ui # the owner's token; default DATA/ui-token
 //	  tokens:
 //	    - name: dashboard         # writes as ui-dashboard
@@ -35,7 +35,7 @@
 //	      rights: [see]           # see, talk, approve, administer; default the first three
 //	      agents: [main]          # default every one
 //	      expires: 2030-01-01T00:00:00Z
-//	  limits: {requests: 100, burst: 500, inputs: 240, decisions: 240, connections: 512, all_connections: 2048, body: 8388608}
+//	  limits: {requests: 100, burst: 500, inputs: 240, decisions: 240, connections: 512, all_connections: 2048, anonymous: 4096, body: 8388608}
 //
 // # Subjects
 //

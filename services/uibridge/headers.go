@@ -42,7 +42,7 @@ func recovered(log *slog.Logger, next http.Handler) http.Handler {
 				return
 			}
 			if err, ok := v.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-				log.Error("a handler has panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+				log.Error("a handler has panicked", "panic", v, "stack", string(debug.Stack()))
 			}
 			panic(http.ErrAbortHandler) // nothing can be said any more: it may have begun to answer
 		}()

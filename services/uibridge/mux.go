@@ -79,8 +79,22 @@ func (s *Service) handler() http.Handler {
 		}
 	}
 	mux.Handle(inspect.ArtifactsPattern, brief(s.doors.artifacts))
-	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) {
-		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "there is no such path, or not with this method; package uibridge lists what there is"}, 0)
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, &contract.Error{
+			Code: contract.CodeNotFound, Message: "no such path, or not with this method; see " + pathsDoc,
+		}, 0)
 	})
 	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(mux))))
+}
+
+// pathsDoc is where every path is documented.
+const pathsDoc = `"HTTP paths" in the project's README.md`
+
+// refuse answers a request that no door has taken, in the shape of its path's protocol.
+func refuse(w http.ResponseWriter, r *http.Request, err error, status int) {
+	if openai.Serves(r.URL.Path) {
+		openai.Refuse(w, err, status)
+		return
+	}
+	request.Refuse(w, err, status)
 }

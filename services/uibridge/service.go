@@ -79,7 +79,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if s.cert, err = cfg.certificate(); err != nil {
 		return nil, err
 	}
-	if s.access, err = access.New(cfg.Config, access.Deps{Log: deps.Log, DataDir: deps.DataDir}); err != nil {
+	if s.access, err = access.New(cfg.Config, access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
 		return nil, prefixed(err)
 	}
 	if s.doors, err = newDoors(s.access, deps); err != nil {
@@ -142,6 +142,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if !hosts.ListensOnLoopback(s.listener.Addr().String()) && !strings.HasPrefix(url, "https://") {
 		log.Warn("the page is reached from other machines without TLS; put a proxy with TLS before it and name it in ui.url, or set ui.tls_cert and ui.tls_key", "addr", s.Addr())
 	}
+	s.access.Watch(srv)
 	stopAnswers, err := s.answer()
 	if err != nil {
 		return errors.Join(err, s.listener.Close())

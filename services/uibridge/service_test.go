@@ -15,7 +15,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -29,6 +28,7 @@ import (
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/doortest"
 )
 
 const ownerToken = "owner-0123456789abcdef"
@@ -118,17 +118,6 @@ type answer struct {
 	body    string
 }
 
-func browser(t *testing.T) *http.Client {
-	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &http.Client{Jar: jar, Transport: http.DefaultTransport.(*http.Transport).Clone()}
-	t.Cleanup(c.CloseIdleConnections)
-	return c
-}
-
 func TestEveryAnswerIsSecured(t *testing.T) {
 	b := start(t, owned(), "")
 	for path, status := range map[string]int{"/": 200, "/assets/app.js": 200, "/none": 404, "/v1/none": 401, "/v1/auth/me": 401, "/?token=x": 400} {
@@ -150,8 +139,17 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 			}
 		}
 	}
-	if res := b.ask(nil, "/v1/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"not_found"`) {
+	if res := b.ask(nil, "/v1/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"not_found"`) || !strings.Contains(res.body, "HTTP paths") {
 		t.Errorf("an unknown path is answered %d %s", res.status, res.body)
+	}
+	// OpenAI's clients show the message of an error only if it has the API's shape.
+	for path, want := range map[string]int{"/v1/models": 401, "/v1/responses": 401, "/v1/chat/none": 401} {
+		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want || !strings.Contains(res.body, `"error":{"message":"the token`) {
+			t.Errorf("%s with a wrong key is answered %d %s", path, res.status, res.body)
+		}
+	}
+	if res := b.ask(nil, "/v1/chat/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"error":{"message":`) {
+		t.Errorf("an unknown path of OpenAI's is answered %d %s", res.status, res.body)
 	}
 }
 
@@ -171,7 +169,7 @@ func TestALinkOfTheBusOpensThePageOnce(t *testing.T) {
 	if !ok || page != b.URL()+"/" || link.Page != page || time.Until(link.Expires) > access.CodeLife {
 		t.Fatalf("the link is %+v", link)
 	}
-	c := browser(t)
+	c := doortest.Browser(t, nil)
 	body := `{"code": "` + code + `"}`
 	if res := b.ask(c, "/v1/auth/code", body); res.status != 200 || !strings.Contains(res.body, `"owner"`) {
 		t.Fatalf("the code is answered %d %s", res.status, res.body)
@@ -303,12 +301,7 @@ func TestHTTPS(t *testing.T) {
 	cfg := owned()
 	pool := certificate(t, &cfg)
 	b := start(t, cfg, "")
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &http.Client{Jar: jar, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
-	defer c.CloseIdleConnections()
+	c := doortest.Browser(t, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true})
 	res := b.ask(c, "/v1/auth/token", `{"token": "`+ownerToken+`"}`)
 	if res.status != http.StatusOK || len(res.cookies) != 1 || !res.cookies[0].Secure || !strings.HasPrefix(res.cookies[0].Name, "__Host-") || res.header.Get("Strict-Transport-Security") == "" {
 		t.Fatalf("answered %d %s, cookies %v", res.status, res.body, res.cookies)

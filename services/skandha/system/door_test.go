@@ -2,6 +2,7 @@ package system_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -57,8 +58,8 @@ func (j *journal) String() string {
 
 // visitor is somebody at the front door of a system.
 type visitor struct {
-	headers []string // "Name: value"; Host is the host
-	jar     http.CookieJar
+	headers []string     // "Name: value"; Host is the host
+	browser *http.Client // nil: a program
 }
 
 func (v visitor) header() (host string, h http.Header) {
@@ -74,6 +75,8 @@ func (v visitor) header() (host string, h http.Header) {
 	return host, h
 }
 
+func (v visitor) client() *http.Client { return cmp.Or(v.browser, http.DefaultClient) }
+
 // post asks for the sessions.
 func (v visitor) post(t *testing.T, page string) (status int, body string) {
 	t.Helper()
@@ -83,7 +86,7 @@ func (v visitor) post(t *testing.T, page string) (status int, body string) {
 	}
 	q.Host, q.Header = v.header()
 	q.Header.Set("Content-Type", "application/json")
-	res, err := (&http.Client{Jar: v.jar}).Do(q)
+	res, err := v.client().Do(q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +103,7 @@ func (v visitor) connect(t *testing.T, page string) (status int) {
 	t.Helper()
 	host, header := v.header()
 	ws, res, err := websocket.Dial(natstest.Context(t), page+"v1/ws?agent=main&session=s", &websocket.DialOptions{
-		HTTPClient: &http.Client{Jar: v.jar}, Host: host, HTTPHeader: header,
+		HTTPClient: v.client(), Host: host, HTTPHeader: header,
 	})
 	if ws != nil {
 		defer func() { _ = ws.CloseNow() }()
@@ -136,7 +139,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, code, _ := strings.Cut(link.URL, "#code=")
-	browser := letIn(t, link).http.Jar
+	browser := letIn(t, link).http
 	page, self := link.Page, strings.TrimSuffix(link.Page, "/")
 	_, port, err := net.SplitHostPort(s.UIAddr())
 	if err != nil {
@@ -158,7 +161,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		"a configured page, in such a one":    {visitor{[]string{"Origin: https://app.example.org"}, browser}, 403, 403},
 		"a page at another port, likewise":    {visitor{[]string{"Origin: http://127.0.0.1:1"}, browser}, 403, 403},
 		"a sandboxed frame, likewise":         {visitor{[]string{"Origin: null"}, browser}, 403, 403},
-		"no page at all, likewise":            {visitor{jar: browser}, 403, 403},
+		"no page at all, likewise":            {visitor{browser: browser}, 403, 403},
 		"a name that was resolved to here":    {visitor{[]string{"Host: evil.example:" + port, "Origin: http://evil.example:" + port}, browser}, 421, 421},
 		"such a name, with a token":           {visitor{headers: []string{"Host: evil.example:" + port, owner}}, 421, 421},
 		"a right token beside a wrong origin": {visitor{headers: []string{owner, "Origin: https://evil.example"}}, 403, 403},
@@ -175,6 +178,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 	token, addr := s.UIToken(), s.UIAddr()
 	end := func() {
 		s.Stop()
+		browser.CloseIdleConnections()
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections() // to the one that is gone
 	}
 	end()
@@ -211,7 +215,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cookie := browser.Cookies(at)[0].Value
+	cookie := browser.Jar.Cookies(at)[0].Value
 	for i, secret := range []string{token, s.UIToken(), botToken, oldToken, "wrong-0123456789abcdef", code, cookie, join.User.Username()} {
 		if secret == "" || strings.Contains(log.String(), secret) {
 			t.Errorf("secret %d is empty or in the log", i)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/doortest"
 )
 
 func startWithUI(t *testing.T, cfg system.Config) *system.System {
@@ -48,12 +48,7 @@ type surfer struct {
 
 func letIn(t *testing.T, link uibridge.Link) *surfer {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &surfer{t, strings.TrimSuffix(link.Page, "/"), &http.Client{Jar: jar, Transport: http.DefaultTransport.(*http.Transport).Clone()}}
-	t.Cleanup(p.http.CloseIdleConnections)
+	p := &surfer{t, strings.TrimSuffix(link.Page, "/"), doortest.Browser(t, nil)}
 	_, code, _ := strings.Cut(link.URL, "#code=")
 	if status, body := p.post("/v1/auth/code", map[string]any{"code": code}); status != http.StatusOK {
 		t.Fatalf("the link is answered %d %s", status, body)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -28,12 +29,16 @@ const (
 type Deps struct {
 	Log     *slog.Logger // default slog.Default
 	DataDir string       // where the owner's token is kept; empty: nowhere, and it must be configured
+	// Refuse answers a request that is not let in, in the shape that its path has; default
+	// [request.Refuse]. A status of 0 is the error's.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error, status int)
 }
 
 // Access decides who is let in. It may be used by any number of goroutines.
 type Access struct {
 	cfg        Config
 	log        *slog.Logger
+	refuse     func(w http.ResponseWriter, r *http.Request, err error, status int)
 	bursts     *logburst.Log // of what is over a limit
 	hosts      hosts.Set
 	proxies    []netip.Prefix
@@ -44,6 +49,7 @@ type Access struct {
 	allowances map[string]allowance // by token
 	failures   *failures
 	open       *open
+	anonymous  *anonymous
 
 	count struct {
 		logins, codes, failed, limited atomic.Int64
@@ -61,6 +67,9 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	if deps.Log == nil {
 		deps.Log = slog.Default()
 	}
+	if deps.Refuse == nil {
+		deps.Refuse = func(w http.ResponseWriter, _ *http.Request, err error, status int) { request.Refuse(w, err, status) }
+	}
 	tokens, made, err := readTokens(cfg, deps.DataDir)
 	if err != nil {
 		return nil, err
@@ -74,11 +83,17 @@ func New(cfg Config, deps Deps) (*Access, error) {
 		return nil, err
 	}
 	a := &Access{
-		cfg: cfg, log: deps.Log, bursts: logburst.New(deps.Log), hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
+		cfg: cfg, log: deps.Log, refuse: deps.Refuse, bursts: logburst.New(deps.Log),
+		hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
 		logouts: ended, allowances: map[string]allowance{}, failures: newFailures(), open: newOpen(cfg.Limits),
+		anonymous: &anonymous{max: cfg.Limits.Anonymous, conns: map[net.Conn]arrival{}, of: map[netip.Addr]int{}},
 	}
 	a.count.refused = map[string]int64{}
 	for _, t := range tokens {
+		if t.short {
+			deps.Log.Warn("a short token can be held up by wrong guesses from its address; use a longer one",
+				"token", t.Name, "min_characters", unguessable)
+		}
 		a.allowances[t.Name] = newAllowance(cfg.Limits)
 	}
 	return a, nil
@@ -107,6 +122,7 @@ func (a *Access) Counters() map[string]int64 {
 	out := map[string]int64{
 		"uibridge_logins": a.count.logins.Load(), "uibridge_codes": a.count.codes.Load(), "uibridge_auth_failed": a.count.failed.Load(),
 		"uibridge_limited": a.count.limited.Load(), "uibridge_connections": int64(a.open.len()),
+		"uibridge_anonymous": int64(a.anonymous.len()), "uibridge_anonymous_dropped": a.anonymous.dropped.Load(),
 	}
 	a.count.mu.Lock()
 	defer a.count.mu.Unlock()
@@ -149,6 +165,9 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 		a.turnAway(w, r, ref)
 		return
 	}
+	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		a.anonymous.leave(c)
+	}
 	use := useOf(r)
 	if err := a.allowances[p.Name].http[use].spend(); err != nil {
 		a.turnAway(w, r, &refusal{err, 0, "rate"})
@@ -163,7 +182,8 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 	r = r.Clone(ctx)
 	r.Header.Del("Authorization")
 	r.Header.Del("Cookie")
-	withoutBearer(r.Header)
+	r.Header.Del(KeyHeader)
+	withoutSecrets(r.Header)
 	next.ServeHTTP(w, r)
 }
 
@@ -171,22 +191,25 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal, *refusal) {
 	text, shown, err := shownToken(r)
 	if err == nil && shown {
-		t, err := a.tokenOf(text)
-		switch {
-		case err == nil:
-			return t.Principal, nil
-		case t != nil: // it has expired
-			return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
+		t, ref := a.holder(r, text)
+		if ref != nil {
+			return contract.Principal{}, ref
 		}
-		return contract.Principal{}, a.wrong(r, err)
+		return t.Principal, nil
 	}
 	if err != nil {
 		return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
 	}
 	cookies := r.CookiesNamed(a.cookieName(r))
+	browserKey := shownKey(r)
 	err = unauthenticated("log in: Authorization: Bearer …, or open the page with a one-time code (`skandha ui`)")
+	if len(cookies) > 0 && browserKey == "" {
+		err = unauthenticated("a cookie alone is not enough; send the key that the login answered as " +
+			KeyHeader + ", or log in again")
+		cookies = nil
+	}
 	for _, c := range cookies[:min(len(cookies), 4)] {
-		t, said, bad := a.readCookie(c.Value)
+		t, said, bad := a.readCookie(c.Value, browserKey)
 		if bad != nil {
 			err = bad
 			continue
@@ -196,14 +219,33 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 			return contract.Principal{}, forbidOrigin("a cookie is for the bridge's own page; programs and other pages show a token")
 		}
 		if !isUpgrade(r) {
-			a.slide(w, r, t, said)
+			a.slide(w, r, t, said, browserKey)
 		}
 		return loggedIn(t, said), nil
 	}
 	return contract.Principal{}, &refusal{err, 0, "unauthenticated"} // nobody guesses a signature
 }
 
-// wrong counts a wrong secret. Who shows too many is told to wait.
+// holder says whose the token is. While an address shows too many wrong ones, a token
+// that could be guessed is refused there even if it is right: otherwise the brake would
+// slow no guessing. One that cannot be guessed is never held up by the guesses of others.
+func (a *Access) holder(r *http.Request, text string) (*token, *refusal) {
+	t, err := a.tokenOf(text)
+	switch {
+	case t == nil:
+		return nil, a.wrong(r, err)
+	case t.short:
+		if blocked := a.failures.blocked(a.address(r)); blocked != nil {
+			return nil, &refusal{blocked, 0, "guessing"}
+		}
+	}
+	if err != nil { // it has expired
+		return nil, &refusal{err, 0, "unauthenticated"}
+	}
+	return t, nil
+}
+
+// wrong counts a wrong secret. An address that shows too many must wait.
 func (a *Access) wrong(r *http.Request, err *contract.Error) *refusal {
 	a.count.failed.Add(1)
 	addr := a.address(r)
@@ -231,6 +273,16 @@ func shownToken(r *http.Request) (text string, shown bool, err *contract.Error) 
 	return "", false, nil
 }
 
+// shownKey is the browser's key that the request shows; "" if it shows none.
+func shownKey(r *http.Request) string {
+	for _, p := range protocols(r.Header) {
+		if key, ok := strings.CutPrefix(p, KeyPrefix); ok {
+			return key
+		}
+	}
+	return r.Header.Get(KeyHeader)
+}
+
 const protocolHeader = "Sec-WebSocket-Protocol"
 
 func protocols(h http.Header) (out []string) {
@@ -242,10 +294,12 @@ func protocols(h http.Header) (out []string) {
 	return out
 }
 
-// withoutBearer takes the token out of the subprotocols.
-func withoutBearer(h http.Header) {
+// withoutSecrets takes the token and the browser's key out of the subprotocols.
+func withoutSecrets(h http.Header) {
 	if all := protocols(h); len(all) > 0 {
-		all = slices.DeleteFunc(all, func(p string) bool { return strings.HasPrefix(p, BearerPrefix) })
+		all = slices.DeleteFunc(all, func(p string) bool {
+			return strings.HasPrefix(p, BearerPrefix) || strings.HasPrefix(p, KeyPrefix)
+		})
 		h.Del(protocolHeader)
 		if len(all) > 0 {
 			h.Set(protocolHeader, strings.Join(all, ", "))
@@ -263,30 +317,24 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	a.count.refused[ref.reason]++
 	a.count.mu.Unlock()
 	log := a.log.Info
-	if ref.reason == "rate" || ref.reason == "connections" {
+	if ref.reason == "rate" || ref.reason == "connections" || ref.reason == "guessing" {
 		log = func(msg string, args ...any) { a.bursts.Log(slog.LevelInfo, ref.reason, msg, args...) }
 	}
-	// Not the query, nor any header that may hold a secret.
-	log("a request was refused", "status", status, "reason", ref.reason, "field", ref.Field, "error", ref.Message,
-		"from", a.address(r).String(), "method", r.Method, "path", clip(r.URL.Path), "host", clip(r.Host), "origin", clip(r.Header.Get("Origin")))
+	log("a request was refused", append([]any{
+		"status", status, "reason", ref.reason, "field", ref.Field, "error", ref.Message, "from", a.address(r).String(),
+	}, a.described(r)...)...)
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="skandha"`)
 	}
-	request.Refuse(w, ref.Error, status)
+	a.refuse(w, r, ref.Error, status)
 }
 
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
-}
-
-// asTooLarge tells a body that is too large from one that is wrong.
-func asTooLarge(err error) *contract.Error {
+// asTooLarge tells a body that is too large from one that is not what is wanted.
+func asTooLarge(err error, want string) *contract.Error {
 	var e *http.MaxBytesError
 	if errors.As(err, &e) {
 		return &contract.Error{Code: contract.CodeTooLarge, Message: "the body is too large; at most " + strconv.FormatInt(e.Limit, 10) + " bytes"}
 	}
-	return contract.Invalid("", "the body is not the JSON object that is wanted: "+err.Error())
+	// Not err's text, which quotes the body: that may hold a secret, and this is logged.
+	return contract.Invalid("", want)
 }

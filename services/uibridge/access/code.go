@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"errors"
 	"slices"
 	"strings"
@@ -12,20 +13,20 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// What bounds one-time codes.
+// What bounds one-time codes. With 80 random bits nobody guesses one in its life, so wrong
+// codes need no brake, which could be turned against those who hold a right one.
 const (
 	CodeLife    = 5 * time.Minute // of a code
 	maxCodes    = 16              // alive; the oldest goes
-	maxGuesses  = 16              // wrong ones, then every code that is alive dies
-	codeLength  = 8
+	codeLength  = 16
+	codeGroup   = 4                                  // letters between two dashes
 	codeLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: nothing that looks like something else
 )
 
 // codes are those that are alive, the oldest first.
 type codes struct {
-	mu      sync.Mutex
-	alive   []code
-	guesses int // wrong ones since none was alive
+	mu    sync.Mutex
+	alive []code
 }
 
 type code struct {
@@ -54,7 +55,11 @@ func (c *codes) make(now time.Time) (string, time.Time) {
 	for i := range b {
 		b[i] = codeLetters[b[i]%byte(len(codeLetters))] // 32 divides 256
 	}
-	made := code{string(b[:4]) + "-" + string(b[4:]), now.Add(CodeLife)}
+	var groups []string
+	for g := range slices.Chunk(b[:], codeGroup) {
+		groups = append(groups, string(g))
+	}
+	made := code{strings.Join(groups, "-"), now.Add(CodeLife)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bury(now)
@@ -64,27 +69,21 @@ func (c *codes) make(now time.Time) (string, time.Time) {
 	return made.text, made.expires
 }
 
-// bury removes what has expired. When nothing is left, guessing begins anew.
+// bury removes what has expired.
 func (c *codes) bury(now time.Time) {
 	c.alive = slices.DeleteFunc(c.alive, func(o code) bool { return !now.Before(o.expires) })
-	if len(c.alive) == 0 {
-		c.guesses = 0
-	}
 }
 
-// use spends a code. A wrong one counts, and in the end kills all that are alive.
+// use spends a code.
 func (c *codes) use(text string, now time.Time) *contract.Error {
 	text = normal(text)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bury(now)
-	// Time tells nothing useful: with few guesses, a prefix is worth no more than none.
-	if i := slices.IndexFunc(c.alive, func(o code) bool { return normal(o.text) == text }); i >= 0 {
+	same := func(o code) bool { return subtle.ConstantTimeCompare([]byte(normal(o.text)), []byte(text)) == 1 }
+	if i := slices.IndexFunc(c.alive, same); i >= 0 {
 		c.alive = slices.Delete(c.alive, i, i+1)
 		return nil
-	}
-	if c.guesses++; c.guesses >= maxGuesses {
-		c.alive, c.guesses = nil, 0
 	}
 	return unauthenticated("the code is wrong, was used before, or is older than five minutes; `skandha ui` makes a new one")
 }

@@ -22,18 +22,23 @@ const Owner = "owner"
 
 // The defaults.
 const (
-	DefaultCookie         = 30 * 24 * time.Hour
+	DefaultCookie         = 7 * 24 * time.Hour
 	DefaultRequests       = 100
 	DefaultBurst          = 500
 	DefaultInputs         = 240
 	DefaultDecisions      = 240
 	DefaultConnections    = 512
 	DefaultAllConnections = 2048
+	DefaultAnonymous      = 4096
 	DefaultBody           = 8 << 20
 )
 
 // minToken is how many characters a token has at least.
 const minToken = 16
+
+// unguessable is how many characters a token has that no number of guesses finds. A
+// shorter one may have been made up, so guesses of it are slowed.
+const unguessable = 32
 
 // Config says who may do what.
 type Config struct {
@@ -41,7 +46,7 @@ type Config struct {
 	Hosts   []string      `yaml:"hosts"`   // names by which it is reached, without port, beside localhost, 127.0.0.1, ::1 and url's
 	Origins []string      `yaml:"origins"` // of other pages that may talk to it, with tokens of their own
 	Proxies []string      `yaml:"proxies"` // addresses or CIDRs whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Cookie  time.Duration `yaml:"cookie"`  // how long a browser that is not used stays logged in; default 720h
+	Cookie  time.Duration `yaml:"cookie"`  // how long a browser that is not used stays logged in; default 168h
 	Owner   string        `yaml:"owner"`   // the owner's token: env:NAME, file:PATH or itself; default one that is made and kept in the data directory
 	Tokens  []Token       `yaml:"tokens"`  // of others
 	Limits  Limits        `yaml:"limits"`
@@ -77,6 +82,7 @@ type Limits struct {
 	Decisions      float64 `yaml:"decisions"`
 	Connections    int     `yaml:"connections"`     // open requests of one token, streams and WebSockets included; default 512
 	AllConnections int     `yaml:"all_connections"` // of all tokens; default 2048
+	Anonymous      int     `yaml:"anonymous"`       // connections on which nobody has logged in; default 4096
 	Body           int64   `yaml:"body"`            // bytes of a request; default 8 MiB
 }
 
@@ -84,7 +90,7 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		Requests: cmp.Or(l.Requests, DefaultRequests), Burst: cmp.Or(l.Burst, DefaultBurst), Inputs: cmp.Or(l.Inputs, DefaultInputs),
 		Decisions: cmp.Or(l.Decisions, DefaultDecisions), Connections: cmp.Or(l.Connections, DefaultConnections), AllConnections: cmp.Or(l.AllConnections, DefaultAllConnections),
-		Body: cmp.Or(l.Body, DefaultBody),
+		Anonymous: cmp.Or(l.Anonymous, DefaultAnonymous), Body: cmp.Or(l.Body, DefaultBody),
 	}
 }
 
@@ -137,6 +143,7 @@ func (l Limits) validate() error {
 		{"decisions", l.Decisions, 0.01, 1e6},
 		{"connections", float64(l.Connections), 1, 1e5},
 		{"all_connections", float64(l.AllConnections), 1, 1e5},
+		{"anonymous", float64(l.Anonymous), 1, 1e5},
 		{"body", float64(l.Body), 1 << 10, 256 << 20},
 	} {
 		if !(f.is >= f.from && f.is <= f.to) { // not a number is neither

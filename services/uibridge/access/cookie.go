@@ -15,7 +15,17 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// claims are what a cookie says. They are signed with the key of the token.
+// KeyHeader carries the browser's key: a login answers it, and the page sends it with
+// every request. A WebSocket carries it as a subprotocol that begins with [KeyPrefix].
+const (
+	KeyHeader = "Skandha-Key"
+	KeyPrefix = "skandha.key."
+)
+
+// claims are what a cookie says. They are signed with the key of the token, together
+// with the browser's key. A browser sends a cookie to every port of a host, so a cookie
+// alone proves nothing; the browser's key stays in the page's storage, which belongs to
+// one origin, port included.
 type claims struct {
 	Token   string `json:"t"` // by its name
 	Login   string `json:"l"` // random; what a logout ends
@@ -24,24 +34,24 @@ type claims struct {
 
 var encoding = base64.RawURLEncoding.Strict()
 
-func (t *token) sign(payload string) []byte {
+func (t *token) sign(payload, browserKey string) []byte {
 	m := hmac.New(sha256.New, t.key)
-	m.Write([]byte(payload))
+	m.Write([]byte(payload + "." + browserKey)) // a payload has no dot
 	return m.Sum(nil)
 }
 
-func (t *token) cookie(c claims) string {
+func (t *token) cookie(c claims, browserKey string) string {
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // three plain fields
 	}
 	payload := encoding.EncodeToString(b)
-	return payload + "." + encoding.EncodeToString(t.sign(payload))
+	return payload + "." + encoding.EncodeToString(t.sign(payload, browserKey))
 }
 
-// readCookie says whose the cookie is.
-func (a *Access) readCookie(value string) (*token, claims, *contract.Error) {
-	bad := unauthenticated("the cookie is not one of this bridge's, or its token was replaced; log in again")
+// readCookie says whose the cookie is, if it belongs to the browser's key.
+func (a *Access) readCookie(value, browserKey string) (*token, claims, *contract.Error) {
+	bad := unauthenticated("the cookie and " + KeyHeader + " do not belong together, or their token was replaced; log in again")
 	payload, signature, ok := strings.Cut(value, ".")
 	if !ok || len(value) > 1024 {
 		return nil, claims{}, bad
@@ -53,7 +63,7 @@ func (a *Access) readCookie(value string) (*token, claims, *contract.Error) {
 		return nil, claims{}, bad
 	}
 	t := a.named(c.Token)
-	if t == nil || !hmac.Equal(sum, t.sign(payload)) {
+	if t == nil || !hmac.Equal(sum, t.sign(payload, browserKey)) {
 		return nil, claims{}, bad
 	}
 	if a.logouts.has(c.Login) {
@@ -94,25 +104,29 @@ func (a *Access) cookieName(r *http.Request) string {
 	return "skandha-" + port
 }
 
-// logIn gives the browser a cookie; login is empty for a new one.
-func (a *Access) logIn(w http.ResponseWriter, r *http.Request, t *token, login string) contract.Principal {
-	if login == "" {
-		login = rand.Text()
-		a.count.logins.Add(1)
-	}
+// logIn gives the browser a cookie and the key that goes with it.
+func (a *Access) logIn(w http.ResponseWriter, r *http.Request, t *token) contract.Principal {
+	a.count.logins.Add(1)
+	browserKey := rand.Text()
+	w.Header().Set(KeyHeader, browserKey)
+	return a.setCookie(w, r, t, rand.Text(), browserKey)
+}
+
+func (a *Access) setCookie(w http.ResponseWriter, r *http.Request, t *token, login, browserKey string) contract.Principal {
 	c := claims{Token: t.Name, Login: login, Expires: time.Now().Add(a.cfg.Cookie).Unix()}
 	p := loggedIn(t, c)
 	http.SetCookie(w, &http.Cookie{
-		Name: a.cookieName(r), Value: t.cookie(c), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
+		Name: a.cookieName(r), Value: t.cookie(c, browserKey), Path: "/", HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
 		MaxAge: max(int(time.Until(p.Expires)/time.Second), 1),
 	})
 	return p
 }
 
 // slide renews a cookie that has lived a twentieth of its time.
-func (a *Access) slide(w http.ResponseWriter, r *http.Request, t *token, c claims) {
+func (a *Access) slide(w http.ResponseWriter, r *http.Request, t *token, c claims, browserKey string) {
 	if time.Until(time.Unix(c.Expires, 0)) < a.cfg.Cookie*19/20 {
-		a.logIn(w, r, t, c.Login)
+		a.setCookie(w, r, t, c.Login, browserKey)
 	}
 }
 

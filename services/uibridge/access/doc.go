@@ -7,17 +7,26 @@
 // configured, or made at the first start and kept in the data directory, for its
 // owner's eyes alone. Programs show a token in Authorization: Bearer (a page of
 // another origin, whose WebSockets cannot, as the subprotocol skandha.bearer.<token>
-// beside skandha.v1). A browser trades a token, or a one-time code, for a cookie:
-// HttpOnly, SameSite=Strict, named after the port, signed with a key that is derived
-// from the token; Secure if the browser came by TLS, which a configured proxy says, or
-// the configured URL. So it lives through a restart of the bridge and dies with the token;
-// it slides while it is used, and its logout is remembered. A token in a URL is refused.
+// beside skandha.v1). A browser trades a token, or a one-time code, for a login in two
+// halves. One is a cookie: HttpOnly, SameSite=Strict, named after the port, Secure if the
+// browser came by TLS, which a configured proxy says, or the configured URL. The other is a
+// key that the login answers in the header Skandha-Key. The page keeps it in its storage and
+// shows it in the same header, or to a WebSocket as the subprotocol skandha.key.<key>: a
+// browser sends cookies to every port of a host, so a cookie alone is no login. A key
+// derived from the token signs both halves, so a login lives through a restart of the bridge
+// and dies with the token. It is renewed while it is used, ends after seven days without
+// use (ui.cookie), and its logout is remembered. A token in a URL is refused.
 //
 // A token is revoked by taking it out of the configuration (the owner's: by removing its
 // file, and a new one is made) and restarting the bridge; all that it let in are out.
 //
-// A one-time code has eight characters, lives five minutes and opens once. All that
-// are alive die after sixteen wrong guesses.
+// A one-time code has sixteen characters, lives five minutes and opens once.
+//
+// An address that shows more than ten wrong tokens or codes may show another every six
+// seconds; more are refused (429). A configured token of fewer than 32 characters might be
+// guessed, so it is refused there meanwhile even if it is right. Codes, the owner's token
+// that was made here, and tokens of 32 characters or more cannot be guessed: nobody's wrong
+// guesses lock them out.
 //
 // # What is let in
 //
@@ -30,6 +39,10 @@
 // [contract.Principal] in its context; its secrets are taken out of it. Every refusal
 // is a [contract.Error], is logged without secrets, and counted. Those over a limit are
 // logged once per [logburst.Window], with their number.
+//
+// Connections on which nobody has been let in yet are bounded (ui.limits.anonymous): beyond
+// that, the oldest of the address that has the most is closed. A login's body must come
+// within five seconds.
 //
 // # What ends
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"time"
 
 	"skandha.dev/services/uibridge/contract"
@@ -22,6 +23,9 @@ const (
 // maxLogin is how many bytes a login has at most.
 const maxLogin = 4 << 10
 
+// loginWait is how long a client may take to send a login.
+const loginWait = 5 * time.Second
+
 // isLogin reports whether the request is one to log in, which nobody may make.
 func isLogin(r *http.Request) bool { return r.URL.Path == pathToken || r.URL.Path == pathCode }
 
@@ -32,7 +36,8 @@ func isLogin(r *http.Request) bool { return r.URL.Path == pathToken || r.URL.Pat
 //	POST /v1/auth/logout                ends the browser's login and its connections
 //	GET /v1/auth/me                     says who one is
 //
-// Who has logged in is answered as [contract.Principal].
+// A login is answered with the [contract.Principal], a cookie, and in [KeyHeader] the key
+// that must be shown with the cookie.
 func (a *Access) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathToken, func(w http.ResponseWriter, r *http.Request) {
@@ -40,8 +45,8 @@ func (a *Access) Handler() http.Handler {
 			Token string `json:"token"`
 		}
 		if a.read(w, r, &body) {
-			t, err := a.tokenOf(body.Token)
-			a.finish(w, r, t, err)
+			t, ref := a.holder(r, body.Token)
+			a.finish(w, r, t, ref)
 		}
 	})
 	mux.HandleFunc("POST "+pathCode, func(w http.ResponseWriter, r *http.Request) {
@@ -51,12 +56,11 @@ func (a *Access) Handler() http.Handler {
 		if !a.read(w, r, &body) {
 			return
 		}
-		// A code is short: when there were too many wrong ones, right ones wait too.
-		if err := a.failures.blocked(a.address(r)); err != nil {
-			a.turnAway(w, r, &refusal{err, 0, "guessing"})
+		if err := a.codes.use(body.Code, time.Now()); err != nil {
+			a.finish(w, r, nil, a.wrong(r, err))
 			return
 		}
-		a.finish(w, r, a.named(Owner), a.codes.use(body.Code, time.Now()))
+		a.finish(w, r, a.named(Owner), nil)
 	})
 	mux.HandleFunc("POST "+pathLogout, func(w http.ResponseWriter, r *http.Request) {
 		if err := a.logOut(w, r, contract.PrincipalOf(r.Context())); err != nil {
@@ -75,6 +79,7 @@ func (a *Access) Handler() http.Handler {
 
 // read decodes the body; if it does not, it has answered.
 func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginWait)) // not every writer has one
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
@@ -84,16 +89,16 @@ func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
 		}
 		err = errors.New("something follows it")
 	}
-	e := asTooLarge(err)
+	e := asTooLarge(err, `want one JSON object with the one field "`+path.Base(r.URL.Path)+`", a string`)
 	a.turnAway(w, r, &refusal{e, 0, "body"})
 	return false
 }
 
 // finish gives the cookie, or says why not.
-func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, err *contract.Error) {
-	if err == nil && t != nil {
-		request.JSON(w, http.StatusOK, a.logIn(w, r, t, ""))
+func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, ref *refusal) {
+	if ref != nil {
+		a.turnAway(w, r, ref)
 		return
 	}
-	a.turnAway(w, r, a.wrong(r, err))
+	request.JSON(w, http.StatusOK, a.logIn(w, r, t))
 }

@@ -173,23 +173,19 @@ func (l limited) Methods() map[string]contract.Method {
 	return out
 }
 
-// How many wrong tokens, cookies and codes are looked at.
+// How many wrong tokens and codes an address may show.
 const (
-	failBurst, failEvery       = 10, 6 * time.Second         // of one address
-	failBurstAll, failEveryAll = 100, 100 * time.Millisecond // of all
-	maxAddresses               = 4096                        // that are told apart
+	failBurst, failEvery = 10, 6 * time.Second
+	maxAddresses         = 4096 // that are counted apart
 )
 
 // failures are what was wrong lately, by where it came from.
 type failures struct {
-	mu  sync.Mutex
-	by  map[netip.Addr]*rate.Limiter
-	all *rate.Limiter
+	mu sync.Mutex
+	by map[netip.Addr]*rate.Limiter
 }
 
-func newFailures() *failures {
-	return &failures{by: map[netip.Addr]*rate.Limiter{}, all: rate.NewLimiter(rate.Every(failEveryAll), failBurstAll)}
-}
+func newFailures() *failures { return &failures{by: map[netip.Addr]*rate.Limiter{}} }
 
 // of is the address's limiter. When there are too many addresses, those that have
 // behaved since are forgotten; if there are none, the rest are one.
@@ -221,10 +217,7 @@ func (f *failures) blocked(addr netip.Addr) *contract.Error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if l := f.of(addr, now); l.TokensAt(now) < 1 {
-		return tooMany("too many wrong tokens or codes; wait", failEvery)
-	}
-	if f.all.TokensAt(now) < 1 {
-		return tooMany("too many wrong tokens or codes of others; wait", failEveryAll)
+		return tooMany("too many wrong tokens or codes from this address; wait, or use a token of 32 characters or more", failEvery)
 	}
 	return nil
 }
@@ -235,5 +228,4 @@ func (f *failures) failed(addr netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.of(addr, now).AllowN(now, 1)
-	f.all.AllowN(now, 1)
 }

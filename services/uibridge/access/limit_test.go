@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -346,3 +348,61 @@ func TestDecisionsHaveRoomBesideOpenRequests(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// Wrong guesses slow those who guess, and lock out nobody whose secret cannot be guessed.
+func TestGuessingLocksNobodyElseOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = "long-0123456789abcdef0123456789abcdef"
+		cfg := usual()
+		cfg.Tokens = append(cfg.Tokens, access.Token{Name: "long", Token: long})
+		r := newRig(t, cfg, "")
+		try := func(code, addr string) int {
+			return r.ask(http.MethodPost, "/v1/auth/code", `{"code": "`+code+`"}`, from(addr)).Code
+		}
+		token := func(token, addr string) int {
+			return r.ask(http.MethodGet, "/v1/x", "", bearer(token), from(addr)).Code
+		}
+		codes := make([]string, 2)
+		for i := range codes {
+			codes[i], _, _ = r.Code(t.Context())
+		}
+		const guesser, other = "192.0.2.1:1", "192.0.2.2:1"
+		var got []int
+		for range 12 {
+			got = append(got, try("0000-0000-0000-0000", guesser))
+		}
+		if got[9] != 401 || got[10] != 429 || got[11] != 429 {
+			t.Errorf("twelve wrong codes are answered %v", got)
+		}
+		for range 1000 { // from everywhere, many at once
+			try("0000-0000-0000-0000", "[2001:db8:"+strconv.FormatInt(rand.Int64N(1<<16), 16)+"::1]:1")
+		}
+		if from, away := try(codes[0], guesser), try(codes[1], other); from != 200 || away != 200 {
+			t.Errorf("right codes are answered %d at the guesser's address and %d elsewhere", from, away)
+		}
+		if from, away := token(long, guesser), token(long, other); from != 200 || away != 200 {
+			t.Errorf("a long token is answered %d at the guesser's address and %d elsewhere", from, away)
+		}
+		// Otherwise only wrong guesses would wait, and a guesser would not mind.
+		if from, away := token(botToken, guesser), token(botToken, other); from != 429 || away != 200 {
+			t.Errorf("a short token is answered %d at the guesser's address and %d elsewhere", from, away)
+		}
+		if w := r.ask(http.MethodPost, "/v1/auth/token", `{"token": "`+botToken+`"}`, from(guesser)); w.Code != 429 {
+			t.Errorf("logging in with a short token there is answered %d", w.Code)
+		}
+		// Addresses of one network are one.
+		for range 10 {
+			try("0000-0000-0000-0000", "[2001:db8:7::1]:1")
+		}
+		if got := try("0000-0000-0000-0000", "[2001:db8:7::2]:1"); got != 429 {
+			t.Errorf("a neighbour address is answered %d", got)
+		}
+		time.Sleep(time.Minute)
+		if got := token(botToken, guesser); got != 200 {
+			t.Errorf("after a minute a short token is answered %d", got)
+		}
+		if got := try("0000-0000-0000-0000", guesser); got != 401 {
+			t.Errorf("after a minute a wrong code is answered %d", got)
+		}
+	})
+}

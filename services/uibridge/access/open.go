@@ -2,7 +2,13 @@ package access
 
 import (
 	"context"
+	"crypto/tls"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"skandha.dev/services/uibridge/contract"
@@ -100,4 +106,95 @@ func (a *Access) Shutdown(ctx context.Context) error {
 		a.open.end(func(*connection) bool { return true }, contract.ErrGoingAway)
 		return ctx.Err()
 	}
+}
+
+// anonymous are the open connections on which nobody was let in yet. When there are too
+// many, the oldest of the address that has the most is closed, so that a client that only
+// opens connections keeps out no other.
+type anonymous struct {
+	max     int
+	dropped atomic.Int64
+
+	mu    sync.Mutex
+	next  uint64
+	conns map[net.Conn]arrival
+	of    map[netip.Addr]int
+}
+
+type arrival struct {
+	from  netip.Addr
+	order uint64
+}
+
+type connKey struct{}
+
+// Watch has a server bound the connections on which nobody is let in. It is to be called
+// before the server serves.
+func (a *Access) Watch(srv *http.Server) {
+	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	srv.ConnState = func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			a.anonymous.enter(c)
+		case http.StateHijacked, http.StateClosed:
+			a.anonymous.leave(c)
+		}
+	}
+}
+
+func (n *anonymous) enter(c net.Conn) {
+	n.mu.Lock()
+	n.next++
+	from := peer(c.RemoteAddr().String())
+	n.conns[c] = arrival{from, n.next}
+	n.of[from]++
+	var oldest net.Conn
+	if len(n.conns) > n.max {
+		oldest = n.oldest()
+	}
+	n.mu.Unlock()
+	if oldest == nil {
+		return
+	}
+	n.leave(oldest)
+	n.dropped.Add(1)
+	if t, ok := oldest.(*tls.Conn); ok {
+		oldest = t.NetConn() // without a farewell, for which a client could keep us waiting
+	}
+	_ = oldest.Close() // its server notices
+}
+
+// oldest is the first connection of the address that has the most.
+func (n *anonymous) oldest() (oldest net.Conn) {
+	most := 0
+	for _, count := range n.of {
+		most = max(most, count)
+	}
+	first := uint64(math.MaxUint64)
+	for c, at := range n.conns {
+		if n.of[at.from] == most && at.order < first {
+			oldest, first = c, at.order
+		}
+	}
+	return oldest
+}
+
+// leave forgets a connection that has ended, or on which somebody was let in.
+func (n *anonymous) leave(c net.Conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at, ok := n.conns[c]
+	if !ok {
+		return
+	}
+	delete(n.conns, c)
+	if n.of[at.from]--; n.of[at.from] == 0 {
+		delete(n.of, at.from)
+	}
+}
+
+func (n *anonymous) len() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.conns)
 }

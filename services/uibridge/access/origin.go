@@ -187,3 +187,38 @@ func peer(remote string) netip.Addr {
 	}
 	return p.Addr().Unmap()
 }
+
+// described is a request for the log. A secret may be pasted into anything that a client
+// writes, so only what is known beforehand is logged as it is; a URL's query never is.
+func (a *Access) described(r *http.Request) []any {
+	const other = "(unknown)"
+	known := func(is bool, s string) string {
+		if is || s == "" {
+			return s
+		}
+		return other
+	}
+	parts := strings.Split(r.URL.Path, "/")
+	for i, p := range parts {
+		if p != "" && !slices.Contains(pathWords, p) {
+			parts[i] = "*"
+		}
+	}
+	origin := r.Header.Get("Origin")
+	return []any{
+		"method", known(slices.Contains(methods, r.Method), r.Method), "path", strings.Join(parts[:min(len(parts), 10)], "/"),
+		"host", known(a.hosts.Has(r.Host), r.Host),
+		"origin", known(a.ownOrigin(r, origin) && a.hosts.Has(r.Host) || a.friend(origin), origin),
+	}
+}
+
+var (
+	methods = []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	}
+	// pathWords are the fixed parts of the bridge's paths.
+	pathWords = []string{
+		"v1", "auth", "token", "code", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations", "cancels", "commands",
+		"artifacts", "rpc", "agui", "chat", "completions", "responses", "models", "assets",
+	}
+)

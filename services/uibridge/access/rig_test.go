@@ -28,6 +28,7 @@ type rig struct {
 	log  strings.Builder
 	h    http.Handler
 	jar  []*http.Cookie
+	key  string                                       // that goes with the cookies
 	then func(w http.ResponseWriter, r *http.Request) // instead
 }
 
@@ -74,6 +75,9 @@ func (r *rig) ask(method, target, body string, changes ...func(*http.Request)) *
 	for _, c := range r.jar {
 		q.AddCookie(c)
 	}
+	if r.key != "" {
+		q.Header.Set(access.KeyHeader, r.key)
+	}
 	for _, change := range changes {
 		change(q)
 	}
@@ -82,14 +86,14 @@ func (r *rig) ask(method, target, body string, changes ...func(*http.Request)) *
 	return w
 }
 
-// logIn is what a page does with a token; the cookie goes with what follows.
+// logIn is what a page does with a token; the cookie and its key go with what follows.
 func (r *rig) logIn(token string) *http.Cookie {
 	r.t.Helper()
 	w := r.ask(http.MethodPost, "/v1/auth/token", `{"token": "`+token+`"}`, page)
 	if w.Code != http.StatusOK || len(w.Result().Cookies()) != 1 {
 		r.t.Fatalf("logging in is answered %d %s", w.Code, w.Body)
 	}
-	r.jar = w.Result().Cookies()
+	r.jar, r.key = w.Result().Cookies(), w.Header().Get(access.KeyHeader)
 	return r.jar[0]
 }
 

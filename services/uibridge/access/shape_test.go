@@ -197,3 +197,46 @@ func TestPathsAreInTheirShortestForm(t *testing.T) {
 		}
 	}
 }
+
+// A token that was pasted where it does not belong is refused, and not logged.
+func TestARefusalLogsNothingThatAClientWrote(t *testing.T) {
+	const secret = "skandha_ui_0123456789abcdefghijklmnopqrstuvwxyz"
+	for about, change := range map[string]func(*http.Request){
+		"the path":           func(q *http.Request) { q.URL.Path = "/v1/" + secret },
+		"an agent's name":    func(q *http.Request) { q.URL.Path = "/v1/agents/" + secret + "/sessions/s/events" },
+		"a path with dots":   func(q *http.Request) { q.URL.Path = "/./" + secret },
+		"the host":           host(secret),
+		"the host, escaped":  host("localhost:" + secret),
+		"the origin":         with("Origin", "https://"+secret),
+		"several origins":    with("Origin", "http://localhost:7070", secret),
+		"the method":         func(q *http.Request) { q.Method = secret },
+		"the query":          func(q *http.Request) { q.URL.RawQuery = "token=" + secret },
+		"a query's name":     func(q *http.Request) { q.URL.RawQuery = secret + "=1" },
+		"a wrong scheme":     with("Authorization", secret),
+		"the cookie":         with("Cookie", "skandha-7070="+secret),
+		"the browser's key":  with("Skandha-Key", secret),
+		"a subprotocol":      with("Sec-WebSocket-Protocol", "skandha.bearer."+secret),
+		"a forwarded client": with("X-Forwarded-For", secret),
+	} {
+		r := newRig(t, usual(), "")
+		r.then = func(http.ResponseWriter, *http.Request) { t.Errorf("%s: the request is let in", about) }
+		w := r.ask(http.MethodGet, "/v1/x", "", change)
+		if w.Code < 400 || !strings.Contains(r.log.String(), "a request was refused") {
+			t.Errorf("%s: it is answered %d, and logged as %s", about, w.Code, r.log.String())
+		}
+		if strings.Contains(r.log.String(), "0123456789") {
+			t.Errorf("%s is logged: %s", about, r.log.String())
+		}
+	}
+	r := newRig(t, usual(), "")
+	for _, body := range []string{`{"` + secret + `": 1}`, `{"token": "x", "` + secret + `": 1}`, secret} {
+		if w := r.ask(http.MethodPost, "/v1/auth/token", body); w.Code != 400 || strings.Contains(r.log.String(), "0123456789") {
+			t.Errorf("the body %s is answered %d, and logged as %s", body, w.Code, r.log.String())
+		}
+	}
+	r.log.Reset()
+	r.ask(http.MethodGet, "/v1/agents/main/sessions/s1/events", "", page)
+	if got := r.log.String(); !strings.Contains(got, "path=/v1/agents/*/sessions/*/events host=localhost:7070 origin=http://localhost:7070") {
+		t.Errorf("what is known is logged as %s", got)
+	}
+}

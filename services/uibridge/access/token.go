@@ -27,8 +27,9 @@ const tokenPrefix = "skandha_ui_"
 // token is one that lets in. The secret itself is not kept.
 type token struct {
 	contract.Principal
-	sum [sha256.Size]byte
-	key []byte // of its cookies
+	sum   [sha256.Size]byte
+	key   []byte // of its cookies
+	short bool   // it might be guessed
 }
 
 func newToken(p contract.Principal, text string) (token, error) {
@@ -39,7 +40,7 @@ func newToken(p contract.Principal, text string) (token, error) {
 	if err != nil {
 		return token{}, fmt.Errorf("deriving a key: %w", err)
 	}
-	return token{Principal: p, sum: sha256.Sum256([]byte(text)), key: key}, nil
+	return token{Principal: p, sum: sha256.Sum256([]byte(text)), key: key, short: len(text) < unguessable}, nil
 }
 
 // readTokens reads the owner's token, making it if there is none, and the others'.

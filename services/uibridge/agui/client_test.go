@@ -196,8 +196,9 @@ func input(thread, run, text string, more ...map[string]any) map[string]any {
 	return in
 }
 
-func interrupts() map[string]any {
-	return map[string]any{"forwardedProps": map[string]any{"skandha": map[string]any{"interrupts": true}}}
+// open has a run stay open while a person is asked.
+func open() map[string]any {
+	return map[string]any{"forwardedProps": map[string]any{"skandha": map[string]any{"interrupts": false}}}
 }
 
 func resume(id, status string, payload map[string]any) map[string]any {

@@ -33,19 +33,23 @@
 //
 // # Approving
 //
-// skandha.confirmation carries what onToolCallRequest does: {toolName, args,
-// confirmationId, hash, security_warning, expiresAt, always}. The run stays open, and
-// goes on when anybody answers, in any UI. This client answers by
+// When a person is asked, the run ends: RUN_FINISHED has the outcome {type: "interrupt",
+// interrupts: […]}, and a run of the same thread with resume, for all of them, goes on:
+// resume: [{interruptId: <confirmationId>, status: "resolved", payload: {approved, hash?,
+// reason?, always?}}]; "cancelled" denies. The hash may be left out by a principal to whom
+// this door has shown the request. The turn itself waits, and anybody may answer in
+// another UI: the same run sent again tells the rest then.
+//
+// Before it, skandha.confirmation carries what onToolCallRequest does: {toolName, args,
+// confirmationId, hash, security_warning, expiresAt, always}.
+//
+// A client without interrupts says forwardedProps: {"skandha": {"interrupts": false}}. The
+// run stays open then, and goes on when anybody answers, in any UI; this client by
 //
 //   - another run of the same thread with resume: [{interruptId: <confirmationId>, status:
 //     "resolved", payload: {approved, hash?, reason?, always?}}]; "cancelled" denies. It tells the
 //     rest of the turn, as the first one does if it is still open.
 //   - POST /v1/agents/{agent}/sessions/{session}/confirmations {confirmationId, hash, approved}.
-//
-// A client that wants the run to end instead, as AG-UI's interrupts do, says
-// forwardedProps: {"skandha": {"interrupts": true}}: then RUN_FINISHED has the outcome
-// {type: "interrupt", interrupts: […]}, and a run with resume, for all of them, goes on.
-// The hash may be left out by a principal to whom this door has shown the request.
 //
 // # What else
 //

@@ -49,13 +49,13 @@ type Payload struct {
 
 // Props are what forwardedProps.skandha may hold.
 type Props struct {
-	Interrupts bool            `json:"interrupts"` // end the run when a person is asked
+	Interrupts bool            `json:"interrupts"` // end the run when a person is asked; default true
 	Mode       event.InputMode `json:"mode"`
 }
 
 // readInput reads what a client sends.
 func readInput(body []byte) (*RunAgentInput, error) {
-	in := &RunAgentInput{}
+	in := &RunAgentInput{props: Props{Interrupts: true}}
 	if err := json.Unmarshal(body, in); err != nil {
 		return nil, contract.Invalid(field(err), "want a RunAgentInput: "+err.Error())
 	}

@@ -84,7 +84,7 @@ func TestARunIsTakenOnce(t *testing.T) {
 	}
 }
 
-// While a person is asked the run stays open; any UI answers, this client by a run of
+// If the client wants that, the run stays open while a person is asked; any UI answers, this client by a run of
 // its own, which tells the rest, too.
 func TestSomebodyIsAsked(t *testing.T) {
 	b := turntest.Start(t)
@@ -101,7 +101,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 		"by resume": func(t *testing.T, q contract.ToolCallRequest) {
 			c := *c
 			c.t = t
-			s := c.ask(ctx(t), input(string(q.Session), "r2", "", resume(q.ConfirmationID, "resolved", map[string]any{"approved": true})))
+			s := c.ask(ctx(t), input(string(q.Session), "r2", "", open(), resume(q.ConfirmationID, "resolved", map[string]any{"approved": true})))
 			if last := s.last(); last.Type != "RUN_FINISHED" || last.RunID != "r2" {
 				t.Errorf("the run that answers ended with %+v, %+v", last, s.Error)
 			}
@@ -110,7 +110,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := *c
 			c.t = t
-			s := c.ask(ctx(t), input("asked-"+strings.ReplaceAll(name, " ", "-"), "r1", asked))
+			s := c.ask(ctx(t), input("asked-"+strings.ReplaceAll(name, " ", "-"), "r1", asked, open()))
 			var q contract.ToolCallRequest
 			if err := json.Unmarshal(s.until(agui.CustomConfirmation).Value, &q); err != nil || q.Hash == "" || q.ToolName != turntest.Asked {
 				t.Fatalf("asked %+v, %v", q, err)
@@ -126,21 +126,21 @@ func TestSomebodyIsAsked(t *testing.T) {
 	}
 }
 
-// A client that asks for interrupts has its run ended, and goes on where it was.
+// While a person is asked the run ends, and another one goes on where it was.
 func TestRunsAreInterrupted(t *testing.T) {
 	c := newClient(t, turntest.Start(t), agui.Config{})
 	for _, approved := range []bool{true, false} {
 		thread := fmt.Sprint("interrupted-", approved)
-		first := c.ask(ctx(t), input(thread, "r1", asked, interrupts()))
+		first := c.ask(ctx(t), input(thread, "r1", asked))
 		last := first.last()
 		if last.Outcome.Type != "interrupt" || len(last.Outcome.Interrupts) != 1 || last.Outcome.Interrupts[0].Reason != "tool_call" {
 			t.Fatalf("got %+v", last)
 		}
 		id := last.Outcome.Interrupts[0].ToolCallID
-		if s := c.ask(ctx(t), input(thread, "r9", "something else", interrupts())); s.Code != http.StatusConflict || s.Error.Field != "resume" {
+		if s := c.ask(ctx(t), input(thread, "r9", "something else")); s.Code != http.StatusConflict || s.Error.Field != "resume" {
 			t.Errorf("a run beside what is asked: %d %+v", s.Code, s.Error)
 		}
-		second := c.ask(ctx(t), input(thread, "r2", "", interrupts(), resume(id, "resolved", map[string]any{"approved": approved})))
+		second := c.ask(ctx(t), input(thread, "r2", "", resume(id, "resolved", map[string]any{"approved": approved})))
 		events := second.events
 		for {
 			e, ok := second.next()
@@ -155,10 +155,10 @@ func TestRunsAreInterrupted(t *testing.T) {
 		if end := events[len(events)-1]; end.Outcome.Type != "success" {
 			t.Errorf("got %+v", end)
 		}
-		if s := c.ask(ctx(t), input(thread, "r3", "", interrupts(), resume(id, "resolved", map[string]any{"approved": approved}))); s.Code != http.StatusConflict {
+		if s := c.ask(ctx(t), input(thread, "r3", "", resume(id, "resolved", map[string]any{"approved": approved}))); s.Code != http.StatusConflict {
 			t.Errorf("an answer to what is asked no more: %d %+v", s.Code, s.Error)
 		}
-		if done := c.ask(ctx(t), input(thread, "r1", asked, interrupts())).last(); done.Outcome.Type != "success" {
+		if done := c.ask(ctx(t), input(thread, "r1", asked)).last(); done.Outcome.Type != "success" {
 			t.Errorf("the first run, when all is over, ended with %+v", done)
 		}
 	}
@@ -174,7 +174,7 @@ func TestWhoWasNotShownMustSayTheHash(t *testing.T) {
 	}
 	elsewhere := newClient(t, b, agui.Config{})
 	yes := map[string]any{"approved": true}
-	if s := elsewhere.ask(ctx(t), input("shown", "r2", "", resume(q.ConfirmationID, "resolved", yes))); s.Code != http.StatusBadRequest || s.Error.Field != "resume[0].payload.hash" {
+	if s := elsewhere.ask(ctx(t), input("shown", "r2", "", open(), resume(q.ConfirmationID, "resolved", yes))); s.Code != http.StatusBadRequest || s.Error.Field != "resume[0].payload.hash" {
 		t.Errorf("without a hash: %d %+v", s.Code, s.Error)
 	}
 	wrong := elsewhere.ask(ctx(t), input("shown", "r3", "", resume(q.ConfirmationID, "resolved", map[string]any{"approved": true, "hash": "wrong"})))

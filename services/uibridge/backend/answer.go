@@ -2,7 +2,10 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/uibridge/contract"
@@ -32,11 +35,56 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 			Code: contract.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %s has no history, so nothing in it waits for an answer", a.Ref),
 		}
 	}
+	feed, err := b.hub.Attach(ctx, contract.Attachment{Ref: a.Ref, Name: "answer"}) // before, so that nothing is missed
+	if err != nil {
+		return contract.Receipt{}, err
+	}
+	defer feed.Close()
 	r := receipt(a.Ref)
 	r.Sequence, err = b.client.As(p.Writer).Answer(ctx, a.Ref, event.Confirmation{
 		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source, Always: a.Always,
 	})
-	return r, b.told("storing an answer", err)
+	if err != nil {
+		return r, b.told("storing an answer", err)
+	}
+	b.judged(ctx, feed, a.ConfirmationID, &r)
+	return r, nil
+}
+
+// verdictWait is how long an answer waits for core's judgement.
+const verdictWait = 3 * time.Second
+
+// judged waits for what core makes of an answer. The answer is stored already, so without
+// a judgement the receipt says nothing about it.
+func (b *Backend) judged(ctx context.Context, feed contract.Feed, id string, r *contract.Receipt) {
+	ctx, cancel := context.WithTimeout(ctx, verdictWait)
+	defer cancel()
+	cause := strconv.FormatUint(r.Sequence, 10)
+	for {
+		n, err := feed.Next(ctx)
+		if err != nil {
+			return
+		}
+		counted := false
+		switch n.Method {
+		case contract.OnConfirmationResolved:
+			var v contract.ConfirmationResolved
+			if json.Unmarshal(n.Params, &v) != nil || v.ConfirmationID != id || v.Cause != cause {
+				continue
+			}
+			counted = true
+		case contract.OnAudit:
+			var v contract.Audit
+			if json.Unmarshal(n.Params, &v) != nil || v.Action != event.ActionConfirmation || v.Effect == event.EffectAllow || v.Cause != cause {
+				continue
+			}
+			r.Reason = v.Reason
+		default:
+			continue
+		}
+		r.Counted = &counted
+		return
+	}
 }
 
 func checkAnswer(a contract.Answer) error {

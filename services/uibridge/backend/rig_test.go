@@ -158,10 +158,11 @@ func placed(all []contract.Notification) (out []contract.Notification) {
 	return out
 }
 
-// count is how often a method was told.
+// count is how often a method was told. An onReadyForInput without a place is about the
+// beginning, and not the end of a turn.
 func (f *feed) count(method string) (n int) {
 	for _, g := range f.all() {
-		if g.Method == method {
+		if g.Method == method && (method != contract.OnReadyForInput || g.ID != "") {
 			n++
 		}
 	}

@@ -248,16 +248,21 @@ func TestTheFirstAnswerWins(t *testing.T) {
 	answer := contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Reason: "no"}
 	mutated := answer
 	mutated.Hash, mutated.Approved = "0000", true
-	if _, err := r.Confirm(natstest.Context(t), bob, mutated); err != nil {
-		t.Fatal(err)
+	// The receipt says whether the answer counts, and why not.
+	confirm := func(p contract.Principal, a contract.Answer, counted bool) {
+		t.Helper()
+		got, err := r.Confirm(natstest.Context(t), p, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Counted == nil || *got.Counted != counted || (got.Reason == "") != counted {
+			t.Errorf("the answer %+v of %s is acknowledged as %+v, want counted %t", a, p.Name, got, counted)
+		}
 	}
-	if _, err := r.Confirm(natstest.Context(t), bob, answer); err != nil {
-		t.Fatal(err)
-	}
+	confirm(bob, mutated, false)
+	confirm(bob, answer, true)
 	answer.Approved = true
-	if _, err := r.Confirm(natstest.Context(t), r.ann, answer); err != nil {
-		t.Fatal(err)
-	}
+	confirm(r.ann, answer, false)
 	f.await(contract.OnReadyForInput, 1)
 	if n := f.count(contract.OnConfirmationResolved); n != 1 {
 		t.Errorf("the request is resolved %d times", n)

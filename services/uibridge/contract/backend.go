@@ -16,8 +16,9 @@ type Backend interface {
 	// Submit stores an input, or a slash command if its text begins with "/". When it
 	// returns without error, the bus has acknowledged it.
 	Submit(ctx context.Context, p Principal, in Submission) (Receipt, error)
-	// Confirm stores an answer to a confirmation request. Whether it was the first one
-	// is notified as onConfirmationResolved; one that core refuses, as onAudit. A session
+	// Confirm stores an answer to a confirmation request, and waits a little for core's
+	// judgement: the receipt says whether it counted. All connections are notified, too: of the
+	// first answer as onConfirmationResolved, of one that core refuses as onAudit. A session
 	// without history is CodeNotFound.
 	Confirm(ctx context.Context, p Principal, a Answer) (Receipt, error)
 	// Cancel stores the wish to stop a turn.
@@ -71,6 +72,10 @@ type Receipt struct {
 	Sequence uint64          `json:"sequence"` // of the cause: onInput and onTurnEnd carry it
 	Turn     string          `json:"turn,omitempty"`
 	ID       string          `json:"id,omitempty"` // of the input
+	// Counted says of an answer whether core took it, and Reason why not. It is absent if
+	// core has not judged it yet.
+	Counted *bool  `json:"counted,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // Answer is a person's answer to a confirmation request.

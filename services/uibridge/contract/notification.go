@@ -26,7 +26,7 @@ type Notification struct {
 const (
 	OnNewMessage       = "onNewMessage"       // Message
 	OnToolCallRequest  = "onToolCallRequest"  // ToolCallRequest
-	OnReadyForInput    = "onReadyForInput"    // About
+	OnReadyForInput    = "onReadyForInput"    // About; without an id right after onAttached, if nothing of the past is told
 	OnAgentStateChange = "onAgentStateChange" // StateChange
 
 	OnInput                = "onInput"                // Input: somebody's, this UI's own too

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -44,6 +45,14 @@ func (p Principal) Require(r Right, a subject.Agent) error {
 		return &Error{Code: CodeForbidden, Message: "the token " + p.Name + " may not reach the agent " + string(a)}
 	}
 	return nil
+}
+
+// Everywhere says why the principal may not do what concerns every agent; nil: it may.
+func (p Principal) Everywhere() error {
+	if len(p.Agents) == 0 {
+		return nil
+	}
+	return &Error{Code: CodeForbidden, Message: fmt.Sprintf("the token %s is limited to the agents %v, and this concerns every agent", p.Name, p.Agents)}
 }
 
 type principalKey struct{}

@@ -31,12 +31,13 @@ func (f *feed) begin(ctx context.Context, after string) error {
 		return err
 	}
 	f.s.join(f)
-	n, err := f.s.welcome(ctx, at.id())
+	// Of a session that waits for input, a feed that is told nothing of the past is told so.
+	first, err := f.s.welcome(ctx, at.id(), after == "" || at.commit == 0 && f.s.position().commit == 0)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
-	f.first = &n
+	f.first = first
 	f.mu.Unlock()
 	return nil
 }
@@ -86,8 +87,9 @@ func (s *session) leave(f *feed) {
 	delete(s.feeds, f)
 }
 
-// welcome is onAttached: where the session stands, at a time after the id.
-func (s *session) welcome(ctx context.Context, after string) (contract.Notification, error) {
+// welcome is onAttached: where the session stands, at a time after the id; and
+// onReadyForInput, without a place, if that is wanted and the session waits for input.
+func (s *session) welcome(ctx context.Context, after string, ready bool) ([]contract.Notification, error) {
 	about := contract.About{Agent: s.ref.Agent, Session: s.ref.Session}
 	until := s.position().id()
 	now, err := s.hub.deps.Client.Session(ctx, s.ref)
@@ -96,12 +98,20 @@ func (s *session) welcome(ctx context.Context, after string) (contract.Notificat
 		now, err = client.Session{State: event.StateLocked}, nil
 	}
 	if err != nil {
-		return contract.Notification{}, unavailable(s.log, "asking where a session stands", err)
+		return nil, unavailable(s.log, "asking where a session stands", err)
 	}
 	a := contract.Attached{About: about, After: after, Until: until, State: now.State, Title: now.Title}
 	for _, q := range now.Pending {
 		about.Turn, about.Time, about.Cause = q.Event.Turn, q.Event.Time, q.Event.Cause
 		a.Pending = append(a.Pending, toolCallRequest(about, q.Request))
 	}
-	return encode(place{}, contract.OnAttached, a)
+	n, err := encode(place{}, contract.OnAttached, a)
+	if err != nil {
+		return nil, err
+	}
+	if !ready || now.State != event.StateWaiting {
+		return []contract.Notification{n}, nil
+	}
+	r, err := encode(place{}, contract.OnReadyForInput, contract.About{Agent: s.ref.Agent, Session: s.ref.Session})
+	return []contract.Notification{n, r}, err
 }

@@ -21,9 +21,9 @@ type feed struct {
 	wake    chan struct{} // something was put, or has changed
 
 	mu    sync.Mutex
-	first *contract.Notification // onAttached
-	taken time.Time              // when Next took something last
-	bus   busState               // as last sent
+	first []contract.Notification // what a feed begins with: onAttached
+	taken time.Time               // when Next took something last
+	bus   busState                // as last sent
 	queue []*told
 	bytes int
 	live  bool
@@ -68,8 +68,8 @@ func (f *feed) take() (n contract.Notification, ok, behind bool, err error) {
 		return n, false, false, f.err
 	}
 	f.taken = time.Now()
-	if f.first != nil {
-		n, f.first = *f.first, nil
+	if len(f.first) > 0 {
+		n, f.first = f.first[0], f.first[1:]
 		f.mu.Unlock()
 		return n, true, false, nil
 	}

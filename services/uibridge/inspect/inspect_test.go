@@ -105,6 +105,14 @@ func TestWhatCoreSaysIsPassedOn(t *testing.T) {
 	if tools := call[[]coreapi.ToolInfo](w, "listTools", nil); !slices.ContainsFunc(tools, func(i coreapi.ToolInfo) bool { return i.Name == "time:now" && i.Live && i.SuccessRate == 0.5 }) {
 		t.Errorf("tools: %+v", tools)
 	}
+	var known []coreapi.ToolInfo
+	if err := w.client.Ask(natstest.Context(t), coreapi.VerbTools, nil, &known); err != nil {
+		t.Fatal(err)
+	}
+	internal := func(i coreapi.ToolInfo) bool { return i.Internal }
+	if !slices.ContainsFunc(known, internal) || slices.ContainsFunc(call[[]coreapi.ToolInfo](w, "listTools", nil), internal) {
+		t.Errorf("core has the tools %+v; those that are internal are not for UIs", known)
+	}
 	type pluginState struct{ Name, Version, State, Reason string }
 	if p := call[[]pluginState](w, "listPlugins", nil); len(p) != 1 || p[0] != (pluginState{"guard", "1.2.3", "active", ""}) {
 		t.Errorf("plugins: %+v", p)
@@ -127,7 +135,8 @@ func TestWhatCoreSaysIsPassedOn(t *testing.T) {
 // Of agents that he may not reach, a principal is told nothing.
 func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 	w := newWorld(t)
-	all := map[subject.Ref]uint64{} // sequences of last commits
+	w.say(subject.Ref{Agent: "main", Session: "one"}, "call time:now {}", true) // a figure
+	all := map[subject.Ref]uint64{}                                             // sequences of last commits
 	for _, a := range []subject.Agent{"main", "other", "secret", "main", "secret", "other"} {
 		for _, s := range []subject.Session{"one", "two"} {
 			ref := subject.Ref{Agent: a, Session: s}
@@ -164,6 +173,21 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 	st, err := try[coreapi.Status](w, bob, "getStatus", nil)
 	if err != nil || !slices.Equal(st.Agents, []subject.Agent{"main", "other"}) {
 		t.Errorf("he is told of the agents %v, %v", st.Agents, err)
+	}
+	// What concerns every agent is not for him, and figures tell of others.
+	if len(st.Executors) != 0 || len(st.Counters) != 0 || st.Open != 0 || st.View.Sessions != 0 {
+		t.Errorf("he is told of the system %+v", st)
+	}
+	tools, err := try[[]coreapi.ToolInfo](w, bob, "listTools", nil)
+	if err != nil || len(tools) == 0 || slices.ContainsFunc(tools, func(i coreapi.ToolInfo) bool { return i.Used != 0 || i.Succeeded != 0 || i.MeanLatencyMS != 0 }) {
+		t.Errorf("he is told of the tools %+v, %v", tools, err)
+	}
+	boss := bob
+	boss.Rights = contract.AllRights()
+	for method, params := range map[string]any{"listPlugins": nil, "getHooks": nil, "pluginAction": map[string]any{"op": "suspend", "plugin": "guard"}} {
+		if got := w.refused(boss, method, params); got != "forbidden" {
+			t.Errorf("%s: %s", method, got)
+		}
 	}
 	hidden := names{Agent: "secret", Session: "one"}
 	for _, method := range []string{"getSession", "listTurns", "listArtifacts"} {

@@ -47,11 +47,11 @@ func Methods(d Deps) []contract.Method {
 	return []contract.Method{
 		method(i, "listSessions", contract.See, i.listSessions),
 		method(i, "getSession", contract.See, i.getSession),
-		method(i, "listTools", contract.See, pass(i, coreapi.VerbTools)),
-		method(i, "listPlugins", contract.See, pass(i, coreapi.VerbPlugins)),
-		method(i, "getHooks", contract.See, pass(i, coreapi.VerbHooks)),
+		method(i, "listTools", contract.See, i.listTools),
+		method(i, "listPlugins", contract.See, everywhere(pass(i, coreapi.VerbPlugins))),
+		method(i, "getHooks", contract.See, everywhere(pass(i, coreapi.VerbHooks))),
 		method(i, "getStatus", contract.See, i.getStatus),
-		method(i, "pluginAction", contract.Administer, i.pluginAction),
+		method(i, "pluginAction", contract.Administer, everywhere(i.pluginAction)),
 		method(i, "listTurns", contract.See, i.listTurns),
 		method(i, "getTimeline", contract.See, i.getTimeline),
 		method(i, "listArtifacts", contract.See, i.listArtifacts),
@@ -108,6 +108,32 @@ func pass(i *inspector, verb string) func(context.Context, contract.Principal, n
 		var answer json.RawMessage
 		return answer, i.client.Ask(ctx, verb, nil, &answer)
 	}
+}
+
+// everywhere refuses a token that is limited to some agents: plugins serve all of them.
+func everywhere[Q, A any](call func(context.Context, contract.Principal, Q) (A, error)) func(context.Context, contract.Principal, Q) (A, error) {
+	return func(ctx context.Context, p contract.Principal, q Q) (a A, err error) {
+		if err := p.Everywhere(); err != nil {
+			return a, err
+		}
+		return call(ctx, p, q)
+	}
+}
+
+// listTools gives the tools of agents, without those that are internal. The statistics
+// count all agents, so a token that is limited to some does not see them.
+func (i *inspector) listTools(ctx context.Context, p contract.Principal, _ none) ([]coreapi.ToolInfo, error) {
+	all := []coreapi.ToolInfo{}
+	if err := i.client.Ask(ctx, coreapi.VerbTools, nil, &all); err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t coreapi.ToolInfo) bool { return t.Internal })
+	if p.Everywhere() != nil {
+		for n, t := range all {
+			all[n] = coreapi.ToolInfo{Spec: t.Spec, Live: t.Live, SuccessRate: 0.5} // as of a tool that was not used
+		}
+	}
+	return all, nil
 }
 
 // Bounds of listSessions.
@@ -195,14 +221,23 @@ func (i *inspector) getSession(ctx context.Context, p contract.Principal, q sess
 	return answer, i.client.Ask(ctx, coreapi.VerbSession, ref, &answer)
 }
 
-// getStatus gives what one core knows of the system.
+// getStatus gives what one core knows of the system; to a token that is limited to some
+// agents, what concerns these.
 func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none) (coreapi.Status, error) {
 	var st coreapi.Status
 	if err := i.client.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
 		return st, err
 	}
-	st.Agents = slices.DeleteFunc(st.Agents, func(a subject.Agent) bool { return p.Require(contract.See, a) != nil })
-	st.Guides = slices.DeleteFunc(st.Guides, func(t coreapi.GuideTrouble) bool { return p.Require(contract.See, t.Agent) != nil })
+	hidden := func(a subject.Agent) bool { return p.Require(contract.See, a) != nil }
+	st.Agents = slices.DeleteFunc(st.Agents, hidden)
+	st.Guides = slices.DeleteFunc(st.Guides, func(t coreapi.GuideTrouble) bool { return hidden(t.Agent) })
+	if p.Everywhere() != nil { // what is left is the agents', and what concerns everybody
+		troubles := slices.DeleteFunc(st.Troubles, func(t coreapi.Trouble) bool { return t.Ref != subject.Ref{} && hidden(t.Agent) })
+		st = coreapi.Status{
+			Instance: st.Instance, Version: st.Version, Agents: st.Agents, Counters: map[string]int64{}, View: coreapi.View{State: st.View.State},
+			Faults: st.Faults, Troubles: troubles, Guides: st.Guides,
+		}
+	}
 	slices.Sort(st.Agents)
 	return st, nil
 }

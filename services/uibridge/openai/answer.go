@@ -37,6 +37,8 @@ type answer struct {
 	passed  bool            // something was
 	content strings.Builder // what the log has
 	usage   provider.Usage
+	waiting []*contract.ToolCallRequest // that nobody has answered
+	since   time.Time                   // when the first of them was asked
 }
 
 // between separates the texts of a turn.
@@ -155,11 +157,21 @@ func (a *answer) remember() {
 	a.door.conversations.put(conversationKey(a.p.Name, a.c.agent, all), a.ref.Session)
 }
 
+// idle keeps a stream alive. Without one a client sees nothing, so it is not left to wait
+// for a person until its own timeout.
 func (a *answer) idle() error {
-	if a.stream == nil {
+	if a.stream != nil {
+		return a.stream.KeepAlive()
+	}
+	if len(a.waiting) == 0 || time.Since(a.since) < a.door.cfg.DecisionWait {
 		return nil
 	}
-	return a.stream.KeepAlive()
+	q := a.waiting[0]
+	e := errorOf(http.StatusConflict, "confirmation_required", fmt.Sprintf(
+		"%s waits for a person's approval until %s; decide on the page, in session %s of agent %s, or by POST /v1/agents/%s/sessions/%s/confirmations "+
+			"with confirmationId %s; the turn goes on, and the same request with its Idempotency-Key gets its answer",
+		q.ToolName, q.ExpiresAt.UTC().Format(time.RFC3339), a.ref.Session, a.ref.Agent, a.ref.Agent, a.ref.Session, q.ConfirmationID))
+	return e
 }
 
 // tell takes one thing that happened.
@@ -180,6 +192,8 @@ func (a *answer) tell(ctx context.Context, v any) error {
 		}
 	case *contract.ToolCallRequest:
 		return a.asked(ctx, v)
+	case *contract.ConfirmationResolved:
+		a.waiting = slices.DeleteFunc(a.waiting, func(q *contract.ToolCallRequest) bool { return q.ConfirmationID == v.ConfirmationID })
 	case *contract.TurnEnd:
 		return a.end(v)
 	}
@@ -242,6 +256,10 @@ const maxShown = 400
 // waits says what is waited for beside the content, which stays what the log has.
 func (a *answer) waits(q *contract.ToolCallRequest) error {
 	if a.stream == nil {
+		if len(a.waiting) == 0 {
+			a.since = time.Now()
+		}
+		a.waiting = append(a.waiting, q)
 		return nil
 	}
 	args := string(q.Args)

@@ -5,6 +5,9 @@
 //	GET  /v1/models             the agents that the token may reach
 //	GET  /v1/models/{id}
 //
+// Other paths of OpenAI's API, such as /v1/responses and /v1/embeddings, are answered with
+// 404 unknown_url.
+//
 //	client := openai.NewClient(option.WithBaseURL("http://localhost:7070/v1"), option.WithAPIKey(token))
 //
 // The model is an agent's name, or skandha/<agent>. The last message is a user's, and
@@ -52,7 +55,9 @@
 // # Waiting for people
 //
 // While a person must approve a call, the request waits, and comments keep a stream
-// alive. A stream says in reasoning_content, which is no content, what it waits for and
+// alive. Without stream it waits for a minute ([Config.DecisionWait]); then it is answered
+// with 409 confirmation_required, which names the session and where to decide. The turn
+// goes on, and the same request with its Idempotency-Key gets its answer. A stream says in reasoning_content, which is no content, what it waits for and
 // in which session; anybody answers in another UI. With metadata.confirmations: "deny"
 // every such call of the turn is denied at once instead; the token needs the right to
 // approve.

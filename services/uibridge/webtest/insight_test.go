@@ -209,7 +209,7 @@ func TestToolsAndPluginsCanBeLookedInto(t *testing.T) {
 	p.Say(`call file_system:read_file {"path": "nowhere"}`)
 	p.Wait(`all(".turn").length === 4 && one(".state").dataset.state === "waiting_for_input"`)
 	openPanel(p, "tools")
-	p.Wait(`text("#panel-tools").includes("80 %") && text("#panel-tools").includes("0.5 until used") && text("#panel-tools").includes("Where it runs")`)
+	p.Wait(`text("#panel-tools").includes("3 of 3") && text("#panel-tools").includes("not used") && text("#panel-tools").includes("Where it runs")`)
 	p.Shot("insight-tools")
 	webtest.Get[bool](p, `(one("#panel-tools details").open = true, one("#panel-tools .system").scrollIntoView(), true)`)
 	p.Shot("insight-system")

@@ -49,6 +49,17 @@ func TestATokenIsPastedAndStaysInTheBrowser(t *testing.T) {
 	p.Open("/")
 	p.Wait(`one("#input")`) // nobody is asked again
 
+	// The cookie alone, which every port of this host gets to see, is no login.
+	webtest.Get[bool](p, `(localStorage.removeItem("skandha.key"), true)`)
+	p.Open("/")
+	p.Wait(`one("#token")`)
+	if got := webtest.Get[int](p, `fetch("/v1/auth/me").then((r) => r.status)`); got != 401 {
+		t.Errorf("the cookie alone is answered %d, want 401", got)
+	}
+	p.Type("#token", r.Token)
+	p.Press("Enter")
+	p.Wait(`one("#input")`)
+
 	p.Click(".rail-foot [aria-label='Sign out']")
 	p.Wait(`one("#token")`)
 	p.Open("/")

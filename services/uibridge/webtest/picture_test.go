@@ -37,6 +37,10 @@ func TestCodeAndPicturesFromTheSandboxAreShown(t *testing.T) {
 	p.Wait(`(one(".artifact-picture img").scrollIntoView({block: "center"}), one(".artifact-picture img").complete && one(".artifact-picture img").naturalWidth === 48)`)
 	p.Wait(`all(".artifact").some((e) => e.innerText.includes("rows.csv") && e.querySelector("a[download]"))`)
 	p.Shot("picture")
+	// A link saves the file itself; without the page's key the bridge does not answer it.
+	webtest.Get[bool](p, `(URL.createObjectURL = ((make) => (b) => { b.text().then((t) => { window.saved = t; }); return make(b); })(URL.createObjectURL), true)`)
+	p.Click(".artifact a[download='rows.csv']")
+	p.Wait(`window.saved === "row,green\n0,107\n"`)
 	p.Size(360, 740)
 	p.Wait(`document.documentElement.scrollWidth <= 360`)
 	p.Shot("picture-narrow")

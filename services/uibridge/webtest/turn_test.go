@@ -99,3 +99,34 @@ func TestTheSameConversationInAnotherBrowser(t *testing.T) {
 		t.Errorf("the first shows\n%s\nthe second\n%s", a, b)
 	}
 }
+
+// A turn that failed can be sent again, a cancelled one says so once, and a session that is
+// loaded has its title at once.
+func TestATurnThatFailedIsRetried(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "retry")
+	p.Say("fail unavailable")
+	p.Click(".turn[data-failed] .turn-retry:not(:disabled)")
+	p.Wait(`all(".turn[data-failed=provider_failed]").length === 2 && all(".said-text").every((e) => e.innerText === "fail unavailable")`)
+	p.Wait(`one(".turn-retry").disabled`)
+	p.Shot("retry")
+	p.Say("hang")
+	p.Wait(`one(".state").dataset.state === "thinking"`)
+	p.Click(".state-cancel")
+	p.Wait(`one(".turn[data-failed=cancelled]")`)
+	if got := webtest.Get[string](p, `text(".turn[data-failed=cancelled] .turn-failed")`); got != "Cancelled by you." {
+		t.Errorf("the cancelled turn says %q", got)
+	}
+	p.Say("put the kettle on")
+	p.Wait(finished + ` === 4 && one(".state").dataset.state === "waiting_for_input"`)
+	p.Open("/")
+	p.Wait(`text("h1") === "fail unavailable" && !one(".skeleton") && all(".turn").length === 4`)
+	bullets := webtest.Get[string](p, `import(one("script[type=module]").src.replace(/app\.js$/, "html.js")).then(({renderHTML}) => {
+		const into = all(".prose").at(-1);
+		renderHTML(into, "<ul><li>☐ a task</li><li>a bullet</li></ul>");
+		return [...into.querySelectorAll("li")].map((li) => getComputedStyle(li).listStyleType).join();
+	})`)
+	if bullets != "none,disc" {
+		t.Errorf("a task and an item have the bullets %s", bullets)
+	}
+}

@@ -52,7 +52,7 @@ const harm = `(() => {
 		if (own && !a.getAttribute('href').startsWith('#') && !a.pathname.includes('/artifacts/')) say('a link to this server', a);
 		if (!own && (a.target !== '_blank' || !a.relList.contains('noopener'))) say('a link that keeps hold of the page', a);
 	}
-	for (const i of all('img, input[type=image]')) if (!i.src.startsWith(location.origin + '/v1/agents/') || !new URL(i.src).pathname.includes('/artifacts/')) say('a picture', i);
+	for (const i of all('img, input[type=image]')) if (i.hasAttribute('src') && !i.src.startsWith('blob:' + location.origin + '/')) say('a picture', i);
 	const box = one('#input').getBoundingClientRect();
 	const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
 	if (!top?.closest('.composer')) say('over the input box lies', top);
@@ -160,6 +160,10 @@ func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 	over("a refusal")
 	for _, args := range []string{"files", "fail", corpus} {
 		say("call " + asJSON(t, map[string]string{"text": args}))
+		p.Wait(`one(".ask[data-open=true] .ask-refuse:not(:disabled)")`)
+		if args == corpus {
+			p.Click(".ask[data-open=true] .ask-unfold")
+		}
 		p.Click(".ask[data-open=true] .ask-approve")
 		p.Wait(`!one(".ask[data-open=true]")`)
 		over("a result")

@@ -70,7 +70,7 @@ for name, place, data in events():
         approve(data)
     elif name == "onConfirmationResolved":
         print(f"({data['outcome']} by {data['by']})", flush=True)
-    elif name == "onAttached" and said is None or name == "onReadyForInput" and int(place.split(".")[0]) > said:
+    elif name == "onAttached" and said is None or name == "onReadyForInput" and place and int(place.split(".")[0]) > said:
         for request in data.get("pending", []):
             approve(request)
         receipt = None

@@ -23,7 +23,8 @@
 import * as fmt from './fmt.js';
 import { el, icon, svg } from './dom.js';
 import { Connection, RpcError } from './rpc.js';
-import { request } from './http.js';
+import { openFiles } from './files.js';
+import { forgetKey, protocols, request } from './http.js';
 import { recall, remember } from './store.js';
 import { hasCode, login } from './login.js';
 import { Shell } from './shell.js';
@@ -59,6 +60,7 @@ function start(root, principal) {
   };
 
   const connection = new Connection(socketAddress(), {
+    protocols,
     onNotification: tell,
     onState: (state, detail) => tell('connection', { state, detail }),
     onAttachFailed: (e) => tell('attachFailed', e),
@@ -105,6 +107,7 @@ function start(root, principal) {
     async logout() {
       connection.close(); // or it would come back, and be refused
       await request('POST', '/v1/auth/logout', {}).catch(() => {}); // then the cookie stays, and says so at the next visit
+      forgetKey();
       leave();
     },
     el, svg, icon, fmt,
@@ -117,6 +120,7 @@ function start(root, principal) {
   app.conversation = new Conversation(shell.main, app);
   app.sessions = new Sessions(shell.rail, app);
   shortcuts(app);
+  openFiles(app);
 
   app.on('onDropped', (d) => {
     if (d.code === 'unauthenticated') leave();

@@ -7,6 +7,7 @@ import { field, pretty } from './exact.js';
 import { oneLine, reveal } from './reveal.js';
 import { toolError } from './words.js';
 import { Decision, colour } from './confirm.js';
+import { isPicture, picture } from './files.js';
 import * as fmt from './fmt.js';
 
 const STATUS = {
@@ -87,10 +88,12 @@ export class Call {
   // asked shows the request for a decision.
   asked(request, argsText, options) {
     this.args(argsText);
-    if (this.decision) return this.decision;
+    const before = this.decision;
+    if (before?.hash === request.hash) return before;
     if (!this.over) this.status('asking');
     this.decision = new Decision(this.#context, request, argsText, options);
     this.#below.prepend(this.decision.node);
+    if (before) this.decision.remark('This tool is not the one that was approved: its plugin or its description is another one now.');
     return this.decision;
   }
 
@@ -133,7 +136,9 @@ export class Call {
   ended({ result, duration_ms: ms, note }) {
     const code = result.error?.code ?? '';
     const status = result.success ? 'done' : code === 'outcome_unknown' ? 'unknown' : NOT_RUN.has(code) ? 'refused' : 'failed';
-    this.status(status, result.success ? undefined : exited(result) || toolError(code));
+    // Of an outcome that nobody knows, core says what is known: it was cancelled, or its runner is gone.
+    const words = status === 'unknown' && result.error.message ? oneLine(result.error.message) : exited(result) || toolError(code);
+    this.status(status, result.success ? undefined : words);
     this.#took.textContent = ms ? fmt.duration(ms) : '';
     this.#live.hidden = true;
     this.#live.replaceChildren();
@@ -178,20 +183,18 @@ export class Call {
     const url = this.#context.artifactURL(ref);
     const name = (path || ref).split('/').pop();
     const about = [el('span', { class: 'artifact-name clip' }, reveal(name)), el('span', { class: 'tiny muted num' }, fmt.bytes(bytes))];
-    if (/^image\/(png|jpeg|gif|webp)$/.test(type ?? '')) {
-      const img = el('img', { src: url, alt: `Picture ${name}, made by ${this.tool}`, loading: 'lazy', decoding: 'async' });
-      const node = el('li', { class: 'artifact artifact-picture' }, el('a', { href: url, target: '_blank', rel: 'noopener', title: 'Open the picture' }, img), el('a', { class: 'artifact-line', href: url, download: name, title: 'Download' }, about, icon('down')));
-      img.addEventListener('error', () => node.querySelector('img')?.replaceWith(el('span', { class: 'artifact-lost muted small' }, 'The picture cannot be shown.')));
-      return node;
-    }
-    return el('li', { class: 'artifact' }, el('a', { class: 'artifact-line', href: url, download: name, title: 'Download' }, icon('file'), about, icon('down')));
+    const save = (drawing) => el('a', { class: 'artifact-line', href: url, download: name, title: 'Download' }, drawing, about, icon('down'));
+    if (!isPicture(type)) return el('li', { class: 'artifact' }, save(icon('file')));
+    const img = el('img', { alt: `Picture ${name}, made by ${this.tool}`, decoding: 'async' });
+    picture(img, url, () => img.replaceWith(el('span', { class: 'artifact-lost muted small' }, 'The picture cannot be shown.')));
+    return el('li', { class: 'artifact artifact-picture' }, el('a', { href: url, target: '_blank', rel: 'noopener', title: 'Open the picture' }, img), save());
   }
 }
 
 // headline is what says most about a call, in one line.
 function headline(args) {
   if (args === null || typeof args !== 'object') return JSON.stringify(args) ?? '';
-  for (const key of ['path', 'url', 'command', 'expression', 'query', 'text', 'code', 'timezone']) {
+  for (const key of ['url', 'command', 'path', 'expression', 'query', 'text', 'code', 'timezone']) {
     if (typeof args[key] === 'string' && args[key]) return args[key];
   }
   if (Array.isArray(args.argv)) return args.argv.join(' ');

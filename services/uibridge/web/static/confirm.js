@@ -3,10 +3,11 @@
 // card answers with the hash it came with, once.
 
 import { el, fill, icon } from './dom.js';
-import { diffLines, hunks, shown } from './diff.js';
+import { diffLines, shown } from './diff.js';
 import { highlight } from './code.js';
-import { pretty } from './exact.js';
+import { fields, object, pretty } from './exact.js';
 import { countUnseen, oneLine, reveal } from './reveal.js';
+import { Seen } from './seen.js';
 import { serverNow } from './http.js';
 import { LEVELS, refusal } from './words.js';
 import * as fmt from './fmt.js';
@@ -20,13 +21,17 @@ export class Decision {
   #context;
   #request;
   #argsText;
-  #buttons;
+  #approvals = []; // the buttons that let the call run
+  #refusal = null;
+  #seen; // of the arguments
+  #unread; // says that they were not all on the screen
   #left;
   #foot;
   #remarks; // what stays
   #sending; // how far the answer is
   #timer = 0;
-  #answered = null; // what this page has sent
+  #answered = null; // what this page has sent, unless it was refused
+  #tried = false; // this page has sent an answer
   #outcome = null;
   #after;
   #armed = false;
@@ -40,7 +45,8 @@ export class Decision {
     const id = `ask-${next++}`;
     const warning = request.security_warning;
     const level = LEVELS[warning?.level] ? warning.level : 'warn';
-    const what = describe(context, request, argsText);
+    this.#seen = new Seen(() => this.#enable());
+    const what = describe(context, request, argsText, this.#seen);
     this.#left = el('span', { class: 'ask-left num' });
     this.#foot = el('div', { class: 'ask-foot' });
     this.#remarks = el('div', { class: 'ask-remarks', role: 'status' });
@@ -61,6 +67,7 @@ export class Decision {
   }
 
   get id() { return this.#request.confirmationId; }
+  get hash() { return this.#request.hash; }
   get isOpen() { return this.#outcome === null; }
 
   // spoken is the question as a screen reader says it.
@@ -87,7 +94,7 @@ export class Decision {
       denied: ['close', 'Refused', ` by ${who}${where}${at}`],
       expired: ['clock', 'Expired', ` without an answer${at}, which means refused`],
     }[outcome] ?? ['info', outcome, ` by ${who}${where}${at}`];
-    this.#late = Boolean(this.#answered) && !mine && outcome !== 'expired';
+    this.#late = this.#tried && !mine && outcome !== 'expired';
     const late = this.#late && ' Your answer came later, and does not count.';
     const said = reason?.replace(/^refused by [\w-]+(: )?/, ''); // which the line says already
     this.#close(outcome, words, [said && el('q', { class: 'ask-reason' }, reveal(said)), late && el('span', null, late), always && el('div', { class: 'ask-grant' }, 'From now on, too: ', grant(always))]);
@@ -119,6 +126,7 @@ export class Decision {
   #close(outcome, [drawing, verb, rest], more) {
     this.#outcome = outcome;
     clearTimeout(this.#timer);
+    this.#seen.end();
     const focused = this.node.contains(document.activeElement);
     this.node.dataset.open = 'false';
     this.node.dataset.outcome = outcome;
@@ -139,7 +147,6 @@ export class Decision {
     const app = this.#context.app;
     if (!app.can('approve')) {
       fill(this.#foot, el('p', { class: 'note' }, icon('lock'), 'Your token may see this, but not decide it.'));
-      this.#buttons = [];
       return;
     }
     const approve = el('button', { class: 'btn btn-primary ask-approve', type: 'button', on: { click: () => this.#answer({ approved: true }) } }, 'Approve once');
@@ -147,11 +154,13 @@ export class Decision {
     const reason = el('input', { class: 'input ask-reason-input', type: 'text', maxlength: 500, placeholder: 'Reason, if you like', 'aria-label': 'Reason for refusing (optional); the agent is told', on: { keydown: (e) => { if (e.key === 'Enter' && !e.isComposing) { e.preventDefault(); refuse.click(); } } } });
     const grants = (this.#request.always ?? []).map((g) => el('li', null,
       el('button', { class: 'btn ask-always', type: 'button', on: { click: () => this.#answer({ approved: true, always: g }) } }, el('span', { class: 'ask-grant' }, grant(g)))));
-    this.#buttons = [approve, refuse, ...grants.map((li) => li.firstChild)];
+    this.#approvals = [approve, ...grants.map((li) => li.firstChild)];
+    this.#refusal = refuse;
+    this.#unread = el('p', { class: 'small muted ask-unread' }, 'To approve, read all of it: scroll through what is asked, or unfold it.');
     const more = grants.length > 0 && el('details', { class: 'fold ask-more' },
       el('summary', null, icon('chevron'), 'Always…'),
       el('div', { class: 'ask-more-body' }, el('p', { class: 'small muted' }, 'Approve this, and until /reset do not ask again in this session for:'), el('ul', null, grants)));
-    fill(this.#foot, el('div', { class: 'ask-actions' }, approve, el('div', { class: 'ask-no' }, reason, refuse)), more);
+    fill(this.#foot, this.#unread, el('div', { class: 'ask-actions' }, approve, el('div', { class: 'ask-no' }, reason, refuse)), more);
     this.#enable();
   }
 
@@ -162,7 +171,11 @@ export class Decision {
 
   #enable() {
     const over = this.#remaining() <= 0;
-    for (const b of this.#buttons ?? []) b.disabled = !this.#armed || over || Boolean(this.#answered) || !this.#context.app.connection.isOpen;
+    const off = !this.#armed || over || Boolean(this.#answered) || !this.#context.app.connection.isOpen;
+    for (const b of this.#approvals) b.disabled = off || !this.#seen.all;
+    if (!this.#refusal) return;
+    this.#refusal.disabled = off;
+    this.#unread.hidden = this.#seen.all;
   }
 
   async #answer({ approved, reason, always }) {
@@ -172,8 +185,11 @@ export class Decision {
     fill(this.#sending, el('p', { class: 'muted' }, 'Sending your answer…'));
     const { confirmationId, hash } = this.#request;
     try {
-      await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
-      fill(this.#sending, el('p', { class: 'muted' }, 'Your answer was stored. Waiting for core…'));
+      this.#tried = true;
+      const receipt = await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
+      fill(this.#sending, el('p', { class: 'muted' }, receipt.counted === false ? `Your answer does not count: ${receipt.reason || 'it came too late'}.` : 'Your answer was stored. Waiting for core…'));
+      if (receipt.counted === false && this.isOpen) this.#answered = null; // it may be decided still
+      this.#enable();
     } catch (e) {
       fill(this.#sending, el('p', { class: 'ask-error', role: 'alert' }, refusal(e)));
       this.#answered = null; // the bridge took nothing, or the same answer again does no harm: the first one counts
@@ -217,10 +233,11 @@ function grant(g) {
   return [el('code', null, reveal(g.tool)), ' with ', args.map(([name, pattern], i) => [i > 0 && ' and ', el('code', null, reveal(`${name} = ${pattern}`))]), args.some(([, p]) => p.endsWith('/*')) && ' (and everything below)'];
 }
 
-// describe is the card's title and body for a call.
-function describe(context, request, raw) {
+// describe is the card's title and body for a call. Everything that decides is open: an
+// edit as a difference, texts of several lines as lines, and all other arguments as JSON.
+function describe(context, request, raw, seen) {
   const tool = request.toolName;
-  const title = ['Run ', el('code', null, reveal(tool)), '?'];
+  const title = ['Run ', el('code', null, reveal(tool)), request.owner && [' of the plugin ', el('code', null, reveal(request.owner))], '?'];
   let args = {};
   try {
     args = JSON.parse(raw);
@@ -229,19 +246,27 @@ function describe(context, request, raw) {
   }
   const unseen = countUnseen(JSON.stringify(args) ? texts(args) : raw);
   const body = [];
+  if (request.answer) {
+    body.push(el('p', { class: 'note note-warn' }, icon('info'), ['The plugin ', el('code', null, reveal(request.answer.by)), ' answers instead of the tool, which will not run. If you approve, its answer counts as the result:']),
+      seen.part(el('pre', { class: 'code ask-args', tabindex: 0, role: 'group', 'aria-label': 'The answer instead, as JSON' }, colour(JSON.stringify(request.answer.data ?? null, null, 2), 'json'))));
+  }
   if (unseen > 0) body.push(el('p', { class: 'note note-warn' }, icon('warn'), unseen === 1 ? 'One character cannot be seen, or changes how others look. It is shown as its code point.' : `${unseen} characters cannot be seen, or change how others look. They are shown as code points.`));
-  const edit = editOf(context, tool, args);
-  const exact = () => el('pre', { class: 'code ask-args', tabindex: 0, role: 'group', 'aria-label': 'Exact arguments, as JSON' }, colour(pretty(raw), 'json'));
-  if (edit) {
-    body.push(el('div', { class: 'diff-head' }, el('span', { class: 'mono clip' }, reveal(edit.path)), el('span', { class: 'small muted' }, edit.about)), edit.view,
-      el('details', { class: 'fold' }, el('summary', null, icon('chevron'), 'Exact arguments'), exact()));
-    return { title, body };
+  const json = (text, label) => el('pre', { class: 'code ask-args', tabindex: 0, role: 'group', 'aria-label': label }, colour(pretty(text), 'json'));
+  const all = fields(raw);
+  const edit = all && editOf(context, tool, args);
+  const drawn = (f) => (edit ? edit.drawn.includes(f.name) : typeof args[f.name] === 'string' && args[f.name].includes('\n'));
+  const blocks = (all ?? []).filter(drawn);
+  if (!blocks.length) return { title, body: [...body, seen.part(json(raw, 'Exact arguments, as JSON'))] };
+  const rest = all.filter((f) => !drawn(f));
+  if (rest.length) body.push(seen.part(json(object(rest), 'The other arguments, as JSON')));
+  if (edit) body.push(el('p', { class: 'ask-arg' }, edit.about), ...edit.views.map((v) => seen.part(v)));
+  else {
+    for (const { name } of blocks) {
+      body.push(el('p', { class: 'ask-arg' }, el('code', null, reveal(name))),
+        seen.part(el('pre', { class: 'code ask-code', tabindex: 0, role: 'group', 'aria-label': name }, colour(args[name], languageFor(tool)))));
+    }
   }
-  const blocks = Object.entries(args ?? {}).filter(([, v]) => typeof v === 'string' && v.includes('\n'));
-  for (const [name, value] of blocks) { // many lines are read as lines
-    body.push(el('p', { class: 'ask-arg' }, el('code', null, reveal(name))), el('pre', { class: 'code ask-code', tabindex: 0, role: 'group', 'aria-label': name }, colour(value, languageFor(tool))));
-  }
-  body.push(blocks.length ? el('details', { class: 'fold' }, el('summary', null, icon('chevron'), 'Exact arguments'), exact()) : exact());
+  body.push(el('details', { class: 'fold' }, el('summary', null, icon('chevron'), 'All of it as JSON'), json(raw, 'Exact arguments, as JSON')));
   return { title, body };
 }
 
@@ -264,32 +289,31 @@ function languageFor(tool) {
 
 const OLD_AND_NEW = [['old', 'new'], ['old_text', 'new_text'], ['old_string', 'new_string'], ['old_str', 'new_str'], ['before', 'after']];
 
-// editOf is the change that a call would make to a file, if it is one: {path, about, view}.
+// editOf is the change that a call would make to a file, if it is one: {about, views, drawn},
+// where drawn are the arguments that the views show in full.
 function editOf(context, tool, args) {
-  if (args === null || typeof args !== 'object') return null;
-  const path = typeof args.path === 'string' ? args.path : '';
-  for (const [a, b] of OLD_AND_NEW) {
-    if (typeof args[a] === 'string' && typeof args[b] === 'string') {
-      return { path, about: args.all ? 'every occurrence' : 'one occurrence', view: diffView(args[a], args[b], args[a].length === 0 ? 'everything is new' : '') };
+  for (const drawn of OLD_AND_NEW) {
+    const [before, after] = drawn.map((name) => args[name]);
+    if (typeof before === 'string' && typeof after === 'string') {
+      return { about: before ? 'The change' : 'Everything is new', views: diffViews(before, after), drawn };
     }
   }
   if (!/(^|:)(write|write_file|append_file)$/.test(tool) || typeof args.content !== 'string') return null;
-  if (/append_file$/.test(tool) || args.mode === 'append') return { path, about: 'added at the end', view: diffView('', args.content) };
-  if (args.mode === 'create') return { path, about: 'a new file; one that is there stays', view: diffView('', args.content) };
-  const known = context.files.known(tool, path);
-  if (known) return { path, about: `compared with what was last ${known.how} in this session`, view: diffView(known.content, args.content) };
-  return { path, about: /write_file$/.test(tool) && args.mode !== 'overwrite' ? 'a new file; one that is there stays' : 'the whole new content; what is there now is replaced', view: diffView('', args.content) };
+  const known = context.files.known(tool, typeof args.path === 'string' ? args.path : '');
+  const is = (about, before = '') => ({ about, views: diffViews(before, args.content), drawn: ['content'] });
+  if (/append_file$/.test(tool) || args.mode === 'append') return is('Added at the end');
+  if (args.mode === 'create') return is('A new file; one that is there stays');
+  if (known) return is(`The whole new content, compared with what was last ${known.how} in this session`, known.content);
+  return is(/write_file$/.test(tool) && args.mode !== 'overwrite' ? 'A new file; one that is there stays' : 'The whole new content; what is there now is replaced');
 }
 
-function diffView(before, after) {
+// diffViews show both texts in full: what has not changed is written, too.
+function diffViews(before, after) {
   const ops = diffLines(before, after);
-  if (!ops) {
-    return el('div', { class: 'diff-pair' }, el('p', { class: 'ask-arg' }, 'Old'), el('pre', { class: 'code', tabindex: 0, role: 'group', 'aria-label': 'Old' }, reveal(before)), el('p', { class: 'ask-arg' }, 'New'), el('pre', { class: 'code', tabindex: 0, role: 'group', 'aria-label': 'New' }, reveal(after)));
-  }
-  if (!ops.length) return el('p', { class: 'small muted' }, 'The text is empty.');
+  if (!ops) return [['Old', before], ['New', after]].map(([name, text]) => el('pre', { class: 'code', tabindex: 0, role: 'group', 'aria-label': name }, reveal(text)));
+  if (!ops.length) return [el('p', { class: 'small muted' }, 'The text is empty.')];
   const words = { '+': 'added', '-': 'removed' };
-  const rows = hunks(ops).map((o) => {
-    if (o.op === '…') return el('div', { class: 'diff-row diff-skip' }, `${fmt.count(o.count, 'line')} unchanged`);
+  const rows = ops.map((o) => {
     const [text, open] = shown(o.text);
     return el('div', { class: `diff-row ${o.op === '+' ? 'diff-add' : o.op === '-' ? 'diff-del' : ''}` },
       el('span', { class: 'diff-no num', 'aria-hidden': 'true' }, o.op === '+' ? '' : o.old), el('span', { class: 'diff-no num', 'aria-hidden': 'true' }, o.op === '-' ? '' : o.new),
@@ -298,6 +322,6 @@ function diffView(before, after) {
   });
   const added = ops.filter((o) => o.op === '+').length;
   const removed = ops.filter((o) => o.op === '-').length;
-  return el('div', { class: 'diff mono', tabindex: 0, role: 'group', 'aria-label': `Change: ${fmt.count(added, 'line')} added, ${removed} removed` }, rows);
+  return [el('div', { class: 'diff mono', tabindex: 0, role: 'group', 'aria-label': `Change: ${fmt.count(added, 'line')} added, ${removed} removed` }, rows)];
 }
 

@@ -7,6 +7,7 @@ import { field } from './exact.js';
 import { timeSeconds } from './fmt.js';
 import { Turn } from './turn.js';
 import { Files } from './call.js';
+import { forgetPictures } from './files.js';
 import { Composer } from './composer.js';
 import { StateLine } from './state.js';
 import { Transcript } from './transcript.js';
@@ -42,6 +43,8 @@ export class Conversation {
   #spoken = new Set(); // ids of the requests that screen readers were told of
   #pending = null; // ids of requests that waited when we attached
   #sessionTitle = '';
+  #attachedTo = false; // the bridge has said where the session stands
+  #cancelWanted = false; // Esc Esc came before that
 
   constructor(root, app) {
     this.#app = app;
@@ -49,6 +52,7 @@ export class Conversation {
       app, files: new Files(),
       artifactURL: (ref) => artifactURL(app.session(), ref),
       cancel: (sequence) => this.cancel(sequence),
+      retry: (text) => this.#send(text),
       decided: (d) => { this.#decisions.delete(d); this.#mark(); },
     };
     this.#composer = new Composer({ canSend: app.can('talk'), send: (text, mode) => this.#send(text, mode) });
@@ -83,6 +87,9 @@ export class Conversation {
   // title is what the session is about; '' before its first turn has ended.
   get title() { return this.#sessionTitle; }
 
+  // listed is called when the list of sessions has come.
+  listed() { if (!this.#attachedTo) this.#mark(); }
+
   // focus puts the cursor into the input box.
   focus() { this.#composer.focus(); }
 
@@ -95,6 +102,11 @@ export class Conversation {
 
   // escape is the key: pressed once it says what twice would do.
   escape(again) {
+    if (!this.#attachedTo && this.#app.can('talk')) {
+      this.#cancelWanted = again;
+      this.#state.hint(again ? 'Cancelling as soon as the session is loaded…' : 'Esc again cancels the turn');
+      return;
+    }
     if (!this.#state.busy || !this.#app.can('talk')) return;
     if (again) this.cancel();
     else this.#state.hint('Esc again cancels the turn');
@@ -104,7 +116,7 @@ export class Conversation {
   async cancel(sequence) {
     this.#state.hint('Cancelling…');
     try {
-      await this.#app.rpc.call('cancelTurn', { ...(sequence && { sequence }), reason: 'cancelled on the page' });
+      await this.#app.rpc.call('cancelTurn', { ...(sequence && { sequence }) });
     } catch (e) {
       this.#state.hint('');
       this.#composer.notice(`It was not cancelled. ${refusal(e)}`);
@@ -172,8 +184,12 @@ export class Conversation {
     this.#turns.clear();
     this.#decisions.clear();
     this.#context.files.forget();
+    forgetPictures();
     this.#transcript.clear();
     this.#state.set('');
+    this.#attachedTo = false;
+    this.#cancelWanted = false;
+    this.#transcript.showEmpty(skeleton());
     this.#locked.hidden = true;
     this.#problem.hidden = true;
     this.#live = false;
@@ -241,7 +257,7 @@ export class Conversation {
     });
     handle('onAttached', (p) => this.#attached(p));
     handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#queue(); });
-    handle('onAgentStateChange', (p) => this.#changed(p.state));
+    handle('onAgentStateChange', (p) => this.#changed(p.state, p.time));
     handle('onPlanRequested', (p) => this.#turn(p)?.asked(p));
     handle('onDelta', (p) => this.#turn(p)?.delta(p));
     handle('onPlanCompleted', (p, raw) => this.#turn(p)?.planned(p, (i) => field(raw, ['params', 'steps', i, 'args'])));
@@ -266,7 +282,10 @@ export class Conversation {
 
   #attached(p) {
     this.#sessionTitle = p.title ?? '';
-    this.#changed(p.state);
+    this.#attachedTo = true;
+    this.#changed(p.state, (p.pending ?? []).map((r) => r.time ?? '').sort()[0]);
+    if (this.#cancelWanted && this.#state.busy) this.cancel();
+    this.#cancelWanted = false;
     this.#pending = new Set((p.pending ?? []).map((r) => r.confirmationId));
     this.#problem.hidden = true;
     this.#live = false;
@@ -291,14 +310,16 @@ export class Conversation {
       // A request that neither was answered nor waits any more has lost its turn.
       for (const d of [...this.#decisions]) if (this.#pending && !this.#pending.has(d.id)) d.withdrawn();
       if (!this.#turns.size && !this.#outbox.size) this.#transcript.showEmpty(welcome(this.#app));
+      else this.#transcript.showEmpty(null);
     });
     this.#transcript.settled();
     for (const d of this.#decisions) this.#speak(d);
     this.#mark();
   }
 
-  #changed(state) {
-    this.#state.set(state);
+  #changed(state, time) {
+    this.#state.set(state, time);
+    if (state === 'waiting_for_input') for (const turn of this.#turns.values()) turn.rest();
     if (state && state !== 'locked') this.#locked.hidden = true;
     else if (state === 'locked' && this.#locked.hidden) this.#lock('');
     this.#mark();
@@ -361,12 +382,14 @@ export class Conversation {
   // #mark writes what is the case where it is seen from afar: the title, the state line.
   #mark() {
     const { session } = this.#app.session();
-    const title = this.#sessionTitle || 'New session';
+    // Until the bridge has said it, the list may know it.
+    const known = this.#sessionTitle || (this.#attachedTo ? '' : this.#app.sessions?.titleOf(this.#app.session()) ?? '');
+    const title = known || (this.#attachedTo ? 'New session' : session);
     this.#title.textContent = title;
     this.#title.title = session;
     const open = [...this.#decisions].filter((d) => d.isOpen).length;
     this.#state.decisions(open);
-    document.title = `${open ? '(!) ' : ''}${this.#sessionTitle || session || 'Session'} · Skandha`;
+    document.title = `${open ? '(!) ' : ''}${known || session || 'Session'} · Skandha`;
   }
 
   // #bus shows that the bridge has lost the bus, or why the bus cannot store.
@@ -397,6 +420,12 @@ export class Conversation {
     for (const d of this.#decisions) d.connected();
     this.#state.connection(state);
   }
+}
+
+// skeleton stands for a session that is being loaded.
+function skeleton() {
+  return el('div', { class: 'skeleton', role: 'status' }, el('span', { class: 'visually-hidden' }, 'Loading the session…'),
+    [0, 1, 2, 3].map(() => el('div', { class: 'skeleton-line', 'aria-hidden': 'true' })));
 }
 
 // artifactURL is where the bridge serves an artifact. Names that a browser would tidy are asked for as they are.

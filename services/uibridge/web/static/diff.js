@@ -74,22 +74,3 @@ function backtrack(trace, a, b) {
   }
   return out.reverse();
 }
-
-// hunks leaves out what did not change, but for some lines around: the ops, and in place
-// of longer stretches {op: "…", count}.
-export function hunks(ops, around = 3) {
-  const keep = new Set();
-  ops.forEach((o, i) => {
-    if (o.op === ' ') return;
-    for (let j = Math.max(0, i - around); j <= Math.min(ops.length - 1, i + around); j++) keep.add(j);
-  });
-  const out = [];
-  for (let i = 0; i < ops.length; i++) {
-    if (keep.has(i)) { out.push(ops[i]); continue; }
-    let n = i;
-    while (n < ops.length && !keep.has(n)) n++;
-    out.push(n - i === 1 ? ops[i] : { op: '…', count: n - i });
-    i = n - 1;
-  }
-  return out;
-}

@@ -50,6 +50,29 @@ function member(raw, name) {
   return found;
 }
 
+// fields are the names of an object with their values as JSON texts, as they were sent;
+// null if it is no object, or if two names are one for some reader.
+export function fields(raw) {
+  if (!raw.trimStart().startsWith('{')) return null;
+  const out = [];
+  let depth = 0;
+  let key = null;
+  let start = -1;
+  for (const t of tokens(raw)) {
+    if (t.kind === '}' || t.kind === ']') depth--;
+    if ((depth === 1 && t.kind === ',') || (depth === 0 && t.kind === '}')) {
+      if (key !== null) out.push({ name: key, raw: raw.slice(start, t.at).trim() });
+      key = null;
+    } else if (depth === 1 && t.kind === ':') start = t.end;
+    else if (depth === 1 && key === null && t.kind === 'string') key = JSON.parse(t.text);
+    if (t.kind === '{' || t.kind === '[') depth++;
+  }
+  return new Set(out.map((f) => f.name.toLowerCase())).size === out.length ? out : null;
+}
+
+// object writes fields as they were sent.
+export function object(list) { return `{${list.map((f) => `${JSON.stringify(f.name)}:${f.raw}`).join(',')}}`; }
+
 // pretty writes a JSON text on lines. Numbers and the order of fields stay as they are;
 // in texts only what must be escaped is.
 export function pretty(raw) {

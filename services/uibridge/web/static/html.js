@@ -3,6 +3,8 @@
 // more, so that a fault of either side alone does no harm. The content policy allows no
 // other way: it names the policy below as the only one whose HTML is taken.
 
+import { isFile, picture } from './files.js';
+
 const policy = window.trustedTypes?.createPolicy('skandha', { createHTML: (html) => html });
 
 const TAGS = new Set((
@@ -34,6 +36,7 @@ function clean(parent) {
     for (const { name } of [...node.attributes]) if (!allowed.includes(name)) node.removeAttribute(name);
     node.className = [...node.classList].filter((c) => /^language-[\w+#.-]{1,30}$/.test(c)).join(' ');
     if (!node.className) node.removeAttribute('class');
+    if (tag === 'li' && /^\s*[☐☑] /u.test(node.textContent)) node.className = 'task'; // its box is its bullet
     if (tag === 'a') link(node);
     if (tag === 'img') image(node);
     if (tag === 'input') { // of a list of tasks
@@ -57,7 +60,7 @@ function link(a) {
   }
   if (url.origin === location.origin) {
     // Text of the agent does not steer this page; its own files may be opened.
-    if (!url.pathname.startsWith('/v1/') || !url.pathname.includes('/artifacts/')) { a.removeAttribute('href'); return; }
+    if (!isFile(url)) { a.removeAttribute('href'); return; }
   }
   a.target = '_blank';
   a.rel = 'noopener noreferrer nofollow';
@@ -72,13 +75,11 @@ function image(img) {
   } catch {
     // Taken out below.
   }
-  const own = url?.origin === location.origin && url.pathname.startsWith('/v1/') && url.pathname.includes('/artifacts/');
-  if (!own) { // nothing is fetched from elsewhere: an address can carry out what the agent knows
-    img.replaceWith(document.createTextNode(img.alt ? `[picture: ${img.alt}]` : '[picture]'));
-    return;
-  }
-  img.loading = 'lazy';
+  const lost = () => img.replaceWith(document.createTextNode(img.alt ? `[picture: ${img.alt}]` : '[picture]'));
+  if (!url || !isFile(url)) return lost(); // nothing is fetched from elsewhere: an address can carry out what the agent knows
+  img.removeAttribute('src');
   img.decoding = 'async';
+  return picture(img, url.href, lost);
 }
 
 // What is wider than the column can be scrolled by keyboard, too.

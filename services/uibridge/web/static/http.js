@@ -1,6 +1,36 @@
-// The few requests that are made before there is a connection.
+// The requests of the page that do not go over its connection, and the key that every
+// request shows. A browser sends the cookie to every port of this host, so the cookie is
+// only half of a login; the other half is kept here, where other ports cannot read it.
 
 import { RpcError } from './rpc.js';
+import { recall, remember } from './store.js';
+
+const KEY = 'Skandha-Key';
+let held = ''; // where the browser allows no storage
+
+function key() { return recall('key', held); }
+
+function keep(value) {
+  held = value;
+  remember('key', value || undefined);
+}
+
+// forgetKey ends the login in this browser, whatever the bridge answers.
+export function forgetKey() { keep(''); }
+
+// protocols are the WebSocket's: the contract's version, and the key.
+export function protocols() { return ['skandha.v1', ...(key() ? [`skandha.key.${key()}`] : [])]; }
+
+function ask(path, options = {}) {
+  return fetch(path, { credentials: 'same-origin', cache: 'no-store', ...options, headers: { ...options.headers, ...(key() && { [KEY]: key() }) } });
+}
+
+// download answers a file of the bridge as a Blob.
+export async function download(path) {
+  const response = await ask(path);
+  if (!response.ok) throw new RpcError({ code: 'unavailable', message: `The bridge answered ${response.status}.` });
+  return response.blob();
+}
 
 // The bridge's clock counts, not the browser's: what expires, expires by it.
 let skew = 0; // ms that the browser is ahead
@@ -13,16 +43,15 @@ export function serverNow() { return Date.now() - skew; }
 export async function request(method, path, body) {
   let response;
   try {
-    response = await fetch(path, {
+    response = await ask(path, {
       method,
-      credentials: 'same-origin',
-      cache: 'no-store',
       headers: body === undefined ? {} : { 'Content-Type': 'application/json' },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
     throw new RpcError({ code: 'unavailable', message: 'The bridge does not answer.' });
   }
+  if (response.headers.get(KEY)) keep(response.headers.get(KEY));
   const date = Date.parse(response.headers.get('Date') ?? '');
   if (!Number.isNaN(date) && Math.abs(Date.now() - date) > 1500) skew = Date.now() - date - 500;
   else skew = 0;

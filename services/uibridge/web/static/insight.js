@@ -38,7 +38,7 @@ export function mountTools(root, app) {
     const slowest = Math.max(1, ...tools.map((t) => t.mean_latency_ms ?? 0));
     const most = Math.max(1, ...tools.map((t) => t.used ?? 0));
     const live = tools.filter((t) => t.live).length;
-    said.textContent = `${count(live, 'tool')} live, ${tools.length - live} known from before. A success rate is (successes + 1) ÷ (uses + 2): it is 0.5 until a tool is used, and earned by use.`;
+    said.textContent = `${count(live, 'tool')} live, ${tools.length - live} known from before.`;
     keepFocus(list, () => fill(list, shown.map((t) => toolCard(t, { slowest, most, open })),
       shown.length === 0 && el('li', { class: 'empty' }, tools.length ? 'No tool fits the filter.' : 'No tool is there: no runner has announced one.')));
   };
@@ -66,8 +66,7 @@ export function mountTools(root, app) {
 
 function toolCard(t, { slowest, most, open }) {
   const used = t.used ?? 0;
-  const rate = t.success_rate ?? 0.5;
-  const percent = Math.round(rate * 100);
+  const rate = used ? (t.succeeded ?? 0) / used : 0;
   const more = el('details', { class: 'fold', open: open.has(t.name), on: { toggle: (e) => (e.target.open ? open.add(t.name) : open.delete(t.name)) } },
     el('summary', { dataset: { keep: `tool ${t.name}` } }, icon('chevron'), el('span', null, 'Details'), el('span', { class: 'visually-hidden' }, ` of ${t.name}`)),
     facts([
@@ -77,8 +76,6 @@ function toolCard(t, { slowest, most, open }) {
       ['Made for', t.scenario_tags?.length && t.scenario_tags.join(', ').replaceAll('_', ' ')],
       ['May take', t.timeout_ms ? duration(t.timeout_ms) : ''],
       ['Slots', t.pool && mono(t.pool)],
-      ['Internal', t.internal && 'never offered to a model'],
-      ['Succeeded', used > 0 && `${t.succeeded} of ${used}`],
       ['Unknown', t.unknown > 0 && `${t.unknown}: nobody can know whether they ran`],
       ['Arguments', t.args && el('span', { class: 'chips' }, args(t.args))],
     ]));
@@ -88,7 +85,7 @@ function toolCard(t, { slowest, most, open }) {
       el('span', { class: `chip ${t.live ? 'chip-ok' : ''}`, title: t.live ? 'An executor offers it now' : 'No executor offers it now' }, el('span', { class: 'dot', 'aria-hidden': 'true' }), t.live ? 'live' : 'away')),
     t.description && el('p', { class: 'muted small' }, reveal(t.description)),
     el('dl', { class: 'meters tool-meters' },
-      meter('Success', rate, used ? `${percent} %` : '0.5 until used', used === 0 ? 'idle' : rate >= 0.75 ? 'ok' : rate >= 0.4 ? 'warn' : 'bad'),
+      meter('Success', rate, used ? `${t.succeeded} of ${used}` : 'not used', used === 0 ? 'idle' : rate >= 0.75 ? 'ok' : rate >= 0.4 ? 'warn' : 'bad'),
       meter('Used', used / most, used ? `${used}×` : 'never', 'plain'),
       meter('Mean time', (t.mean_latency_ms ?? 0) / slowest, used ? (t.mean_latency_ms ? duration(t.mean_latency_ms) : '< 1 ms') : '–', 'plain')),
     more);
@@ -130,8 +127,10 @@ export function mountPlugins(root, app) {
   const list = el('ul', { class: 'cards', 'aria-label': 'Plugins, in the order in which they are asked' });
   const note = el('div');
   const said = el('p', { class: 'muted small' });
-  const empty = el('div', { class: 'empty', hidden: true }, el('h3', null, 'No plugin has registered'),
+  const empty = el('div', { class: 'empty', hidden: true }, el('h3', null, 'No plugin is registered'),
     el('p', null, 'A plugin is any process that subscribes on the bus: hooks that have a say in what the agent does, tools, providers, listeners. ', el('code', null, 'skandha plugins new'), ' writes the beginning of one.'));
+  const goneList = el('ul', { class: 'cards', 'aria-label': 'Plugins that are gone' });
+  const goneFold = el('details', { class: 'fold plugins-gone', hidden: true }, el('summary', null, icon('chevron'), el('span')), goneList);
   let read = false;
   const refresh = every(root, REFRESH, async () => {
     let plugins;
@@ -144,18 +143,23 @@ export function mountPlugins(root, app) {
     }
     read = true;
     note.replaceChildren();
-    empty.hidden = plugins.length > 0;
-    said.textContent = plugins.length ? `In the order in which they are asked. Latencies are what ${brief(hooks.instance)} saw since it started.` : '';
+    const gone = plugins.filter((p) => p.state === 'gone').length;
+    empty.hidden = plugins.length > gone;
+    said.textContent = plugins.length > gone ? `In the order in which they are asked. Latencies are what ${brief(hooks.instance)} saw since it started.` : '';
     for (const [name, card] of cards) if (!plugins.some((p) => p.name === name)) { card.node.remove(); cards.delete(name); }
     plugins.forEach((p, i) => {
       let card = cards.get(p.name);
       if (!card) cards.set(p.name, card = new PluginCard(app, () => refresh()));
       card.show(p, hooksOf(hooks, p.name));
-      if (list.children[i] !== card.node) list.insertBefore(card.node, list.children[i] ?? null);
+      const into = p.state === 'gone' ? goneList : list; // those that are gone come last
+      const at = p.state === 'gone' ? i - (plugins.length - gone) : i;
+      if (into.children[at] !== card.node) into.insertBefore(card.node, into.children[at] ?? null);
     });
+    goneFold.hidden = gone === 0;
+    goneFold.querySelector('summary > span').textContent = `${count(gone, 'plugin')} gone`;
   });
   root.classList.add('ins', 'ins-plugins');
-  root.append(el('div', { class: 'ins-head' }, said), note, empty, list);
+  root.append(el('div', { class: 'ins-head' }, said), note, empty, list, goneFold);
 }
 
 function hooksOf(hooks, plugin) {

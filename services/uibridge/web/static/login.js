@@ -1,5 +1,5 @@
-// Who is there: the cookie says it, or a one-time code in the address, or a token that
-// is typed in.
+// Who is there: the login that this browser keeps says it, or a one-time code in the
+// address, or a token that is typed in.
 
 import { el } from './dom.js';
 import { brand } from './shell.js';
@@ -19,7 +19,7 @@ export async function login(root) {
   }
 }
 
-// exchange trades a one-time code for the cookie; it answers what is wrong, or ''.
+// exchange trades a one-time code for a login; it answers what is wrong, or ''.
 async function exchange(code) {
   if (!code) return '';
   try {
@@ -74,7 +74,7 @@ function ask(root, problem) {
     root.replaceChildren(el('main', { class: 'login' },
       el('div', { class: 'login-card card' },
         el('h1', null, brand()),
-        el('p', { class: 'muted', id: 'login-help' }, 'Open a fresh link: ', el('code', null, 'skandha ui'), ' prints one, good for one opening. Or paste the token; it stays in a cookie of this browser, and never in an address.'),
+        el('p', { class: 'muted', id: 'login-help' }, 'Open a fresh link: ', el('code', null, 'skandha ui'), ' prints one, good for one opening. Or paste the token; this browser then stays signed in until you sign out.'),
         form,
         el('p', { class: 'muted small' }, 'The owner’s token is in the file ', el('code', null, 'ui-token'), ' of the data directory, unless the configuration names another.'))));
     token.focus();

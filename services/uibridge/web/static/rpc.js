@@ -34,6 +34,7 @@ export function isAfter(a, b) {
 //
 //   onNotification(method, params, id, text)   in order, each once; text is the message as it came
 //   onState(state, detail)               "connecting", "open", "waiting" (detail: ms until the next try), "closed"
+//   protocols()                          the subprotocols to connect with, which show who this is
 //   onRefused()                          whether the token still counts is to be asked: a connection was refused
 export class Connection {
   #address;
@@ -110,7 +111,7 @@ export class Connection {
     clearTimeout(this.#retry);
     if (!this.#wanted || (this.#socket && this.#socket.readyState <= WebSocket.OPEN)) return;
     this.#state('connecting');
-    const socket = new WebSocket(this.#url());
+    const socket = new WebSocket(this.#url(), this.#hooks.protocols());
     this.#socket = socket;
     let opened = false;
     socket.addEventListener('open', () => {

@@ -65,6 +65,7 @@ export class Sessions {
       this.#more = next;
       this.#note.hidden = true;
       this.#draw();
+      this.#app.conversation?.listed();
     } catch (e) {
       if (e.code !== 'unavailable' && e.code !== 'timeout') { // of those the banner tells
         this.#note.textContent = `The sessions could not be listed. ${refusal(e)}`;
@@ -73,6 +74,9 @@ export class Sessions {
     }
     this.#soon(EVERY);
   }
+
+  // titleOf is a session's title, as far as the list has it.
+  titleOf({ agent, session }) { return this.#rows.find((r) => r.agent === agent && r.session === session)?.title ?? ''; }
 
   // step opens the session before or after the current one in the list.
   step(by) {

@@ -1,6 +1,7 @@
 // The line above the input box: what the agent is doing, for how long, and how to stop it.
 
 import { el, icon } from './dom.js';
+import { serverNow } from './http.js';
 import { STATES, busy } from './words.js';
 import * as fmt from './fmt.js';
 
@@ -14,7 +15,8 @@ export class StateLine {
   #show;
   #state = '';
   #tool = '';
-  #since = 0;
+  #since = NaN; // the bridge's time
+  #known = false;
   #timer = 0;
   #hintTimer = 0;
   #asks = 0;
@@ -35,12 +37,15 @@ export class StateLine {
 
   get busy() { return busy(this.#state); }
 
-  set(state) {
-    if (state === this.#state) return;
-    const was = this.busy;
+  // set takes a state, and when it began: the time of its event. Without one it is not known
+  // since when, until an event of the past says it.
+  set(state, time) {
+    const at = Date.parse(time ?? '');
+    if (state === this.#state && (Number.isNaN(at) || this.#known)) return;
+    const was = this.busy && this.#known;
     this.#state = state;
     if (state !== 'executing_tool') this.#tool = '';
-    if (!was || !this.busy) this.#since = performance.now();
+    if (!was || !this.busy) [this.#since, this.#known] = [at, !Number.isNaN(at)];
     this.#draw();
   }
 
@@ -82,7 +87,7 @@ export class StateLine {
     if (this.#cancel) this.#cancel.hidden = !on;
     this.#show.hidden = !this.#asks;
     const seconds = () => {
-      const ms = performance.now() - this.#since;
+      const ms = serverNow() - this.#since;
       this.#time.textContent = on && ms > 1000 ? ` ${fmt.duration(Math.floor(ms / 1000) * 1000)}` : '';
     };
     seconds();

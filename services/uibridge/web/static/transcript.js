@@ -86,11 +86,11 @@ export class Transcript {
   // divide draws a line after what there is.
   divide(words) { this.append(el('p', { class: 'division small muted' }, el('span', null, words))); }
 
-  // showEmpty shows something as long as there is no turn.
+  // showEmpty shows something as long as there is no turn; null: nothing.
   showEmpty(node) {
     this.#empty?.remove();
     this.#empty = node;
-    this.scroll.append(node);
+    if (node) this.scroll.append(node);
   }
 
   // end goes to the end, and stays there.

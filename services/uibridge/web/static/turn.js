@@ -165,11 +165,17 @@ export class Turn {
     if (recorded?.command && !this.hasText) this.say({ text: `/${recorded.command}`, time });
     if (recorded?.input && !this.hasText) this.say({ text: recorded.input });
     if (failed) {
-      const [words, bad] = failure(failed.code);
+      let [words, bad] = failure(failed.code);
+      let reason = failed.reason;
+      if (failed.code === 'cancelled' && reason) { // which says who, and so says it all
+        [words, reason] = [`${reason[0].toUpperCase()}${reason.slice(1)}.`.replace(` by ${this.#context.app.principal.writer}`, ' by you'), ''];
+      }
+      const { text } = this.#about;
+      const again = bad && text && !text.startsWith('/') && this.#context.app.can('talk') && el('button', { class: 'btn btn-small turn-retry', type: 'button', title: 'Send the same text again', on: { click: () => { again.disabled = true; this.#context.retry(text); } } }, 'Retry');
       this.node.dataset.failed = failed.code;
       for (const s of this.#segments.values()) s.recovered(); // the reason says it
       this.#answer.append(el('div', { class: bad ? 'note note-danger turn-failed' : 'note turn-failed' }, icon(bad ? 'warn' : 'info'),
-        el('div', null, el('p', null, words), failed.reason && el('p', { class: 'small' }, failed.reason))));
+        el('div', null, el('p', null, words), reason && el('p', { class: 'small' }, reason), again)));
     }
     for (const n of recorded?.notes ?? []) this.#answer.append(el('p', { class: 'aside small muted' }, icon('info'), el('span', null, n)));
     if (!recorded?.command && this.#name) this.#sum(end);
@@ -181,6 +187,9 @@ export class Turn {
     this.#answer.append(node);
     write(node.lastChild, m);
   }
+
+  // rest ends what shows that text is being written: nothing runs any more.
+  rest() { for (const s of this.#segments.values()) s.stop(); }
 
   connected() { for (const c of this.#calls.values()) c.decision?.connected(); }
 
