@@ -2,6 +2,7 @@ package bus
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net"
 	"net/url"
@@ -44,7 +45,9 @@ func (f finder) Dial(network, address string) (net.Conn, error) {
 	if host, _, ok := f.read(); ok {
 		address = host
 	}
-	return net.DialTimeout(network, address, f.wait)
+	ctx, cancel := context.WithTimeout(context.Background(), f.wait)
+	defer cancel()
+	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
 func (f finder) currentToken() string {

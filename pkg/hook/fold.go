@@ -139,7 +139,7 @@ func (f *Fold) judgement(a Answer, r Reply) (Reply, error) {
 		return Reply{}, fmt.Errorf("a judge answered %s; it can continue, deny or confirm", r.Verb)
 	}
 	if r.Verb == Replace {
-		if again, err := merge(f.point, f.data, f.data, r.Data); err != nil || !sameJSON(json.RawMessage(again), f.data) {
+		if again, err := merge(f.point, f.data, f.data, r.Data); err != nil || !sameJSON(again, f.data) {
 			return Reply{Verb: Confirm, Warning: &Warning{
 				Level: LevelWarn, Message: "wants other arguments than the ones shown, which a plugin after it has changed",
 			}}, err

@@ -81,7 +81,9 @@ func TestAProgramThatFailsIsAFailureWithWhatItPrinted(t *testing.T) {
 		want    ran
 	}{
 		"an exception": {
-			"python:execute", args{"code": "print('before')\n1/0"}, "ZeroDivisionError: division by zero (exit 1)",
+			"python:execute",
+			args{"code": "print('before')\n1/0"},
+			"ZeroDivisionError: division by zero (exit 1)",
 			ran{Stdout: "before\n", Stderr: "Traceback", ExitCode: 1},
 		},
 		"an exit code":    {"python:execute", args{"code": "raise SystemExit(3)"}, "exit 3", ran{ExitCode: 3}},
@@ -89,7 +91,9 @@ func TestAProgramThatFailsIsAFailureWithWhatItPrinted(t *testing.T) {
 		"a shell command": {"shell:execute", args{"command": "echo no >&2; exit 7"}, "no (exit 7)", ran{Stderr: "no\n", ExitCode: 7}},
 		"a signal":        {"shell:execute", args{"argv": []string{"sh", "-c", "kill -TERM $$"}}, "ended by SIGTERM", ran{ExitCode: 143}},
 		"a long last line": {
-			"shell:execute", args{"command": "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1"}, strings.Repeat("x", 500) + "… (exit 1)",
+			"shell:execute",
+			args{"command": "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1"},
+			strings.Repeat("x", 500) + "… (exit 1)",
 			ran{Stderr: "xxx", ExitCode: 1},
 		},
 	} {

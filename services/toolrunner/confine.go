@@ -37,8 +37,10 @@ func outside(protected, workspace string) error {
 // apart refuses a workspace that lies in a protected directory, but for the one that is
 // meant to.
 func apart(protected, workspace string) error {
-	if info, err := os.Stat(protected); err != nil || !info.IsDir() {
+	if info, err := os.Stat(protected); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return nil // which nothing lies in
+	} else if err != nil {
+		return err
 	}
 	own := filepath.Join(protected, DefaultWorkspace)
 	if meant, err := contains(own, workspace); meant || err != nil {
@@ -67,9 +69,9 @@ func contains(dir, path string) (bool, error) {
 		return false, err
 	}
 	for {
-		real, err := filepath.EvalSymlinks(at)
+		resolved, err := filepath.EvalSymlinks(at)
 		if err == nil {
-			at = real
+			at = resolved
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {

@@ -160,8 +160,9 @@ func (l *link) host(w wanted) *container.HostConfig {
 		// Nor does it take more than there is.
 		h.NanoCPUs = int64(min(w.limits.CPUs, float64(l.info.NCPU)) * 1e9)
 	}
-	if l.info.KernelMemoryTCP { // with cgroups v1; v2 counts sockets as memory by itself
-		h.KernelMemoryTCP = w.limits.SocketBuffers()
+	// With cgroups v1; v2 counts sockets as memory by itself.
+	if l.info.KernelMemoryTCP { //nolint:staticcheck // deprecated with cgroups v1 itself
+		h.KernelMemoryTCP = w.limits.SocketBuffers() //nolint:staticcheck // as above
 	}
 	if l.runtime != Runsc {
 		// No pseudo-terminals: all instances of devpts share the host's kernel.pty.max.

@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -53,7 +54,12 @@ func serve(t *testing.T, cfg access.Config) (*rig, pipes) {
 	p := pipes{in: make(chan net.Conn)}
 	done := make(chan error)
 	go func() { done <- srv.Serve(p) }()
-	t.Cleanup(func() { _ = srv.Close(); <-done })
+	t.Cleanup(func() {
+		_ = srv.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
 	return r, p
 }
 
@@ -118,7 +124,7 @@ func TestALoginsBodyMustComeSoon(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
-		if took := time.Since(begin); res.StatusCode != 400 || took != 5*time.Second {
+		if took := time.Since(begin); res.StatusCode != http.StatusBadRequest || took != 5*time.Second {
 			t.Errorf("half a body is answered %d after %s", res.StatusCode, took)
 		}
 	})

@@ -36,7 +36,7 @@ func TestWhatIsProtectedIsRefusedUnderAnyName(t *testing.T) {
 	} else {
 		names = append(names, "mnt/ui-token", "mnt/new", "mnt")
 		t.Cleanup(func() {
-			if out, err := exec.Command("umount", "-l", filepath.Join(f.dir, "mnt")).CombinedOutput(); err != nil { //nolint:noctx // at the end
+			if out, err := exec.Command("umount", "-l", filepath.Join(f.dir, "mnt")).CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
 		})

@@ -122,7 +122,7 @@ func (q *quota) free(bytes int64) error {
 	if err := unix.Fstatfs(int(dir.Fd()), &disk); err != nil {
 		return err
 	}
-	if left := int64(disk.Bavail)*int64(disk.Bsize) - bytes; left < q.KeepFree { //nolint:gosec // a size
+	if left := int64(disk.Bavail)*disk.Bsize - bytes; left < q.KeepFree { //nolint:gosec // a size
 		return fmt.Errorf("it would leave %d bytes free on the disk, and --files-keep-free (SKANDHA_FILES_KEEP_FREE) is %d", max(left, 0), q.KeepFree)
 	}
 	return nil
