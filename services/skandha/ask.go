@@ -311,7 +311,14 @@ func (w *waiter) output(o *tool.Output) {
 
 func (w *waiter) message(e event.Event) {
 	var m event.UIMessage
-	if w.json || e.DataAs(&m) != nil || !w.mine(e) {
+	if w.json || e.DataAs(&m) != nil {
+		return
+	}
+	if e.Turn == "" && m.Format == event.Text && !w.mine(e) { // of the session, such as a policy that does not judge
+		_, _ = fmt.Fprintln(w.err, "! "+clean(m.Content))
+		return
+	}
+	if !w.mine(e) {
 		return
 	}
 	w.early = nil // the whole text is here

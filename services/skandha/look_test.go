@@ -53,7 +53,7 @@ func TestPluginsShowWhatIsRequiredAndMissing(t *testing.T) {
 	}
 	upOn(t, data, "--ui", "off", "--config", config)
 	out, all, err := says(t, "plugins", "--data", data)
-	if err != nil || !strings.Contains(out, "no-secrets is required at before_act but not registered; everything there is denied") {
+	if err != nil || !strings.Contains(out, "no-secrets is not asked at before_act: it is required but not registered; everything there is denied") {
 		t.Errorf("%v\n%s", err, all)
 	}
 }

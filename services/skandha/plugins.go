@@ -65,15 +65,18 @@ func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
 	return printMissing(os.Stdout, hooks)
 }
 
-// printMissing lists the plugins that the configuration requires and that are not asked.
+// printMissing lists the plugins that are not asked although they are registered, or required.
 func printMissing(out io.Writer, hooks coreapi.HooksInfo) error {
 	for _, p := range hooks.Points {
 		for _, h := range p.Plugins {
-			why, required := strings.CutPrefix(h.Unasked, "it is required but ")
-			if !required {
+			if h.Unasked == "" {
 				continue
 			}
-			if _, err := fmt.Fprintf(out, "! %s is required at %s but %s; everything there is denied\n", h.Plugin, p.Point, why); err != nil {
+			effect := "calls go on without it"
+			if h.OnSilence == hook.Deny {
+				effect = "everything there is denied"
+			}
+			if _, err := fmt.Fprintf(out, "! %s is not asked at %s: %s; %s\n", h.Plugin, p.Point, line(h.Unasked, 200), effect); err != nil {
 				return err
 			}
 		}
