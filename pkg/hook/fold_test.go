@@ -286,7 +286,7 @@ func TestJudgement(t *testing.T) {
 	}
 }
 
-// What each plugin has agreed to is known, so that whoever agreed to something else can be asked again.
+// What each plugin has agreed to is known, so that those who agreed to something else can be asked again.
 func TestWhatEachPluginHasSeen(t *testing.T) {
 	first := payload[hook.BeforeAct].data
 	changed := payload[hook.BeforeAct].changed

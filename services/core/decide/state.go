@@ -274,7 +274,7 @@ func (in SeenInput) chain(prev string) string {
 	return chain(prev, []byte(in.Key), strconv.AppendUint(nil, in.Sequence, 10))
 }
 
-// Hash is what an approval is bound to: a tool, whoever runs it and all that it declares,
+// Hash is what an approval is bound to: a tool with its owner and all that it declares,
 // exactly these arguments, and the answer of a plugin instead of the tool, if any.
 func Hash(spec tool.Spec, args json.RawMessage, instead *event.Answered) string {
 	if instead == nil {

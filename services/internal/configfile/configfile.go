@@ -18,7 +18,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// sections are the keys of a file, whoever owns them.
+// sections are the keys of a file, of all services.
 var sections = []string{"agents", "policy", "hooks", "plugins", "open_sessions", "streams", "limits", "listeners", "ui"}
 
 // Sections lists the keys that a file may have.

@@ -26,7 +26,7 @@ type Notification struct {
 const (
 	OnNewMessage       = "onNewMessage"       // Message
 	OnToolCallRequest  = "onToolCallRequest"  // ToolCallRequest
-	OnReadyForInput    = "onReadyForInput"    // About; without an id right after onAttached, if nothing of the past is told
+	OnReadyForInput    = "onReadyForInput"    // About; without an id right after onAttached, in a feed without a past
 	OnAgentStateChange = "onAgentStateChange" // StateChange
 
 	OnInput                = "onInput"                // Input: somebody's, this UI's own too

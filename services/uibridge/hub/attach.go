@@ -31,7 +31,7 @@ func (f *feed) begin(ctx context.Context, after string) error {
 		return err
 	}
 	f.s.join(f)
-	// Of a session that waits for input, a feed that is told nothing of the past is told so.
+	// A feed without a past hears at once that the session waits for input.
 	first, err := f.s.welcome(ctx, at.id(), after == "" || at.commit == 0 && f.s.position().commit == 0)
 	if err != nil {
 		return err

@@ -210,7 +210,7 @@ func (w *world) attach(a contract.Attachment) contract.Feed {
 	if err := json.Unmarshal(n.Params, &at); err != nil || n.Method != contract.OnAttached {
 		w.t.Fatalf("the first is %s, %v", n.Method, err)
 	}
-	// A feed that is told nothing of the past is told at once that the session waits for input.
+	// A feed without a past hears at once that the session waits for input.
 	if at.State == event.StateWaiting && (a.After == "" || at.After == "0" && at.Until == "0") {
 		if n := next(w.t, f); n.Method != contract.OnReadyForInput || n.ID != "" {
 			w.t.Fatalf("the second is %s %s", n.Method, n.ID)
