@@ -86,7 +86,7 @@ func TestTerminalAsksForApproval(t *testing.T) {
 	call := func(text string) { s.keys(`call kit:risky {"text":"`+text+`"}`, enter) }
 
 	call("one")
-	s.await("kit:risky wants to run", `"text": "one"`, "⚠", "y approve")
+	s.await("kit:risky of the plugin kit wants to run", `"text": "one"`, "⚠", "y approve")
 	s.keys("e")
 	s.await("it says of itself: Does what cannot be undone.")
 	s.keys("y")
@@ -157,7 +157,7 @@ func TestTerminalSeesWhatOthersDo(t *testing.T) {
 	w.say("shared", `call kit:risky {"text":"x"}`)
 	s.await("ui-web in web › call kit:risky", "y approve")
 	again := w.chat("-s", "shared") // it comes when the request is there already
-	again.await("kit:risky wants to run", "y approve")
+	again.await("kit:risky of the plugin kit wants to run", "y approve")
 
 	q := awaitEvent[event.ToolCallRequest](t, items)
 	if _, err := w.c.Answer(t.Context(), w.ref("shared"), event.Confirmation{

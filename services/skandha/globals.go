@@ -130,7 +130,7 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	b, err := bus.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), or name another by --data or --nats", err)
 	}
 	if err != nil {

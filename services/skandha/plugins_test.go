@@ -149,19 +149,19 @@ func TestHooksAreShown(t *testing.T) {
 	err := printHooks(&out, coreapi.HooksInfo{Instance: "core-1", Points: []coreapi.PointInfo{
 		{Point: hook.BeforePlan, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []coreapi.HookInfo{}},
 		{Point: hook.BeforeAct, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []coreapi.HookInfo{
-			{Plugin: "no-secrets", Mode: hook.Chain, OnError: hook.Deny, DeadlineMS: 500, Asked: 12345, Failed: 2, P50US: 420, P99US: 61_000, LastError: "no answer"},
-			{Plugin: "house", Mode: hook.Chain, OnError: hook.Deny, DeadlineMS: 2000, Unasked: "it is suspended by operator: x"},
+			{Plugin: "no-secrets", Mode: hook.Chain, OnError: hook.Deny, OnSilence: hook.Allow, DeadlineMS: 500, Asked: 12345, Failed: 2, P50US: 420, P99US: 61_000, LastError: "no answer"},
+			{Plugin: "house", Mode: hook.Chain, OnError: hook.Deny, OnSilence: hook.Deny, Judge: true, DeadlineMS: 2000, Unasked: "it is suspended by operator: x"},
 		}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	equal(t, out.String(), `
-POINT, PLUGIN  MODE   WITHIN  ON ERROR  ASKED  FAILED  P50     P99
+POINT, PLUGIN  MODE   WITHIN  ON ERROR  ON SILENCE  ASKED  FAILED  P50     P99
 before_plan    chain  10 s
 before_act     chain  10 s
-  no-secrets   chain  500 ms  deny      12345  2       420 µs  61 ms
-  house        chain  2 s     deny      0      0       –       –
+  no-secrets   chain  500 ms  deny      allow       12345  2       420 µs  61 ms
+  house        judge  2 s     deny      deny        0      0       –       –
 before_act: no-secrets failed last with: no answer
 before_act: house is not asked: it is suspended by operator: x
 Figures of core core-1, since it started.`)

@@ -225,6 +225,7 @@ func browse(ctx context.Context, b *bus.Bus, ws string, ready func()) error {
 		case !attached && strings.Contains(string(frame), contract.OnAttached):
 			attached = true
 			ready()
+		case strings.Contains(string(frame), contract.OnReadyForInput): // the session is idle
 		case !attached || !strings.Contains(string(frame[:min(len(frame), 60)]), contract.OnNewMessage):
 			return fmt.Errorf("a frame is %.200s", frame)
 		default:
