@@ -3,7 +3,6 @@ package webtest_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -108,8 +107,7 @@ func evil(r *webtest.Rig, corpus string) {
 				"stdout": corpus, "stderr": corpus, "exit_code": 1, "signal": picture, "result": corpus, "notice": covers,
 				"artifacts": files, "artifacts_left_out": []string{picture, script},
 			}, nil
-		}, plugin.Scope("text")),
-		plugin.Tool("evil:"+picture, script, func(context.Context, struct{}) (string, error) { return "", errors.New(script) }))
+		}, plugin.Scope("text")))
 }
 
 // Whatever models, tools, hooks, people and files say, is said: nothing of it runs, loads,
@@ -142,12 +140,10 @@ func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 		say(text)
 		over(text)
 	}
-	say("name evil:" + picture)
-	p.Click(".ask[data-open=true] .ask-approve")
-	p.Wait(`one(".ask[data-outcome=approved]") && !one(".ask[data-open=true]")`)
-	over("a tool's name")
-	say("name " + script)
-	over("the name of a tool that there is not")
+	for _, name := range []string{"evil:" + picture, script} { // no plugin can register them, but a model can say them
+		say("name " + name)
+		over("the name of a tool that there is not")
+	}
 
 	say("call " + asJSON(t, map[string]string{"text": corpus}))
 	p.Wait(`text(".ask[data-open=true] .ask-code").includes("<script>alert(1)</script>") && text(".ask[data-open=true] .ask-why").includes("<img src=x")`)
