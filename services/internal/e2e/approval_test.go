@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -35,7 +36,11 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 		return s.Cause(ref, subject.Confirmation, by, "", c)
 	}
 	with := func(change func(*event.Confirmation)) event.Confirmation { c := yes; change(&c); return c }
-	always := &event.Grant{Tool: ToolRisky, Hash: p.Hash}
+	var offered []event.Grant
+	if err := json.Unmarshal(p.Always, &offered); err != nil || len(offered) != 1 {
+		t.Fatalf("offered is %s (%v)", p.Always, err)
+	}
+	always := &offered[0] // exactly this call
 
 	for _, c := range []struct {
 		name string

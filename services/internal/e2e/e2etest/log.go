@@ -196,6 +196,7 @@ type CallLog struct {
 	Requested []Assigned // its attempts
 	Asked     uint64     // commit that asked a person
 	Expires   time.Time
+	Always    json.RawMessage // what an approval could grant
 	Hash      string
 	Args      json.RawMessage
 	Confirmed string // the outcome of asking
@@ -267,7 +268,7 @@ func (l *Log) event(c Commit, ev Event, f fields) {
 		l.call(f.Call, func(k *CallLog) { k.Requested = append(k.Requested, Assigned{c.Seq, f.Attempt, f.Runner}) })
 	case "skandha.ui.tool_call_request.v1":
 		l.call(f.ConfirmationID, func(k *CallLog) {
-			k.Asked, k.Hash, k.Args, k.Expires = c.Seq, f.Hash, f.Args, f.ExpiresAt
+			k.Asked, k.Hash, k.Args, k.Expires, k.Always = c.Seq, f.Hash, f.Args, f.ExpiresAt, f.Always
 		})
 	case "skandha.act.confirmed.v1":
 		l.call(f.Call, func(k *CallLog) { k.Confirmed = f.Outcome })
