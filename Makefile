@@ -35,7 +35,7 @@ run: setup-build ## Build and talk to an agent: everything in one process, data 
 	exec bin/skandha chat --data .data
 
 .PHONY: run-services
-run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners, the sandbox, the listeners of SKANDHA_CONFIG and the page as processes; Ctrl-C ends them
+run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners, the sandbox, the listeners of SKANDHA_CONFIG and the page as processes; what dies is started again; Ctrl-C ends them
 	@RUNNERS=$(RUNNERS) exec deploy/dev/run-services.sh
 
 .PHONY: build
