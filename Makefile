@@ -131,7 +131,7 @@ compose-down: .env ## Stop it; its data stays (docker compose down -v removes th
 ##@ House
 
 .PHONY: setup
-setup: ## Install what the tests need (Debian, as root), or say what is missing
+setup: ## Install what the tests need (Debian, as root), or say what is missing (elsewhere, or with SKANDHA_INSTALL=no)
 	@deploy/dev/setup.sh test
 
 .PHONY: setup-build

@@ -134,3 +134,31 @@ func TestRunServicesGoesOnWithoutARunner(t *testing.T) {
 		}
 	}
 }
+
+// On a machine that is to stay as it is, make setup says what is missing, and no more.
+func TestSetupInstallsNothingIfItMayNot(t *testing.T) {
+	t.Parallel()
+	bin, installed := t.TempDir(), filepath.Join(t.TempDir(), "installed")
+	for _, needed := range []string{"bash", "chmod", "dirname", "go", "head", "id", "rm", "sort"} {
+		path, err := exec.LookPath(needed)
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(bin, needed))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	apt := fmt.Sprintf("#!%s/bash\n: >%s\n", bin, installed)
+	if err := os.WriteFile(filepath.Join(bin, "apt-get"), []byte(apt), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "../../../deploy/dev/setup.sh", "test")
+	cmd.Env = []string{"PATH=" + bin, "HOME=" + t.TempDir(), "SKANDHA_INSTALL=no"}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "missing: redis-server") || !strings.Contains(string(out), "Install: redis-server") {
+		t.Errorf("it ends with %v and says\n%s", err, out)
+	}
+	if _, err := os.Stat(installed); err == nil {
+		t.Errorf("it has called apt-get:\n%s", out)
+	}
+}
