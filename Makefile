@@ -11,6 +11,7 @@ RUNNERS  ?= 1
 FUZZTIME ?= 50000x
 STORM    ?= 3000
 PKGS     ?= ./pkg/... ./services/...
+BIN      ?= bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 MODULES  := pkg services
@@ -35,13 +36,13 @@ run: setup-build ## Build and talk to an agent: everything in one process, data 
 	exec bin/skandha chat --data .data
 
 .PHONY: run-services
-run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners, the sandbox, the listeners of SKANDHA_CONFIG and the page as processes; Ctrl-C ends them
+run-services: build ## Run NATS, Redis (if installed), core, provider, RUNNERS=n tool runners, the sandbox, the listeners of SKANDHA_CONFIG and the page as processes; what dies is started again; Ctrl-C ends them
 	@RUNNERS=$(RUNNERS) exec deploy/dev/run-services.sh
 
 .PHONY: build
-build: setup-build ## Build every command into bin/ (static, stripped)
-	@mkdir -p bin
-	$(STATIC) -o bin/ $(COMMANDS)
+build: setup-build ## Build every command into BIN=bin (static, stripped)
+	@mkdir -p $(BIN)
+	$(STATIC) -o $(BIN)/ $(COMMANDS)
 
 ##@ Check
 
@@ -102,12 +103,12 @@ bench: setup-build ## Measure this machine against the budgets, each beside the 
 ##@ Docker
 
 .PHONY: compose-up
-compose-up: .env ## Start the system of docker-compose.yml and wait until it is healthy
+compose-up: .env ## Build the images of docker-compose.yml, start the system, wait until it is healthy, and say how to use it
+	@deploy/docker/images.sh $(COMPOSE)
 	@docker image inspect skandha/sandbox:latest >/dev/null 2>&1 || $(MAKE) sandbox-image
-	$(COMPOSE) up -d --build --scale toolrunner=$(RUNNERS)
+	$(COMPOSE) up -d --no-build --scale toolrunner=$(RUNNERS)
 	@deploy/dev/compose-healthy.sh $(COMPOSE)
-	@echo 'talk to it:  set -a; . ./.env; SKANDHA_NATS=nats://127.0.0.1:$${SKANDHA_NATS_PORT:-4222} bin/skandha chat'
-	@echo 'its page:    the same, with bin/skandha ui --open'
+	@deploy/dev/compose-use.sh $(COMPOSE)
 
 .PHONY: sandbox-image
 sandbox-image: ## Build the image that untrusted code runs in: from a registry, or else from Debian's packages (as root)
@@ -131,7 +132,7 @@ compose-down: .env ## Stop it; its data stays (docker compose down -v removes th
 ##@ House
 
 .PHONY: setup
-setup: ## Install what the tests need (Debian, as root), or say what is missing
+setup: ## Install what the tests need (Debian, as root), or say what is missing (elsewhere, or with SKANDHA_INSTALL=no)
 	@deploy/dev/setup.sh test
 
 .PHONY: setup-build

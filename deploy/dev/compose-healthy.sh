@@ -3,21 +3,30 @@
 #
 #   compose-healthy.sh docker compose
 #   compose-healthy.sh docker-compose
+#
+#   PATIENCE=180   for how many seconds
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+patience=${PATIENCE:-180}
 
-for ((i = 0; i < 180; i++)); do
-	ids=$("$@" ps -q)
+# A line for each container: whether it is a single `run`, its name, and how it is. The
+# last health of a container that has stopped is no news.
+format='{{index .Config.Labels "com.docker.compose.oneoff"}} {{.Name}} '
+format+='{{if and .State.Running .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}'
+
+for ((i = 0; ; i++)); do
+	ids=$("$@" ps --all --quiet)
 	# shellcheck disable=SC2086 # one id a word
-	states=$(docker inspect --format '  {{.Name}} {{.State.Health.Status}}' $ids)
+	states=$([ -z "$ids" ] || docker inspect --format "$format" $ids | sed -n 's,^False /,  ,p')
 	unhealthy=$(grep -v ' healthy$' <<<"$states" || true)
-	if [ -z "$unhealthy" ]; then
+	if [ -n "$states" ] && [ -z "$unhealthy" ]; then
 		echo "all are healthy:"
 		echo "$states"
 		exit 0
 	fi
+	[ "$i" -lt "$patience" ] || break
 	sleep 1
 done
-echo "not healthy after three minutes:"
-echo "$unhealthy"
+echo "not healthy after $patience s (docker logs NAME says why):"
+echo "${unhealthy:-  no container is there; make compose-up starts them}"
 exit 1

@@ -2,20 +2,24 @@
 # Runs Skandha as it is deployed, without containers: NATS, Redis (if installed),
 # core, provider, RUNNERS tool runners, the sandbox service, the UI bridge and, with a
 # configuration, the listeners, each a process of its own, logging to
-# .data/services/logs. Ctrl-C ends them all; so does the end of any one of them.
+# .data/services/logs. Ctrl-C ends them all; so does the end of the bus or of core. What
+# else ends is started again, unless it ends five times in a row soon after its start.
 #
 #   RUNNERS=1    how many tool runners
 #   SKANDHA_CONFIG=FILE   agents, policy, listeners and ui
 #   SKANDHA_UI_LISTEN=127.0.0.1:7070   where the page is
 #   PORT=4222    where NATS listens, on loopback
+#   BIN=bin, DATA=.data/services   where the commands are, and what is kept
 #
-# The bus is nats-server if it is installed, else the one in bin/skandha.
+# The bus is nats-server if it is installed, else the one in skandha.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 runners=${RUNNERS:-1}
 port=${PORT:-4222}
-data=$PWD/.data/services
+bin=${BIN:-bin}
+data=${DATA:-$PWD/.data/services}
+shown=${data#"$PWD"/}
 logs=$data/logs
 umask 077
 mkdir -p "$logs" "$data/nats" "$data/redis" "$data/workspace"
@@ -32,21 +36,54 @@ SKANDHA_TOKEN=$(secret token)
 SKANDHA_NATS=nats://127.0.0.1:$port
 export SKANDHA_TOKEN SKANDHA_NATS
 
+# What was started; a process that is not to be started again has no id.
 names=()
 pids=()
+since=() # when it was started last
+quick=() # how often in a row it ended within ten seconds of that
 
-# start runs a command in the background, out of reach of the terminal's Ctrl-C,
-# so that this script ends it in order; on Linux it ends with this script, too.
+# command_of becomes the process of a name.
+command_of() {
+	case $1 in
+	nats)
+		if have nats-server; then
+			# The configuration reads the directory as a piece of itself, so it is quoted.
+			export SKANDHA_NATS_MONITOR=127.0.0.1:-1 SKANDHA_NATS_DATA="\"$data/nats\""
+			detach nats-server -c deploy/nats/nats.conf -a 127.0.0.1 -p "$port"
+		fi
+		detach "$bin/skandha" server --listen "127.0.0.1:$port" --data "$data/nats"
+		;;
+	redis) detach redis-server "$data/redis.conf" ;;
+	core) export SKANDHA_STORE=$store ;;
+	toolrunner-*) export SKANDHA_WORKSPACE=$data/workspace ;;
+	sandbox) export SKANDHA_SANDBOX_DIR=$data/sandbox ;;
+	uibridge) export SKANDHA_UI_DATA=$data ;;
+	esac
+	detach "$bin/skandha-${1%%-*}"
+}
+
+# detach becomes a process out of reach of the terminal's Ctrl-C, so that this script
+# ends it in order; on Linux it ends with this script, too.
+detach() {
+	local how=()
+	have setsid && how=(setsid)
+	have setpriv && setpriv --pdeathsig TERM true 2>/dev/null && how+=(setpriv --pdeathsig TERM)
+	exec ${how[@]+"${how[@]}"} "$@"
+}
+
+# launch starts what stands at a place of names, in the background.
+launch() {
+	local name=${names[$1]}
+	command_of "$name" >>"$logs/$name.log" 2>&1 &
+	pids[$1]=$!
+	since[$1]=$SECONDS
+	say "  $name: process $!, log $shown/logs/$name.log"
+}
+
 start() {
-	local name=$1
-	shift
-	local detach=()
-	have setsid && detach=(setsid)
-	have setpriv && setpriv --pdeathsig TERM true 2>/dev/null && detach+=(setpriv --pdeathsig TERM)
-	${detach[@]+"${detach[@]}"} "$@" >>"$logs/$name.log" 2>&1 &
-	names+=("$name")
-	pids+=($!)
-	say "  $name: process $!, log .data/services/logs/$name.log"
+	names+=("$1")
+	quick+=(0)
+	launch $((${#names[@]} - 1))
 }
 
 # stop ends what was started, the last first: the bus goes when nobody needs it.
@@ -57,7 +94,7 @@ stop() {
 	local i waited
 	[ ${#pids[@]} -gt 0 ] && say "stopping"
 	for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
-		kill -TERM "${pids[i]}" 2>/dev/null || continue
+		[ -n "${pids[i]}" ] && kill -TERM "${pids[i]}" 2>/dev/null || continue
 		for ((waited = 0; waited < 400; waited++)); do
 			kill -0 "${pids[i]}" 2>/dev/null || break
 			sleep 0.1
@@ -73,17 +110,33 @@ trap 'exit 0' INT # the way to end it
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# gone says which processes have ended, and how their logs end; false if none has.
-gone() {
-	local i found=1
+# ended says how a process ended, and how its log does.
+ended() {
+	local code=0
+	wait "${pids[$1]}" 2>/dev/null || code=$?
+	if [ "$code" -gt 128 ]; then
+		say "${names[$1]} was killed by signal $((code - 128)); its log ends:"
+	else
+		say "${names[$1]} has ended with exit code $code; its log ends:"
+	fi
+	tail -n "$2" "$logs/${names[$1]}.log"
+}
+
+# tend starts again what has ended; it is false if the system cannot do without it.
+tend() {
+	local i
 	for ((i = 0; i < ${#pids[@]}; i++)); do
-		if ! kill -0 "${pids[i]}" 2>/dev/null; then
-			say "${names[i]} has ended; its log ends:"
-			tail -n 20 "$logs/${names[i]}.log"
-			found=0
+		if [ -z "${pids[i]}" ] || kill -0 "${pids[i]}" 2>/dev/null; then continue; fi
+		case ${names[i]} in nats | core) ended "$i" 20; return 1 ;; esac
+		ended "$i" 5
+		if [ $((SECONDS - since[i])) -lt 10 ]; then quick[i]=$((quick[i] + 1)); else quick[i]=0; fi
+		if [ "${quick[i]}" -lt 5 ]; then
+			launch "$i"
+		else
+			pids[i]=
+			say "${names[i]} ended five times in a row and is not started again; the rest goes on"
 		fi
 	done
-	return "$found"
 }
 
 # listens waits until something answers on a loopback port.
@@ -94,8 +147,8 @@ listens() {
 		kill -0 "$!" 2>/dev/null || break
 		sleep 0.1
 	done
-	say "$1 does not listen on port $2"
-	gone || tail -n 20 "$logs/$1.log"
+	say "$1 does not listen on port $2; its log ends:"
+	tail -n 20 "$logs/$1.log"
 	exit 1
 }
 
@@ -114,13 +167,7 @@ if { [ -n "${SKANDHA_UI_LISTEN:-}" ] || ! grep -qs '^ui:' "${SKANDHA_CONFIG:-}";
 fi
 
 say "starting"
-if have nats-server; then
-	# The configuration reads the directory as a piece of itself, so it is quoted.
-	SKANDHA_NATS_MONITOR=127.0.0.1:-1 SKANDHA_NATS_DATA="\"$data/nats\"" start nats \
-		nats-server -c deploy/nats/nats.conf -a 127.0.0.1 -p "$port"
-else
-	start nats bin/skandha server --listen "127.0.0.1:$port" --data "$data/nats"
-fi
+start nats
 listens nats "$port"
 
 if have redis-server; then
@@ -131,31 +178,27 @@ if have redis-server; then
 	fi
 	password=$(secret redis-password)
 	printf 'bind 127.0.0.1\nport %s\ndir "%s"\nrequirepass %s\nappendonly yes\n' "$redis_port" "$data/redis" "$password" >"$data/redis.conf"
-	start redis redis-server "$data/redis.conf"
+	start redis
 	listens redis "$redis_port"
 	store=redis://:$password@127.0.0.1:$redis_port/0
 else
-	say "  redis-server is not installed: core keeps its view in .data/services/view.db"
+	say "  redis-server is not installed: core keeps its view in $shown/view.db"
 	store=$data/view.db
 fi
 
-SKANDHA_STORE=$store start core bin/skandha-core
-start provider bin/skandha-provider
-for ((n = 1; n <= runners; n++)); do
-	SKANDHA_WORKSPACE=$data/workspace start "toolrunner-$n" bin/skandha-toolrunner
-done
-SKANDHA_SANDBOX_DIR=$data/sandbox start sandbox bin/skandha-sandbox
-if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then
-	start listener bin/skandha-listener
-fi
-SKANDHA_UI_DATA=$data start uibridge bin/skandha-uibridge
+start core
+start provider
+for ((n = 1; n <= runners; n++)); do start "toolrunner-$n"; done
+start sandbox
+if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then start listener; fi
+start uibridge
 
 say "talk to it from another terminal:"
-say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat .data/services/token) bin/skandha chat"
-say "its page: the same, with bin/skandha ui --open"
+say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat $shown/token) $bin/skandha chat"
+say "its page: the same, with $bin/skandha ui --open"
 say "Ctrl-C stops it."
 # A terminal that is closed tells its first process only, which may be make.
 attached() { [ -t 0 ]; }
 attached || attached() { true; }
-until gone || ! attached; do sleep 1; done
+while attached && tend; do sleep 1; done 2>/dev/null # where bash, too, reports each process that was killed
 exit 1

@@ -4,9 +4,9 @@
 #   setup.sh build    Go: all that `make run` needs
 #   setup.sh test     and what the tests start: Redis, a Docker engine, Chromium, …
 #
-# On Debian, as root, it installs what is missing and says what. Elsewhere it says
-# what is missing and how to get it; tests that need it are then skipped, or fail
-# if SKANDHA_REQUIRE=all.
+# On Debian, as root, it says what is missing and installs it. Elsewhere, or with
+# SKANDHA_INSTALL=no, it only says what is missing and how to get it; tests that need it
+# are then skipped, or fail if SKANDHA_REQUIRE=all.
 set -euo pipefail
 
 want=${1:-test}
@@ -71,7 +71,7 @@ forbid_daemons() {
 }
 
 install() {
-	say "installing as root: ${packages[*]}"
+	say "installing these Debian packages as root (SKANDHA_INSTALL=no installs nothing): ${packages[*]}"
 	forbid_daemons
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
@@ -92,15 +92,15 @@ case $want in
 build) ;;
 test)
 	look
-	if [ ${#packages[@]} -gt 0 ]; then
-		if [ "$(id -u)" = 0 ] && [ -r /etc/debian_version ] && have apt-get; then
-			install
-		else
-			say "not installed (that takes root on Debian). Install: ${packages[*]}"
-			say "without them, the tests that need them are skipped, and say so"
-		fi
+	if [ ${#packages[@]} -eq 0 ]; then
+		:
+	elif [ "${SKANDHA_INSTALL:-}" != no ] && [ "$(id -u)" = 0 ] && [ -r /etc/debian_version ] && have apt-get; then
+		install
+	else
+		say "not installed (that takes root on Debian, without SKANDHA_INSTALL=no). Install: ${packages[*]}"
+		say "without them, the tests that need them are skipped, and say so"
 	fi
-	image
+	[ "${SKANDHA_INSTALL:-}" = no ] || image
 	;;
 *)
 	say "want build or test, got $want" >&2

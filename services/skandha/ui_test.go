@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/creack/pty"
+
+	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 )
@@ -92,14 +95,10 @@ func TestThePageIsFound(t *testing.T) {
 		t.Errorf("without a system: %v %s", err, out)
 	}
 	printed, stop := upOn(t, data, "--ui", "127.0.0.1:0")
-	page, code, ok := strings.Cut(field(printed, "\n  page "), "#code=")
-	kept, err := os.ReadFile(filepath.Join(data, access.TokenFile))
-	if !ok || code == "" || err != nil || field(printed, "page's token") != strings.TrimSpace(string(kept)) {
-		t.Fatalf("it prints no link, or not the token that is kept (%v):\n%s", err, printed)
-	}
+	page := field(printed, "\n  page ")
 	link, all, err := says(t, "ui", "--data", data)
-	if again, fresh, _ := strings.Cut(strings.TrimSpace(link), "#code="); err != nil || again != page || fresh == "" || fresh == code || !strings.Contains(all, "opens once") {
-		t.Errorf("skandha ui: %v\n%s", err, all)
+	if at, code, _ := strings.Cut(strings.TrimSpace(link), "#code="); err != nil || at != page || code == "" || !strings.Contains(all, "opens once") {
+		t.Errorf("skandha ui, for the page %q: %v\n%s", page, err, all)
 	}
 	if out, all, err := says(t, "status", "--data", data); err != nil || !strings.Contains(out, "page "+page) {
 		t.Errorf("skandha status: %v\n%s", err, all)
@@ -117,6 +116,61 @@ func TestThePageIsFound(t *testing.T) {
 	if out, all, err := says(t, "status", "--data", data); err != nil || strings.Contains(out, "page") {
 		t.Errorf("skandha status without a page: %v\n%s", err, all)
 	}
+}
+
+// A terminal is shown a link and, once, the owner's token; what is kept, as a service's
+// log is, holds no secret, and says where they are.
+func TestUpShowsSecretsToATerminalAlone(t *testing.T) {
+	data := t.TempDir()
+	printed, stop := upOn(t, data, "--ui", "127.0.0.1:0")
+	owner := func(data string) string {
+		b, err := os.ReadFile(filepath.Join(data, access.TokenFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b))
+	}
+	run, err := system.Running(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, s := range map[string]string{"the owner's token": owner(data), "the bus's token": run.Token, "a login code": "#code="} {
+		if strings.Contains(printed, s) {
+			t.Errorf("it prints %s into a pipe:\n%s", what, printed)
+		}
+	}
+	if field(printed, "page's token  kept in") != filepath.Join(data, access.TokenFile) || !strings.Contains(printed, "skandha ui --data ") {
+		t.Errorf("it does not say where they are:\n%s", printed)
+	}
+	stop()
+	data = t.TempDir()
+	seen := onScreen(t, command(t, "up", "--data", data, "--ready-line", "--no-sandbox", "--provider", "offline", "--ui", "127.0.0.1:0"), "READY")
+	if !strings.Contains(seen, "#code=") || field(seen, "page's token") != owner(data) {
+		t.Errorf("a terminal is shown no link, or not the token that is kept:\n%s", seen)
+	}
+}
+
+// onScreen runs a command in a terminal until it has printed a line, and returns what it
+// printed.
+func onScreen(t *testing.T, cmd *exec.Cmd, last string) string {
+	t.Helper()
+	terminal, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed string
+	lines := bufio.NewScanner(terminal)
+	for lines.Scan() && lines.Text() != last {
+		printed += lines.Text() + "\n"
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	for lines.Scan() {
+	}
+	_ = terminal.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %v\n%s", cmd.Args, err, printed)
+	}
+	return printed
 }
 
 // A port that was asked for is that port, or nothing runs.

@@ -60,7 +60,8 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	}
 }
 
-// printPage says where the page is, and the first time the token of its owner.
+// printPage says where the page is. Only a terminal is shown a link that logs in and, the
+// first time, the token of the owner: other output is kept, as a service's log is.
 func printPage(ctx context.Context, sys *system.System, data string) error {
 	link, err := sys.UILink(ctx)
 	if errors.Is(err, system.ErrNoUI) {
@@ -69,13 +70,18 @@ func printPage(ctx context.Context, sys *system.System, data string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("  page          %s  (opens once, within 5 minutes)\n", link.URL)
+	page, token := link.Page, "kept in "+sys.UITokenFile()
+	if isTerminal(os.Stdout) {
+		page = link.URL + "  (opens once, within 5 minutes)"
+		token = sys.UIToken() + "  (shown this once; it is kept in " + sys.UITokenFile() + ")"
+	}
+	fmt.Printf("  page          %s\n", page)
 	if sys.UIPortTaken() {
 		fmt.Printf("                (%s is taken; --ui HOST:PORT sets another)\n", uibridge.DefaultListen)
 	}
-	fmt.Printf("  another link  skandha ui --data %s\n", data)
-	if token := sys.UIToken(); token != "" {
-		fmt.Printf("  page's token  %s  (shown this once; it is kept in %s)\n", token, sys.UITokenFile())
+	fmt.Printf("  new link      skandha ui --data %s\n", shellQuote(data))
+	if sys.UIToken() != "" {
+		fmt.Printf("  page's token  %s\n", token)
 	}
 	return nil
 }

@@ -80,7 +80,8 @@ update() { # DIR
 	cp /etc/hosts "$root/etc/hosts"
 	# Services of the packages must not start.
 	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" && chmod 755 "$root/usr/sbin/policy-rc.d"
-	DEBIAN_FRONTEND=noninteractive chroot "$root" sh -c 'apt-get -q update && apt-get -q -y upgrade' >>"$work/log" 2>&1 || {
+	# A TMPDIR of this machine is not there.
+	env -u TMPDIR DEBIAN_FRONTEND=noninteractive chroot "$root" sh -c 'apt-get -q update && apt-get -q -y upgrade' >>"$work/log" 2>&1 || {
 		tail -n 20 "$work/log" >&2
 		fail "the security updates could not be installed; the log of apt ends above"
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,9 @@ import (
 
 // How long a whole step may take on a slow machine that does other things too.
 const patience = 3 * time.Minute
+
+// healthy is the script that waits for a system.
+const healthy = "deploy/dev/compose-healthy.sh"
 
 // project is a system of docker-compose.yml that is up.
 type project struct {
@@ -44,6 +48,9 @@ func TestSystemOfContainers(t *testing.T) {
 	p := up(t)
 
 	t.Run("every container is healthy and hardened", func(t *testing.T) {
+		if out := enginetest.Output(t, p.script(t.Context(), healthy)); !strings.HasPrefix(out, "all are healthy") {
+			t.Errorf("%s says %s", healthy, out)
+		}
 		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "listener": 1, "uibridge": 1})
 		for _, c := range p.containers(t) {
 			c.hardened(t)
@@ -79,9 +86,7 @@ func TestSystemOfContainers(t *testing.T) {
 		if body, err := p.get(t, "v1/auth/me", "Authorization: Bearer "+p.uiToken); err != nil || !strings.Contains(body, `"owner"`) {
 			t.Errorf("the owner is answered %q, %v", body, err)
 		}
-		cmd := p.HostCommand(t.Context(), p.skandha, "ui")
-		cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
-		page, code, ok := strings.Cut(enginetest.Output(t, cmd), "#code=")
+		page, code, ok := strings.Cut(p.run(t, "run", "--rm", "-T", "cli", "ui"), "#code=")
 		if !ok || page != p.page {
 			t.Fatalf("the link is for %q, want %q", page, p.page)
 		}
@@ -148,6 +153,15 @@ func TestSystemOfContainers(t *testing.T) {
 			t.Errorf("3+4 is %q, want 7 in it", answer)
 		}
 	})
+	t.Run("a container that has stopped is named", func(t *testing.T) {
+		p.run(t, "stop", "listener")
+		cmd := p.script(t.Context(), healthy)
+		cmd.Env = append(cmd.Env, "PATIENCE=0")
+		out, err := cmd.CombinedOutput()
+		if err == nil || !regexp.MustCompile(`listener\S* exited\n`).Match(out) || bytes.Contains(out, []byte("redis")) {
+			t.Errorf("%s says (%v)\n%s", healthy, err, out)
+		}
+	})
 	t.Run("down leaves nothing behind", func(t *testing.T) {
 		p.run(t, "down", "--volumes")
 		if left := p.sandboxes(t); len(left) > 0 {
@@ -184,7 +198,7 @@ func up(t *testing.T) *project {
 	e.Env = append(e.Env,
 		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+file, "SKANDHA_NATS_PORT="+port,
 		"SKANDHA_TOKEN="+p.token, "SKANDHA_REDIS_PASSWORD=r"+rand.Text(),
-		"SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION=test", "SKANDHA_NATS_IMAGE="+prefix+"/nats:test", "SKANDHA_REDIS_IMAGE="+prefix+"/redis:test",
+		"SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION=test",
 		"SKANDHA_PROVIDER=offline", "SKANDHA_MODEL=", "SKANDHA_BASE_URL=", "SKANDHA_HTTP_ALLOW=", "SKANDHA_CORE_CONFIG=",
 		"SKANDHA_LISTENER_PORT="+hooks, "SKANDHA_LISTENER_CONFIG="+listeners, "SKANDHA_WEBSOCKET_TOKEN=",
 		"SKANDHA_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(p.secret),
@@ -212,10 +226,10 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(natstest.FreePort(t))
 }
 
-// run calls docker-compose.
-func (p *project) run(t *testing.T, args ...string) {
+// run calls docker-compose, which has to succeed, and returns what it prints.
+func (p *project) run(t *testing.T, args ...string) string {
 	t.Helper()
-	enginetest.Output(t, p.Command(t.Context(), p.compose[0], append(slices.Clone(p.compose[1:]), args...)...))
+	return enginetest.Output(t, p.Command(t.Context(), p.compose[0], append(slices.Clone(p.compose[1:]), args...)...))
 }
 
 // ask asks as a person on the host would, and returns the answer.
@@ -306,6 +320,7 @@ type container struct {
 		NetworkMode    string
 		PidMode        string
 		PidsLimit      *int64
+		Memory         int64
 		RestartPolicy  struct{ Name string }
 		PortBindings   map[string][]struct{ HostIp, HostPort string }
 	}
@@ -372,6 +387,7 @@ func (c container) hardened(t *testing.T) {
 		"may gain privileges":               !slices.Contains(h.SecurityOpt, "no-new-privileges:true"),
 		"shares a namespace of the host":    h.NetworkMode == "host" || h.PidMode == "host",
 		"may start any number of processes": h.PidsLimit == nil || *h.PidsLimit <= 0,
+		"may take all memory":               h.Memory <= 0,
 		"stays down":                        h.RestartPolicy.Name != "unless-stopped",
 		"runs as root":                      c.service() != "nats" && c.service() != "sandbox" && (c.Config.User == "" || strings.HasPrefix(c.Config.User, "0")),
 	} {

@@ -3,7 +3,6 @@
 // leaves nothing behind.
 //
 // The test uses the Docker engine that answers, or, as root, starts one of its
-// own (see enginetest). All images are built FROM scratch out of binaries of this
-// machine, so no registry is needed: the services and NATS by go build, Redis and
-// what the health checks call as installed, with the libraries that they load.
+// own (see enginetest). The images are those of make compose-up on a machine without a
+// registry (deploy/docker/images.sh).
 package compose

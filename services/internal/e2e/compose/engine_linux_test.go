@@ -1,6 +1,9 @@
 package compose
 
 import (
+	"context"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,4 +36,9 @@ func (e *engine) socket() string {
 		return path
 	}
 	return "/var/run/docker.sock"
+}
+
+// script is one of the tree, which is called with the compose command.
+func (e *engine) script(ctx context.Context, name string) *exec.Cmd {
+	return e.Command(ctx, filepath.Join(root, name), e.compose...)
 }

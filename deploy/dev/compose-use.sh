@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Says how to use the system of docker-compose.yml that runs:
+#
+#   compose-use.sh docker compose
+#   compose-use.sh docker-compose
+#
+# A link that logs in is for the terminal of a person, not for a log.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+echo "talk to it:    $* run --rm cli chat"
+echo "its page:      $* run --rm cli ui  prints a link that opens it once"
+if [ -t 1 ] && link=$("$@" run --rm -T cli ui </dev/null 2>/dev/null); then
+	echo "               $link"
+fi
+echo "               or log in there with SKANDHA_UI_TOKEN of .env"
+echo "join it:       set -a; . ./.env; SKANDHA_NATS=nats://127.0.0.1:\${SKANDHA_NATS_PORT:-4222}; set +a"
+echo "               for plugins and bin/skandha on this machine"
