@@ -31,6 +31,7 @@ type Fold struct {
 	point    Point
 	step     string
 	judging  bool
+	fits     func(json.RawMessage) (json.RawMessage, error)
 	data     json.RawMessage
 	replaced bool
 
@@ -45,10 +46,10 @@ type Fold struct {
 	verdicts   []Verdict
 }
 
-// Seen is what one plugin has agreed to at before_act: the payload as it left it.
+// Seen is the call that one plugin was asked about at before_act, as it left it.
 type Seen struct {
 	Plugin subject.Plugin
-	Data   json.RawMessage // nil: it gave no usable answer
+	Data   json.RawMessage
 }
 
 // NewFold begins at a point with the point's payload. The step is the call at
@@ -56,6 +57,11 @@ type Seen struct {
 func NewFold(p Point, step string, data json.RawMessage) *Fold {
 	return &Fold{point: p, step: step, data: data}
 }
+
+// Fits has the arguments checked that a plugin leaves at before_act, and gives them their
+// defaults, before another one is asked with them. A plugin whose replacement is refused
+// has failed.
+func (f *Fold) Fits(check func(args json.RawMessage) (json.RawMessage, error)) { f.fits = check }
 
 // NewJudgement begins the second phase of before_act, with the call as it is to run.
 // Nothing changes it any more: a judge continues, denies, or has a person asked. A
@@ -71,6 +77,9 @@ func (f *Fold) Data() json.RawMessage { return f.data }
 // Over reports whether nobody else is to be asked: something was denied, stopped
 // or answered.
 func (f *Fold) Over() bool { return f.denied || f.stopped || f.answered }
+
+// Denied reports whether something was denied, so that nothing else counts.
+func (f *Fold) Denied() bool { return f.denied }
 
 // Failure says that a plugin's answer counted as none, and why.
 type Failure struct {
@@ -119,11 +128,12 @@ func (f *Fold) see(p subject.Plugin, base json.RawMessage, r Reply, err error) {
 	if f.point != BeforeAct || f.judging || errors.Is(err, ErrTooLittleTime) {
 		return
 	}
-	left := base
-	if err != nil {
-		left = nil
-	} else if r.Verb == Replace {
+	left := base // also of one that failed: it was asked about this call and no other
+	if err == nil && r.Verb == Replace {
 		left, _ = merge(f.point, base, base, r.Data) // replace has just done it
+		if f.fits != nil {
+			left, _ = f.fitted(left)
+		}
 	}
 	f.seen = append(f.seen, Seen{p, left})
 }

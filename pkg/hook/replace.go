@@ -14,11 +14,27 @@ import (
 // since: what this one has changed is changed in that.
 func (f *Fold) replace(base, data json.RawMessage) error {
 	next, err := merge(f.point, base, f.data, data)
+	if err == nil && f.fits != nil {
+		next, err = f.fitted(next)
+	}
 	if err != nil {
 		return err
 	}
 	f.data, f.replaced = next, true
 	return nil
+}
+
+// fitted checks the arguments of a call that a plugin has changed.
+func (f *Fold) fitted(data json.RawMessage) (json.RawMessage, error) {
+	var act ActData
+	if err := json.Unmarshal(data, &act); err != nil {
+		return nil, err
+	}
+	var err error
+	if act.Args, err = f.fits(act.Args); err != nil {
+		return nil, fmt.Errorf("its reply: data: args: %w", err)
+	}
+	return json.Marshal(act)
 }
 
 func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {

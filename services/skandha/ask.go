@@ -370,7 +370,8 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 		return nil // while the person was asked about another
 	}
 	s := stylesFor(w.err)
-	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s\n", s.yellow, s.bold, strings.ReplaceAll(safetext.Visible(q.ToolName), "\n", " "), s.off)
+	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s%s\n", s.yellow, s.bold,
+		strings.ReplaceAll(safetext.Visible(q.ToolName), "\n", " "), terminal.OwnerText(q), s.off)
 	if q.SecurityWarning != nil {
 		_, _ = fmt.Fprintf(w.err, "  %s%s%s\n", s.yellow, clean(q.SecurityWarning.Message), s.off)
 	}

@@ -3,6 +3,7 @@ package decide
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -94,7 +95,16 @@ const misfit = "the arguments do not fit the tool's schema"
 // asks a person. Plugins first shape the call, then judge it as it is to run; an answer
 // that a plugin gives instead of the tool counts only if all of that lets the call pass.
 func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subject.Instance) bool {
-	shaped := ask(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args})
+	shaped := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},
+		func(env hook.Envelope) hook.Decision {
+			return b.env.Hooks.Shape(env, func(args json.RawMessage) (json.RawMessage, error) {
+				args, errs := b.env.Tools.Validate(st.Tool, args)
+				if len(errs) > 0 {
+					return nil, errors.New(strings.Join(errs, "; "))
+				}
+				return args, nil
+			})
+		})
 	args, refusal := b.shape(&st, shaped, args)
 	if refusal == nil {
 		args = encode(args) // as the events carry them: what is hashed is what is shown and run

@@ -109,6 +109,8 @@ type Hooks interface {
 	Any(p hook.Point) bool
 	// Run asks with the envelope's data. Plugin, InvocationID and Deadline are the engine's to fill.
 	Run(env hook.Envelope) hook.Decision
+	// Shape is Run at before_act. What a plugin makes of the arguments has to fit.
+	Shape(env hook.Envelope, fits func(args json.RawMessage) (json.RawMessage, error)) hook.Decision
 	// Judge asks about a call as it is to run, after Run has come to shaped at before_act:
 	// the judges, and all that have not agreed to exactly this call. It denies, has a
 	// person asked, or continues.

@@ -200,6 +200,11 @@ func (w *world) Run(env hook.Envelope) hook.Decision {
 	return d
 }
 
+// Shape implements decide.Hooks.
+func (w *world) Shape(env hook.Envelope, _ func(json.RawMessage) (json.RawMessage, error)) hook.Decision {
+	return w.Run(env)
+}
+
 // Judge implements decide.Hooks.
 func (w *world) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
 	if w.judge == nil {

@@ -51,6 +51,9 @@ type Hooked struct {
 	// Judge: configuration names the plugin at before_act. It is asked in the second
 	// phase only, and cannot change the call.
 	Judge bool
+	// Required: configuration names the plugin at another point. It is asked after the
+	// others, whatever they have answered, unless they have denied.
+	Required bool
 	// Unasked says why the plugin is not asked though it stands here: it is
 	// suspended, or required and not there. That counts as a failure each time.
 	Unasked string
@@ -164,7 +167,7 @@ func (e *Engine) NewTable(hooks []Hooked, budgets map[hook.Point]time.Duration) 
 		n := len(p.segments) - 1
 		switch {
 		case h.Judge:
-		case h.Mode == hook.Parallel && n >= 0 && p.segments[n][0].Mode == hook.Parallel:
+		case h.Mode == hook.Parallel && n >= 0 && p.segments[n][0].Mode == hook.Parallel && p.segments[n][0].Required == h.Required:
 			p.segments[n] = append(p.segments[n], one)
 		default:
 			p.segments = append(p.segments, []hooked{one})

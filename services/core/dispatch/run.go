@@ -20,36 +20,56 @@ import (
 
 // Run implements decide.Hooks: it asks the plugins of the envelope's point. It
 // returns when all have answered or failed, at the latest after the point's budget.
-func (t *Table) Run(env hook.Envelope) hook.Decision { return t.run(context.Background(), env, nil) }
+func (t *Table) Run(env hook.Envelope) hook.Decision {
+	return t.run(context.Background(), env, nil, nil)
+}
 
 // RunIn is [Table.Run] in the trace of ctx, and until it ends.
 func (t *Table) RunIn(ctx context.Context, env hook.Envelope) hook.Decision {
-	return t.run(ctx, env, nil)
+	return t.run(ctx, env, nil, nil)
 }
 
 // RunOnly asks some of the plugins of the point.
 func (t *Table) RunOnly(env hook.Envelope, only map[subject.Plugin]bool) hook.Decision {
-	return t.run(context.Background(), env, only)
+	return t.run(context.Background(), env, only, nil)
 }
 
-func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plugin]bool) hook.Decision {
+// ShapeIn is [Table.RunIn] at before_act: fits checks what plugins make of the arguments.
+func (t *Table) ShapeIn(ctx context.Context, env hook.Envelope, fits Fits) hook.Decision {
+	return t.run(ctx, env, nil, fits)
+}
+
+// Fits checks arguments and returns them with their defaults.
+type Fits = func(args json.RawMessage) (json.RawMessage, error)
+
+func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plugin]bool, fits Fits) hook.Decision {
 	p := t.points[env.Point]
 	if p == nil {
 		return hook.Decision{Verb: hook.Continue}
 	}
 	until := time.Now().Add(p.budget)
 	fold := hook.NewFold(env.Point, env.Step, env.Data)
+	fold.Fits(fits)
 	var notices []string
-	for _, segment := range p.segments {
+	for i, segment := range p.segments {
+		required := segment[0].Required // asked whatever others have answered, however long they took
+		if fold.Denied() || fold.Over() && !required {
+			continue
+		}
+		if required && i > 0 && !p.segments[i-1][0].Required {
+			until = time.Now().Add(p.budget)
+		}
 		env.Data = fold.Data()
 		notices = append(notices, t.engine.askInto(ctx, fold, env, until, segment, only)...)
-		if fold.Over() {
-			break
-		}
 	}
 	d := fold.Decision()
 	d.Notices = notices
 	return d
+}
+
+// Shape implements decide.Hooks; see [Table.ShapeIn].
+func (t *Table) Shape(env hook.Envelope, fits Fits) hook.Decision {
+	return t.ShapeIn(context.Background(), env, fits)
 }
 
 // Judge implements decide.Hooks; see [Table.JudgeIn].
@@ -81,12 +101,12 @@ func (t *Table) JudgeIn(ctx context.Context, env hook.Envelope, shaped hook.Deci
 	return d
 }
 
-// agreed reports whether a plugin has been asked about exactly this call, or has given
-// no usable answer, which has counted already.
+// agreed reports whether a plugin has been asked about exactly this call. If it has
+// failed, that has counted.
 func agreed(seen []hook.Seen, p subject.Plugin, data json.RawMessage) bool {
 	for _, s := range seen {
 		if s.Plugin == p {
-			return s.Data == nil || sameCall(s.Data, data)
+			return sameCall(s.Data, data)
 		}
 	}
 	return false
@@ -118,7 +138,7 @@ func canonical(data json.RawMessage) ([]byte, error) {
 func (e *Engine) askInto(ctx context.Context, fold *hook.Fold, env hook.Envelope, until time.Time, who []hooked, only map[subject.Plugin]bool) []string {
 	answers := e.ask(ctx, env, until, who, only)
 	failed := fold.Add(answers...)
-	return e.account(env, answers, failed)
+	return e.account(env, who, answers, failed)
 }
 
 // ask asks the plugins of one segment at once, with the same data. The answers
@@ -299,7 +319,10 @@ func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 
 // account keeps statistics and who has failed how often; it returns the notices for
 // the person.
-func (e *Engine) account(env hook.Envelope, answers []hook.Answer, failed []hook.Failure) []string {
+//
+// A suspension must not turn a denial into a pass, so a plugin whose failure denies though
+// its silence would not is never suspended: others could make it fail by what they leave.
+func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer, failed []hook.Failure) []string {
 	var notices []string
 	why := make(map[subject.Plugin]error, len(failed))
 	for _, f := range failed {
@@ -328,6 +351,9 @@ func (e *Engine) account(env hook.Envelope, answers []hook.Answer, failed []hook
 		if e.cfg.Failed != nil && env.Point != hook.OnError {
 			go e.cfg.Failed(env, a.Plugin, err)
 		}
+		if a.OnError == hook.Deny && lenient(who, a.Plugin) {
+			continue
+		}
 		if n := e.blame.add(k); e.cfg.SuspendAfter > 0 && n == e.cfg.SuspendAfter {
 			reason := fmt.Sprintf("it failed %d times in a row, last at %s: %v", n, env.Point, err)
 			notices = append(notices, fmt.Sprintf("The plugin %s is suspended: %s. `skandha plugins resume %s` asks it again.", a.Plugin, reason, a.Plugin))
@@ -335,6 +361,11 @@ func (e *Engine) account(env hook.Envelope, answers []hook.Answer, failed []hook
 		}
 	}
 	return notices
+}
+
+// lenient reports whether the plugin's silence stops nothing.
+func lenient(who []hooked, p subject.Plugin) bool {
+	return slices.ContainsFunc(who, func(h hooked) bool { return h.Plugin == p && h.OnSilence == hook.Allow })
 }
 
 // noted remembers in which sessions a person was notified that a plugin does not judge.

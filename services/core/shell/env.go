@@ -114,6 +114,12 @@ func (p patient) Run(env hook.Envelope) (d hook.Decision) {
 	return d
 }
 
+// Shape implements decide.Hooks.
+func (p patient) Shape(env hook.Envelope, fits dispatch.Fits) (d hook.Decision) {
+	p.s.patiently(func() { d = p.Table.ShapeIn(p.s.ctx, env, fits) })
+	return d
+}
+
 // Judge implements decide.Hooks.
 func (p patient) Judge(env hook.Envelope, shaped hook.Decision) (d hook.Decision) {
 	p.s.patiently(func() { d = p.Table.JudgeIn(p.s.ctx, env, shaped) })

@@ -124,8 +124,8 @@ func budgets(points map[hook.Point]PointConfig) map[hook.Point]time.Duration {
 	return out
 }
 
-// hooked lists the plugins of each hook point, in order. At before_act those that
-// configuration requires are its judges, in the order of the configuration.
+// hooked lists the plugins of each hook point, in order. Those that the configuration
+// requires come last, in its order. At before_act they are the judges.
 func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.Hooked {
 	out := absent(s, points)
 	for _, pl := range s.Plugins() {
@@ -151,16 +151,14 @@ func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 				Deadline:  time.Duration(h.DeadlineMS) * time.Millisecond, Unasked: unasked,
 			}
 			if required {
-				entry.OnError, entry.OnSilence, entry.Judge = hook.Deny, hook.Deny, h.Point == hook.BeforeAct
+				entry.OnError, entry.OnSilence = hook.Deny, hook.Deny
+				entry.Judge, entry.Required = h.Point == hook.BeforeAct, h.Point != hook.BeforeAct
 			}
 			out = append(out, entry)
 		}
 	}
 	place := func(h dispatch.Hooked) int {
-		if !h.Judge {
-			return -1
-		}
-		return slices.Index(points[hook.BeforeAct].Required, h.Plugin)
+		return slices.Index(points[h.Point].Required, h.Plugin) // -1: the others, which come first
 	}
 	slices.SortStableFunc(out, func(a, b dispatch.Hooked) int { return place(a) - place(b) })
 	return out
@@ -183,7 +181,8 @@ func absent(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 				continue
 			}
 			out = append(out, dispatch.Hooked{
-				Plugin: name, Point: point, Mode: points[point].Mode, OnError: hook.Deny, Judge: point == hook.BeforeAct, Unasked: why,
+				Plugin: name, Point: point, Mode: points[point].Mode, OnError: hook.Deny, Unasked: why,
+				Judge: point == hook.BeforeAct, Required: point != hook.BeforeAct,
 			})
 		}
 	}

@@ -219,7 +219,7 @@ func (m *model) explain(d described) {
 	m.boxes[i].seen = true
 	m.print(func(width int) []string {
 		out := []string{"", bold.of("About this request")}
-		out = append(out, wrap("tool: "+toolName(q.ToolName)+ownerText(q), width, "  ", "    ")...)
+		out = append(out, wrap("tool: "+toolName(q.ToolName)+OwnerText(q), width, "  ", "    ")...)
 		out = append(out, lines("it says of itself: "+d.text, dim, width, "  ")...)
 		if w := q.SecurityWarning; w != nil {
 			out = append(out, lines(fmt.Sprintf("why you are asked (%s): %s", w.Level, w.Message), yellow, width, "  ")...)
@@ -237,8 +237,8 @@ func (m *model) explain(d described) {
 	})
 }
 
-// ownerText names the plugin that runs a tool, which is not one of Skandha's own.
-func ownerText(q event.ToolCallRequest) string {
+// OwnerText names the plugin that runs a tool, which is not one of Skandha's own.
+func OwnerText(q event.ToolCallRequest) string {
 	if q.Owner == "" {
 		return ""
 	}
@@ -310,7 +310,7 @@ func (b *box) content(m *model, width, height int) (body, foot []string) {
 // body is what is asked about, in at most height rows: of what there is no room for
 // it says so, and e shows it. Whole reports whether there was room for everything.
 func (b *box) body(m *model, width, height int) (rows []string, whole bool) {
-	name := wrap(toolName(b.q.ToolName)+ownerText(b.q)+" wants to run", width, "", "")
+	name := wrap(toolName(b.q.ToolName)+OwnerText(b.q)+" wants to run", width, "", "")
 	if a := b.q.Answer; a != nil {
 		name = append(name, wrap(fmt.Sprintf("The plugin %s answers instead; the tool will not run: %s",
 			safetext.Line(string(a.By)), safetext.Line(string(a.Data))), width, "", "  ")...)
