@@ -8,7 +8,8 @@
 // the live events agent.*.*.session.* and publishes what code prints while it runs on
 // stream.<agent>.<session>, lossy by design. Files that code leaves in /workspace/out,
 // and data too large for a result, are stored in the object store "artifacts" under
-// <agent>/<session>/<call>/<attempt>.
+// <agent>/<session>/<call>/<attempt>. What does not fit its quotas (bus.ArtifactLimits) is
+// left out, and the result says so.
 //
 // # Sessions
 //
