@@ -20,8 +20,9 @@ const (
 )
 
 const (
-	// refills is how many boxes are started at a time for nobody in particular.
-	refills = 2
+	// refills is how many boxes are started at a time for nobody in particular. The start
+	// of one waits for the kernel about as long as it computes.
+	refills = 4
 	// patience is how long a refill waits for a moment in which nothing runs.
 	patience = time.Second
 	// Between attempts to refill that fail.
