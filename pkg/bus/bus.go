@@ -57,6 +57,7 @@ type Bus struct {
 
 	bodies  jetstream.JetStream // on the link of the log
 	buckets map[string]jetstream.ObjectStore
+	usage   *usage // of the bucket artifacts
 }
 
 // part is something that runs on the connection.

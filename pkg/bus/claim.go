@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,60 +47,6 @@ func (b *Bus) GetClaim(ctx context.Context, ref string) ([]byte, error) {
 		return nil, Errorf(CodeConflict, "claim %s: the stored body is not the one it refers to", ref)
 	}
 	return data, nil
-}
-
-// PutArtifact stores a body under a name until it is deleted; the same name
-// again replaces it. Commits refer to artifacts.
-func (b *Bus) PutArtifact(ctx context.Context, name string, data []byte) error {
-	return b.putObject(ctx, BucketArtifacts, name, data)
-}
-
-// GetArtifact fetches a body by its name, or returns [ErrNotFound].
-func (b *Bus) GetArtifact(ctx context.Context, name string) ([]byte, error) {
-	return b.getObject(ctx, BucketArtifacts, name)
-}
-
-// ArtifactInfo describes an artifact.
-type ArtifactInfo struct {
-	Name   string    `json:"name"`
-	Bytes  uint64    `json:"bytes"`
-	Stored time.Time `json:"stored"`
-}
-
-// Artifacts lists the artifacts whose names begin with the prefix, sorted by name.
-func (b *Bus) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	store, err := b.bucket(ctx, BucketArtifacts)
-	if err != nil {
-		return nil, transportError("listing "+BucketArtifacts, err)
-	}
-	all, err := store.List(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil, transportError("listing "+BucketArtifacts, err)
-	}
-	var out []ArtifactInfo
-	for _, o := range all {
-		if strings.HasPrefix(o.Name, prefix) {
-			out = append(out, ArtifactInfo{o.Name, o.Size, o.ModTime})
-		}
-	}
-	slices.SortFunc(out, func(x, y ArtifactInfo) int { return strings.Compare(x.Name, y.Name) })
-	return out, nil
-}
-
-// DeleteArtifact removes a body; one that is not there is no error.
-func (b *Bus) DeleteArtifact(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	store, err := b.bucket(ctx, BucketArtifacts)
-	if err == nil {
-		err = store.Delete(ctx, name)
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-		return transportError("deleting "+name+" from "+BucketArtifacts, err)
-	}
-	return nil
 }
 
 // bucket looks a bucket up once; the handle outlives the connection.

@@ -7,7 +7,7 @@
 //	stream SESSIONS   agent.*.*.sense.*.* (causes), agent.*.*.commit (commits), probe.* (nothing)
 //	stream TIMERS     timer.*.*.* (schedules), fired.*.*.* (firings)
 //	stream DEAD       dead.>
-//	buckets           claims (bodies on their way), artifacts (results that commits refer to),
+//	buckets           claims (bodies on their way), artifacts (results that commits refer to, files),
 //	                  plugins (the registry, by keys)
 //	plain             live events, token deltas, announcements, beacons: [Bus.Publish], [Bus.PublishLive]
 //	requests          any subject, answered on reply.<responder>.<caller>.<n>

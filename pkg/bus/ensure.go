@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -267,6 +268,16 @@ func (b *Bus) verifyBucket(ctx context.Context, info *jetstream.StreamInfo, w ob
 	set(&changes, "max_age", &have.MaxAge, want.MaxAge)
 	set(&changes, "num_replicas", &have.Replicas, want.Replicas)
 	set(&changes, "discard", &have.Discard, w.discard)
+	for key, value := range w.Metadata {
+		if have.Metadata[key] != value {
+			have.Metadata = maps.Clone(have.Metadata)
+			if have.Metadata == nil {
+				have.Metadata = map[string]string{}
+			}
+			have.Metadata[key] = value
+			changes = append(changes, key)
+		}
+	}
 	if len(changes) == 0 {
 		return nil
 	}

@@ -317,15 +317,25 @@ func writeFault(text string) *StorageFault {
 // message.
 func limitFault(e *jetstream.APIError) *StorageFault {
 	switch {
-	case strings.Contains(e.Description, "maximum bytes exceeded"),
-		strings.Contains(e.Description, "maximum messages exceeded"):
+	case streamFull(e):
 		return &StorageFault{Reason: "the stream " +
 			StreamSessions + " is full (" + e.Description + "); " + adviceLimit}
-	case e.ErrorCode == errCodeResources || e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit:
+	case serverFull(e):
 		return &StorageFault{Reason: "nats-server is full (" + e.Description +
 			", jetstream.max_file_store); " + adviceLimit}
 	}
 	return nil
+}
+
+// streamFull reports whether a stream's own limit refused the message.
+func streamFull(e *jetstream.APIError) bool {
+	return strings.Contains(e.Description, "maximum bytes exceeded") ||
+		strings.Contains(e.Description, "maximum messages exceeded")
+}
+
+// serverFull reports whether the storage of the server or of the account did.
+func serverFull(e *jetstream.APIError) bool {
+	return e.ErrorCode == errCodeResources || e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit
 }
 
 // JSInsufficientResourcesErr of the server.

@@ -17,7 +17,7 @@ const (
 	StreamTimers    = "TIMERS"    // timers that are to fire, and fired ones until they are handled
 	StreamDead      = "DEAD"      // copies of poisonous causes
 	BucketClaims    = "claims"    // bodies of messages on their way
-	BucketArtifacts = "artifacts" // large results that commits refer to
+	BucketArtifacts = "artifacts" // large results that commits refer to, and files of tools and people
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 )
 
@@ -35,6 +35,11 @@ type StreamsConfig struct {
 	MaxArtifactBytes int64         // of the bucket artifacts; default 16 GiB
 	DeadAge          time.Duration // how long DEAD keeps a message; default 30 days
 	ClaimAge         time.Duration // how long a body on its way is kept; default 24 h
+
+	// What the bucket artifacts keeps; see [ArtifactLimits].
+	MaxSessionArtifactBytes int64
+	MaxAgentArtifactBytes   int64
+	ArtifactAge             *time.Duration
 }
 
 func (c StreamsConfig) withDefaults() StreamsConfig {
@@ -63,6 +68,8 @@ func (c StreamsConfig) Validate() error {
 		{"max_dead_bytes", c.MaxDeadBytes},
 		{"max_claim_bytes", c.MaxClaimBytes},
 		{"max_artifact_bytes", c.MaxArtifactBytes},
+		{"max_session_artifact_bytes", c.MaxSessionArtifactBytes},
+		{"max_agent_artifact_bytes", c.MaxAgentArtifactBytes},
 	} {
 		if f.value < -1 {
 			errs = append(errs, fmt.Errorf("streams.%s is %d, want a number of bytes, or -1 for no limit",
@@ -71,6 +78,9 @@ func (c StreamsConfig) Validate() error {
 	}
 	if c.DeadAge < 0 || c.ClaimAge < 0 {
 		errs = append(errs, errors.New("streams.dead_age and streams.claim_age must not be negative"))
+	}
+	if a := c.ArtifactAge; a != nil && *a < 0 {
+		errs = append(errs, fmt.Errorf("streams.artifact_age is %v, want a duration, or 0 to keep files for ever", *a))
 	}
 	return errors.Join(errs...)
 }
@@ -151,6 +161,7 @@ func (c StreamsConfig) objectBuckets() []objectBucket {
 		}, jetstream.DiscardOld, limits{replicas: c.Replicas, maxBytes: c.MaxClaimBytes, maxAge: c.ClaimAge}},
 		{jetstream.ObjectStoreConfig{
 			Bucket: BucketArtifacts, MaxBytes: d.MaxArtifactBytes, Replicas: d.Replicas, Storage: jetstream.FileStorage,
+			Metadata: c.artifactMetadata(),
 		}, jetstream.DiscardNew, limits{replicas: c.Replicas, maxBytes: c.MaxArtifactBytes}},
 	}
 }

@@ -73,6 +73,8 @@ type ToolCall struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
 	Turn string          `json:"turn,omitempty"` // empty: an internal call outside of turns
+	// Principal wrote the turn's input: an executor shares what is scarce among principals.
+	Principal subject.Writer `json:"principal,omitempty"`
 	// Spec is the digest of the spec that the call was let pass for; see [tool.Spec.Digest].
 	// A runner whose tool of that name has another one refuses the call.
 	Spec string `json:"spec,omitempty"`

@@ -65,9 +65,13 @@ type StreamsConfig struct {
 	MaxBytes         int64         `yaml:"max_bytes"`          // of the log; -1: no limit
 	MaxDeadBytes     int64         `yaml:"max_dead_bytes"`     // of the dead letters
 	MaxClaimBytes    int64         `yaml:"max_claim_bytes"`    // of bodies in transit
-	MaxArtifactBytes int64         `yaml:"max_artifact_bytes"` // of results that commits refer to
+	MaxArtifactBytes int64         `yaml:"max_artifact_bytes"` // of all artifacts
 	DeadAge          time.Duration `yaml:"dead_age"`           // how long a dead letter is kept
 	ClaimAge         time.Duration `yaml:"claim_age"`          // how long a body in transit is kept
+
+	MaxSessionArtifactBytes int64          `yaml:"max_session_artifact_bytes"` // of one session's artifacts; -1: no limit
+	MaxAgentArtifactBytes   int64          `yaml:"max_agent_artifact_bytes"`   // of one agent's artifacts; -1: no limit
+	ArtifactAge             *time.Duration `yaml:"artifact_age"`               // how long files are kept; 0: for ever
 }
 
 // AgentConfig describes one agent.

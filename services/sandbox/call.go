@@ -33,6 +33,7 @@ const (
 type call struct {
 	tools.Call
 	turn     string
+	owner    string // whose share of the sandboxes it uses
 	job      tools.Job
 	progress func(string)
 }
@@ -48,7 +49,10 @@ type place struct {
 func (s *Service) work(ctx context.Context, req contract.Request, progress func(string)) contract.Answer {
 	s.counts.calls.Add(1)
 	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
-	c := call{Call: tools.Call{Ref: ref, ID: req.Call, Attempt: req.Attempt}, turn: req.Tool.Turn, progress: progress}
+	c := call{
+		Call: tools.Call{Ref: ref, ID: req.Call, Attempt: req.Attempt}, turn: req.Tool.Turn,
+		owner: string(req.Agent) + "/" + string(req.Tool.Principal), progress: progress,
+	}
 	args, errs := s.tools[req.Tool.Name].args.Validate(req.Tool.Args)
 	if errs != nil {
 		return s.answer(ctx, c, tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit; the tool did not run", errs...))
@@ -90,9 +94,7 @@ func (s *Service) work(ctx context.Context, req contract.Request, progress func(
 // may be it.
 func (s *Service) left(own *session) {
 	s.leases.leave(own)
-	if s.pool.Crowded() {
-		s.makeRoom()
-	}
+	s.makeRoom()
 }
 
 // once carries out a call in a box of its own.
@@ -155,21 +157,21 @@ func (s *Service) get(ctx context.Context, c call, set string, packages deps.Req
 	if set != "" || s.pool.Stats().Warm == 0 {
 		c.progress("starting a sandbox")
 	}
-	box, err := s.await(ctx, set)
+	box, err := s.await(ctx, c.owner, set)
 	if !errors.Is(err, driver.ErrNoSet) {
 		return box, err
 	}
 	if set, err = s.install(ctx, c, packages); err != nil {
 		return nil, err
 	}
-	return s.await(ctx, set)
+	return s.await(ctx, c.owner, set)
 }
 
 // await waits for a box, and not longer than is of use.
-func (s *Service) await(ctx context.Context, set string) (*pool.Box, error) {
+func (s *Service) await(ctx context.Context, owner, set string) (*pool.Box, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeWithin)
 	defer cancel()
-	return s.pool.Get(ctx, set)
+	return s.pool.Get(ctx, owner, set)
 }
 
 // wants are the packages of a job, or every reason why they are not admitted.
@@ -229,7 +231,7 @@ func (s *Service) placeless(ctx context.Context, c call, err error) contract.Ans
 	case errors.As(err, &told):
 		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, told.Message+"; nothing ran"))
 	case errors.Is(err, pool.ErrFull), errors.Is(err, pool.ErrClosed):
-		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, err.Error()+"; nothing ran, try again later"))
+		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "nothing ran: "+err.Error()))
 	case errors.Is(err, driver.ErrUnavailable):
 		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "nothing ran: "+err.Error()))
 	}

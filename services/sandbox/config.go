@@ -13,7 +13,7 @@ import (
 
 // The defaults.
 const (
-	DefaultSlots = 16
+	DefaultSlots = 2 * pool.DefaultMax
 	DefaultWarm  = 2
 	DefaultIdle  = 15 * time.Minute
 )
@@ -21,7 +21,9 @@ const (
 // Config says how a sandbox service uses its driver. The zero value is one with the
 // defaults.
 type Config struct {
-	// Slots is how many calls run at once; default 16. Four times as many may wait.
+	// Slots is how many calls run, or wait for a box, at once; default 64, twice the boxes,
+	// so that those who wait for their share keep nobody from theirs. Four times as many may
+	// wait for a slot.
 	Slots int
 	// Warm is how many clean boxes are kept ready; default 2. Negative: none, so that
 	// each new session waits for the start of its box.

@@ -8,14 +8,17 @@
 // the live events agent.*.*.session.* and publishes what code prints while it runs on
 // stream.<agent>.<session>, lossy by design. Files that code leaves in /workspace/out,
 // and data too large for a result, are stored in the object store "artifacts" under
-// <agent>/<session>/<call>/<attempt>.
+// <agent>/<session>/<call>/<attempt>. What does not fit its quotas (bus.ArtifactLimits) is
+// left out, and the result says so.
 //
 // # Sessions
 //
 // A session has one box, leased from a pool of clean ones (package pool) by its first
 // call. Its calls go one after the other, each in a fresh process; its files last. The
 // lease ends when the session is reset or locked, when it was idle for [Config].Idle,
-// when the box breaks, or when its place is needed and nobody needs it less. A call
+// when the box breaks, or when its place is needed: of the principal with the most boxes,
+// the idle one that was not used for the longest time. Principals (the agent, and who wrote
+// the turn's input) share the boxes as package pool says. A call
 // that then comes gets a new box, and its result says so with the reason ("notice"),
 // unless the session itself was reset. With lifecycle "call" a box is for one call.
 //

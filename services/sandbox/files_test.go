@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
@@ -214,6 +215,31 @@ func TestFilesGoInAndOutThroughArtifacts(t *testing.T) {
 	if r := s.call("sandbox_fs:download", args{"path": "big"}); r.Success || !strings.Contains(r.Error.Message, "17825792 bytes") {
 		t.Errorf("got %+v", r)
 	}
+}
+
+// The run keeps what it printed, and says of the files what frees space.
+func TestAFullArtifactQuotaCostsTheFilesAndNotTheRun(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	if err := c.bus.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxSessionArtifactBytes: 10}); err != nil {
+		t.Fatal(err)
+	}
+	s := c.session("s")
+	got := s.python("for n in 'abc': open(f'out/{n}','w').write('1234567')\nprint('done')")
+	if got.Stdout != "done\n" || len(got.Artifacts) != 1 || len(got.LeftOut) != 2 {
+		t.Fatalf("got %+v", got)
+	}
+	contains(t, "the first", got.LeftOut[0], "out/b: artifact quota reached", "skandha artifacts rm --agent main --session s", "streams.max_session_artifact_bytes")
+	contains(t, "the second", got.LeftOut[1], "out/c: not stored, for the same reason")
+	r := s.call("sandbox_fs:download", args{"path": "out/b"})
+	if r.Success {
+		t.Fatalf("got %+v", r)
+	}
+	contains(t, "the error", r.Error.Message, "artifact quota reached", "skandha artifacts rm")
+	if got := c.session("other").python("open('out/a','w').write('1234567')"); len(got.Artifacts) != 1 {
+		t.Errorf("another session: %+v", got)
+	}
+	r = s.call("sandbox_fs:upload", args{"artifact": "main/s/gone", "path": "x"})
+	contains(t, "the error", r.Error.Message, "there is no artifact \"main/s/gone\"")
 }
 
 func TestAListingSaysThatThereIsMore(t *testing.T) {

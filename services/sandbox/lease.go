@@ -199,21 +199,36 @@ func (l *leases) expire(idle time.Duration) (ended int) {
 	return ended
 }
 
-// evict ends the lease that was idle for the longest time, and reports whether there
-// was one.
-func (l *leases) evict() bool {
+// evict ends an idle lease for somebody who waits for a place, and reports whether there
+// was one: of the owner with the most boxes, if those are more than the owner has who
+// waits, the lease that was idle for the longest time. Who has the most gives one of its own.
+func (l *leases) evict(want pool.Want) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var oldest *session
+	held := map[string]int{}
 	for _, s := range l.all {
-		if s.box != nil && s.calls == 0 && (oldest == nil || s.used.Before(oldest.used)) {
-			oldest = s
+		if s.box != nil {
+			held[s.box.Owner]++
 		}
 	}
-	if oldest == nil {
+	var victim *session
+	for _, s := range l.all {
+		if s.box == nil || s.calls > 0 {
+			continue
+		}
+		owner := s.box.Owner
+		if owner != want.Owner && (want.Own || held[owner] <= held[want.Owner]) {
+			continue
+		}
+		if victim == nil || held[owner] > held[victim.box.Owner] ||
+			held[owner] == held[victim.box.Owner] && s.used.Before(victim.used) {
+			victim = s
+		}
+	}
+	if victim == nil {
 		return false
 	}
-	l.drop(oldest, "its place was needed by another conversation")
+	l.drop(victim, "its place was needed by another conversation")
 	return true
 }
 

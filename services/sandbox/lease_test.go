@@ -11,6 +11,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
@@ -213,6 +214,46 @@ func TestWhoWaitsForAPlaceGetsThatOfACallThatEnds(t *testing.T) {
 	if a := busy.final(running); !a.Result.Success {
 		t.Errorf("the one that worked was disturbed: %+v", a.Result.Error)
 	}
+}
+
+func TestOnePrincipalDeniesNobodyElseAndEvictsNobodysFiles(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1, Max: 4})
+	of := func(by subject.Writer, name string) *session {
+		s := c.session(name)
+		s.by = by
+		return s
+	}
+	bob := of("bob", "bob")
+	bob.python("open('a','w')")
+	for i := range 2 {
+		of("ada", fmt.Sprintf("ada%d", i)).begin("import time\ntime.sleep(60)")
+	}
+	late := of("ada", "late")
+	late.turn++
+	answers := late.send(late.request("python:execute", `{"code":"1"}`))
+	natstest.Eventually(t, "it waits", func() bool { return c.service.Status(t.Context()).Pool.Waiting == 1 })
+	if got := of("eve", "eve").python("6*7"); string(got.Result) != "42" {
+		t.Errorf("got %+v", got)
+	}
+	if got := bob.python("import os\nsorted(os.listdir())"); string(got.Result) != `["a","out"]` || got.Notice != "" {
+		t.Errorf("got %+v", got)
+	}
+	select {
+	case a := <-answers:
+		if a.State.Final() {
+			t.Errorf("got %+v", a)
+		}
+	default:
+	}
+	// All are in use. Who has none gets the one that was idle for the longest time, eve's;
+	// who then has as many as others gets one of its own.
+	one, two := of("max", "one"), of("max", "two")
+	one.python("1")
+	two.python("1")
+	if got := bob.python("1"); got.Notice != "" {
+		t.Errorf("bob's: %s", got.Notice)
+	}
+	contains(t, "the notice of the one of its own", one.python("1").Notice, "another conversation")
 }
 
 // A call that was made before the session was reset, and comes late, changes nothing.

@@ -125,6 +125,7 @@ type session struct {
 	c      *core
 	at     *instance
 	ref    subject.Ref
+	by     subject.Writer
 	lease  string
 	turn   uint64
 	before subject.Instance
@@ -150,7 +151,7 @@ func (s *session) request(name, args string) executor.Request {
 	return executor.Request{
 		Op: executor.OpRun, Agent: s.ref.Agent, Session: s.ref.Session, Call: fmt.Sprintf("t%d-p1-c%d", s.turn, n), Attempt: "n",
 		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(2 * natstest.Patience),
-		Tool: &executor.ToolCall{Name: name, Args: json.RawMessage(args), Turn: fmt.Sprintf("t%d", s.turn), Lease: s.lease, Before: s.before},
+		Tool: &executor.ToolCall{Name: name, Args: json.RawMessage(args), Turn: fmt.Sprintf("t%d", s.turn), Principal: s.by, Lease: s.lease, Before: s.before},
 	}
 }
 

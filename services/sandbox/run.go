@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/result"
@@ -131,6 +132,7 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 	// The call's own deadline may be near, and the files are there.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepWithin)
 	defer cancel()
+	var reasons reasons
 	for i, f := range exit.Files {
 		if f.Type != "file" {
 			continue
@@ -146,7 +148,7 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 		}
 		a, err := tools.Keep(ctx, at.box.Conn, c.Call, s.bus, f.Path)
 		if err != nil {
-			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%.200s: %v", f.Path, err))
+			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%.200s: %s", f.Path, reasons.of(err)))
 			continue
 		}
 		s.counts.artifacts.Add(1)
@@ -155,6 +157,22 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 	if exit.MoreFiles > 0 {
 		o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are looked at of one call", exit.MoreFiles, len(exit.Files)))
 	}
+}
+
+// reasons say why files were not kept, a quota or a full store once: that is the
+// same for every file, and long.
+type reasons struct{ full bool }
+
+func (r *reasons) of(err error) string {
+	var e *bus.Error
+	if !errors.As(err, &e) || e.Code != bus.CodeTooLarge {
+		return err.Error()
+	}
+	if r.full {
+		return "not stored, for the same reason"
+	}
+	r.full = true
+	return e.Error()
 }
 
 // report tells how far a run is, until it is stopped.

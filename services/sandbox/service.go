@@ -186,10 +186,13 @@ func (s *Service) expire(ctx context.Context) {
 	}
 }
 
-// makeRoom ends an idle lease for somebody who waits for a place.
+// makeRoom ends an idle lease for the first who waits for a place and whom that helps.
 func (s *Service) makeRoom() {
-	if s.leases.evict() {
-		s.counts.evicted.Add(1)
+	for _, want := range s.pool.Blocked() {
+		if s.leases.evict(want) {
+			s.counts.evicted.Add(1)
+			return
+		}
 	}
 }
 

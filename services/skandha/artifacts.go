@@ -7,7 +7,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
@@ -18,6 +21,19 @@ type artifactsCmd struct {
 	List artifactsListCmd `cmd:"" default:"withargs" help:"List the artifacts."`
 	Get  artifactsGetCmd  `cmd:"" help:"Fetch an artifact."`
 	Put  artifactsPutCmd  `cmd:"" help:"Store a file for a session: its agent gets it into the sandbox with sandbox_fs:upload."`
+	Rm   artifactsRmCmd   `cmd:"" help:"Remove artifacts: by name, or those of a session or an agent, or of a certain age."`
+}
+
+// artifactsOf begins the names of the artifacts of a session or an agent, of all if
+// neither is given.
+func artifactsOf(agent, session string) string {
+	switch {
+	case session != "":
+		return orElse(agent, "main") + "/" + session + "/"
+	case agent != "":
+		return agent + "/"
+	}
+	return ""
 }
 
 type artifactsListCmd struct {
@@ -28,19 +44,12 @@ type artifactsListCmd struct {
 
 // Run implements the command.
 func (l *artifactsListCmd) Run(ctx context.Context, g *globals) error {
-	prefix := ""
-	switch {
-	case l.Session != "":
-		prefix = orElse(l.Agent, "main") + "/" + l.Session + "/"
-	case l.Agent != "":
-		prefix = l.Agent + "/"
-	}
 	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	all, err := c.Bus.Artifacts(ctx, prefix)
+	all, err := c.Bus.Artifacts(ctx, artifactsOf(l.Agent, l.Session))
 	if err != nil {
 		return err
 	}
@@ -128,5 +137,112 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Println(clean(ref))
+	return nil
+}
+
+type artifactsRmCmd struct {
+	Names     []string      `arg:"" optional:"" help:"The artifacts, as they are listed."`
+	Agent     string        `short:"a" placeholder:"NAME" help:"All files of this agent."`
+	Session   string        `short:"s" placeholder:"NAME" help:"All files of this session (of the agent main, unless --agent says another)."`
+	OlderThan time.Duration `placeholder:"AGE" help:"Only files stored longer ago than this, e.g. 168h."`
+	Results   bool          `help:"Also the whole data of results that were too long for the conversation, which keeps them shortened."`
+	Yes       bool          `short:"y" help:"Do not ask."`
+}
+
+// Validate refuses a command that does not say what to remove.
+func (r *artifactsRmCmd) Validate() error {
+	selects := r.Agent != "" || r.Session != "" || r.OlderThan != 0 || r.Results
+	switch {
+	case len(r.Names) > 0 && selects:
+		return errors.New("name artifacts, or select them with --agent, --session and --older-than, not both")
+	case len(r.Names) == 0 && r.Agent == "" && r.Session == "" && r.OlderThan == 0:
+		return errors.New("name the artifacts, or select some with --agent, --session or --older-than")
+	case r.OlderThan < 0:
+		return fmt.Errorf("--older-than is %v, want a positive duration, e.g. 168h", r.OlderThan)
+	}
+	return nil
+}
+
+// Run implements the command.
+func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
+	c, err := g.connectRunning(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	all, err := c.Bus.Artifacts(ctx, artifactsOf(r.Agent, r.Session))
+	if err != nil {
+		return err
+	}
+	chosen, results, err := r.choose(all, time.Now())
+	if err != nil {
+		return err
+	}
+	var bytes uint64
+	for _, a := range chosen {
+		bytes += a.Bytes
+	}
+	what := fmt.Sprintf("%s, %d bytes", count(len(chosen), "artifact"), bytes)
+	if results > 0 {
+		fmt.Fprintf(os.Stderr, "%s of results left out; --results removes them as well\n", count(results, "artifact"))
+	}
+	if len(chosen) == 0 {
+		fmt.Fprintln(os.Stderr, "nothing to remove")
+		return nil
+	}
+	if !r.Yes {
+		if err := r.ask(ctx, chosen, what); err != nil {
+			return err
+		}
+	}
+	for _, a := range chosen {
+		if err := c.Bus.DeleteArtifact(ctx, a.Name); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "removed %s\n", what)
+	return nil
+}
+
+// choose gives the artifacts to remove, and how many only --results would add.
+func (r *artifactsRmCmd) choose(all []bus.ArtifactInfo, now time.Time) (chosen []bus.ArtifactInfo, results int, err error) {
+	missing := slices.Clone(r.Names)
+	for _, a := range all {
+		switch {
+		case len(r.Names) > 0:
+			if slices.Contains(r.Names, a.Name) {
+				chosen = append(chosen, a)
+				missing = slices.DeleteFunc(missing, func(n string) bool { return n == a.Name })
+			}
+		case now.Sub(a.Stored) < r.OlderThan:
+		case !a.File() && !r.Results:
+			results++
+		default:
+			chosen = append(chosen, a)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, 0, fmt.Errorf("there is no artifact %q; skandha artifacts lists them", missing[0])
+	}
+	return chosen, results, nil
+}
+
+// ask shows what is to be removed, and fails unless the person agrees.
+func (r *artifactsRmCmd) ask(ctx context.Context, chosen []bus.ArtifactInfo, what string) error {
+	for _, a := range chosen {
+		_, _ = fmt.Fprintln(os.Stderr, clean(a.Name))
+	}
+	if !isTerminal(os.Stdin) {
+		return fmt.Errorf("nothing was removed: --yes removes %s", what)
+	}
+	_, _ = fmt.Fprintf(os.Stderr, "Remove %s? [y/N] ", what)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case l := <-newLineReader(os.Stdin).next():
+		if answer := strings.ToLower(strings.TrimSpace(l.text)); answer != "y" && answer != "yes" {
+			return errors.New("nothing was removed")
+		}
+	}
 	return nil
 }

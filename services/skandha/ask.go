@@ -345,8 +345,12 @@ func (w *waiter) result(e event.Event) {
 	if !w.json {
 		s := stylesFor(w.err)
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
-		for _, a := range terminal.Artifacts(p.Result.Data) {
+		artifacts, leftOut := terminal.Artifacts(p.Result.Data)
+		for _, a := range artifacts {
 			_, _ = fmt.Fprintf(w.err, "%s  %s, %d bytes: skandha artifacts get %s%s\n", s.dim, clean(a.Path), a.Bytes, clean(a.Ref), s.off)
+		}
+		for _, why := range leftOut {
+			_, _ = fmt.Fprintf(w.err, "%s  not kept: %s%s\n", s.dim, line(why, 500), s.off)
 		}
 	}
 }

@@ -147,6 +147,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 	}
 	defer c.background()()
 	go c.bus.KeepStreams(c.ctx, c.cfg.Streams, c.renewed)
+	go c.bus.KeepArtifacts(c.ctx)
 	services, err := c.serve()
 	if err != nil {
 		return err

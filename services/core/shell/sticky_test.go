@@ -93,6 +93,9 @@ func TestASessionStaysWithTheRunnerThatKeepsSomethingForIt(t *testing.T) {
 		if c.Lease == "" || c.Lease != got[0].Lease || c.Before != want && i != 1 {
 			t.Errorf("call %d has lease %q and names %q as the runner before", i, c.Lease, c.Before)
 		}
+		if c.Principal != "test" {
+			t.Errorf("call %d has the principal %q", i, c.Principal)
+		}
 	}
 	holder.stop()
 	natstest.Eventually(t, "the holder is gone", func() bool { return len(s.core.Directory().Executors()) == 3 })

@@ -167,7 +167,10 @@ func (s *session) dispatch(w *work) {
 	} else {
 		st := s.step(w.id)
 		l := s.state.Leases[st.Sticky]
-		r.Tool = &executor.ToolCall{Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Spec: st.Spec, Lease: l.ID, Before: l.Ran}
+		r.Tool = &executor.ToolCall{
+			Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Principal: s.state.Turn.Writer, Spec: st.Spec,
+			Lease: l.ID, Before: l.Ran,
+		}
 	}
 	s.send(w, r, tools)
 }

@@ -221,6 +221,12 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	if b, err := core.GetArtifact(ctx, "a"); err != nil || string(b) != "second" {
 		t.Errorf("%s, %v", b, err)
 	}
+	if _, err := core.ExpireArtifacts(ctx, time.Now()); err != nil {
+		t.Error(err)
+	}
+	if err := core.DeleteArtifact(ctx, "a"); err != nil {
+		t.Error(err)
+	}
 	claim, err := core.PutClaim(ctx, []byte("body"))
 	if err != nil {
 		t.Fatal(err)

@@ -186,6 +186,10 @@ func TestStreamsConfigIsChecked(t *testing.T) {
 		"streams.max_bytes": {MaxBytes: -2},
 		"streams.dead_age":  {DeadAge: -1},
 		"streams.claim_age": {ClaimAge: -1},
+
+		"streams.artifact_age":               {ArtifactAge: new(-time.Hour)},
+		"streams.max_session_artifact_bytes": {MaxSessionArtifactBytes: -2},
+		"streams.max_agent_artifact_bytes":   {MaxAgentArtifactBytes: -2},
 	} {
 		if err := b.EnsureStreams(natstest.Context(t), c); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v, want an error that names %s", err, field)

@@ -4,9 +4,12 @@
 //
 // # Order
 //
-// Who waits for a box is served in the order in which they came. While the pool is at
-// its maximum, they wait until one is given back; [Config].Full is told, so that
-// somebody can give one back that is not needed.
+// Every box has an owner. Those who wait are served by owner, the one with the fewest
+// boxes first, and for each owner in the order in which they came. An owner gets another
+// box only while it has fewer than twice as many as are free for others, so that alone it
+// may have two thirds of all. While the pool is at its maximum, or an owner has its share,
+// they wait until one is given back; [Config].Full is called, so that one can be given
+// back that is not needed.
 //
 // # Failure
 //

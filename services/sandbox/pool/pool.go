@@ -20,8 +20,9 @@ const (
 )
 
 const (
-	// refills is how many boxes are started at a time for nobody in particular.
-	refills = 2
+	// refills is how many boxes are started at a time for nobody in particular. The start
+	// of one waits for the kernel about as long as it computes.
+	refills = 4
 	// patience is how long a refill waits for a moment in which nothing runs.
 	patience = time.Second
 	// Between attempts to refill that fail.
@@ -47,8 +48,8 @@ type Config struct {
 	// StartTimeout bounds the start of a box, until its interpreter has answered;
 	// default 30 s.
 	StartTimeout time.Duration
-	// Full is called when somebody has to wait since there are Max boxes. It is called
-	// without a lock, on a goroutine of its own; nil: nobody is told.
+	// Full is called when somebody is [Pool.Blocked]: giving back a box helps. It is called
+	// without a lock, on a goroutine of its own; nil: nothing is called.
 	Full   func()
 	Logger *slog.Logger
 }
@@ -73,7 +74,8 @@ func (c Config) withDefaults() Config {
 // Box is a box and the way to speak to what is inside.
 type Box struct {
 	*agent.Conn
-	Set string // the package set that is mounted; empty: none
+	Set   string // the package set that is mounted; empty: none
+	Owner string // whose share it counts towards; set when Get gives it
 
 	box  driver.Box
 	gone chan struct{} // closed when somebody has begun to destroy it
@@ -115,6 +117,7 @@ const endsWithin = 5 * time.Second
 
 // waiter is a Get that has not got its box.
 type waiter struct {
+	owner   string
 	set     string
 	started bool        // a box with its set is being started for it
 	got     chan result // takes one
@@ -135,24 +138,24 @@ type Pool struct {
 	mu      sync.Mutex
 	closed  bool
 	filling bool
-	warm    []*Box // the oldest first
-	used    map[*Box]bool
-	clean   int // being started with no set
-	special int // being started with one
-	ending  int // being destroyed
+	warm    []*Box          // the oldest first
+	used    map[*Box]string // by whom
+	clean   int             // being started with no set
+	special int             // being started with one
+	ending  int             // being destroyed
 	waiters []*waiter
 	running int // calls that work in boxes
 	idle    chan struct{}
 	backoff time.Duration
 	retry   *time.Timer // set while a refill waits for its time
 	stats   Stats
-	full    bool // somebody waits for a place, and Full was told
+	blocked []Want
 }
 
 // New makes a pool, which begins to fill at [Pool.Fill].
 func New(cfg Config) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Pool{cfg: cfg.withDefaults(), ctx: ctx, stop: cancel, used: map[*Box]bool{}}
+	return &Pool{cfg: cfg.withDefaults(), ctx: ctx, stop: cancel, used: map[*Box]string{}}
 }
 
 // Fill begins to keep clean boxes ready.
@@ -164,17 +167,22 @@ func (p *Pool) Fill() {
 }
 
 // Get gives a clean box with the package set mounted; empty: without one. The caller
-// gives it to Discard in the end. It waits while there are Max of them; when its
-// context ends meanwhile the error wraps [ErrFull].
-func (p *Pool) Get(ctx context.Context, set string) (*Box, error) {
-	w := &waiter{set: set, got: make(chan result, 1)}
+// gives it to Discard in the end. It waits while there are Max of them, or while the owner
+// has its share; when its context ends meanwhile, or too many wait for the owner already,
+// the error wraps [ErrFull].
+func (p *Pool) Get(ctx context.Context, owner, set string) (*Box, error) {
+	w := &waiter{owner: owner, set: set, got: make(chan result, 1)}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil, ErrClosed
 	}
-	if set == "" && len(p.waiters) == 0 {
-		if b := p.takeWarm(); b != nil {
+	if p.waiting(owner) >= max(p.cfg.Max, DefaultMax) {
+		defer p.mu.Unlock()
+		return nil, p.full(owner, errQueue)
+	}
+	if h := p.holdings(); set == "" && len(p.waiters) == 0 && h.admits(owner) {
+		if b := p.takeWarm(owner); b != nil {
 			p.stats.Gets++
 			p.refill()
 			p.mu.Unlock()
@@ -205,8 +213,8 @@ func (p *Pool) giveUp(ctx context.Context, w *waiter) (*Box, error) {
 	}
 	p.waiters = slices.DeleteFunc(p.waiters, func(o *waiter) bool { return o == w })
 	why := fmt.Errorf("waiting for a sandbox: %w", ctx.Err())
-	if p.total() >= p.cfg.Max && !w.started {
-		why = fmt.Errorf("%w (%d, the most that are allowed): %w", ErrFull, p.cfg.Max, ctx.Err())
+	if h := p.holdings(); !w.started && (p.total() >= p.cfg.Max || !h.admits(w.owner)) {
+		why = p.full(w.owner, ctx.Err())
 	}
 	p.schedule()
 	return nil, why
@@ -218,6 +226,7 @@ func (p *Pool) Discard(b *Box) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end(b)
+	p.schedule()
 }
 
 // Destroy is Discard that waits until nothing of the box is left.
@@ -272,18 +281,11 @@ func (p *Pool) Close() {
 	p.tasks.Wait()
 }
 
-// Crowded reports whether somebody waits for a place since there are Max boxes.
-func (p *Pool) Crowded() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.full
-}
-
 // total is how many boxes there are or will be.
 func (p *Pool) total() int { return len(p.warm) + len(p.used) + p.clean + p.special + p.ending }
 
-// takeWarm takes a warm box that lives.
-func (p *Pool) takeWarm() *Box {
+// takeWarm takes a warm box that lives, for the owner.
+func (p *Pool) takeWarm(owner string) *Box {
 	for len(p.warm) > 0 {
 		b := p.warm[0]
 		p.warm = slices.Delete(p.warm, 0, 1)
@@ -296,8 +298,11 @@ func (p *Pool) takeWarm() *Box {
 			continue
 		default:
 		}
-		p.used[b] = true
+		p.use(b, owner)
 		return b
 	}
 	return nil
 }
+
+// use notes that the box is the owner's.
+func (p *Pool) use(b *Box, owner string) { b.Owner, p.used[b] = owner, owner }

@@ -28,7 +28,7 @@ func open(t *testing.T, cfg pool.Config) (*pool.Pool, *boxtest.Driver) {
 
 func get(t *testing.T, p *pool.Pool) *pool.Box {
 	t.Helper()
-	b, err := p.Get(natstest.Context(t), "")
+	b, err := p.Get(natstest.Context(t), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
 	boxes := make(chan got, 2)
 	for who := range 2 {
 		go func() {
-			box, err := p.Get(natstest.Context(t), "")
+			box, err := p.Get(natstest.Context(t), "", "")
 			if err != nil {
 				t.Error(err)
 			}
@@ -128,8 +128,8 @@ func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
 		stats{p}.eventually(t, "it waits", func(s pool.Stats) bool { return s.Waiting == who+1 })
 	}
 	<-full
-	if !p.Crowded() {
-		t.Error("somebody waits for a place, and it is not crowded")
+	if b := p.Blocked(); len(b) != 2 || b[0].Own {
+		t.Errorf("two wait for a place: %+v", b)
 	}
 	for who, box := range []*pool.Box{a, b} {
 		p.Discard(box)
@@ -137,8 +137,8 @@ func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
 			t.Errorf("%d was served before %d", g.who, who)
 		}
 	}
-	if p.Crowded() {
-		t.Error("nobody waits, and it is crowded")
+	if b := p.Blocked(); len(b) != 0 {
+		t.Errorf("nobody waits: %+v", b)
 	}
 	if s := p.Stats(); s.Used != 2 || s.Waiting != 0 {
 		t.Errorf("got %+v", s)
@@ -150,12 +150,68 @@ func TestAtTheirDeadlineThoseWhoWaitAreToldWhy(t *testing.T) {
 	b := get(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err := p.Get(ctx, "")
+	_, err := p.Get(ctx, "", "")
 	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1, the most") {
 		t.Errorf("got %v", err)
 	}
 	p.Discard(b)
 	get(t, p)
+}
+
+func TestAnOwnerLeavesBoxesForOthers(t *testing.T) {
+	p, _ := open(t, pool.Config{Max: 6})
+	take := func(ctx context.Context, owner string) error {
+		_, err := p.Get(ctx, owner, "")
+		return err
+	}
+	for i := range 4 {
+		if err := take(natstest.Context(t), "ada"); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	err := take(expired(t), "ada")
+	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "4 of 6") || !strings.Contains(err.Error(), "SKANDHA_SANDBOX_MAX") {
+		t.Errorf("a fifth: %v", err)
+	}
+	for range 2 {
+		if err := take(natstest.Context(t), "bob"); err != nil {
+			t.Errorf("bob: %v", err)
+		}
+	}
+	err = take(expired(t), "eve")
+	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "6, the most") {
+		t.Errorf("all are in use: %v", err)
+	}
+}
+
+func TestTheOwnerWithTheFewestBoxesIsServedFirst(t *testing.T) {
+	p, _ := open(t, pool.Config{Max: 3})
+	var first *pool.Box
+	for _, owner := range []string{"bob", "ada", "ada"} {
+		b, err := p.Get(natstest.Context(t), owner, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = b
+		}
+	}
+	got := make(chan string, 3)
+	for i, owner := range []string{"ada", "ada", "eve"} {
+		go func() {
+			if b, err := p.Get(natstest.Context(t), owner, ""); err == nil {
+				got <- b.Owner
+			}
+		}()
+		stats{p}.eventually(t, "it waits", func(s pool.Stats) bool { return s.Waiting == i+1 })
+	}
+	if b := p.Blocked(); len(b) != 3 || b[0] != (pool.Want{Owner: "eve"}) || b[1].Owner != "ada" {
+		t.Errorf("got %+v", b)
+	}
+	p.Discard(first)
+	if owner := <-got; owner != "eve" {
+		t.Errorf("%s was served first", owner)
+	}
 }
 
 func TestAWarmBoxMakesRoomForOneWithPackages(t *testing.T) {
@@ -165,18 +221,18 @@ func TestAWarmBoxMakesRoomForOneWithPackages(t *testing.T) {
 	}
 	p.Fill()
 	stats{p}.eventually(t, "one is warm", warm(1))
-	b, err := p.Get(natstest.Context(t), "set")
+	b, err := p.Get(natstest.Context(t), "", "set")
 	if err != nil || b.Set != "set" {
 		t.Fatalf("got %+v, %v", b, err)
 	}
 	if s := p.Stats(); s.Warm+s.Starting != 0 || s.Destroyed != 1 || s.Drained != 1 {
 		t.Errorf("got %+v", s)
 	}
-	if _, err := p.Get(expired(t), "missing"); !errors.Is(err, pool.ErrFull) {
+	if _, err := p.Get(expired(t), "", "missing"); !errors.Is(err, pool.ErrFull) {
 		t.Errorf("got %v", err)
 	}
 	p.Discard(b)
-	if _, err := p.Get(natstest.Context(t), "missing"); !errors.Is(err, driver.ErrNoSet) {
+	if _, err := p.Get(natstest.Context(t), "", "missing"); !errors.Is(err, driver.ErrNoSet) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -226,7 +282,7 @@ func TestFailedStartsAreTheAnswerAndAreTriedAgainLater(t *testing.T) {
 	began := time.Now()
 	p.Fill()
 	stats{p}.eventually(t, "it has failed", func(s pool.Stats) bool { return s.Failed > 0 })
-	if _, err := p.Get(natstest.Context(t), ""); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "install it") {
+	if _, err := p.Get(natstest.Context(t), "", ""); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "install it") {
 		t.Errorf("got %v", err)
 	}
 	if s := p.Stats(); !strings.Contains(s.LastError, "install it") || s.LastErrorAt.IsZero() {
@@ -244,7 +300,7 @@ func TestABoxWithoutAnInterpreterIsDestroyed(t *testing.T) {
 	d := boxtest.New(t)
 	p := pool.New(pool.Config{Driver: mute{d}, StartTimeout: 200 * time.Millisecond, Logger: natstest.Logger(t)})
 	defer p.Close()
-	if _, err := p.Get(natstest.Context(t), ""); err == nil || !strings.Contains(err.Error(), "interpreter") {
+	if _, err := p.Get(natstest.Context(t), "", ""); err == nil || !strings.Contains(err.Error(), "interpreter") {
 		t.Errorf("got %v", err)
 	}
 	natstest.Eventually(t, "nothing is left", func() bool { return len(d.Boxes()) == 0 })
@@ -286,14 +342,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 	stats{p}.eventually(t, "they are warm again", warm(2))
 	waiting := make(chan error)
 	go func() {
-		_, err := p.Get(natstest.Context(t), "a set") // with no place: two are warm, and end
+		_, err := p.Get(natstest.Context(t), "", "a set") // with no place: two are warm, and end
 		waiting <- err
 	}()
 	p.Close()
 	if err := <-waiting; err == nil {
 		t.Error("a closed pool gave a box")
 	}
-	if _, err := p.Get(natstest.Context(t), ""); !errors.Is(err, pool.ErrClosed) {
+	if _, err := p.Get(natstest.Context(t), "", ""); !errors.Is(err, pool.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	if n := len(d.Boxes()); n != 0 {

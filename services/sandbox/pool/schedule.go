@@ -20,54 +20,60 @@ func (p *Pool) schedule() {
 	if p.closed {
 		return
 	}
-	wanted, short := 0, 0 // of clean boxes; of places for boxes
-	for _, w := range slices.Clone(p.waiters) {
+	h, clean, short := p.holdings(), p.clean, 0 // short of places for boxes
+	before := p.blocked
+	p.blocked = nil
+	for _, w := range p.queue(h) {
 		switch {
 		case w.started:
-		case w.set != "":
-			if p.total() < p.cfg.Max {
-				w.started = true
-				p.special++
-				p.start(w)
-			} else {
-				short++
-			}
-		default:
-			if b := p.takeWarm(); b != nil {
+			continue
+		case !h.admits(w.owner):
+			p.blocked = append(p.blocked, Want{w.owner, true})
+			continue
+		}
+		if w.set == "" {
+			if b := p.takeWarm(w.owner); b != nil {
 				p.serve(w, result{box: b})
+				h.give(w.owner)
 				continue
 			}
-			if wanted++; wanted <= p.clean {
-				continue // one that is on its way is for it
-			}
-			if p.total() < p.cfg.Max {
-				p.clean++
-				p.start(nil)
-			} else {
-				short++
-			}
 		}
+		switch {
+		case w.set == "" && clean > 0:
+			clean-- // one that is on its way is for it
+		case p.total() >= p.cfg.Max:
+			short++
+			if short > p.ending {
+				p.blocked = append(p.blocked, Want{w.owner, false})
+			}
+			continue
+		case w.set == "":
+			p.clean++
+			p.start(nil)
+		default:
+			w.started = true
+			p.special++
+			p.start(w)
+		}
+		h.give(w.owner)
 	}
 	p.makeRoom(short)
+	if len(p.blocked) > 0 && !slices.Equal(before, p.blocked) && p.cfg.Full != nil {
+		p.tasks.Go(p.cfg.Full)
+	}
 	if short == 0 {
 		p.refill()
 	}
 }
 
-// makeRoom ends warm boxes for those who wait for a place, or tells that none is left.
+// makeRoom ends warm boxes for those who wait for a place.
 func (p *Pool) makeRoom(short int) {
 	for short > p.ending && len(p.warm) > 0 {
 		p.end(p.warm[0])
 	}
 	if short <= p.ending {
-		p.full = false
-		return
+		p.blocked = slices.DeleteFunc(p.blocked, func(w Want) bool { return !w.Own })
 	}
-	if p.full || p.cfg.Full == nil {
-		return
-	}
-	p.full = true
-	p.tasks.Go(p.cfg.Full)
 }
 
 // serve gives a waiter what it waits for.
@@ -78,7 +84,7 @@ func (p *Pool) serve(w *waiter, r result) {
 
 // refill starts what is missing of the warm boxes, unless it failed a short time ago.
 func (p *Pool) refill() {
-	for p.filling && !p.closed && p.retry == nil && len(p.waiters) == 0 && len(p.warm)+p.clean < p.cfg.Warm &&
+	for p.filling && !p.closed && p.retry == nil && !p.hurried() && len(p.warm)+p.clean < p.cfg.Warm &&
 		p.clean < refills && p.total() < p.cfg.Max {
 		if p.running == 0 && p.backoff == 0 {
 			p.clean++
@@ -108,7 +114,7 @@ func (p *Pool) refillLater() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.retry = nil
-		if p.closed || len(p.waiters) > 0 || len(p.warm)+p.clean >= p.cfg.Warm || p.total() >= p.cfg.Max {
+		if p.closed || p.hurried() || len(p.warm)+p.clean >= p.cfg.Warm || p.total() >= p.cfg.Max {
 			return
 		}
 		p.clean++
@@ -135,7 +141,6 @@ func (p *Pool) start(w *waiter) {
 		}
 		p.record(time.Since(began), err)
 		if err == nil && p.closed {
-			p.used[b] = true
 			p.end(b)
 			return
 		}
@@ -150,12 +155,9 @@ func (p *Pool) start(w *waiter) {
 // arrived hands out what a start came to.
 func (p *Pool) arrived(w *waiter, b *Box, err error) {
 	if w == nil {
-		if i := slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.set == "" }); i >= 0 {
-			w = p.waiters[i]
-		}
+		w = p.first()
 	} else if !slices.Contains(p.waiters, w) { // it has gone meanwhile
 		if b != nil {
-			p.used[b] = true
 			p.end(b)
 		}
 		return
@@ -165,12 +167,11 @@ func (p *Pool) arrived(w *waiter, b *Box, err error) {
 		p.serve(w, result{err: err})
 	case err != nil:
 	case w != nil:
-		p.used[b] = true
+		p.use(b, w.owner)
 		p.serve(w, result{box: b})
 	case len(p.warm) < p.cfg.Warm:
 		p.warm = append(p.warm, b)
 	default: // it was started for somebody who has gone
-		p.used[b] = true
 		p.end(b)
 	}
 }
@@ -262,7 +263,6 @@ func (p *Pool) end(b *Box) {
 			defer p.mu.Unlock()
 			p.ending--
 			p.stats.Destroyed++
-			p.full = false
 			p.schedule()
 		})
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/sandbox/agent"
 )
@@ -278,6 +279,9 @@ func Upload() Tool {
 				return nil, failf("%.200q is no artifact of this conversation; use a ref that a result names", a.Artifact)
 			}
 			data, err := store.GetArtifact(ctx, a.Artifact)
+			if errors.Is(err, bus.ErrNotFound) {
+				return nil, failf("there is no artifact %.200q any more, if there was one: files are deleted after a time", a.Artifact)
+			}
 			if err != nil {
 				return nil, failf("fetching the artifact: %v", err)
 			}

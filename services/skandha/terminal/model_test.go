@@ -242,8 +242,11 @@ func TestTheRegionBecomesLowerWhenSomethingIsPrinted(t *testing.T) {
 
 func TestTheArtifactsOfAResultAreThoseOfASandbox(t *testing.T) {
 	for data, want := range map[string]int{`{"artifacts":[{"path":"out/a.png","ref":"r","bytes":3}]}`: 1, `{"artifacts":[]}`: 0, `{"artifacts":"x"}`: 0, `[1]`: 0, ``: 0} {
-		if got := Artifacts([]byte(data)); len(got) != want {
-			t.Errorf("%s: %+v", data, got)
+		if got, leftOut := Artifacts([]byte(data)); len(got) != want || leftOut != nil {
+			t.Errorf("%s: %+v, %q left out", data, got, leftOut)
 		}
+	}
+	if _, got := Artifacts([]byte(`{"artifacts":[],"artifacts_left_out":["a: too large"]}`)); len(got) != 1 {
+		t.Errorf("%q are left out", got)
 	}
 }

@@ -53,9 +53,13 @@ func result(p event.ActCompleted, c *call, width int) []string {
 	if p.Result.Success || printout(p.Result.Data) != "" {
 		out = append(out, answerRows(p.Result.Data, width)...)
 	}
-	for _, a := range Artifacts(p.Result.Data) {
+	artifacts, leftOut := Artifacts(p.Result.Data)
+	for _, a := range artifacts {
 		out = append(out, wrap(fmt.Sprintf("%s, %d bytes: skandha artifacts get %s", safetext.Line(a.Path), a.Bytes, safetext.Line(a.Ref)),
 			width, blue.of("  ⤓ "), "    ")...)
+	}
+	for _, why := range leftOut {
+		out = append(out, wrap("not kept: "+safetext.Line(why), width, dim.of("  ↳ "), "    ")...)
 	}
 	return out
 }
@@ -111,15 +115,17 @@ type Artifact struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Artifacts are the files that a call has left, by the data of its result.
-func Artifacts(data json.RawMessage) []Artifact {
+// Artifacts are the files that a call has left, by the data of its result, and those
+// that were not kept, with the reasons.
+func Artifacts(data json.RawMessage) (kept []Artifact, leftOut []string) {
 	var d struct {
 		Artifacts []Artifact `json:"artifacts"`
+		LeftOut   []string   `json:"artifacts_left_out"`
 	}
 	if json.Unmarshal(data, &d) != nil {
-		return nil // another tool's data
+		return nil, nil // another tool's data
 	}
-	return d.Artifacts
+	return d.Artifacts, d.LeftOut
 }
 
 // live is a call that goes on.

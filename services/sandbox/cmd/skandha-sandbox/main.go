@@ -15,7 +15,7 @@ type service struct {
 	process.Flags
 
 	Sandbox selection.Flags `embed:""`
-	Slots   int             `env:"SKANDHA_SLOTS" default:"16" help:"How many calls run at once."`
+	Slots   int             `env:"SKANDHA_SLOTS" default:"64" help:"How many calls run, or wait for a sandbox, at once."`
 	Drain   time.Duration   `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
 }
 

@@ -1,0 +1,340 @@
+package bus
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ArtifactLimits bound what the bucket artifacts keeps. Core stores them in the bucket's
+// metadata, where every process that stores artifacts reads them.
+//
+// Names are <agent>/<session>/…: the whole data of a result is …/<call>/<attempt>, a
+// file that a call left …/<call>/<attempt>/<path>, a person's …/uploads/<name>.
+type ArtifactLimits struct {
+	SessionBytes int64         // of all artifacts of a session; default 1 GiB, -1 unlimited
+	AgentBytes   int64         // of all artifacts of an agent; default 8 GiB, -1 unlimited
+	Age          time.Duration // after which files are deleted, results never; default 30 days, 0: never
+}
+
+func defaultArtifactLimits() ArtifactLimits {
+	return ArtifactLimits{SessionBytes: 1 << 30, AgentBytes: 8 << 30, Age: 30 * 24 * time.Hour}
+}
+
+// The keys of the metadata. What is not configured is not stored.
+const (
+	metaSessionBytes = "skandha.max_session_artifact_bytes"
+	metaAgentBytes   = "skandha.max_agent_artifact_bytes"
+	metaArtifactAge  = "skandha.artifact_age"
+)
+
+const (
+	// usageAge is how long a listing of the artifacts is believed while the quotas, by it
+	// and by what this process has stored since, are kept; usagePause if they are not.
+	usageAge, usagePause = time.Minute, time.Second
+	// expireAfter and expireEvery are when [Bus.KeepArtifacts] looks.
+	expireAfter, expireEvery = time.Minute, time.Hour
+)
+
+func (c StreamsConfig) artifactMetadata() map[string]string {
+	m := map[string]string{}
+	if c.MaxSessionArtifactBytes != 0 {
+		m[metaSessionBytes] = strconv.FormatInt(c.MaxSessionArtifactBytes, 10)
+	}
+	if c.MaxAgentArtifactBytes != 0 {
+		m[metaAgentBytes] = strconv.FormatInt(c.MaxAgentArtifactBytes, 10)
+	}
+	if c.ArtifactAge != nil {
+		m[metaArtifactAge] = c.ArtifactAge.String()
+	}
+	return m
+}
+
+// artifactLimits reads the metadata; a value that makes no sense is as good as none.
+func artifactLimits(m map[string]string) ArtifactLimits {
+	l := defaultArtifactLimits()
+	if n, err := strconv.ParseInt(m[metaSessionBytes], 10, 64); err == nil {
+		l.SessionBytes = n
+	}
+	if n, err := strconv.ParseInt(m[metaAgentBytes], 10, 64); err == nil {
+		l.AgentBytes = n
+	}
+	if d, err := time.ParseDuration(m[metaArtifactAge]); err == nil {
+		l.Age = d
+	}
+	return l
+}
+
+// ArtifactInfo describes an artifact.
+type ArtifactInfo struct {
+	Name   string    `json:"name"`
+	Bytes  uint64    `json:"bytes"`
+	Stored time.Time `json:"stored"`
+}
+
+// File reports whether it is a file that a call left or a person stored. Anything else
+// is the whole data of a result that a commit refers to.
+func (a ArtifactInfo) File() bool {
+	parts := strings.SplitN(a.Name, "/", 5)
+	return len(parts) == 5 || len(parts) == 4 && parts[2] == "uploads"
+}
+
+// PutArtifact stores a body under a name until it is deleted, or until it is older than
+// [ArtifactLimits] allow; the same name again replaces it. Commits refer to artifacts. It
+// returns [ErrTooLarge], with what to do, when the session or the agent has used up its
+// quota or the store is full. What other processes have stored within the last minute
+// may be missing in what is compared with the quotas.
+func (b *Bus) PutArtifact(ctx context.Context, name string, data []byte) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := b.reserve(ctx, name, int64(len(data))); err != nil {
+		return err
+	}
+	err := b.putObject(ctx, BucketArtifacts, name, data)
+	if err == nil {
+		return nil
+	}
+	b.usage.add(name, -int64(len(data)))
+	var e *jetstream.APIError
+	switch {
+	case !errors.As(err, &e):
+	case streamFull(e):
+		return Errorf(CodeTooLarge, "the artifact store is full, nothing was stored: "+
+			"delete some with \"skandha artifacts rm\", or raise streams.max_artifact_bytes")
+	case serverFull(e):
+		return Errorf(CodeTooLarge, "nats-server has no storage left, the artifact was not stored: "+
+			"delete some with \"skandha artifacts rm\", or raise jetstream.max_file_store")
+	}
+	return err
+}
+
+// GetArtifact fetches a body by its name, or returns [ErrNotFound].
+func (b *Bus) GetArtifact(ctx context.Context, name string) ([]byte, error) {
+	return b.getObject(ctx, BucketArtifacts, name)
+}
+
+// Artifacts lists the artifacts whose names begin with the prefix, sorted by name.
+func (b *Bus) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := b.bucket(ctx, BucketArtifacts)
+	if err != nil {
+		return nil, transportError("listing "+BucketArtifacts, err)
+	}
+	all, err := store.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil, transportError("listing "+BucketArtifacts, err)
+	}
+	var out []ArtifactInfo
+	for _, o := range all {
+		if strings.HasPrefix(o.Name, prefix) {
+			out = append(out, ArtifactInfo{o.Name, o.Size, o.ModTime})
+		}
+	}
+	slices.SortFunc(out, func(x, y ArtifactInfo) int { return strings.Compare(x.Name, y.Name) })
+	return out, nil
+}
+
+// DeleteArtifact removes a body; one that is not there is no error.
+func (b *Bus) DeleteArtifact(ctx context.Context, name string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := b.bucket(ctx, BucketArtifacts)
+	if err == nil {
+		err = store.Delete(ctx, name)
+	}
+	if err == nil {
+		err = b.forgetDeleted(ctx, name)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return transportError("deleting "+name+" from "+BucketArtifacts, err)
+	}
+	return nil
+}
+
+// forgetDeleted removes the marker that the object store leaves of a deleted object:
+// they would fill the bucket in the end, and slow down every listing before that.
+func (b *Bus) forgetDeleted(ctx context.Context, name string) error {
+	s, err := b.bodies.Stream(ctx, objectStream(BucketArtifacts))
+	if err != nil {
+		return err
+	}
+	subj := "$O." + BucketArtifacts + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+	last, err := s.GetLastMsgForSubject(ctx, subj)
+	if err != nil {
+		return err
+	}
+	var info jetstream.ObjectInfo
+	if err := json.Unmarshal(last.Data, &info); err != nil || !info.Deleted {
+		return err // it was stored again meanwhile
+	}
+	return s.Purge(ctx, jetstream.WithPurgeSubject(subj), jetstream.WithPurgeSequence(last.Sequence+1))
+}
+
+// KeepArtifacts deletes, once an hour until ctx ends, the files that are older than
+// [ArtifactLimits] allow.
+func (b *Bus) KeepArtifacts(ctx context.Context) {
+	next := time.NewTimer(expireAfter)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		switch n, err := b.ExpireArtifacts(ctx, time.Now()); {
+		case err != nil && ctx.Err() == nil:
+			b.log.Warn("cannot delete old artifacts; will retry", "error", err)
+		case n > 0:
+			b.log.Info("deleted old artifacts", "files", n)
+		}
+		next.Reset(expireEvery)
+	}
+}
+
+// ExpireArtifacts deletes the files that at now are older than [ArtifactLimits] allow,
+// and reports how many. Data of results stays: commits of any age may refer to it.
+func (b *Bus) ExpireArtifacts(ctx context.Context, now time.Time) (deleted int, err error) {
+	limits, err := b.ArtifactLimits(ctx)
+	if err != nil || limits.Age == 0 {
+		return 0, err
+	}
+	all, err := b.Artifacts(ctx, "")
+	for _, a := range all {
+		if !a.File() || now.Sub(a.Stored) <= limits.Age {
+			continue
+		}
+		if err := b.DeleteArtifact(ctx, a.Name); err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	return deleted, err
+}
+
+// ArtifactLimits are those that hold.
+func (b *Bus) ArtifactLimits(ctx context.Context) (ArtifactLimits, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := b.bucket(ctx, BucketArtifacts)
+	if err != nil {
+		return ArtifactLimits{}, transportError("reading the limits of "+BucketArtifacts, err)
+	}
+	st, err := store.Status(ctx)
+	if err != nil {
+		return ArtifactLimits{}, transportError("reading the limits of "+BucketArtifacts, err)
+	}
+	return artifactLimits(st.Metadata()), nil
+}
+
+// usage is what the artifacts of agents and sessions take, as far as this process knows.
+type usage struct {
+	turn   chan struct{} // holds one: who lists
+	mu     sync.Mutex
+	limits ArtifactLimits
+	at     time.Time        // of the listing; zero: none
+	bytes  map[string]int64 // by agent, and by agent/session
+}
+
+func newUsage() *usage { return &usage{turn: make(chan struct{}, 1)} }
+
+// owners are the agent and the session of an artifact, as far as its name has them.
+func owners(name string) []string {
+	parts := strings.SplitN(name, "/", 3)
+	if len(parts) < 3 {
+		return parts[:1]
+	}
+	return []string{parts[0], parts[0] + "/" + parts[1]}
+}
+
+func (u *usage) add(name string, n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, o := range owners(name) {
+		if u.bytes != nil {
+			u.bytes[o] += n
+		}
+	}
+}
+
+// admit counts n more bytes, if the quotas allow it. stale reports that the listing is
+// too old to say.
+func (u *usage) admit(name string, n int64) (stale bool, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	age := time.Since(u.at)
+	if u.bytes == nil || age > usageAge {
+		return true, nil
+	}
+	for i, o := range owners(name) {
+		limit, setting, rm := u.limits.AgentBytes, "streams.max_agent_artifact_bytes", "--agent "+o
+		if agent, session, ok := strings.Cut(o, "/"); i > 0 && ok {
+			limit, setting, rm = u.limits.SessionBytes, "streams.max_session_artifact_bytes",
+				"--agent "+agent+" --session "+session
+		}
+		if limit >= 0 && u.bytes[o]+n > limit {
+			return age > usagePause, Errorf(CodeTooLarge, "artifact quota reached, nothing was stored: "+
+				"the artifacts of %s have %d bytes, this one %d, at most %d are allowed; "+
+				"delete some with \"skandha artifacts rm %s\", or raise %s", o, u.bytes[o], n, limit, rm, setting)
+		}
+	}
+	for _, o := range owners(name) {
+		u.bytes[o] += n
+	}
+	return false, nil
+}
+
+// reserve counts an artifact that is to be stored, or says why it must not be.
+func (b *Bus) reserve(ctx context.Context, name string, n int64) error {
+	u := b.usage
+	stale, err := u.admit(name, n)
+	if !stale {
+		return err
+	}
+	select {
+	case u.turn <- struct{}{}:
+		defer func() { <-u.turn }()
+	case <-ctx.Done():
+		return transportError("waiting for a listing of "+BucketArtifacts, ctx.Err())
+	}
+	if stale, err = u.admit(name, n); !stale {
+		return err
+	}
+	if err := b.measure(ctx); err != nil {
+		return err
+	}
+	_, err = u.admit(name, n)
+	return err
+}
+
+// measure lists what is stored.
+func (b *Bus) measure(ctx context.Context) error {
+	limits, err := b.ArtifactLimits(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := b.Artifacts(ctx, "")
+	if err != nil {
+		return fmt.Errorf("comparing artifacts with their quotas: %w", err)
+	}
+	bytes := map[string]int64{}
+	for _, a := range all {
+		for _, o := range owners(a.Name) {
+			bytes[o] += int64(a.Bytes) //nolint:gosec // at most MaxClaimBytes
+		}
+	}
+	u := b.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.limits, u.bytes, u.at = limits, bytes, time.Now()
+	return nil
+}
