@@ -41,6 +41,7 @@ import (
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/uibridge"
+	"skandha.dev/services/uibridge/access"
 )
 
 // Config of a system. Data is needed.
@@ -272,6 +273,9 @@ func (s *System) startCore(ctx context.Context, b *bus.Bus, cfg core.Config) err
 
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}
+	for _, secret := range []string{bus.RunFile, busFile, access.TokenFile} { // also under other names
+		protect = append(protect, filepath.Join(s.cfg.Data, secret))
+	}
 	if s.cfg.ConfigFile != "" {
 		protect = append(protect, s.cfg.ConfigFile)
 	}

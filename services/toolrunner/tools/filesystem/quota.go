@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +21,7 @@ import (
 // github.com/alecthomas/kong. 0 is the default, -1 no limit.
 type Limits struct {
 	SessionBytes int64 `env:"SKANDHA_FILES_SESSION_BYTES" default:"0" placeholder:"BYTES" help:"How many bytes file tools may write for one session while the tool runner runs. 0: 268435456 (256 MiB), -1: no limit."`
-	SessionFiles int   `env:"SKANDHA_FILES_SESSION_FILES" default:"0" placeholder:"N" help:"How many files they may make for one session while the tool runner runs. 0: 1000, -1: no limit."`
+	SessionFiles int   `env:"SKANDHA_FILES_SESSION_FILES" default:"0" placeholder:"N" help:"How many files and directories they may make for one session while the tool runner runs. 0: 1000, -1: no limit."`
 	KeepFree     int64 `env:"SKANDHA_FILES_KEEP_FREE" default:"0" placeholder:"BYTES" help:"Space that they leave free on the disk of the workspace. 0: 67108864 (64 MiB), -1: none."`
 }
 
@@ -85,12 +85,7 @@ func (q *quota) limited(t tools.Tool) tools.Tool {
 		if json.Unmarshal(c.Args, &args) != nil {
 			return run(ctx, c) // the tool says what is wrong
 		}
-		takes := usage{bytes: int64(len(args.Content))}
-		if p, err := clean(args.Path); err == nil {
-			if _, err := q.root.Lstat(p); errors.Is(err, fs.ErrNotExist) {
-				takes.files = 1
-			}
-		}
+		takes := usage{bytes: int64(len(args.Content)), files: q.missing(args.Path)}
 		ref := subject.Ref{Agent: c.Agent, Session: c.Session}
 		err := q.free(takes.bytes)
 		if err == nil {
@@ -100,12 +95,28 @@ func (q *quota) limited(t tools.Tool) tools.Tool {
 			return tools.Fail(explain("writing", args.Path, err))
 		}
 		r := run(ctx, c)
-		if !r.Success {
+		if !r.Success { // directories on the way may have been made
+			takes.files = q.missing(args.Path)
 			q.giveBack(ref, takes)
 		}
 		return r
 	}
 	return t
+}
+
+// missing counts the file and the directories on its way that are not there.
+func (q *quota) missing(path string) (n int) {
+	p, err := clean(path)
+	if err != nil {
+		return 0
+	}
+	for ; p != "."; p = filepath.Dir(p) {
+		if _, err := q.root.Lstat(p); err == nil {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // free refuses what would leave too little on the disk.

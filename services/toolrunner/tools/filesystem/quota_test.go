@@ -40,6 +40,10 @@ func TestASessionKeepsToItsQuota(t *testing.T) {
 		{"a", "append_file", `{"path":"two","content":"45"}`, ""},
 		{"a", "read_file", `{"path":"two"}`, ""},
 		{"b", "write_file", `{"path":"four","content":"1234567890"}`, ""},
+		{"c", "write_file", `{"path":"d/e/f","content":""}`, "--files-session-files (SKANDHA_FILES_SESSION_FILES) is 2"}, // directories count
+		{"d", "write_file", `{"path":"d/` + strings.Repeat("x", 300) + `","content":""}`, "name too long"},               // one is left
+		{"d", "write_file", `{"path":"d/a","content":""}`, ""},
+		{"d", "write_file", `{"path":"d/b","content":""}`, "--files-session-files (SKANDHA_FILES_SESSION_FILES) is 2"},
 	} {
 		r := call(all, step.session, step.name, step.args)
 		if step.want == "" && !r.Success || step.want != "" && (r.Success || !strings.Contains(r.Error.Message, step.want)) {
