@@ -95,7 +95,7 @@ func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err == nil {
-		fmt.Fprintf(os.Stderr, "wrote %s, %d bytes\n", clean(name), len(data))
+		fmt.Fprintf(os.Stderr, "wrote %s, %s\n", clean(name), count(len(data), "byte"))
 	}
 	return err
 }
@@ -128,5 +128,7 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Println(clean(ref))
+	fmt.Fprintf(os.Stderr, "stored %s; to have the agent copy it into the sandbox:\n  skandha ask --agent %s --session %s "+
+		"'Call sandbox_fs:upload with artifact %s and path %s'\n", count(len(data), "byte"), p.Agent, p.Session, clean(ref), clean(path.Base(ref)))
 	return nil
 }

@@ -49,6 +49,10 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 		}
 		text = string(b)
 	}
+	if strings.TrimSpace(text) == "" {
+		fmt.Fprintln(os.Stderr, "skandha: the text is empty; write what to ask, for example: skandha ask \"hello\"")
+		return exitUsage
+	}
 	ref, err := sessionRef(a.Agent, a.Session)
 	if err != nil {
 		return err
@@ -346,7 +350,7 @@ func (w *waiter) result(e event.Event) {
 		s := stylesFor(w.err)
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
 		for _, a := range terminal.Artifacts(p.Result.Data) {
-			_, _ = fmt.Fprintf(w.err, "%s  %s, %d bytes: skandha artifacts get %s%s\n", s.dim, clean(a.Path), a.Bytes, clean(a.Ref), s.off)
+			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: skandha artifacts get %s%s\n", s.dim, clean(a.Path), count(a.Bytes, "byte"), clean(a.Ref), s.off)
 		}
 	}
 }
@@ -362,6 +366,9 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 	if w.yes || !w.interactive {
 		reason := ""
 		if !w.yes {
+			if q.SecurityWarning != nil && !w.json {
+				_, _ = fmt.Fprintf(w.err, "! %s needs an approval: %s\n", line(q.ToolName, 100), line(q.SecurityWarning.Message, 500))
+			}
 			reason = "nobody was at a terminal to ask; --yes approves"
 		}
 		return w.c.Confirm(ctx, w.ref, q, w.yes, reason)
