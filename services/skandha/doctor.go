@@ -126,7 +126,7 @@ func (g *globals) configFinding() finding {
 	if g.Config != "" {
 		f.what = "configuration " + g.Config
 	}
-	if err := system.CheckConfig(g.Config); err != nil {
+	if err := system.CheckConfig(g.Config, g.UI != "off"); err != nil {
 		f.advice = err.Error()
 		return f
 	}
