@@ -128,7 +128,8 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Println(clean(ref))
-	fmt.Fprintf(os.Stderr, "stored %s; to have the agent copy it into the sandbox:\n  skandha ask --agent %s --session %s "+
-		"'Call sandbox_fs:upload with artifact %s and path %s'\n", count(len(data), "byte"), p.Agent, p.Session, clean(ref), clean(path.Base(ref)))
+	request := fmt.Sprintf("Call sandbox_fs:upload with artifact %s and path %s", clean(ref), clean(path.Base(ref)))
+	fmt.Fprintf(os.Stderr, "stored %s; to have the agent copy it into the sandbox:\n  skandha ask --agent %s --session %s %s\n",
+		count(len(data), "byte"), p.Agent, p.Session, quoted(request))
 	return nil
 }
