@@ -239,9 +239,7 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	if granted == nil {
 		granted = security.DefaultPermissions()
 	}
-	if err := security.CheckPermissions(granted); err != nil {
-		bad(".permissions%w", err)
-	}
+	errs = append(errs, security.CheckPermissions("agents."+name+".permissions", granted))
 	if a.Confirm < 0 {
 		bad(".confirm is %s, want a positive duration such as 15m", a.Confirm)
 	}

@@ -45,6 +45,22 @@ func ParseConfig(file []byte) (c Config, err error) {
 	return c, err
 }
 
+// CheckFile checks the section as ReadConfig does, and reads the secrets that it
+// names, as a start does.
+func CheckFile(path string) error {
+	_, err := configfile.Read(path, ParseConfig, func(c Config) error {
+		errs := []error{c.Validate()}
+		for _, n := range sorted(c.Webhook) {
+			errs = append(errs, prefixed("webhook."+n, c.Webhook[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.WebSocket) {
+			errs = append(errs, prefixed("websocket."+n, c.WebSocket[n].CheckSecrets()))
+		}
+		return errors.Join(errs...)
+	})
+	return err
+}
+
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	errs := []error{prefixed("http", c.HTTP.Validate())}

@@ -104,7 +104,7 @@ func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err == nil {
-		fmt.Fprintf(os.Stderr, "wrote %s, %d bytes\n", clean(name), len(data))
+		fmt.Fprintf(os.Stderr, "wrote %s, %s\n", clean(name), count(len(data), "byte"))
 	}
 	return err
 }
@@ -137,6 +137,9 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Println(clean(ref))
+	request := fmt.Sprintf("Call sandbox_fs:upload with artifact %s and path %s", clean(ref), clean(path.Base(ref)))
+	fmt.Fprintf(os.Stderr, "stored %s; to have the agent copy it into the sandbox:\n  skandha ask --agent %s --session %s %s\n",
+		count(len(data), "byte"), p.Agent, p.Session, quoted(request))
 	return nil
 }
 

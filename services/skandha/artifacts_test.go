@@ -30,6 +30,11 @@ func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	const ref = "main/s1/uploads/mine.csv"
+	_, all, err := says(t, "artifacts", "put", "s1", "mine.csv", "--data", data)
+	if want := "--session s1 'Call sandbox_fs:upload with artifact " + ref + " and path mine.csv'"; err != nil ||
+		!strings.HasPrefix(all, ref+"\n") || !strings.Contains(all, want) {
+		t.Errorf("%v\n%s", err, all)
+	}
 	get := artifactsGetCmd{Name: ref}
 	if err := get.Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "mine.csv exists") {
 		t.Errorf("a file is replaced unasked: %v", err)

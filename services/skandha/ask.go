@@ -49,6 +49,10 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 		}
 		text = string(b)
 	}
+	if strings.TrimSpace(text) == "" {
+		fmt.Fprintln(os.Stderr, "skandha: the text is empty; write what to ask, for example: skandha ask \"hello\"")
+		return exitUsage
+	}
 	ref, err := sessionRef(a.Agent, a.Session)
 	if err != nil {
 		return err
@@ -347,7 +351,8 @@ func (w *waiter) result(e event.Event) {
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
 		artifacts, leftOut := terminal.Artifacts(p.Result.Data)
 		for _, a := range artifacts {
-			_, _ = fmt.Fprintf(w.err, "%s  %s, %d bytes: skandha artifacts get %s%s\n", s.dim, clean(a.Path), a.Bytes, clean(a.Ref), s.off)
+			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: skandha artifacts get %s%s
+", s.dim, clean(a.Path), count(a.Bytes, "byte"), clean(a.Ref), s.off)
 		}
 		for _, why := range leftOut {
 			_, _ = fmt.Fprintf(w.err, "%s  not kept: %s%s\n", s.dim, line(why, 500), s.off)
@@ -366,6 +371,9 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 	if w.yes || !w.interactive {
 		reason := ""
 		if !w.yes {
+			if q.SecurityWarning != nil && !w.json {
+				_, _ = fmt.Fprintf(w.err, "! %s needs an approval: %s\n", line(q.ToolName, 100), line(q.SecurityWarning.Message, 500))
+			}
 			reason = "nobody was at a terminal to ask; --yes approves"
 		}
 		return w.c.Confirm(ctx, w.ref, q, w.yes, reason)

@@ -19,6 +19,9 @@ type benchCmd struct {
 	Role string `arg:"" optional:"" hidden:"" help:"Be a process of a measurement."`
 }
 
+// Validate implements kong's interface.
+func (b *benchCmd) Validate() error { return bench.CheckRows(b.Only) }
+
 // Run implements the command.
 func (b *benchCmd) Run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)

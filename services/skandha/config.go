@@ -24,7 +24,7 @@ func (c *configCheckCmd) Run(g *globals) error {
 	if file == "" {
 		return errors.New("no file to check: name one, or set --config or SKANDHA_CONFIG")
 	}
-	if err := system.CheckConfig(file); err != nil {
+	if err := system.CheckConfig(file, g.UI != "off"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}

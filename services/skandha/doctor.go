@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
@@ -74,21 +78,47 @@ func (g *globals) findings(ctx context.Context) []finding {
 
 func (g *globals) dataFinding() finding {
 	f := finding{need: true, what: "data directory " + g.Data}
-	if err := os.MkdirAll(g.Data, 0o700); err != nil {
+	at, err := existing(g.Data)
+	if err == nil {
+		err = writable(at)
+	}
+	if err != nil {
 		f.advice = err.Error() + "; choose another with --data DIR"
 		return f
 	}
-	probe := filepath.Join(g.Data, ".doctor")
-	if err := os.WriteFile(probe, nil, 0o600); err != nil {
-		f.advice = err.Error() + "; choose another with --data DIR"
-		return f
-	}
-	_ = os.Remove(probe)
 	f.ok = true
-	if r, err := system.Running(g.Data); err == nil {
+	if at != g.Data {
+		f.advice = "it will be made at the first start"
+	} else if r, err := system.Running(g.Data); err == nil {
 		f.advice = fmt.Sprintf("process %d runs a system on it, at %s", r.PID, r.URL)
 	}
 	return f
+}
+
+// existing is the directory, or the nearest above it that exists.
+func existing(dir string) (string, error) {
+	for {
+		_, err := os.Stat(dir)
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return dir, err
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// writable reports whether files can be created in a directory, and creates none.
+func writable(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("writing to %s: %w", dir, err)
+	}
+	return nil
 }
 
 func (g *globals) configFinding() finding {
@@ -96,7 +126,7 @@ func (g *globals) configFinding() finding {
 	if g.Config != "" {
 		f.what = "configuration " + g.Config
 	}
-	if err := system.CheckConfig(g.Config); err != nil {
+	if err := system.CheckConfig(g.Config, g.UI != "off"); err != nil {
 		f.advice = err.Error()
 		return f
 	}
@@ -143,7 +173,7 @@ func (g *globals) faultFindings(ctx context.Context) (out []finding) {
 		var b strings.Builder
 		printTroubles(&b, st.Troubles)
 		out = append(out, finding{
-			need: true, what: fmt.Sprintf("log: %d sessions need an operator", len(st.Troubles)),
+			need: true, what: fmt.Sprintf("log: sessions that need an operator: %d", len(st.Troubles)),
 			advice: strings.TrimSpace(b.String()) + "; see skandha sessions repair",
 		})
 	}

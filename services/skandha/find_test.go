@@ -41,6 +41,29 @@ func TestCommandsThatLookStartNothing(t *testing.T) {
 	}
 }
 
+func TestTheDoctorCreatesNothing(t *testing.T) {
+	dir := t.TempDir()
+	for data, want := range map[string]string{
+		filepath.Join(dir, "a", "b"): "it will be made at the first start", dir: "",
+	} {
+		if f := (&globals{Data: data}).dataFinding(); !f.ok || f.advice != want {
+			t.Errorf("%s: %+v", data, f)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("it left %v, %v", files, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range []string{file, filepath.Join(file, "data")} {
+		if f := (&globals{Data: data}).dataFinding(); f.ok || !strings.Contains(f.advice, "--data DIR") {
+			t.Errorf("%s: %+v", data, f)
+		}
+	}
+}
+
 func TestTheSystemIsFound(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	data := filepath.Join(dir, ".data")
@@ -120,6 +143,8 @@ func TestHelpShowsWhatACommandUses(t *testing.T) {
 		"ask --help-all":    {[]string{"--timeout", "--provider", "--sandbox-"}, nil, 0},
 		"--help":            {[]string{"status", "--data"}, []string{"--provider"}, 0},
 		"sessions show":     {[]string{`Run "skandha sessions show --help"`}, []string{"--data"}, 2},
+		"sessions rebuild":  {[]string{"--all", `Run "skandha sessions rebuild --help"`}, []string{"--data"}, 2},
+		"bench --only Z9":   {[]string{`unknown row "Z9"`, "B1, B2, B3", `Run "skandha bench --help"`}, nil, 2},
 		"stauts":            {[]string{"stauts", `Run "skandha --help"`}, []string{"--data"}, 2},
 	} {
 		out, code, _ := runIn(t, t.TempDir(), nil, strings.Fields(line)...)
@@ -136,6 +161,9 @@ func TestHelpShowsWhatACommandUses(t *testing.T) {
 				t.Errorf("%s: %s in\n%s", line, w, out)
 			}
 		}
+	}
+	if out, code, _ := runIn(t, t.TempDir(), nil, "ask", " "); code != 2 || !strings.Contains(out, "the text is empty") {
+		t.Errorf("an empty text: exit code %d\n%s", code, out)
 	}
 	out, _, _ := runIn(t, t.TempDir(), nil, "status", "--help")
 	if strings.Index(out, "--json") > strings.Index(out, "--data") {

@@ -127,8 +127,12 @@ func (o *pluginsOrderCmd) Run(ctx context.Context, g *globals) error {
 	if o.JSON {
 		return printJSON(os.Stdout, order, true)
 	}
+	var hooks coreapi.HooksInfo
+	if err := ask(ctx, g, coreapi.VerbHooks, nil, &hooks); err != nil {
+		return err
+	}
 	printOrder(os.Stdout, stylesFor(os.Stdout), order, o.Hook)
-	return nil
+	return printMissing(os.Stdout, hooks, hook.Point(o.Hook))
 }
 
 // place takes those that are there and have a hook at the point, if one is named.
@@ -151,7 +155,7 @@ func place(list []registry.PluginInfo, at hook.Point) []placed {
 
 func printOrder(out io.Writer, st styles, order []placed, at string) {
 	if len(order) == 0 && at != "" {
-		_, _ = fmt.Fprintf(out, "Nobody answers at %s.\n", at)
+		_, _ = fmt.Fprintf(out, "No plugin has a hook at %s.\n", at)
 		return
 	}
 	if len(order) == 0 {

@@ -132,7 +132,7 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	if s.JSON {
 		return printJSON(os.Stdout, st, true)
 	}
-	fmt.Printf("core %s, version %s, %d open sessions, agents %v\n", st.Instance, st.Version, st.Open+len(st.Awaiting), st.Agents)
+	fmt.Printf("core %s, version %s, %s, agents %v\n", st.Instance, st.Version, count(st.Open+len(st.Awaiting), "open session"), st.Agents)
 	if len(st.Awaiting) > 0 {
 		fmt.Printf("%s for a confirmation: %s\n", waits(len(st.Awaiting)), refs(st.Awaiting))
 	}
@@ -144,7 +144,8 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	}
 	fmt.Println("view: " + viewLine(st.View))
 	if st.Page != nil {
-		fmt.Printf("page %s, %d connections, %d sessions watched; skandha ui opens it\n", page.Page, page.Connections, page.Sessions)
+		fmt.Printf("page %s, %s, %s watched; skandha ui opens it\n", page.Page,
+			count(page.Connections, "connection"), count(page.Sessions, "session"))
 	}
 	for _, f := range faultsOf(st.Status, c.Bus) {
 		fmt.Printf("! %s%s\n", clean(f.Message), since(f.Since))

@@ -40,8 +40,18 @@ func TestStatusCountsASessionThatWaitsForAConfirmation(t *testing.T) {
 		}
 		return strings.Contains(out, "1 session waits for a confirmation: main/asked")
 	})
-	if !strings.Contains(out, " 1 open sessions") {
+	if !strings.Contains(out, " 1 open session,") {
 		t.Errorf("%s", out)
+	}
+}
+
+func TestAskSaysWhyAnApprovalWasNeeded(t *testing.T) {
+	w := newWorld(t)
+	w.plug(nil)
+	_, all, err := says(t, "ask", "--data", w.data, `call kit:risky {"text":"x"}`)
+	why, refused := strings.Index(all, "! kit:risky needs an approval: "), strings.LastIndex(all, "nobody was at a terminal to ask")
+	if err == nil || why < 0 || refused < why {
+		t.Errorf("%v\n%s", err, all)
 	}
 }
 
@@ -55,5 +65,17 @@ func TestPluginsShowWhatIsRequiredAndMissing(t *testing.T) {
 	out, all, err := says(t, "plugins", "--data", data)
 	if err != nil || !strings.Contains(out, "no-secrets is not asked at before_act: it is required but not registered; everything there is denied") {
 		t.Errorf("%v\n%s", err, all)
+	}
+	for at, has := range map[string]bool{"before_act": true, "before_plan": false} {
+		out, _, err := says(t, "plugins", "order", at, "--data", data)
+		if err != nil || strings.Contains(out, "! no-secrets is not asked at before_act: it is required but not registered") != has {
+			t.Errorf("%s: %v\n%s", at, err, out)
+		}
+	}
+	for _, op := range []string{"suspend", "resume", "unload"} {
+		if _, all, err := says(t, "plugins", op, "nope", "--data", data); err == nil ||
+			all != "skandha: no plugin nope is registered, nor was lately; skandha plugins lists them\n" {
+			t.Errorf("%s: %v\n%s", op, err, all)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
@@ -62,12 +64,16 @@ func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	printGuides(os.Stdout, st.Guides)
-	return printMissing(os.Stdout, hooks)
+	return printMissing(os.Stdout, hooks, "")
 }
 
-// printMissing lists the plugins that are not asked although they are registered, or required.
-func printMissing(out io.Writer, hooks coreapi.HooksInfo) error {
+// printMissing lists the plugins that are not asked although they are registered, or
+// required: at the point, if one is named.
+func printMissing(out io.Writer, hooks coreapi.HooksInfo, at hook.Point) error {
 	for _, p := range hooks.Points {
+		if at != "" && p.Point != at {
+			continue
+		}
 		for _, h := range p.Plugins {
 			if h.Unasked == "" {
 				continue
@@ -158,11 +164,11 @@ func declares(p registry.PluginInfo) string {
 	return cmp.Or(strings.Join(out, ", "), "nothing")
 }
 
-func count(n int, what string) string {
+func count[N int | int64 | uint64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return grouped(n) + " " + what + "s"
+	return grouped(int(n)) + " " + what + "s"
 }
 
 // onePlugin names one.
@@ -183,7 +189,7 @@ func (s *pluginsShowCmd) Run(ctx context.Context, g *globals) error {
 	}
 	i := slices.IndexFunc(list, func(p registry.PluginInfo) bool { return string(p.Name) == s.Name })
 	if i < 0 {
-		return fmt.Errorf("no plugin %s is registered, nor was lately; skandha plugins lists them", line(s.Name, 80))
+		return unregistered(s.Name)
 	}
 	if s.JSON {
 		return printJSON(os.Stdout, list[i], true)
@@ -302,12 +308,18 @@ func (u *pluginsUnloadCmd) Run(ctx context.Context, g *globals) error {
 	return operate(ctx, g, u.JSON, registry.PluginRequest{Op: registry.OpUnload, Plugin: subject.Plugin(u.Name), Force: u.Force, Reason: u.Reason})
 }
 
+func unregistered(name string) error {
+	return fmt.Errorf("no plugin %s is registered, nor was lately; skandha plugins lists them", line(name, 80))
+}
+
 // operate asks core to do something with a plugin and shows how it is then.
 func operate(ctx context.Context, g *globals, asJSON bool, q registry.PluginRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	var p registry.PluginInfo
-	if err := ask(ctx, g, coreapi.VerbPlugin, q, &p); err != nil {
+	if err := ask(ctx, g, coreapi.VerbPlugin, q, &p); errors.Is(err, bus.ErrNotFound) {
+		return unregistered(string(q.Plugin))
+	} else if err != nil {
 		return err
 	}
 	if asJSON {

@@ -138,7 +138,7 @@ func TestTheOrderIsExplained(t *testing.T) {
  1. no-secrets
       first: nothing puts it behind others, priority 5
 after_sense asks all at once … in this order.
-Nobody answers at on_error.`[1:])
+No plugin has a hook at on_error.`[1:])
 	if n := len(place(some(), "")); n != 2 {
 		t.Errorf("of the plugins that are there %d are in the order, want 2", n)
 	}

@@ -114,7 +114,7 @@ func (r repairReport) print(w io.Writer) {
 	case r.Saved == 0:
 		say("Nothing of it could be saved: it would be opened empty.")
 	default:
-		say("Saved: %d turns, up to commit %d. All that came later is lost.", r.Turns, r.Saved)
+		say("Saved: %s, up to commit %d. All that came later is lost.", count(r.Turns, "turn"), r.Saved)
 	}
 	say("skandha sessions repair %s --agent %s --yes opens it again; /reset in the session opens it empty.",
 		r.Session, r.Agent)

@@ -110,7 +110,7 @@ func (s *sessionsShowCmd) Run(ctx context.Context, g *globals) error {
 	}
 	st := info.State
 	fmt.Printf("%s at revision %d, digest %s\n", ref, st.Rev, info.Digest)
-	fmt.Printf("%s; %d turns, %d failed; %d tokens in, %d out\n", st.UI, st.Turns, st.Failed, st.Usage.InputTokens, st.Usage.OutputTokens)
+	fmt.Printf("%s; %s, %d failed; %d tokens in, %d out\n", st.UI, count(st.Turns, "turn"), st.Failed, st.Usage.InputTokens, st.Usage.OutputTokens)
 	if st.Locked != "" {
 		fmt.Println("locked: " + clean(st.LockedWhy()))
 	}
@@ -256,12 +256,20 @@ type sessionsRebuildCmd struct {
 	All     bool   `help:"Rebuild all sessions and statistics, in the background; skandha status shows the progress."`
 }
 
-// Run implements the command.
-func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
+// Validate implements kong's interface.
+func (r *sessionsRebuildCmd) Validate() error {
 	switch {
 	case r.All && r.Session != "":
-		return errors.New("want either --all or a session, not both")
-	case r.All:
+		return errors.New("--all and a session are both given; remove one of them")
+	case !r.All && r.Session == "":
+		return errors.New("no session: name one, or rebuild all with --all")
+	}
+	return nil
+}
+
+// Run implements the command.
+func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
+	if r.All {
 		if err := ask(ctx, g, coreapi.VerbRefill, coreapi.RefillQuery{All: true}, &coreapi.RefillAnswer{}); err != nil {
 			return err
 		}
@@ -297,7 +305,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	if err := c.Ask(ctx, coreapi.VerbSession, ref, &live); err != nil {
 		return err
 	}
-	fmt.Printf("rebuilt from the log  revision %d  digest %s  (%d commits in %.1f ms)\n", rebuilt.Rev, rebuilt.Digest, rebuilt.Commits, float64(took.Microseconds())/1e3)
+	fmt.Printf("rebuilt from the log  revision %d  digest %s  (%s in %.1f ms)\n", rebuilt.Rev, rebuilt.Digest, count(rebuilt.Commits, "commit"), float64(took.Microseconds())/1e3)
 	fmt.Printf("live                  revision %d  digest %s\n", live.State.Rev, live.Digest)
 	if live.State.Rev != rebuilt.Rev {
 		return errors.New("the session went on meanwhile; try again")

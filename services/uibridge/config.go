@@ -56,8 +56,20 @@ func (c Config) Validate() error {
 	return prefixed(errors.Join(append(errs, c.Config.Validate())...))
 }
 
+// CheckFile checks the section as ReadConfig does, and reads the secrets and the
+// certificate that it names, as a start does.
+func CheckFile(path string) error {
+	_, err := configfile.Read(path, ParseConfig, func(c Config) error {
+		return errors.Join(c.Validate(), prefixed(c.CheckSecrets()), c.CheckTLS())
+	})
+	return err
+}
+
 // CheckTLS reads the certificate and its key; without them there is nothing to check.
 func (c Config) CheckTLS() error {
+	if c.TLSKey == "" {
+		return nil // an error of Validate, if there is a certificate
+	}
 	_, err := c.certificate()
 	return err
 }

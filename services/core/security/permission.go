@@ -1,6 +1,7 @@
 package security
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,14 +25,15 @@ func granted(patterns []string, permission string) bool {
 }
 
 // CheckPermissions says what is wrong with patterns of permissions.
-func CheckPermissions(patterns []string) error {
+func CheckPermissions(at string, patterns []string) error {
+	var errs []error
 	for i, p := range patterns {
 		group, _ := strings.CutSuffix(p, "*")
 		if p == "" || strings.ContainsFunc(p, unicode.IsSpace) || strings.Contains(group, "*") || group != p && group != "" && !strings.HasSuffix(group, ".") {
-			return fmt.Errorf("[%d] is %q, want a permission such as mail.send, all of a group such as fs.*, or *", i, p)
+			errs = append(errs, fmt.Errorf("%s[%d] is %q, want a permission such as mail.send, all of a group such as fs.*, or *", at, i, p))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // barred is the denial of a call whose tool needs a permission that the agent does not

@@ -82,8 +82,8 @@ func (c *checker) rule(at string, r Rule) rule {
 		out.Idempotent = &is
 	}
 	c.effect(at, r)
-	if err := CheckPermissions(strings.Fields(r.Permission)); err != nil {
-		c.add("%s.permission%w", at, err)
+	if err := CheckPermissions(at+".permission", strings.Fields(r.Permission)); err != nil {
+		c.add("%w", err)
 	}
 	if r.Tool == planner.ExecuteName && r.Action != event.ActionConfirmation {
 		c.add("%s.tool: nothing is decided about %s itself, only about each of its steps; to take it away leave it out of agents.NAME.tools", at, r.Tool)

@@ -55,7 +55,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate reports everything that is wrong; each error names its field. The
-// secrets themselves are read by [New].
+// secrets themselves are read by [New] and [Config.CheckSecrets].
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	errs := []error{c.checkSession(), c.checkText()}
@@ -122,20 +122,28 @@ func (c Config) template() (*template.Template, error) {
 	return t, nil
 }
 
+// CheckSecrets reads the secrets and reports everything that is wrong with them.
+func (c Config) CheckSecrets() error {
+	_, err := c.keys()
+	return err
+}
+
 // keys reads the secrets.
 func (c Config) keys() ([][]byte, error) {
 	var out [][]byte
+	var errs []error
 	for i, name := range c.Secrets {
 		s, err := secret.Read(name)
 		if err != nil {
-			return nil, fmt.Errorf("secrets[%d]: %w", i, err)
+			errs = append(errs, fmt.Errorf("secrets[%d]: %w", i, err))
+			continue
 		}
 		text, ok := strings.CutPrefix(s, secretPrefix)
 		key, err := base64.StdEncoding.DecodeString(text)
 		if !ok || err != nil || len(key) < minSecret {
-			return nil, fmt.Errorf("secrets[%d]: it is not %s and the base64 of %d bytes or more", i, secretPrefix, minSecret)
+			errs = append(errs, fmt.Errorf("secrets[%d]: it is not %s and the base64 of %d bytes or more", i, secretPrefix, minSecret))
 		}
 		out = append(out, key)
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }

@@ -51,7 +51,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate reports everything that is wrong; each error names its field. The
-// tokens themselves are read by [New].
+// tokens themselves are read by [New] and [Config.CheckSecrets].
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -89,19 +89,27 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// CheckSecrets reads the tokens and reports everything that is wrong with them.
+func (c Config) CheckSecrets() error {
+	_, err := c.readTokens()
+	return err
+}
+
 // readTokens reads the tokens and gives their hashes, which have one length.
 func (c Config) readTokens() ([][sha256.Size]byte, error) {
 	var out [][sha256.Size]byte
+	var errs []error
 	for i, name := range c.Tokens {
 		t, err := secret.Read(name)
 		if err != nil {
-			return nil, fmt.Errorf("tokens[%d]: %w", i, err)
+			errs = append(errs, fmt.Errorf("tokens[%d]: %w", i, err))
+			continue
 		}
 		// What may stand in a subprotocol, too.
 		if len(t) < minToken || strings.Trim(t, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != "" {
-			return nil, fmt.Errorf("tokens[%d]: want %d characters or more of A-Z a-z 0-9 - . _ ~", i, minToken)
+			errs = append(errs, fmt.Errorf("tokens[%d]: want %d characters or more of A-Z a-z 0-9 - . _ ~", i, minToken))
 		}
 		out = append(out, sha256.Sum256([]byte(t)))
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }

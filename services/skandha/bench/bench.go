@@ -5,6 +5,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,10 +105,9 @@ type measurement struct {
 	run  func(context.Context, Options) ([]Row, error)
 }
 
-// Run measures and returns the rows in order.
-func Run(ctx context.Context, o Options) ([]Row, error) {
-	var rows []Row
-	for _, m := range []measurement{
+// measurements lists what is measured, in order.
+func measurements() []measurement {
+	return []measurement{
 		{"B1, B2", "hooks of five plugins", pluginHooks},
 		{"B3", "a hook point without hooks", hooks},
 		{"B4", "a turn, embedded", turnEmbedded},
@@ -119,7 +119,28 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 		{"B12", "idle memory, start and size", idle},
 		{"B13", "the cost of a long session", growth},
 		{"B14", "an event on its way to a browser", frames},
-	} {
+	}
+}
+
+// CheckRows reports rows that do not exist.
+func CheckRows(only []string) error {
+	var known []string
+	for _, m := range measurements() {
+		known = append(known, strings.Split(m.id, ", ")...)
+	}
+	var errs []error
+	for _, id := range only {
+		if !slices.Contains(known, id) {
+			errs = append(errs, fmt.Errorf("unknown row %q; want some of %s", id, strings.Join(known, ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run measures and returns the rows in order.
+func Run(ctx context.Context, o Options) ([]Row, error) {
+	var rows []Row
+	for _, m := range measurements() {
 		if len(o.Only) > 0 && !slices.ContainsFunc(o.Only, func(id string) bool { return slices.Contains(strings.Split(m.id, ", "), id) }) {
 			continue
 		}

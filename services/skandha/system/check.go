@@ -17,20 +17,24 @@ import (
 )
 
 // CheckConfig reports everything that is wrong in a configuration file, in all its
-// sections; without a file nothing is.
-func CheckConfig(file string) error {
+// sections, and in the secrets that they name; without a file nothing is. The page's
+// secrets are read only if it is served.
+func CheckConfig(file string, page bool) error {
 	_, core := core.ReadConfig(file)
-	_, listeners := listener.ReadConfig(file)
+	listeners := listener.CheckFile(file)
 	if errors.Is(listeners, listener.ErrNoSection) {
 		listeners = nil
 	}
 	_, ui := uibridge.ReadConfig(file)
+	if page {
+		ui = uibridge.CheckFile(file)
+	}
 	return configfile.Join(core, listeners, ui)
 }
 
 // check reports what is wrong with the configuration before anything is started.
 func (s *System) check() error {
-	errs := []error{CheckConfig(s.cfg.ConfigFile), s.runnerConfig().Validate(), s.providerConfig().Validate()}
+	errs := []error{CheckConfig(s.cfg.ConfigFile, s.cfg.UI != nil), s.runnerConfig().Validate(), s.providerConfig().Validate()}
 	if s.cfg.UI != nil {
 		errs = append(errs, s.cfg.UI.Flags(s.cfg.ConfigFile).Check())
 	}

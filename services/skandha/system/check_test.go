@@ -44,6 +44,52 @@ func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
 	}
 }
 
+func TestSecretsAreCheckedWithTheFile(t *testing.T) {
+	file := write(t, `agents:
+  main:
+    permissions: ["a b", fs.read, "c d"]
+listeners:
+  webhook:
+    issues:
+      session: s
+      secrets: [not-a-secret, "env:SKANDHA_NOPE"]
+  websocket:
+    ws:
+      session: s
+      tokens: [short]
+ui:
+  owner: env:SKANDHA_NOPE
+  tokens:
+    - name: bot
+      token: short
+    - {name: other, token: "env:SKANDHA_NOPE"}
+`)
+	want := []string{
+		file + `:3: agents.main.permissions[0] is "a b", want`,
+		file + `:3: agents.main.permissions[2] is "c d", want`,
+		file + ":8: listeners.webhook.issues.secrets[0]: it is not whsec_",
+		file + ":8: listeners.webhook.issues.secrets[1]: the environment variable SKANDHA_NOPE is not set",
+		file + ":12: listeners.websocket.ws.tokens[0]: want 16 characters",
+		file + ":14: ui.owner: the environment variable SKANDHA_NOPE is not set",
+		file + ":17: ui.tokens[0].token: want 16 characters",
+		file + ":18: ui.tokens[1].token: the environment variable SKANDHA_NOPE is not set",
+	}
+	for page, n := range map[bool]int{true: len(want), false: len(want) - 3} {
+		err := system.CheckConfig(file, page)
+		if err == nil || strings.Count(err.Error(), "\n")+1 != n {
+			t.Fatalf("page %t: %v", page, err)
+		}
+		for _, w := range want[:n] {
+			if strings.Count(err.Error(), w) != 1 {
+				t.Errorf("page %t: %v\nwant once %s", page, err, w)
+			}
+		}
+		if strings.Contains(err.Error(), "not-a-secret") {
+			t.Errorf("it quotes a secret: %v", err)
+		}
+	}
+}
+
 func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, "agents:\n  main: {provider: nosuch}\n  other: {provider: offline}\n")

@@ -101,7 +101,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate reports everything that is wrong; each error names its field. Secrets are
-// read by [New].
+// read by [New] and [Config.CheckSecrets].
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error

@@ -46,47 +46,66 @@ func newToken(p contract.Principal, text string) (token, error) {
 // readTokens reads the owner's token, making it if there is none, and the others'.
 // Made is the owner's if it was made now.
 func readTokens(c Config, dataDir string) (all []token, made string, err error) {
-	text := ""
+	owner := ""
 	switch {
 	case c.Owner != "":
-		if text, err = secret.Read(c.Owner); err != nil {
-			return nil, "", fmt.Errorf("owner: %w", err)
-		}
 	case dataDir != "":
-		if text, made, err = ownerOf(filepath.Join(dataDir, TokenFile)); err != nil {
+		if owner, made, err = ownerOf(filepath.Join(dataDir, TokenFile)); err != nil {
 			return nil, "", err
 		}
 	case len(c.Tokens) == 0:
 		return nil, "", errors.New("tokens: nobody could be let in; set owner (SKANDHA_UI_TOKEN) to a token, or name a data directory to keep one in")
 	}
-	if text != "" {
-		t, err := newToken(contract.Principal{Name: Owner, Writer: writerOf(Owner), Rights: contract.AllRights()}, text)
+	if all, err = c.configured(owner); err != nil {
+		return nil, "", err
+	}
+	return all, made, nil
+}
+
+// CheckSecrets reads the tokens that are configured. It reports everything that is
+// wrong with them; each error names its field.
+func (c Config) CheckSecrets() error {
+	_, err := c.configured("")
+	return err
+}
+
+// configured reads the tokens. The owner's is the text, if none is configured.
+func (c Config) configured(owner string) (all []token, err error) {
+	var errs []error
+	add := func(field, text string, err error, p contract.Principal) {
+		var t token
+		if err == nil {
+			t, err = newToken(p, text)
+		}
 		if err != nil {
-			return nil, "", fmt.Errorf("owner: %w", err)
+			errs = append(errs, fmt.Errorf("%s: %w", field, err))
+			return
+		}
+		for _, other := range all {
+			if other.sum == t.sum {
+				errs = append(errs, fmt.Errorf("%s: it is the same as that of %s; each needs its own", field, other.Name))
+			}
 		}
 		all = append(all, t)
 	}
+	if c.Owner != "" {
+		owner, err = secret.Read(c.Owner)
+	}
+	if owner != "" || err != nil {
+		add("owner", owner, err, contract.Principal{Name: Owner, Writer: writerOf(Owner), Rights: contract.AllRights()})
+	}
 	for i, conf := range c.Tokens {
-		text, err := secret.Read(conf.Token)
-		if err != nil {
-			return nil, "", fmt.Errorf("tokens[%d].token: %w", i, err)
+		if conf.Token == "" {
+			continue // an error of Validate
 		}
 		p := contract.Principal{Name: conf.Name, Writer: writerOf(conf.Name), Rights: conf.Rights, Agents: conf.Agents, Expires: conf.Expires.Time}
 		if len(p.Rights) == 0 {
 			p.Rights = []contract.Right{contract.See, contract.Talk, contract.Approve}
 		}
-		t, err := newToken(p, text)
-		if err != nil {
-			return nil, "", fmt.Errorf("tokens[%d].token: %w", i, err)
-		}
-		for _, other := range all {
-			if other.sum == t.sum {
-				return nil, "", fmt.Errorf("tokens[%d].token: it is the same as that of %s; each needs its own", i, other.Name)
-			}
-		}
-		all = append(all, t)
+		text, err := secret.Read(conf.Token)
+		add(fmt.Sprintf("tokens[%d].token", i), text, err, p)
 	}
-	return all, made, nil
+	return all, errors.Join(errs...)
 }
 
 // ownerOf reads the file, or makes it.
