@@ -247,6 +247,13 @@ export class Conversation {
     return turn;
   }
 
+  // #current is the turn that runs, or else the latest one that is not queued: a notice of
+  // the session belongs there.
+  #current() {
+    const turns = [...this.#turns.values()].filter((t) => !t.queued).sort((a, b) => b.sequence - a.sequence);
+    return turns.find((t) => t.running) ?? turns[0];
+  }
+
   #listen() {
     const { on } = this.#app;
     const handle = (method, fn) => on(method, (p, id, raw) => {
@@ -327,7 +334,7 @@ export class Conversation {
 
   #said(m) {
     const known = m.turn || this.#turns.has(Number(m.cause));
-    const turn = this.#turn(m);
+    const turn = !known && m.format === 'text' ? this.#current() : this.#turn(m);
     if (!turn) return;
     if (!m.turn && (turn.running || turn.over || m.format === 'text' || !known)) turn.notice(m);
     else turn.message(m);
