@@ -281,7 +281,7 @@ export class Conversation {
     on('onBus', ({ connected, fault }) => this.#bus(connected, fault));
     on('onDropped', (d) => {
       if (d.code === 'invalid_argument') this.#tell(); // the log was replaced: it is told anew
-      else this.#composer.notice(d.code === 'too_slow' ? '' : d.message ?? '');
+      else if (d.code !== 'too_slow' && d.code !== 'unavailable') this.#composer.notice(d.message ?? ''); // those two: the banner says it
     });
     on('attachFailed', (e) => this.#fail(e));
     on('connection', ({ state, detail }) => this.#connected(state, detail));
@@ -415,7 +415,7 @@ export class Conversation {
     const down = state === 'waiting' || (state === 'connecting' && !this.#offline.hidden);
     this.#offline.hidden = !down;
     if (state === 'waiting') {
-      fill(this.#offline, icon('warn'), el('span', { class: 'grow' }, 'No connection to the bridge. It is tried again', pause > 2500 ? ` in ${Math.round(pause / 1000)} s` : '', '; what you send meanwhile is kept.'),
+      fill(this.#offline, icon('warn'), el('span', { class: 'grow' }, 'Connection lost; reconnecting', pause > 2500 ? ` in ${Math.round(pause / 1000)} s.` : '…', ' What you send meanwhile is kept.'),
         el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#app.connection.retryNow() } }, 'Try now'));
       this.#pending = null;
     }
