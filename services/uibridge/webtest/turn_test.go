@@ -67,6 +67,7 @@ func TestARunningTurnIsCancelledByEscTwice(t *testing.T) {
 	p.Press("Escape") // however long the first one was ago by now
 	p.Wait(`all(".turn")[0].dataset.failed === "cancelled"`)
 	p.Wait(`all(".turn")[1].innerText.includes("echo: hello")`) // its turn came
+	p.Wait(finished + ` === 2 && text("h1") === "hang"`)        // the session keeps its title
 	p.Shot("cancelled")
 }
 

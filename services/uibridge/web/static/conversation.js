@@ -84,7 +84,7 @@ export class Conversation {
     if (!this.#app.shell.isNarrow) this.#composer.focus();
   }
 
-  // title is what the session is about; '' before its first turn has ended.
+  // title is what the session is about; '' before its first turn has begun.
   get title() { return this.#sessionTitle; }
 
   // listed is called when the list of sessions has come.
@@ -263,7 +263,7 @@ export class Conversation {
       if (!this.#live && at) this.#told(at);
     });
     handle('onAttached', (p) => this.#attached(p));
-    handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#queue(); });
+    handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#entitle(p); this.#queue(); });
     handle('onAgentStateChange', (p) => this.#changed(p.state, p.time));
     handle('onPlanRequested', (p) => this.#turn(p)?.asked(p));
     handle('onDelta', (p) => this.#turn(p)?.delta(p));
@@ -324,6 +324,13 @@ export class Conversation {
     this.#mark();
   }
 
+  // #entitle names the session by the input of its first turn, as core does, however that turn ends.
+  #entitle({ turn, text }) {
+    if (this.#sessionTitle || !turn || !text) return;
+    this.#sessionTitle = text.replace(/\s+/g, ' ').slice(0, 80);
+    this.#mark();
+  }
+
   #changed(state, time) {
     this.#state.set(state, time);
     if (state === 'waiting_for_input') for (const turn of this.#turns.values()) turn.rest();
@@ -371,7 +378,6 @@ export class Conversation {
     this.#queue();
     this.#state.hint('');
     if (this.#live && p.failed) this.#app.announce(`The turn ended without an answer: ${p.failed.reason || p.failed.code}`);
-    if (!this.#sessionTitle && p.recorded?.input) this.#sessionTitle = p.recorded.input.replace(/\s+/g, ' ').slice(0, 80);
     this.#mark();
   }
 
