@@ -94,12 +94,12 @@ func TestTerminalAsksForApproval(t *testing.T) {
 	s.gone("╭")
 
 	call("two")
-	s.await(`"text": "two"`, "y approve")
+	s.await(`"text": "two"`, "n refuse")
 	s.keys("n")
 	s.await("kit:risky refused by you", "kit:risky failed: denied")
 
 	call("three")
-	s.await(`"text": "three"`, "y approve")
+	s.await(`"text": "three"`, "n refuse")
 	s.keys("r")
 	s.await("why not ›")
 	s.keys("too risky", enter)

@@ -247,6 +247,16 @@ func TestTheModelUsesAToolOfNode(t *testing.T) {
 	s.AwaitTool("words:slug", false)
 }
 
+// A plugin can be ended while the bus is away.
+func TestAToolOfNodeLeavesWithoutTheBus(t *testing.T) {
+	dir, node := node(t)
+	s := foreigntest.Start(t)
+	p := s.Run(dir, node, "tool.mjs")
+	s.AwaitTool("words:slug", true)
+	s.Stop()
+	p.Leave(syscall.SIGINT)
+}
+
 func TestAHookOfNodeAsksAPersonAndNotesWhatWasUsed(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)

@@ -34,9 +34,12 @@ const (
 	reasoning                // the reason of a refusal is typed
 )
 
-// settle is how long a box stands before it takes an approval: what was typed for
-// the editor must not approve anything.
+// settle is how long a box stands before it takes an approval, however it came to the front.
 const settle = 400 * time.Millisecond
+
+// grace is the time after a box has appeared, and after the last key for the editor, in which
+// keys are text: a person who is typing must not decide by accident. Esc ends it.
+const grace = 1500 * time.Millisecond
 
 // describeWait is how long a tool's own words are waited for.
 const describeWait = 2 * time.Second
@@ -50,7 +53,7 @@ func (m *model) ask(q event.ToolCallRequest) {
 	}
 	m.boxes = append(m.boxes, &box{q: q, since: m.now})
 	if len(m.boxes) == 1 {
-		m.typing = m.editor.value() != ""
+		m.graceEnds, m.typing = m.now.Add(grace), m.editor.value() != ""
 	}
 }
 
@@ -65,7 +68,12 @@ func (m *model) front() *box {
 // boxed reports whether keys go to the box.
 func (m *model) boxed() bool { return len(m.boxes) > 0 && !m.typing }
 
-func (m *model) settled(b *box) bool { return m.now.Sub(b.since) >= settle }
+// inGrace reports whether a key for the box is text.
+func (m *model) inGrace(b *box) bool {
+	return b.mode == choosing && !b.sending && m.now.Before(m.graceEnds)
+}
+
+func (m *model) settled(b *box) bool { return m.now.Sub(b.since) >= settle && !m.inGrace(b) }
 
 // boxKey is a key for the box.
 func (m *model) boxKey(key string) {
@@ -188,7 +196,7 @@ func Decision(p event.ActConfirmed, who string) string {
 func (m *model) next() {
 	m.editor.plain()
 	if b := m.front(); b != nil {
-		b.since = m.now
+		b.since, m.graceEnds = m.now, m.now.Add(grace)
 		m.typing = m.editor.value() != ""
 		return
 	}
@@ -358,6 +366,8 @@ func (b *box) foot(m *model, width int) []string {
 		return append(rows, dim.of("Esc goes back"))
 	case m.typing:
 		return wrap(dim.of("Esc: answer this · Enter: send what you type"), width, "", "")
+	case m.inGrace(b):
+		return wrap(dim.of("what you type now goes to the input line…"), width, "", "")
 	case !m.settled(b):
 		return []string{dim.of("…")}
 	}

@@ -14,14 +14,12 @@ import (
 
 func TestRequests(t *testing.T) {
 	play(t, []scenario{
-		{"a request takes no approval before it has stood a moment", func(r *rig) {
+		{"a request is shown a moment before it takes an answer", func(r *rig) {
 			r.begin()
 			r.request("c1")
-			r.sees("mail:send wants to run", `"to": "bob"`, "⚠ it leaves", "1:00")
+			r.sees("mail:send wants to run", `"to": "bob"`, "⚠ it leaves", "1:00", "goes to the input line")
 			r.seesNot("y approve")
-			r.keys("y")
-			r.idle()
-			r.later(settle)
+			r.later(grace)
 			r.sees("y approve", "n refuse")
 			r.seesNot("always")
 			r.keys("y")
@@ -33,14 +31,35 @@ func TestRequests(t *testing.T) {
 			r.reads("mail:send approved by you")
 			r.seesNot("wants to run")
 		}},
-		{"a refusal needs no moment, and may have a reason", func(r *rig) {
+		{"a person who is typing when a request comes decides nothing", func(r *rig) {
 			r.begin()
 			r.request("c1")
+			r.keys("enter")
+			r.later(grace - time.Millisecond) // since Enter
+			r.typed("nearly")
+			r.idle()
+			r.sees("› nearly", "Esc: answer this")
+			r.keys("enter")
+			r.asked(`say id1 "nearly" terminal`)
+			r.later(grace - time.Millisecond)
+			r.keys("y")
+			r.idle()
+			r.sees("› y")
+			r.keys("esc", "y") // nobody approves what has just come to the front
+			r.idle()
+			r.keys("n") // but Esc ends the grace
+			r.asked(`answer c1 hash-c1 false ""`)
+		}},
+		{"a refusal may have a reason", func(r *rig) {
+			r.begin()
+			r.request("c1")
+			r.later(grace)
 			r.keys("n")
 			r.asked(`answer c1 hash-c1 false ""`)
 			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Denied, By: "me", Source: Source, Reason: "refused by me"})
 			r.reads("mail:send refused by you")
 			r.request("c2")
+			r.later(grace)
 			r.keys("r")
 			r.typed("not today")
 			r.keys("enter")
@@ -61,7 +80,7 @@ func TestRequests(t *testing.T) {
 		{"always is one of what is offered", func(r *rig) {
 			r.begin()
 			r.request("c1", event.Grant{Tool: "mail:send", Args: map[string]string{"to": "bob"}}, event.Grant{Tool: "mail:send", Hash: "h"})
-			r.later(settle)
+			r.later(grace)
 			r.keys("a")
 			r.sees("1 mail:send with to = bob", "2 exactly this call of mail:send")
 			r.keys("3", "9", "0", "y")
@@ -73,20 +92,21 @@ func TestRequests(t *testing.T) {
 			r.begin()
 			r.request("c1")
 			r.request("c2")
-			r.later(settle)
+			r.later(grace)
 			r.sees("approval, 1 of 2")
 			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Approved, By: "ui-ann", Source: "web", Always: &event.Grant{Tool: "mail:send"}})
 			r.reads("mail:send approved by ui-ann in web, and from now on in this session: every\ncall of mail:send")
 			r.seesNot("y approve")
 			r.keys("y")
 			r.idle()
+			r.sees("› y")
 			r.event("t5", event.ActConfirmed{Call: "c2", Outcome: event.Expired, By: "core"})
 			r.reads("expired: nobody answered in time, which means no")
 		}},
 		{"an answer that is refused can be given again", func(r *rig) {
 			r.begin()
 			r.request("c1")
-			r.later(settle)
+			r.later(grace)
 			r.keys("y")
 			r.asked(`answer c1 hash-c1 true ""`)
 			r.event("", event.Audited{Principal: "me", Action: "confirmation", Call: "c1", Effect: event.EffectDeny, Reason: "too late"})
@@ -110,7 +130,7 @@ func TestRequests(t *testing.T) {
 		{"what was pasted answers nothing", func(r *rig) {
 			r.begin()
 			r.request("c1")
-			r.later(settle)
+			r.later(grace)
 			r.send(tea.PasteMsg{Content: "y"})
 			r.idle()
 			r.sees("› y", "Esc: answer this")
@@ -122,7 +142,7 @@ func TestRequests(t *testing.T) {
 				ToolName: "sh", ConfirmationID: "c1", Hash: "h", Args: json.RawMessage(`{"cmd":"` + strings.Repeat("echo fine; ", 60) + `rm -rf x"}`),
 				ExpiresAt: r.now.Add(time.Minute), Always: []event.Grant{{Tool: "sh"}},
 			})
-			r.later(settle)
+			r.later(grace)
 			r.sees("e show all of it, to approve", "n refuse")
 			r.seesNot("y approve")
 			r.keys("y", "a", "1")
@@ -146,6 +166,7 @@ func TestRequests(t *testing.T) {
 			r.call("fs:read", `{"path":"a"}`, `{"content":"`+lines+`"}`)
 			r.edit("fs:write", write)
 			r.sees("compared with what was last read in this session:", "… 3 lines stay", "  5", "- 6", "+ six⟨U+202E⟩", "  7")
+			r.later(grace)
 			r.keys("n")
 			<-r.did
 			r.event("t5", event.ActConfirmed{Call: "c9", Outcome: event.Denied, By: "me", Source: Source})

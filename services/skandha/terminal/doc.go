@@ -22,7 +22,8 @@
 // shown with everything that is not seen spelled out: an edit as a diff, texts of
 // several lines as lines, the rest as JSON. A request takes an approval only when it has
 // stood for a moment, all of it was on the screen or was printed, and the editor is
-// empty: neither what was being typed nor what is pasted answers it.
+// empty: neither what was being typed nor what is pasted answers it. For 1.5 s after it
+// has appeared, and after the last key for the editor, keys go to the editor; Esc ends that.
 //
 // A line that begins with a slash is a slash command, which core answers; "//", or a
 // space in front, begins a text. Two are the terminal's own: /quit leaves, and /retry,

@@ -27,9 +27,14 @@ func (m *model) key(k tea.KeyPressMsg) {
 		m.do(tea.Suspend)
 	case name == "ctrl+d" && m.editor.value() == "" && !m.editor.asking:
 		m.leave(nil)
-	case m.boxed():
+	case m.boxed() && (name == "esc" || !m.inGrace(m.front())):
 		m.boxKey(name)
+	case m.boxed():
+		m.graceEnds = m.now.Add(grace)
+		m.editorKey(k, name)
+		m.typing = m.editor.value() != ""
 	default:
+		m.graceEnds = m.now.Add(grace)
 		m.editorKey(k, name)
 	}
 }
@@ -55,7 +60,7 @@ func (m *model) interrupt() {
 func (m *model) back() {
 	m.editor.plain()
 	if b := m.front(); b != nil {
-		b.mode, m.typing = choosing, false
+		b.mode, m.typing, m.graceEnds = choosing, false, time.Time{}
 	}
 }
 
@@ -98,7 +103,7 @@ func (m *model) escape(listed bool) {
 		m.editor.closed = true
 	case len(m.boxes) > 0:
 		m.typing = false
-		m.boxes[0].since = m.now
+		m.boxes[0].since, m.graceEnds = m.now, time.Time{}
 	}
 }
 

@@ -41,6 +41,7 @@ type model struct {
 	calls       []*call
 	boxes       []*box
 	typing      bool // a box is there, and what is typed goes to the editor all the same
+	graceEnds   time.Time
 	outbox      []*outgoing
 	queue       []queued
 	mine        map[string]string // what was said from here, by the input's id; "" of a command

@@ -187,7 +187,7 @@ func TestWithoutColour(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.NoColour = true })
 	r.begin()
 	r.request("c1")
-	r.later(settle)
+	r.later(grace)
 	r.event("t5", event.ActRequested{Call: "c2", Tool: "sh", Args: json.RawMessage(`{"x":1}`)})
 	if v := r.m.View().Content; v == noColour(v) && strings.Contains(v, bold.of("approval")) && strings.Contains(v, "y") {
 		return

@@ -65,11 +65,12 @@ func TestADecisionThatFellWhileTheBridgeWasAway(t *testing.T) {
 	p.Wait(`one(".ask-approve:not(:disabled)")`)
 	r.Kill()
 	p.Wait(`one(".ask-approve:disabled")`) // nothing can be sent, so nothing can be clicked
+	p.Wait(`text(".banner").includes("Connection lost; reconnecting") && !seen(".composer-notice")`)
 	p.Shot("offline-decision")
 	r.Answer("away", false, "decided elsewhere")
 	r.Restart()
 	p.Wait(`one(".ask[data-outcome=denied]") && text(".ask-outcome").includes("decided elsewhere") && !seen(".ask button")`)
-	p.Wait(`text(".ask-outcome").includes("ui-elsewhere")`)
+	p.Wait(`text(".ask-outcome").includes("ui-elsewhere") && !seen(".banner, .composer-notice")`)
 }
 
 // When the bridge is there and the bus is not, the page says so, keeps what is typed,

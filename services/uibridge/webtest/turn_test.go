@@ -1,8 +1,12 @@
 package webtest_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
 	"skandha.dev/services/uibridge/webtest"
 )
 
@@ -63,6 +67,7 @@ func TestARunningTurnIsCancelledByEscTwice(t *testing.T) {
 	p.Press("Escape") // however long the first one was ago by now
 	p.Wait(`all(".turn")[0].dataset.failed === "cancelled"`)
 	p.Wait(`all(".turn")[1].innerText.includes("echo: hello")`) // its turn came
+	p.Wait(finished + ` === 2 && text("h1") === "hang"`)        // the session keeps its title
 	p.Shot("cancelled")
 }
 
@@ -129,4 +134,25 @@ func TestATurnThatFailedIsRetried(t *testing.T) {
 	if bullets != "none,disc" {
 		t.Errorf("a task and an item have the bullets %s", bullets)
 	}
+}
+
+// A notice of the session, which names no turn, is shown in the turn that it came in, live
+// and when the session is loaded again.
+func TestANoticeOfTheSessionIsShown(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	r.Plug(plugin.Manifest{Name: "mute", Version: "1.0.0"}, "mute:nothing",
+		plugin.Tool("mute:nothing", "Does nothing.", func(context.Context, struct{}) (string, error) { return "", nil }),
+		plugin.BeforeAct(func(ctx context.Context, _ *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+			<-ctx.Done()
+			return plugin.Reply{}, ctx.Err()
+		}, plugin.Deadline(50*time.Millisecond), plugin.WhenFailing(hook.Allow)))
+	p := r.SignedIn(t, "notice")
+	p.Say("hello")
+	p.Wait(finished + ` === 1`)
+	p.Say(`call math:evaluate {"expression": "6*7"}`)
+	notice := `all(".turn")[1]?.innerText.includes("The plugin mute did not judge a tool call") &&
+		!all(".turn")[0].innerText.includes("did not judge")`
+	p.Wait(finished + ` === 2 && ` + notice)
+	p.Open("/")
+	p.Wait(finished + ` === 2 && ` + notice)
 }

@@ -95,7 +95,7 @@ export async function serve(manifest, handlers, run) {
     await sleep(leaving.signal.aborted ? 300 : (lease?.ttl_ms ?? 3000) / 3, null,
       leaving.signal.aborted ? {} : { signal: leaving.signal }).catch(() => {});
   }
-  await nc.drain();
+  await nc.drain().catch(() => nc.close()); // with the bus away there is nothing to drain to
 }
 
 async function answer(name, handler, message, answers) {

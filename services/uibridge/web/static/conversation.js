@@ -84,7 +84,7 @@ export class Conversation {
     if (!this.#app.shell.isNarrow) this.#composer.focus();
   }
 
-  // title is what the session is about; '' before its first turn has ended.
+  // title is what the session is about; '' before its first turn has begun.
   get title() { return this.#sessionTitle; }
 
   // listed is called when the list of sessions has come.
@@ -247,6 +247,13 @@ export class Conversation {
     return turn;
   }
 
+  // #current is the turn that runs, or else the latest one that is not queued: a notice of
+  // the session belongs there.
+  #current() {
+    const turns = [...this.#turns.values()].filter((t) => !t.queued).sort((a, b) => b.sequence - a.sequence);
+    return turns.find((t) => t.running) ?? turns[0];
+  }
+
   #listen() {
     const { on } = this.#app;
     const handle = (method, fn) => on(method, (p, id, raw) => {
@@ -256,7 +263,7 @@ export class Conversation {
       if (!this.#live && at) this.#told(at);
     });
     handle('onAttached', (p) => this.#attached(p));
-    handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#queue(); });
+    handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#entitle(p); this.#queue(); });
     handle('onAgentStateChange', (p) => this.#changed(p.state, p.time));
     handle('onPlanRequested', (p) => this.#turn(p)?.asked(p));
     handle('onDelta', (p) => this.#turn(p)?.delta(p));
@@ -274,7 +281,7 @@ export class Conversation {
     on('onBus', ({ connected, fault }) => this.#bus(connected, fault));
     on('onDropped', (d) => {
       if (d.code === 'invalid_argument') this.#tell(); // the log was replaced: it is told anew
-      else this.#composer.notice(d.code === 'too_slow' ? '' : d.message ?? '');
+      else if (d.code !== 'too_slow' && d.code !== 'unavailable') this.#composer.notice(d.message ?? ''); // those two: the banner says it
     });
     on('attachFailed', (e) => this.#fail(e));
     on('connection', ({ state, detail }) => this.#connected(state, detail));
@@ -317,6 +324,13 @@ export class Conversation {
     this.#mark();
   }
 
+  // #entitle names the session by the input of its first turn, as core does, however that turn ends.
+  #entitle({ turn, text }) {
+    if (this.#sessionTitle || !turn || !text) return;
+    this.#sessionTitle = text.replace(/\s+/g, ' ').slice(0, 80);
+    this.#mark();
+  }
+
   #changed(state, time) {
     this.#state.set(state, time);
     if (state === 'waiting_for_input') for (const turn of this.#turns.values()) turn.rest();
@@ -327,7 +341,7 @@ export class Conversation {
 
   #said(m) {
     const known = m.turn || this.#turns.has(Number(m.cause));
-    const turn = this.#turn(m);
+    const turn = !known && m.format === 'text' ? this.#current() : this.#turn(m);
     if (!turn) return;
     if (!m.turn && (turn.running || turn.over || m.format === 'text' || !known)) turn.notice(m);
     else turn.message(m);
@@ -364,7 +378,6 @@ export class Conversation {
     this.#queue();
     this.#state.hint('');
     if (this.#live && p.failed) this.#app.announce(`The turn ended without an answer: ${p.failed.reason || p.failed.code}`);
-    if (!this.#sessionTitle && p.recorded?.input) this.#sessionTitle = p.recorded.input.replace(/\s+/g, ' ').slice(0, 80);
     this.#mark();
   }
 
@@ -408,7 +421,7 @@ export class Conversation {
     const down = state === 'waiting' || (state === 'connecting' && !this.#offline.hidden);
     this.#offline.hidden = !down;
     if (state === 'waiting') {
-      fill(this.#offline, icon('warn'), el('span', { class: 'grow' }, 'No connection to the bridge. It is tried again', pause > 2500 ? ` in ${Math.round(pause / 1000)} s` : '', '; what you send meanwhile is kept.'),
+      fill(this.#offline, icon('warn'), el('span', { class: 'grow' }, 'Connection lost; reconnecting', pause > 2500 ? ` in ${Math.round(pause / 1000)} s.` : '…', ' What you send meanwhile is kept.'),
         el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#app.connection.retryNow() } }, 'Try now'));
       this.#pending = null;
     }
