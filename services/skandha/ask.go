@@ -351,8 +351,7 @@ func (w *waiter) result(e event.Event) {
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
 		artifacts, leftOut := terminal.Artifacts(p.Result.Data)
 		for _, a := range artifacts {
-			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: skandha artifacts get %s%s
-", s.dim, clean(a.Path), count(a.Bytes, "byte"), clean(a.Ref), s.off)
+			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: skandha artifacts get %s%s\n", s.dim, clean(a.Path), count(a.Bytes, "byte"), clean(a.Ref), s.off)
 		}
 		for _, why := range leftOut {
 			_, _ = fmt.Fprintf(w.err, "%s  not kept: %s%s\n", s.dim, line(why, 500), s.off)
