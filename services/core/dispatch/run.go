@@ -145,96 +145,104 @@ func (e *Engine) askInto(ctx context.Context, fold *hook.Fold, env hook.Envelope
 // are in the order of the plugins.
 func (e *Engine) ask(ctx context.Context, env hook.Envelope, until time.Time, segment []hooked, only map[subject.Plugin]bool) []hook.Answer {
 	answers := make([]hook.Answer, 0, len(segment))
-	open := make([]asked, 0, len(segment))
-	began := time.Now()
-	for _, h := range segment {
+	r := round{
+		until: until, began: time.Now(), questions: make([]bus.Question, 0, len(segment)), asked: make([]asked, 0, len(segment)),
+	}
+	for i := range segment {
+		h := &segment[i]
 		if only != nil && !only[h.Plugin] {
 			continue
 		}
 		a := hook.Answer{Plugin: h.Plugin, OnError: h.OnError, Judge: h.Judge}
-		if q, err := question(env, h, began, until); err != nil {
+		if q, err := question(env, h, r.began, until); err != nil {
 			a.Err, a.OnError = err, h.OnSilence
 		} else {
-			open = append(open, asked{len(answers), h, q})
+			r.questions, r.asked = append(r.questions, q), append(r.asked, asked{len(answers), h})
 		}
 		answers = append(answers, a)
 	}
-	for len(open) > 0 {
-		e.send(ctx, until, began, open, answers)
-		open = e.absent(ctx, env, until, open, answers)
+	for len(r.questions) > 0 {
+		e.send(ctx, &r, answers)
+		if !e.again(ctx, env, &r, answers) {
+			break
+		}
 	}
 	return answers
 }
 
-// asked is an open question.
+// round is what is asked at once.
+type round struct {
+	until, began time.Time
+	questions    []bus.Question
+	asked        []asked // one for each question
+}
+
 type asked struct {
 	answer int // the index of its answer
-	hooked hooked
-	bus.Question
+	*hooked
 }
 
 // send asks, and fills in the answers.
-func (e *Engine) send(ctx context.Context, until, began time.Time, open []asked, answers []hook.Answer) {
-	questions := make([]bus.Question, len(open))
-	for i := range open {
-		questions[i] = open[i].Question
-	}
-	for i, r := range e.cfg.Ask(ctx, questions) {
-		a, q := &answers[open[i].answer], &open[i]
-		a.Body, a.Err, a.Latency = r.Data, r.Err, r.At.Sub(began)
+func (e *Engine) send(ctx context.Context, r *round, answers []hook.Answer) {
+	for i, got := range e.cfg.Ask(ctx, r.questions) {
+		a, q := &answers[r.asked[i].answer], &r.questions[i]
+		a.Body, a.Err, a.Latency = got.Data, got.Err, got.At.Sub(r.began)
 		if a.Err == nil {
 			a.Err = nesting.Check(a.Body)
 		}
 		// Late is late, also when this process was held up so that it hears of the
 		// answer and of the deadline together.
-		silent := true
 		switch {
-		case r.At.Before(q.Deadline):
-			silent = errors.Is(a.Err, ErrAbsent)
-		case q.Deadline.Equal(until):
+		case got.At.Before(q.Deadline):
+			if !errors.Is(a.Err, ErrAbsent) {
+				continue
+			}
+		case q.Deadline.Equal(r.until):
 			a.Body, a.Err = nil, hook.ErrTooLittleTime
 		default:
-			a.Body, a.Err = nil, fmt.Errorf("no answer within %v", q.Deadline.Sub(began))
+			a.Body, a.Err = nil, fmt.Errorf("no answer within %v", q.Deadline.Sub(r.began))
 		}
-		if silent {
-			a.OnError = q.hooked.OnSilence
-		}
+		a.OnError = r.asked[i].OnSilence
 	}
 }
 
 // askAgainIn is when a plugin that is not connected is asked again.
 const askAgainIn = 100 * time.Millisecond
 
-// absent waits a moment and returns what is to be asked again: at before_act, what nobody
-// got although the plugin's lease has not ended. A plugin that reconnects after the bus
-// has restarted must not be passed over.
-func (e *Engine) absent(ctx context.Context, env hook.Envelope, until time.Time, open []asked, answers []hook.Answer) (again []asked) {
-	if env.Point != hook.BeforeAct || time.Until(until) < askAgainIn {
-		return nil
+// again waits a moment and leaves in the round what is to be asked again: at before_act,
+// what nobody got although the plugin's lease has not ended. A plugin that reconnects after
+// the bus has restarted must not be passed over.
+func (e *Engine) again(ctx context.Context, env hook.Envelope, r *round, answers []hook.Answer) bool {
+	if env.Point != hook.BeforeAct {
+		return false
 	}
-	there := e.Table()
-	for _, q := range open {
-		if errors.Is(answers[q.answer].Err, ErrAbsent) && there.asks(env.Point, q.hooked.Plugin) {
-			again = append(again, q)
+	left := 0
+	for _, q := range r.asked {
+		if errors.Is(answers[q.answer].Err, ErrAbsent) && e.Table().asks(env.Point, q.Plugin) {
+			r.asked[left] = q
+			left++
 		}
 	}
-	if len(again) == 0 {
-		return nil
+	if left == 0 || time.Until(r.until) < askAgainIn {
+		return false
 	}
 	pause := time.NewTimer(askAgainIn)
 	defer pause.Stop()
 	select {
 	case <-ctx.Done():
-		return nil
+		return false
 	case <-pause.C:
 	}
+	r.asked, r.questions = r.asked[:left], r.questions[:0]
 	now := time.Now()
-	for i := range again {
-		q := &again[i]
-		q.Deadline = earlier(now.Add(q.hooked.Deadline), until)
-		q.Body = encode(env, q.hooked.Plugin, q.Deadline)
+	for _, q := range r.asked {
+		question, err := question(env, q.hooked, now, r.until)
+		if err != nil {
+			return false
+		}
+		r.questions = append(r.questions, question)
 	}
-	return again
+	return true
 }
 
 // asks reports whether a plugin is registered at a point and can be asked.
@@ -250,7 +258,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // question is what one plugin is asked.
-func question(env hook.Envelope, h hooked, now, until time.Time) (bus.Question, error) {
+func question(env hook.Envelope, h *hooked, now, until time.Time) (bus.Question, error) {
 	if h.Unasked != "" {
 		return bus.Question{}, unasked(h.Unasked)
 	}
@@ -324,12 +332,8 @@ func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 // its silence would not is never suspended: others could make it fail by what they leave.
 func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer, failed []hook.Failure) []string {
 	var notices []string
-	why := make(map[subject.Plugin]error, len(failed))
-	for _, f := range failed {
-		why[f.Plugin] = f.Err
-	}
 	for _, a := range answers {
-		err, k := why[a.Plugin], key{env.Point, a.Plugin}
+		err, k := errorOf(failed, a.Plugin), key{env.Point, a.Plugin}
 		if err != nil && a.OnError == hook.Allow && env.Point == hook.BeforeAct && e.noted.first(env, a.Plugin) {
 			notices = append(notices, fmt.Sprintf("The plugin %s did not judge a tool call: %v. Calls run without it. "+
 				"List it under hooks.before_act.required in the configuration to have them denied instead.", a.Plugin, err))
@@ -342,7 +346,9 @@ func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer,
 		switch {
 		case err == nil:
 			e.blame.clear(k)
-			e.noted.clear(env, a.Plugin)
+			if env.Point == hook.BeforeAct {
+				e.noted.clear(env, a.Plugin)
+			}
 			continue
 		case errors.Is(err, hook.ErrTooLittleTime), !e.cfg.Reachable():
 			continue
@@ -361,6 +367,15 @@ func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer,
 		}
 	}
 	return notices
+}
+
+func errorOf(failed []hook.Failure, p subject.Plugin) error {
+	for _, f := range failed {
+		if f.Plugin == p {
+			return f.Err
+		}
+	}
+	return nil
 }
 
 // lenient reports whether the plugin's silence stops nothing.
