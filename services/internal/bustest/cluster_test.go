@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/natstest"
@@ -109,6 +111,10 @@ func TestThreeCopies(t *testing.T) {
 		schedule(t, b, ref("timed"), "t", 500*time.Millisecond)
 		before := cause(t, b, ref("ha"), "before", "x")
 		natstest.Eventually(t, "the first cause", func() bool { return got.times(before) > 0 })
+		// A consumer that has just been created may be on one node alone until the others follow.
+		natstest.Eventually(t, "every node has the consumers", func() bool {
+			return onEveryNode(t, survivor, bus.StreamSessions, "core") && onEveryNode(t, survivor, bus.StreamTimers, "fired")
+		})
 		c.Nodes[0].Stop()
 		seq, err := survivor.PublishCause(natstest.Context(t), ref("ha"), subject.Input, "w", "after", []byte("x"))
 		if err != nil {
@@ -117,6 +123,17 @@ func TestThreeCopies(t *testing.T) {
 		natstest.Eventually(t, "the cause after the loss", func() bool { return got.times(seq) > 0 })
 		natstest.Eventually(t, "the timer", func() bool { return f.times("ada/timed/t") > 0 })
 	})
+}
+
+// onEveryNode reports whether all copies of a consumer are up to date.
+func onEveryNode(t *testing.T, b *bus.Bus, stream, name string) bool {
+	c, err := b.JetStream().Consumer(natstest.Context(t), stream, name)
+	if err != nil {
+		return false
+	}
+	at := c.CachedInfo().Cluster
+	return at != nil && at.Leader != "" && len(at.Replicas) == 2 &&
+		!slices.ContainsFunc(at.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline })
 }
 
 // raceForABucket has three change one key each, fenced against all keys of the
