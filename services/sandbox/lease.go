@@ -201,7 +201,7 @@ func (l *leases) expire(idle time.Duration) (ended int) {
 
 // evict ends an idle lease for somebody who waits for a place, and reports whether there
 // was one: of the owner with the most boxes, if those are more than the owner has who
-// waits, the lease that was idle for the longest time. Who has the most gives one of its own.
+// waits, the lease that was idle for the longest time. The owner with the most gives up one of its own.
 func (l *leases) evict(want pool.Want) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

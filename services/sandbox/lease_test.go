@@ -245,7 +245,7 @@ func TestOnePrincipalDeniesNobodyElseAndEvictsNobodysFiles(t *testing.T) {
 		}
 	default:
 	}
-	// All are in use. Who has none gets the one that was idle for the longest time, eve's;
+	// All are in use. The owner without any gets the one that was idle for the longest time, eve's;
 	// who then has as many as others gets one of its own.
 	one, two := of("max", "one"), of("max", "two")
 	one.python("1")

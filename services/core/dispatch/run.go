@@ -325,7 +325,7 @@ func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 	return strconv.AppendUint(append(b, '/'), sum, 16)
 }
 
-// account keeps statistics and who has failed how often; it returns the notices for
+// account keeps statistics and counts failures in a row; it returns the notices for
 // the person.
 //
 // A suspension must not turn a denial into a pass, so a plugin whose failure denies though
