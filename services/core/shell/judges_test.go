@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +66,18 @@ func judgedBy(plugins ...string) map[hook.Point]core.HookConfig {
 	return map[hook.Point]core.HookConfig{hook.BeforeAct: {Required: plugins}}
 }
 
+// counting makes every tool succeed, and counts the calls whose arguments hold a text.
+func (s *system) counting(text string) *atomic.Int64 {
+	var ran atomic.Int64
+	s.tool = func(_ context.Context, c contract.ToolCall) tool.Result {
+		if strings.Contains(string(c.Args), text) {
+			ran.Add(1)
+		}
+		return tool.OK("done")
+	}
+	return &ran
+}
+
 // No plugin gets a call past a policy: not by ending the chain before it, not by changing
 // the call after it, not by answering instead of the tool, and not by using up the time.
 // Whether configuration names the policy makes no difference.
@@ -96,14 +108,7 @@ func TestNoPluginOutrunsAPolicy(t *testing.T) {
 				}
 				s := start(t, core.Config{Hooks: map[hook.Point]core.HookConfig{hook.BeforeAct: at}})
 				defer close(hang)
-				var mu sync.Mutex
-				ran := 0
-				s.tool = func(context.Context, contract.ToolCall) tool.Result {
-					mu.Lock()
-					defer mu.Unlock()
-					ran++
-					return tool.OK("done")
-				}
+				ran := s.counting("")
 				s.model = once(do(`{"path":"` + c.path + `"}`))
 				s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
 					if strings.Contains(string(e.Data), "secret") {
@@ -125,8 +130,8 @@ func TestNoPluginOutrunsAPolicy(t *testing.T) {
 				if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
 					t.Fatal(err)
 				}
-				if a := rec.Actions[0]; a.Success || a.Code != tool.CodeDenied || ran > 0 {
-					t.Errorf("%+v, ran %d times", a, ran)
+				if a := rec.Actions[0]; a.Success || a.Code != tool.CodeDenied || ran.Load() > 0 {
+					t.Errorf("%+v, ran %d times", a, ran.Load())
 				}
 			})
 		}
@@ -140,16 +145,7 @@ func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
 		t.Run(string(rule), func(t *testing.T) {
 			n := 2
 			s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}})
-			var mu sync.Mutex
-			ran := 0
-			s.tool = func(_ context.Context, c contract.ToolCall) tool.Result {
-				mu.Lock()
-				defer mu.Unlock()
-				if strings.Contains(string(c.Args), "secret") {
-					ran++
-				}
-				return tool.OK("done")
-			}
+			ran := s.counting("secret")
 			s.model = once(do(`{"path":"fine"}`))
 			to := func(path string) func(hook.Envelope) string {
 				return func(hook.Envelope) string {
@@ -180,8 +176,8 @@ func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
 					t.Errorf("the policy is %s", st)
 				}
 			}
-			if ran > 0 {
-				t.Errorf("it ran %d times", ran)
+			if ran.Load() > 0 {
+				t.Errorf("it ran %d times", ran.Load())
 			}
 		})
 	}
