@@ -39,8 +39,8 @@ func newAfterwards(c *Core) *afterwards {
 func (a *afterwards) start() (stop func()) {
 	a.done.Go(func() {
 		for j := range a.jobs {
+			a.c.behind.observe(j) // first: a client that sees the events may read the view
 			a.live(j)
-			a.c.behind.observe(j)
 		}
 	})
 	return func() { close(a.jobs); a.done.Wait() }

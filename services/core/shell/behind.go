@@ -29,6 +29,8 @@ type behind struct {
 	failed bool // the last write failed
 	use    []decide.ToolUse
 	causes *bus.Consumption
+
+	readers chan chan struct{} // each is closed once the view has what was observed before
 }
 
 // dirty is a session whose snapshot is out of date.
@@ -45,8 +47,35 @@ const (
 	stale  = 10 * time.Second
 )
 
+// A reader of the view waits patience for what is gathered. Snapshots of at most
+// readerSnaps busy sessions are written for it.
+const (
+	patience    = time.Second
+	readerSnaps = 64
+)
+
 func newBehind(c *Core) *behind {
-	return &behind{c: c, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{}}
+	return &behind{
+		c: c, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{},
+		readers: make(chan chan struct{}),
+	}
+}
+
+// catchUp has this core's latest commits written to the view, so that a client
+// that has seen a turn end finds it there. It gives up after a second.
+func (b *behind) catchUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	written := make(chan struct{})
+	select {
+	case b.readers <- written:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-written:
+	case <-ctx.Done():
+	}
 }
 
 // observe handles every commit that this core has stored.
@@ -124,11 +153,14 @@ func (b *behind) start() (stop func()) {
 		for n := 1; ; n++ {
 			select {
 			case <-quit:
-				b.flush(true)
+				b.flush(everything)
 				b.saveFloor()
 				return
+			case written := <-b.readers:
+				b.flush(forReader())
+				close(written)
 			case <-tick.C:
-				b.flush(false)
+				b.flush(due)
 				if n%5 == 0 {
 					b.saveFloor()
 					b.readUse()
@@ -139,9 +171,27 @@ func (b *behind) start() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// flush writes the gathered statistics and snapshots: all of them, or only the
-// snapshots of sessions that are idle or have waited long.
-func (b *behind) flush(everything bool) {
+// everything is for the end.
+func everything(*dirty) bool { return true }
+
+// due picks the sessions that are idle or have waited long.
+func due(d *dirty) bool { return time.Since(d.latest) > rested || time.Since(d.since) > stale }
+
+// forReader picks the sessions whose turn has ended, and some of the others.
+func forReader() func(*dirty) bool {
+	busy := 0
+	return func(d *dirty) bool {
+		if d.state.Turn == nil {
+			return true
+		}
+		busy++
+		return busy <= readerSnaps
+	}
+}
+
+// flush writes the gathered statistics and the snapshots of the sessions that pick
+// returns true for.
+func (b *behind) flush(pick func(*dirty) bool) {
 	b.mu.Lock()
 	var stats []store.ToolRecord
 	for _, records := range b.stats {
@@ -152,7 +202,7 @@ func (b *behind) flush(everything bool) {
 	clear(b.stats)
 	var snaps []*decide.State
 	for ref, d := range b.snaps {
-		if everything || time.Since(d.latest) > rested || time.Since(d.since) > stale {
+		if pick(d) {
 			snaps = append(snaps, d.state)
 			delete(b.snaps, ref)
 		}

@@ -1,9 +1,14 @@
 package shell_test
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natstest"
@@ -46,4 +51,28 @@ func TestACoreNamesAWrongPasswordOfItsView(t *testing.T) {
 	v := startWithout(t, strings.Replace(redistest.Start(t), redistest.Password, "hunter2", 1))
 	v.turn("early")
 	natstest.Eventually(t, "status names the reason", v.faulty(t, "WRONGPASS"))
+}
+
+// A client that has seen a turn end finds it in the lists at once.
+func TestTheListsHaveWhatAClientHasSeen(t *testing.T) {
+	s := start(t, core.Config{})
+	s.model = once(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{}`)})
+	caller := s.client(t)
+	ref := subject.Ref{Agent: "main", Session: "seen"}
+	ch := s.follow(ref)
+	for turn := 1; turn <= 3; turn++ {
+		s.say(ref, event.Input{Text: "go"})
+		s.await(ch, event.TypeRecorded)
+		var page coreapi.SessionsPage
+		must(t, caller.Ask(t.Context(), coreapi.VerbSessions, nil, &page))
+		if len(page.Sessions) != 1 || page.Sessions[0].Turns != turn {
+			t.Fatalf("after turn %d the list of sessions is %+v", turn, page.Sessions)
+		}
+		var tools []coreapi.ToolInfo
+		must(t, caller.Ask(t.Context(), coreapi.VerbTools, nil, &tools))
+		i := slices.IndexFunc(tools, func(i coreapi.ToolInfo) bool { return i.Name == "test:do" })
+		if i < 0 || tools[i].Used != int64(turn) {
+			t.Fatalf("after turn %d the list of tools is %+v", turn, tools)
+		}
+	}
 }

@@ -134,7 +134,7 @@ func (c *Client) AskService(ctx context.Context, service, verb string, question,
 	}
 	res, err := c.caller.Request(ctx, subject.Service(service, verb), service, body)
 	if err != nil {
-		return fmt.Errorf("asking %s for its %s: %w", service, verb, err)
+		return err // it names the subject
 	}
 	return json.Unmarshal(res, answer)
 }
