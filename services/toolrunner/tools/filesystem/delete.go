@@ -11,11 +11,13 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
+const nameDelete = "file_system:delete_file"
+
 // DeleteFile removes one file, for good: a person is asked, unless policy says
 // otherwise.
 func DeleteFile(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
-		Name: "file_system:delete_file",
+		Name: nameDelete,
 		Description: "Deletes one file of the workspace. It cannot be brought back. " +
 			"Directories are not deleted; of a symbolic link, the link is.",
 		Args: json.RawMessage(`{"type":"object","properties":{

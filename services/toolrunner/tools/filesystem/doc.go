@@ -2,7 +2,8 @@
 // append_file, delete_file and list. They see one directory, the workspace, and nothing else:
 // every path is resolved by [os.Root], which lets no "..", absolute path or
 // symbolic link lead out of it, also when somebody swaps a directory for a link
-// meanwhile. Only regular files are read and written; a device or a FIFO is
+// meanwhile. A path that leads through a link inside is refused with the path that it
+// leads to, because policy judges a call by the path that it names. Only regular files are read and written; a device or a FIFO is
 // refused without waiting for its other end. What is protected, such as the files of
 // tokens, is refused by identity, whatever link or mount leads to it.
 //

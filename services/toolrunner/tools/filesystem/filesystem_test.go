@@ -3,6 +3,7 @@ package filesystem
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -189,17 +190,40 @@ func TestNoPathLeadsOut(t *testing.T) {
 	}
 }
 
-func TestALinkInsideTheWorkspaceIsRead(t *testing.T) {
+// Policy judges a call by the path that it names, so a link may not stand for another.
+func TestAPathIsTheFilesOwn(t *testing.T) {
 	f := newFixture(t)
-	f.put("dir/file", "x")
-	if err := os.Symlink("dir", filepath.Join(f.dir, "link")); err != nil {
-		t.Fatal(err)
+	f.put("keep/dir/file", "x")
+	for link, to := range map[string]string{"pub": "keep", "note": "keep/dir/file", "keep/up": ".."} {
+		if err := os.Symlink(to, filepath.Join(f.dir, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if c := f.read(map[string]any{"path": "link/file"}); c.Content != "x" {
-		t.Fatalf("got %+v", c)
+	for path, own := range map[string]string{
+		"pub/dir/file": "keep/dir/file", "./pub//dir/file": "keep/dir/file", "pub/new": "keep/new", "note": "keep/dir/file",
+		"keep/up/pub/dir/file": "pub/dir/file", "pub/up/keep/dir/file": "keep/up/keep/dir/file",
+	} {
+		want := fmt.Sprintf("is a symbolic link: use the path that it leads to, %q", own)
+		for tl, args := range map[string]map[string]any{
+			"read_file": {"path": path}, "write_file": {"path": path, "content": "y", "mode": "overwrite"},
+			"append_file": {"path": path, "content": "y"}, "delete_file": {"path": path}, "list": {"path": path},
+		} {
+			if tl == "delete_file" && path == "note" {
+				continue // deletes the link
+			}
+			if r := f.call(tl, args); r.Success || !strings.Contains(r.Error.Message, want) {
+				t.Errorf("%s %s: got %s, %v, want %q", tl, path, r.Data, r.Error, want)
+			}
+		}
 	}
-	if r := f.call("write_file", map[string]any{"path": "link", "content": "x", "mode": "overwrite"}); r.Success {
-		t.Fatal("a link was replaced")
+	if c := f.read(map[string]any{"path": "keep/dir/file"}); c.Content != "x" {
+		t.Errorf("got %+v", c)
+	}
+	if r := f.call("delete_file", map[string]any{"path": "note"}); !r.Success {
+		t.Errorf("a link: %+v", r.Error)
+	}
+	if c := f.read(map[string]any{"path": "keep/dir/file"}); c.Content != "x" {
+		t.Errorf("after deleting the link: %+v", c)
 	}
 }
 

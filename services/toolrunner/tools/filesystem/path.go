@@ -90,7 +90,7 @@ func explain(doing, name string, err error) error {
 		err = linkErr.Err
 	}
 	if strings.Contains(err.Error(), "escapes from parent") {
-		err = errors.New("it lies outside the workspace")
+		err = errOutside
 	}
 	return fmt.Errorf("%s %.200q: %w", doing, name, err)
 }

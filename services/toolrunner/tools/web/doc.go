@@ -2,5 +2,6 @@
 // name and nothing else, and of these only public addresses: an allowed name that
 // resolves to this machine, to the local network or to a cloud's metadata service
 // is refused when the connection is made, whatever DNS said before. Every hop of
-// a redirect is judged like the first. No proxy is taken from the environment.
+// a redirect is judged like the first, and one to another host takes a call of its own,
+// because policy judges a call by the URL that it names. No proxy is taken from the environment.
 package web

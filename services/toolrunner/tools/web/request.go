@@ -54,7 +54,8 @@ func request(allow AllowList, control func(network, address string, c syscall.Ra
 	return tools.New(tool.Spec{
 		Name: "http:request",
 		Description: fmt.Sprintf("Sends an HTTP request to a host that is allowed and answers status, headers and the text of the body, "+
-			"of which at most %d bytes are read. A status of 400 or more is an answer too, not a failure. At most %d redirects are followed.", maxBody, maxRedirects),
+			"of which at most %d bytes are read. A status of 400 or more is an answer too, not a failure. "+
+			"At most %d redirects are followed, all at the same host: one to another host is the answer.", maxBody, maxRedirects),
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"method":{"enum":["GET","HEAD","POST","PUT","PATCH","DELETE"],"default":"GET"},
 			"url":{"type":"string","minLength":1,"maxLength":8192,"description":"absolute, http or https"},
@@ -92,8 +93,8 @@ func newClient(allow AllowList, control func(network, address string, c syscall.
 	return c
 }
 
-// redirect judges the next hop. What the caller sent along was meant for the
-// first host alone.
+// redirect judges the next hop. One to another host is not followed, but answered: policy
+// judged a call to the first, and judges the next call that the model makes.
 func (c *client) redirect(next *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("more than %d redirects", maxRedirects)
@@ -105,11 +106,8 @@ func (c *client) redirect(next *http.Request, via []*http.Request) error {
 	if err := c.allow.check(next.URL); err != nil {
 		return fmt.Errorf("a redirect leads to %s: %w", next.URL.Redacted(), err)
 	}
-	if next.URL.Host != first.URL.Host || next.URL.Scheme != first.URL.Scheme {
-		if next.ContentLength != 0 {
-			return fmt.Errorf("a redirect leads to %s, and the body was meant for %s", next.URL.Redacted(), first.URL.Host)
-		}
-		next.Header = http.Header{"User-Agent": first.Header["User-Agent"]}
+	if next.URL.Hostname() != first.URL.Hostname() || next.URL.Port() != first.URL.Port() {
+		return http.ErrUseLastResponse
 	}
 	return nil
 }
@@ -147,7 +145,13 @@ func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
 			out.Headers[k] = v
 		}
 	}
-	return out, out.read(resp)
+	if err := out.read(resp); err != nil {
+		return answer{}, err
+	}
+	if next, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
+		out.Note = strings.TrimPrefix(out.Note+"; the answer is at another host, in a request of its own: "+next.String(), "; ")
+	}
+	return out, nil
 }
 
 func (c *client) build(ctx context.Context, args requestArgs) (*http.Request, error) {

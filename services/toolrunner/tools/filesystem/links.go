@@ -1,0 +1,82 @@
+package filesystem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/toolrunner/tools"
+)
+
+var errOutside = errors.New("it lies outside the workspace")
+
+// ownPath makes a tool refuse a path that leads through a symbolic link, and name the
+// path without it: policy, hooks and people judge a call by the path that it names.
+// delete_file deletes a link itself, so there the last name may be one.
+func ownPath(t tools.Tool, root *os.Root) tools.Tool {
+	run, last := t.Run, t.Spec.Name != nameDelete
+	t.Run = func(ctx context.Context, c tools.Call) tool.Result {
+		var args struct {
+			Path string `json:"path"`
+		}
+		if json.Unmarshal(c.Args, &args) == nil { // else the tool says what is wrong
+			if p, err := clean(args.Path); err == nil {
+				if err := throughLink(root, p, last); err != nil {
+					return tools.Fail(explain("reaching", args.Path, err))
+				}
+			}
+		}
+		return run(ctx, c)
+	}
+	return t
+}
+
+// throughLink returns an error if one of the path's parents, or with last the path
+// itself, is a symbolic link.
+func throughLink(root *os.Root, name string, last bool) error {
+	parts := strings.Split(name, string(filepath.Separator))
+	if !last {
+		parts = parts[:len(parts)-1]
+	}
+	for i := range parts {
+		at := filepath.Join(parts[:i+1]...)
+		info, err := root.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // nothing is there yet
+		case err != nil:
+			return err
+		case info.Mode()&fs.ModeSymlink == 0:
+			continue
+		}
+		to, err := target(root, at)
+		if err != nil {
+			return err
+		}
+		own := filepath.ToSlash(filepath.Join(to, strings.TrimPrefix(name, at)))
+		return fmt.Errorf("%s is a symbolic link: use the path that it leads to, %q", filepath.ToSlash(at), own)
+	}
+	return nil
+}
+
+// target returns where a link leads, relative to the workspace and without links.
+func target(root *os.Root, name string) (string, error) {
+	base, err := filepath.EvalSymlinks(root.Name())
+	if err != nil {
+		return "", err
+	}
+	to, err := filepath.EvalSymlinks(filepath.Join(base, name))
+	if err != nil {
+		return "", err
+	}
+	if to, err = filepath.Rel(base, to); err != nil || !filepath.IsLocal(to) {
+		return "", errOutside
+	}
+	return to, nil
+}
