@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
@@ -65,15 +67,28 @@ func (doctorCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func (g *globals) findings(ctx context.Context) []finding {
-	out := []finding{g.dataFinding(), g.configFinding()}
-	out = append(out, g.busFinding(ctx), g.providerFinding(ctx))
-	out = append(out, g.faultFindings(ctx)...)
-	out = append(out, g.storeFinding(ctx), g.uiFinding(ctx))
-	out = append(out, g.sandboxFindings(ctx)...)
-	out = append(out, program("redis-server", "Redis for a deployed system", "apt-get install redis-server, or use the docker-compose file"),
+	out := []finding{g.dataFinding(), g.configFinding(), g.busFinding(ctx)}
+	if g.running() {
+		out = append(out, g.systemFindings(ctx)...)
+	} else {
+		out = append(out, g.providerFinding(ctx), g.storeFinding(ctx))
+	}
+	out = append(out, g.uiFinding(ctx))
+	if g.NATS == "" { // else the sandbox is where that system's tool runners are
+		out = append(out, g.sandboxFindings(ctx)...)
+	}
+	return append(out, program("redis-server", "Redis for a deployed system", "apt-get install redis-server, or use the docker-compose file"),
 		docker(), program("docker-compose", "docker-compose for containers", "apt-get install docker-compose"),
 		program("python3", "Python for plugins in Python", "apt-get install python3"))
-	return out
+}
+
+// running reports whether there is a system to ask.
+func (g *globals) running() bool {
+	if g.NATS != "" {
+		return true
+	}
+	_, err := system.Running(g.Data)
+	return err == nil
 }
 
 func (g *globals) dataFinding() finding {
@@ -155,17 +170,64 @@ func (g *globals) busFinding(ctx context.Context) finding {
 	return f
 }
 
-// faultFindings are the faults that the running system reports, if one runs.
-func (g *globals) faultFindings(ctx context.Context) (out []finding) {
-	if _, err := system.Running(g.Data); err != nil && g.NATS == "" {
-		return nil
-	}
+// systemFindings are what the running system says of itself.
+func (g *globals) systemFindings(ctx context.Context) (out []finding) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	var st coreapi.Status
 	if err := ask(ctx, g, coreapi.VerbStatus, nil, &st); err != nil {
 		return []finding{{what: "core does not answer", advice: err.Error()}}
 	}
+	out = faultFindings(st)
+	if len(out) == 0 {
+		out = append(out, finding{ok: true, what: "core " + string(st.Instance) + ": no faults"})
+	}
+	out = append(out, modelFinding(st.Executors))
+	if g.NATS != "" { // else the sandbox is described as it is here
+		out = append(out, sandboxFinding(st.Executors))
+	}
+	out = append(out, finding{
+		ok: st.View.State != coreapi.ViewUnavailable && st.View.Failed == 0, what: "view: " + viewLine(st.View),
+		advice: "lists and statistics; sessions are in the log",
+	})
+	if len(st.Agents) > 0 {
+		out = append(out, g.runnerFinding(ctx, st.Agents[0]))
+	}
+	return out
+}
+
+// modelFinding says which models providers have announced.
+func modelFinding(executors []executor.Announcement) finding {
+	var models []string
+	for _, e := range executors {
+		for _, p := range e.Providers {
+			if name := strings.TrimSpace(p.Name + " " + p.Model); !slices.Contains(models, name) {
+				models = append(models, name)
+			}
+		}
+	}
+	if len(models) == 0 {
+		return finding{need: true, what: "provider: none has announced itself", advice: "inputs wait for one; start skandha-provider"}
+	}
+	return finding{ok: true, what: "provider: " + strings.Join(models, ", ")}
+}
+
+// sandboxFinding says which sandbox services have announced themselves.
+func sandboxFinding(executors []executor.Announcement) finding {
+	var names []string
+	for _, e := range executors {
+		if slices.ContainsFunc(e.Tools, func(t tool.Spec) bool { return t.Name == "python:execute" }) {
+			names = append(names, string(e.Instance))
+		}
+	}
+	if len(names) == 0 {
+		return finding{what: "sandbox: none has announced itself", advice: "python:execute and shell:execute are not offered; start skandha-sandbox"}
+	}
+	return finding{ok: true, what: "sandbox: " + strings.Join(names, ", ")}
+}
+
+// faultFindings are what the system reports to be wrong.
+func faultFindings(st coreapi.Status) (out []finding) {
 	for _, f := range st.Faults {
 		out = append(out, finding{need: f.What == coreapi.FaultBus, what: f.What + " fault" + since(f.Since), advice: f.Message})
 	}
@@ -183,12 +245,6 @@ func (g *globals) faultFindings(ctx context.Context) (out []finding) {
 			need: t.Required && !t.Stale, what: what,
 			advice: effect + "; start the plugin that declares it, or correct its answer",
 		})
-	}
-	if len(out) == 0 {
-		out = append(out, finding{ok: true, what: "core " + string(st.Instance) + ": no faults"})
-	}
-	if len(st.Agents) > 0 {
-		out = append(out, g.runnerFinding(ctx, st.Agents[0]))
 	}
 	return out
 }

@@ -17,7 +17,7 @@ import (
 
 // uiFinding says where the page is, or would be, and who may open it.
 func (g *globals) uiFinding(ctx context.Context) finding {
-	if _, err := system.Running(g.Data); err == nil || g.NATS != "" {
+	if g.running() {
 		return g.runningUIFinding(ctx)
 	}
 	if g.UI == "off" {

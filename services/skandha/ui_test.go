@@ -103,7 +103,9 @@ func TestThePageIsFound(t *testing.T) {
 	if out, all, err := says(t, "status", "--data", data); err != nil || !strings.Contains(out, "page "+page) {
 		t.Errorf("skandha status: %v\n%s", err, all)
 	}
-	if out, all, err := says(t, "doctor", "--data", data, "--provider", "offline"); err != nil || !strings.Contains(out, "page: "+page) {
+	// It describes the system that runs, not one that these flags would start.
+	out, all, err := says(t, "doctor", "--data", data, "--provider", "openai")
+	if err != nil || !strings.Contains(out, "page: "+page) || !strings.Contains(out, "provider: offline rules") || !strings.Contains(out, "view: ") {
 		t.Errorf("skandha doctor: %v\n%s", err, all)
 	}
 	stop()
