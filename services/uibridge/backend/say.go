@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,6 +20,10 @@ const (
 	maxArgs        = 64 // of a slash command
 	maxGrantBytes  = 64 << 10
 )
+
+// commandsOfAllAgents are the slash commands whose answers concern every agent, like
+// the methods listPlugins and getHooks.
+var commandsOfAllAgents = []string{"plugins", "metrics"}
 
 // Submit implements contract.Backend.
 func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.Submission) (contract.Receipt, error) {
@@ -43,6 +48,11 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 	if cmd != nil {
 		if len(cmd.Args) > maxArgs {
 			return contract.Receipt{}, contract.Invalid("input", fmt.Sprintf("the command has %d arguments, at most %d", len(cmd.Args), maxArgs))
+		}
+		if slices.Contains(commandsOfAllAgents, strings.ToLower(strings.Trim(cmd.Name, "/"))) {
+			if err := p.Everywhere(); err != nil {
+				return contract.Receipt{}, err
+			}
 		}
 		cmd.ID = in.ID
 		r.Sequence, err = c.Run(ctx, in.Ref, *cmd)

@@ -67,6 +67,24 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// A slash command gives a token that is limited to an agent no more than the methods.
+func TestCommandsThatConcernEveryAgent(t *testing.T) {
+	r := start(t, hub.Config{})
+	limited := r.ann
+	limited.Agents = []subject.Agent{"main"}
+	for text, want := range map[string]contract.Code{
+		"/plugins": contract.CodeForbidden, "/PLUGINS x": contract.CodeForbidden, "/metrics": contract.CodeForbidden, "/tools": "", "/help": "",
+	} {
+		_, err := r.Submit(natstest.Context(t), limited, contract.Submission{Ref: session("limited"), Text: text})
+		if code, _ := refused(err); code != want {
+			t.Errorf("%s of a token for one agent: got %v, want %q", text, err, want)
+		}
+		if _, err := r.Submit(natstest.Context(t), r.ann, contract.Submission{Ref: session("all"), Text: text}); err != nil {
+			t.Errorf("%s of a token for all agents: %v", text, err)
+		}
+	}
+}
+
 // A feed ends when its principal's token does.
 func TestAFeedExpires(t *testing.T) {
 	r := start(t, hub.Config{})
