@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 )
 
@@ -132,7 +133,13 @@ func TestWhatAReplaceCannotDo(t *testing.T) {
 		{"change what the model cost", hook.AfterPlan, `{"plan":"p","response":{"is_final":false,"text_content":"a","usage":{"input_tokens":0,"output_tokens":0}}}`, payload[hook.AfterPlan].data},
 		{"name no response", hook.AfterPlan, `{"plan":"p"}`, ""},
 		{"call nothing", hook.AfterPlan, `{"plan":"p","response":{"is_final":false,"tool_calls":[{"id":"1","tool":"","args":{}}],"usage":{"input_tokens":1,"output_tokens":1}}}`, ""},
-		{"call another tool", hook.BeforeAct, `{"call":"d","tool":"rm","args":{"n":2}}`, `{"call":"c","tool":"t","args":{"n":2}}`},
+		{"say and call nothing", hook.AfterPlan, `{"plan":"p","response":{"is_final":true,"usage":{"input_tokens":1,"output_tokens":1}}}`, ""},
+		{
+			"call more than is read", hook.AfterPlan,
+			`{"plan":"p","response":{"tool_calls":[{"id":"1","tool":"t","args":{"a":"` + strings.Repeat("a", provider.MaxCallsBytes) + `"}}],"usage":{"input_tokens":1,"output_tokens":1}}}`, "",
+		},
+		{"call another tool", hook.BeforeAct, `{"call":"c","tool":"rm","args":{"n":2}}`, ""},
+		{"name no tool", hook.BeforeAct, `{"call":"d","args":{"n":2}}`, `{"call":"c","tool":"t","args":{"n":2}}`},
 		{"give no arguments", hook.BeforeAct, `{"call":"c","tool":"t"}`, ""},
 		{"give arguments that are none", hook.BeforeAct, `{"call":"c","tool":"t","args":[1]}`, ""},
 		{"change what was asked", hook.AfterAct, `{"call":"c","tool":"t","args":{"n":9},"result":{"success":true,"data":2}}`, `{"call":"c","tool":"t","args":{"n":1},"result":{"success":true,"data":2}}`},

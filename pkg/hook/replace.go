@@ -71,6 +71,9 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 			if a := bytes.TrimSpace(r.Args); len(a) == 0 || a[0] != '{' {
 				return errors.New("args is no object")
 			}
+			if err := sameTool(base.Tool, r.Tool); err != nil {
+				return err
+			}
 			return changeArgs(base, now, r)
 		})
 	case AfterAct:
@@ -92,6 +95,14 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 		})
 	}
 	return nil, fmt.Errorf("replace means nothing at %s", p)
+}
+
+// sameTool refuses a reply that names another tool; it may name none.
+func sameTool(asked, replied string) error {
+	if replied != "" && replied != asked {
+		return fmt.Errorf("tool is %q, and a reply cannot change it from %q", clip(replied, 80), asked)
+	}
+	return nil
 }
 
 // given are the fields that a reply has: what it does not name, it does not change.
@@ -189,6 +200,11 @@ func mergeResponse(base, now, r *AfterPlanData, is given) error {
 		}
 	}
 	now.Response.IsFinal = len(now.Response.ToolCalls) == 0
+	if base.Response.Usable() == nil { // else it is the model's fault
+		if err := now.Response.Usable(); err != nil {
+			return fmt.Errorf("response %w", err)
+		}
+	}
 	return nil
 }
 

@@ -5,6 +5,8 @@ package provider
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 
 	"skandha.dev/pkg/tool"
 )
@@ -123,6 +125,33 @@ type Response struct {
 	Model         string          `json:"model,omitempty"` // the model that answered
 	Usage         Usage           `json:"usage"`
 	ProviderState json.RawMessage `json:"provider_state,omitempty"`
+}
+
+// Bounds of a [Response], whatever the limits of the agent.
+const (
+	MaxCalls      = 256
+	MaxCallsBytes = 512 << 10 // of the calls and ProviderState together
+)
+
+// Usable returns an error if nothing can be made of the answer: it has neither text nor
+// calls, or more than [MaxCalls] or [MaxCallsBytes]. The error continues a sentence: "has …".
+func (r *Response) Usable() error {
+	size := len(r.ProviderState)
+	for _, c := range r.ToolCalls {
+		size += len(c.Args) + len(c.ID) + len(c.Tool)
+		for _, d := range c.DependsOn {
+			size += len(d)
+		}
+	}
+	switch {
+	case len(r.ToolCalls) == 0 && strings.TrimSpace(r.TextContent) == "":
+		return errors.New("has neither text nor calls")
+	case len(r.ToolCalls) > MaxCalls:
+		return fmt.Errorf("has %d calls, at most %d are read", len(r.ToolCalls), MaxCalls)
+	case size > MaxCallsBytes:
+		return fmt.Errorf("has calls of %d bytes, at most %d are read", size, MaxCallsBytes)
+	}
+	return nil
 }
 
 // Usage is what the answer cost.

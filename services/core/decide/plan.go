@@ -21,8 +21,6 @@ const (
 	maxPlanAttempts = 4                // model calls are idempotent: another attempt is only money
 	providerWait    = 30 * time.Second // for a provider to be there at all
 	maxAnswerBytes  = 200 << 10        // of text
-	maxAnswerCalls  = 256              // whatever the agent's own limit: what is refused is recorded too
-	maxCallsBytes   = 512 << 10        // of calls and provider state together
 )
 
 // wantsPlan reports whether the turn is waiting to ask the model.
@@ -226,12 +224,12 @@ func (b *builder) planned(a executor.Answer) bool {
 	}
 	r.TextContent = cut(r.TextContent, maxAnswerBytes)
 	r.IsFinal = len(r.ToolCalls) == 0
-	switch why := unusable(r); {
-	case why == "":
+	switch why := r.Usable(); {
+	case why == nil:
 	case d.Verb == hook.DenyVerb:
 		r.ToolCalls, r.ProviderState = nil, nil
 	default:
-		return b.planFailed(a, provider.Error{Code: provider.ErrGarbage, Message: why, Retryable: true})
+		return b.planFailed(a, provider.Error{Code: provider.ErrGarbage, Message: "the model's answer " + why.Error(), Retryable: true})
 	}
 	steps, refused := b.steps(p, r)
 	calls := len(r.ToolCalls)
@@ -261,26 +259,6 @@ func (b *builder) planned(a executor.Answer) bool {
 	}
 	b.advance()
 	return true
-}
-
-// unusable says why nothing can be made of an answer.
-func unusable(r provider.Response) string {
-	size := len(r.ProviderState)
-	for _, c := range r.ToolCalls {
-		size += len(c.Args) + len(c.ID) + len(c.Tool)
-		for _, d := range c.DependsOn {
-			size += len(d)
-		}
-	}
-	switch {
-	case len(r.ToolCalls) == 0 && strings.TrimSpace(r.TextContent) == "":
-		return "the model answered with neither text nor calls"
-	case len(r.ToolCalls) > maxAnswerCalls:
-		return fmt.Sprintf("the model answered with %d calls, at most %d are read", len(r.ToolCalls), maxAnswerCalls)
-	case size > maxCallsBytes:
-		return fmt.Sprintf("the model answered with calls of %d bytes, at most %d are read", size, maxCallsBytes)
-	}
-	return ""
 }
 
 func encode(v any) json.RawMessage {

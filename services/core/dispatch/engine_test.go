@@ -164,7 +164,7 @@ func TestAChainAsksInOrderAndHandsOn(t *testing.T) {
 		}
 	}
 	e := engine(plugins{
-		"a": note(`{"verb":"replace","data":{"call":"c","tool":"t","args":{"path":"/tmp"}}}`),
+		"a": note(`{"verb":"replace","data":{"call":"c","tool":"rm","args":{"path":"/tmp"}}}`),
 		"b": note(``),
 		"c": note(`{"verb":"stop"}`),
 		"d": note(`{"verb":"deny","reason":"too late"}`),
