@@ -39,6 +39,17 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		return err
 	}
 	defer release()
+	if g.Log == defaultLog { // another level was asked for to be read here
+		if g.logFile, err = openLogFile(g.Data); err != nil {
+			return err
+		}
+		defer func() {
+			if g.logFile.wrote.Load() {
+				fmt.Printf("warnings are in %s\n", g.logFile.Name())
+			}
+			_ = g.logFile.Close() // every line is written at once
+		}()
+	}
 	conn, err := g.connectToStay(ctx)
 	if err != nil {
 		return err

@@ -383,4 +383,9 @@ func TestTerminalNoticesThatTheBusIsAway(t *testing.T) {
 	s.await("sending › are you there?")
 	w.start(addr)
 	s.await("The bus is back", "echo: are you there?")
+	if all := s.all(); strings.Contains(all, "level=WARN") {
+		t.Errorf("the log is among the conversation:\n%s", all)
+	}
+	s.keys(ctrlD)
+	s.reads("warnings are in ", "chat.log")
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"os/user"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/sandbox/selection"
@@ -28,7 +25,7 @@ type globals struct {
 	Token  string `env:"SKANDHA_TOKEN" group:"The system" help:"Token of the bus." placeholder:"TOKEN"`
 	Creds  string `env:"SKANDHA_CREDS" group:"The system" type:"existingfile" help:"Credentials file of the bus." placeholder:"FILE"`
 	Data   string `env:"SKANDHA_DATA" group:"The system" help:"Data directory of the system: its log, its view and the agent's workspace. Default: ./.data if a system runs there, else ${data}. Wins over SKANDHA_NATS." placeholder:"DIR"`
-	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"What is logged to standard error: debug, info, warn or error."`
+	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"What is logged to standard error: debug, info, warn or error. In a conversation at a terminal, warnings go to DATA/chat.log."`
 	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) of an embedded system: agents and policy." placeholder:"FILE"`
 
 	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider of an embedded system: openai or offline. Default: what the environment has keys for." placeholder:"NAME"`
@@ -47,15 +44,8 @@ type globals struct {
 
 	HelpAll helpAll `name:"help-all" help:"Show all flags."`
 
-	given map[string]bool // flags of the command line
-}
-
-func (g *globals) logger() *slog.Logger {
-	log, err := telemetry.NewLogger(os.Stderr, "", telemetry.LogConfig{Level: g.Log})
-	if err != nil {
-		panic(err) // the flag admits the known levels alone
-	}
-	return log
+	given   map[string]bool // flags of the command line
+	logFile *logFile        // nil: what is logged goes to standard error
 }
 
 // systemConfig is that of an embedded system.
