@@ -2,8 +2,9 @@
 # Runs Skandha as it is deployed, without containers: NATS, Redis (if installed),
 # core, provider, RUNNERS tool runners, the sandbox service, the UI bridge and, with a
 # configuration, the listeners, each a process of its own, logging to
-# .data/services/logs. Ctrl-C ends them all; so does the end of the bus or of core. What
-# else ends is started again, unless it ends five times in a row soon after its start.
+# .data/services/logs. Ctrl-C ends them all. What ends before is started again, unless it
+# ends five times in a row soon after its start; if that is the bus or core, all end, as
+# they do if one of the two gives up at its start.
 #
 #   RUNNERS=1    how many tool runners
 #   SKANDHA_CONFIG=FILE   agents, policy, listeners and ui
@@ -26,6 +27,13 @@ mkdir -p "$logs" "$data/nats" "$data/redis" "$data/workspace"
 
 say() { printf '%s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# The commands find the system by run.json while somebody holds the lock.
+exec 9<>"$data/lock"
+if have flock && ! flock -n 9; then
+	say "it runs already on $shown; choose another directory: make run-services DATA=..."
+	exit 1
+fi
 
 # Secrets, made once.
 secret() {
@@ -68,7 +76,7 @@ detach() {
 	local how=()
 	have setsid && how=(setsid)
 	have setpriv && setpriv --pdeathsig TERM true 2>/dev/null && how+=(setpriv --pdeathsig TERM)
-	exec ${how[@]+"${how[@]}"} "$@"
+	exec ${how[@]+"${how[@]}"} "$@" 9>&-
 }
 
 # launch starts what stands at a place of names, in the background.
@@ -91,6 +99,7 @@ stop() {
 	set +e # a terminal that is gone takes no output
 	trap '' HUP INT TERM
 	trap - EXIT
+	rm -f "$data/run.json"
 	local i waited
 	[ ${#pids[@]} -gt 0 ] && say "stopping"
 	for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
@@ -110,9 +119,9 @@ trap 'exit 0' INT # the way to end it
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# ended says how a process ended, and how its log does.
+# ended says how a process ended, and how its log does. It sets code.
 ended() {
-	local code=0
+	code=0
 	wait "${pids[$1]}" 2>/dev/null || code=$?
 	if [ "$code" -gt 128 ]; then
 		say "${names[$1]} was killed by signal $((code - 128)); its log ends:"
@@ -122,19 +131,21 @@ ended() {
 	tail -n "$2" "$logs/${names[$1]}.log"
 }
 
+vital() { case ${names[$1]} in nats | core) true ;; *) false ;; esac }
+
 # tend starts again what has ended; it is false if the system cannot do without it.
 tend() {
 	local i
 	for ((i = 0; i < ${#pids[@]}; i++)); do
 		if [ -z "${pids[i]}" ] || kill -0 "${pids[i]}" 2>/dev/null; then continue; fi
-		case ${names[i]} in nats | core) ended "$i" 20; return 1 ;; esac
-		ended "$i" 5
+		ended "$i" 10
 		if [ $((SECONDS - since[i])) -lt 10 ]; then quick[i]=$((quick[i] + 1)); else quick[i]=0; fi
-		if [ "${quick[i]}" -lt 5 ]; then
-			launch "$i"
-		else
+		if [ "${quick[i]}" -ge 5 ] || { [ "${quick[i]}" -ge 1 ] && [ "$code" -le 128 ] && vital "$i"; }; then
 			pids[i]=
+			vital "$i" && return 1
 			say "${names[i]} ended five times in a row and is not started again; the rest goes on"
+		else
+			launch "$i"
 		fi
 	done
 }
@@ -193,9 +204,11 @@ start sandbox
 if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then start listener; fi
 start uibridge
 
-say "talk to it from another terminal:"
-say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat $shown/token) $bin/skandha chat"
-say "its page: the same, with $bin/skandha ui --open"
+printf '{"pid": %s, "url": "%s", "token": "%s"}\n' "$$" "$SKANDHA_NATS" "$SKANDHA_TOKEN" >"$data/run.json"
+printf '%s\n' "$$" >"$data/lock"
+
+say "talk to it from another terminal:  $bin/skandha chat --data $shown"
+say "its page:                          $bin/skandha ui --open --data $shown"
 say "Ctrl-C stops it."
 # A terminal that is closed tells its first process only, which may be make.
 attached() { [ -t 0 ]; }

@@ -77,6 +77,9 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 		return err
 	}
 	defer c.close()
+	if c.own != nil {
+		fmt.Fprintf(os.Stderr, "skandha: no system runs, so this one question has one of its own, on %s\n", shellQuote(g.Data))
+	}
 	if err := c.knows(ctx, ref.Agent); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/skandha/system"
@@ -17,8 +18,12 @@ import (
 // errNoSystem says that no system runs where the flags say.
 var errNoSystem = errors.New("no system runs")
 
-// localData is the data directory of `make run`, in the working directory.
-const localData = ".data"
+// Data directories in the working directory: that of `make run` and that of
+// `make run-services`.
+const (
+	localData    = ".data"
+	servicesData = localData + "/services"
+)
 
 // defaultData is the default data directory. It is one of the user's data, except that
 // one from before, among the user's configuration, is still used.
@@ -33,6 +38,17 @@ func defaultData() string {
 // holdsLog reports whether a system, or skandha server, has run on dir.
 func holdsLog(dir string) bool {
 	return isDir(filepath.Join(dir, "nats")) || isDir(filepath.Join(dir, "jetstream"))
+}
+
+// isOurs reports whether dir has the owner and the mode of a data directory that a system
+// of this user made. One that came with a checkout or an archive has not.
+func isOurs(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid()
 }
 
 func userData() string {
@@ -67,8 +83,9 @@ func isDir(path string) bool {
 
 // find decides which system the flags mean. The command line wins over the environment,
 // and a system that runs on a data directory of the environment over SKANDHA_NATS, which
-// it may have outlived. Without either, it is one that runs on ./.data or on the default
-// directory; a command that starts one whatever runs takes the default directory.
+// it may have outlived. Without either, it is one that runs in the working directory or on
+// the default directory, else the one of ./.data; a command that starts one whatever runs
+// takes the default directory.
 func (g *globals) find(command string) {
 	switch {
 	case g.given["nats"]:
@@ -80,11 +97,18 @@ func (g *globals) find(command string) {
 		}
 	case g.NATS == "":
 		g.Data = defaultData()
-		if runs := running(localData, g.Data); len(runs) > 0 && command != "up" && command != "server" {
+		if command == "up" || command == "server" {
+			break
+		}
+		runs := running(localData, servicesData, g.Data)
+		switch {
+		case len(runs) > 0:
 			g.Data = runs[0]
 			for _, other := range runs[1:] {
 				fmt.Fprintf(os.Stderr, "skandha: this is the system on %s; another runs on %s: --data %[2]s\n", runs[0], shellQuote(other))
 			}
+		case isOurs(localData) && holdsLog(localData):
+			g.Data = localData
 		}
 	}
 	if g.Data == "" {
@@ -132,7 +156,7 @@ func (g *globals) connectRunning(ctx context.Context) (*connection, error) {
 }
 
 func (g *globals) noSystem() error {
-	for _, dir := range running(localData, defaultData()) {
+	for _, dir := range running(localData, servicesData, defaultData()) {
 		return fmt.Errorf("%w on %s; one runs on %s: add --data %[3]s", errNoSystem, g.Data, shellQuote(dir))
 	}
 	return fmt.Errorf("%w on %s; start one (make run, or skandha up --data %[2]s), or name the data directory of yours by --data",

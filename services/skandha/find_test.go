@@ -132,6 +132,30 @@ func TestDataAmongTheConfigurationIsStillFound(t *testing.T) {
 	}
 }
 
+// What `make run` left is found again, but not what came with somebody's files.
+func TestADataDirectoryAtRestIsFound(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, ".data")
+	if err := os.MkdirAll(filepath.Join(data, "nats"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]string{0o700: "no system runs on .data;", 0o755: "no system runs on /"} {
+		if err := os.Chmod(data, mode); err != nil {
+			t.Fatal(err)
+		}
+		if out, code, _ := runIn(t, dir, nil, "status"); code != 1 || !strings.Contains(out, want) {
+			t.Errorf("mode %o: exit code %d, want %q\n%s", mode, code, want, out)
+		}
+	}
+	if err := os.Chmod(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, code, _ := runIn(t, dir, nil, "ask", "what is 2+3?")
+	if code != 0 || !strings.Contains(out, "has one of its own, on .data") || !strings.Contains(out, "5") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
 func TestHelpShowsWhatACommandUses(t *testing.T) {
 	for line, want := range map[string]struct {
 		has, hasNot []string

@@ -24,7 +24,7 @@ type globals struct {
 	NATS   string `name:"nats" env:"SKANDHA_NATS" group:"The system" placeholder:"URL" help:"Talk to the system on this bus, e.g. nats://127.0.0.1:4222. Default: the one that runs on --data."`
 	Token  string `env:"SKANDHA_TOKEN" group:"The system" help:"Token of the bus." placeholder:"TOKEN"`
 	Creds  string `env:"SKANDHA_CREDS" group:"The system" type:"existingfile" help:"Credentials file of the bus." placeholder:"FILE"`
-	Data   string `env:"SKANDHA_DATA" group:"The system" help:"Data directory of the system: its log, its view and the agent's workspace. Default: ./.data if a system runs there, else ${data}. Wins over SKANDHA_NATS." placeholder:"DIR"`
+	Data   string `env:"SKANDHA_DATA" group:"The system" help:"Data directory of the system: its log, its view and the agent's workspace. Default: ./.data if a system has run there, else ${data}. Wins over SKANDHA_NATS." placeholder:"DIR"`
 	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"What is logged to standard error: debug, info, warn or error. In a conversation at a terminal, warnings go to DATA/chat.log."`
 	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) of an embedded system: agents and policy." placeholder:"FILE"`
 

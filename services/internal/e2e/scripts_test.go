@@ -19,8 +19,9 @@ import (
 
 // deployment is deploy/dev/run-services.sh that runs.
 type deployment struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
+	cmd       *exec.Cmd
+	bin, data string // skandha, and the data directory
+	ended     chan struct{}
 
 	mu  sync.Mutex
 	out strings.Builder
@@ -48,10 +49,10 @@ func (s *deployment) process(t *testing.T, name string) int {
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// runServices starts make run-services' script with the mains, and ends it with the test.
-func runServices(t *testing.T) *deployment {
+// buildMains builds every command and returns the directory.
+func buildMains(t *testing.T) (dir string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	mains, err := filepath.Glob("../../*/cmd/skandha-*")
 	if err != nil || len(mains) == 0 {
 		t.Fatalf("no mains: %v", err)
@@ -65,13 +66,23 @@ func runServices(t *testing.T) *deployment {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the mains: %v\n%s", err, out)
 	}
-	s := &deployment{cmd: exec.Command("../../../deploy/dev/run-services.sh"), ended: make(chan struct{})}
-	s.cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "BIN=" + dir, "DATA=" + filepath.Join(dir, "data"), "RUNNERS=2",
+	return dir
+}
+
+// runServices starts make run-services' script with the commands, and ends it with the test.
+func runServices(t *testing.T, bin string, env ...string) *deployment {
+	t.Helper()
+	dir := t.TempDir()
+	s := &deployment{
+		cmd: exec.Command("../../../deploy/dev/run-services.sh"), ended: make(chan struct{}),
+		bin: filepath.Join(bin, "skandha"), data: filepath.Join(dir, "data"),
+	}
+	s.cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "BIN=" + bin, "DATA=" + s.data, "RUNNERS=2",
 		"SKANDHA_PROVIDER=offline", "SKANDHA_SANDBOX_DRIVER=none", "SKANDHA_DRAIN=1s",
 		fmt.Sprintf("PORT=%d", natstest.FreePort(t)), fmt.Sprintf("REDIS_PORT=%d", natstest.FreePort(t)),
 		fmt.Sprintf("SKANDHA_UI_LISTEN=127.0.0.1:%d", natstest.FreePort(t)),
-	}
+	}, env...)
 	pipe, err := s.cmd.StdoutPipe()
 	if err == nil {
 		err = s.cmd.Start()
@@ -98,11 +109,21 @@ func runServices(t *testing.T) *deployment {
 	return s
 }
 
-// A tool runner that is killed is started again, and the rest goes on; without core the
-// rest ends.
-func TestRunServicesGoesOnWithoutARunner(t *testing.T) {
+// What is killed is started again, core and the bus like a tool runner, and the rest goes
+// on. A core that gives up at its start ends the rest.
+func TestRunServicesStartsAgainWhatIsKilled(t *testing.T) {
 	t.Parallel()
-	s := runServices(t)
+	bin := buildMains(t)
+	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+	if err := os.WriteFile(wrong, []byte("agnets: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	given := runServices(t, bin, "SKANDHA_CONFIG="+wrong)
+	s := runServices(t, bin)
+	<-given.ended
+	if code := given.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(given.printed(), "did you mean agents?") {
+		t.Errorf("with a wrong configuration it ends with exit code %d, want 1, and prints\n%s", code, given.printed())
+	}
 	Eventually(t, "all are started", func() bool { return strings.Contains(s.printed(), "Ctrl-C stops it.") })
 	runner, other := s.process(t, "toolrunner-1"), s.process(t, "toolrunner-2")
 	if err := syscall.Kill(runner, syscall.SIGKILL); err != nil {
@@ -112,6 +133,16 @@ func TestRunServicesGoesOnWithoutARunner(t *testing.T) {
 	if !strings.Contains(s.printed(), "toolrunner-1 was killed by signal 9") {
 		t.Errorf("it does not say what died:\n%s", s.printed())
 	}
+	for _, name := range []string{"core", "nats"} {
+		before := s.process(t, name)
+		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		Eventually(t, name+" is started again", func() bool { return s.process(t, name) != before })
+	}
+	Eventually(t, "the commands find a core that answers", func() bool {
+		return exec.CommandContext(t.Context(), s.bin, "status", "--data", s.data).Run() == nil
+	})
 	all := []int{other}
 	for _, name := range []string{"toolrunner-1", "nats", "core", "provider", "sandbox", "uibridge"} {
 		all = append(all, s.process(t, name))
@@ -121,13 +152,10 @@ func TestRunServicesGoesOnWithoutARunner(t *testing.T) {
 			t.Errorf("process %d has ended, too", pid)
 		}
 	}
-	if err := syscall.Kill(s.process(t, "core"), syscall.SIGKILL); err != nil {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	<-s.ended
-	if code := s.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(s.printed(), "core was killed by signal 9") {
-		t.Errorf("without core it ends with exit code %d, want 1, and prints\n%s", code, s.printed())
-	}
 	for _, pid := range all {
 		if alive(pid) {
 			t.Errorf("process %d is left", pid)
