@@ -229,7 +229,7 @@ func sandboxFinding(executors []executor.Announcement) finding {
 // faultFindings are what the system reports to be wrong.
 func faultFindings(st coreapi.Status) (out []finding) {
 	for _, f := range st.Faults {
-		out = append(out, finding{need: f.What == coreapi.FaultBus, what: f.What + " fault" + since(f.Since), advice: f.Message})
+		out = append(out, finding{need: f.What == coreapi.FaultBus || f.What == coreapi.FaultProvider, what: f.What + " fault" + since(f.Since), advice: f.Message})
 	}
 	if len(st.Troubles) > 0 {
 		var b strings.Builder

@@ -3,10 +3,12 @@ package shell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
 )
@@ -113,4 +115,25 @@ func (c *Core) faults() (out []coreapi.Fault) {
 		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
 	}
 	return out
+}
+
+// providerGrace is how long providers have to announce themselves before status names
+// a missing one.
+const providerGrace = 3 * time.Second
+
+// providerFault is the fault of an agent whose provider nobody offers.
+func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
+	wanted := c.cfg.Agents[name].Provider
+	gone := c.dir.noProvider(wanted)
+	if gone < providerGrace {
+		return nil
+	}
+	which, fix := "no provider", "start one (skandha-provider, or a plugin that is one)"
+	if wanted != "" {
+		which, fix = fmt.Sprintf("no provider %q", wanted), fmt.Sprintf("start it, or correct agents.%s.provider", name)
+	}
+	return &coreapi.Fault{
+		What: coreapi.FaultProvider, Agent: name, Since: time.Now().Add(-gone).UTC(),
+		Message: fmt.Sprintf("%s is there for the agent %s: its turns wait, and fail with no_provider; %s", which, name, fix),
+	}
 }

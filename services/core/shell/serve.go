@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"skandha.dev/pkg/bus"
@@ -212,8 +214,11 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 		Missing: c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
 		View: c.refill.now(ctx), Guides: c.plugins.guides.troubles(),
 	}
-	for a := range c.cfg.Agents {
-		st.Agents = append(st.Agents, a)
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
+		st.Agents = append(st.Agents, name)
+		if f := c.providerFault(name); f != nil {
+			st.Faults = append(st.Faults, *f)
+		}
 	}
 	return st
 }

@@ -76,3 +76,14 @@ func TestTheListsHaveWhatAClientHasSeen(t *testing.T) {
 		}
 	}
 }
+
+// Status names an agent's provider that is not there, before a turn fails for it.
+func TestStatusNamesAMissingProvider(t *testing.T) {
+	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "odd": {Provider: "oracle"}}})
+	caller := s.client(t)
+	natstest.Eventually(t, "status names the provider", func() bool {
+		var st coreapi.Status
+		must(t, caller.Ask(t.Context(), coreapi.VerbStatus, nil, &st))
+		return len(st.Faults) == 1 && st.Faults[0].Agent == "odd" && strings.HasPrefix(st.Faults[0].Message, `no provider "oracle" is there for the agent odd`)
+	})
+}

@@ -138,13 +138,15 @@ const (
 	FaultBus      = "bus"      // the log cannot store: no input is taken, no turn goes on
 	FaultView     = "view"     // snapshots, lists and statistics are not written; turns go on
 	FaultOverload = "overload" // inputs are refused until fewer wait
+	FaultProvider = "provider" // nobody offers an agent's language model: its turns wait, then fail
 )
 
 // Fault is a problem that an operator should know about, and may have to fix.
 type Fault struct {
-	What    string    `json:"what"`
-	Message string    `json:"message"` // what is wrong, and what to do
-	Since   time.Time `json:"since,omitzero"`
+	What    string        `json:"what"`
+	Agent   subject.Agent `json:"agent,omitempty"` // of [FaultProvider]
+	Message string        `json:"message"`         // what is wrong, and what to do
+	Since   time.Time     `json:"since,omitzero"`
 }
 
 // Trouble is a session, or the log itself, that needs an operator.

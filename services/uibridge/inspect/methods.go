@@ -231,6 +231,7 @@ func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none)
 	hidden := func(a subject.Agent) bool { return p.Require(contract.See, a) != nil }
 	st.Agents = slices.DeleteFunc(st.Agents, hidden)
 	st.Guides = slices.DeleteFunc(st.Guides, func(t coreapi.GuideTrouble) bool { return hidden(t.Agent) })
+	st.Faults = slices.DeleteFunc(st.Faults, func(f coreapi.Fault) bool { return f.Agent != "" && hidden(f.Agent) })
 	if p.Everywhere() != nil { // what is left is the agents', and what concerns everybody
 		troubles := slices.DeleteFunc(st.Troubles, func(t coreapi.Trouble) bool { return t.Ref != subject.Ref{} && hidden(t.Agent) })
 		st = coreapi.Status{
