@@ -41,6 +41,9 @@ func Decode(body []byte, name string) (Guide, error) {
 		Policy   *MemoryPolicy `json:"memoryPolicy"`
 		Memories *[]string     `json:"initialMemories"`
 	}
+	if err := checkFields(body); err != nil {
+		return Guide{}, fmt.Errorf("it is no guide: %w", err)
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
@@ -61,6 +64,43 @@ func Decode(body []byte, name string) (Guide, error) {
 		return Guide{}, fmt.Errorf("it is the guide %q, want %q", g.Name, name)
 	}
 	return g, g.Check()
+}
+
+// names are the fields of a guide, the specification's own spelling included.
+var names = []string{
+	"name", "system_prompt", "temperature", "memory_policy", "initial_memories", "permissions",
+	"systemPrompt", "memoryPolicy", "initialMemories",
+}
+
+// checkFields refuses what Go's decoder would take: a name in other case, a name that comes
+// twice, and null, which would count as absent and so give all permissions.
+func checkFields(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("want a JSON object")
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := t.(string)
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		switch {
+		case !slices.Contains(names, name):
+			return fmt.Errorf("unknown field %q", name)
+		case seen[name]:
+			return fmt.Errorf("the field %q comes twice", name)
+		case string(v) == "null":
+			return fmt.Errorf("%s is null; leave it out", name)
+		}
+		seen[name] = true
+	}
+	return nil
 }
 
 func value[T any](p *T) (v T) {

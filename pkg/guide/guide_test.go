@@ -40,16 +40,20 @@ func TestDecodeIsStrict(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"name":"a","system_promt":"Be kind."}`:          `"system_promt"`,
-		`{"name":"a","system_prompt":" \n"}`:              "system_prompt is empty",
-		`{"name":"a"}`:                                    "system_prompt is empty",
-		`{"name":"b","system_prompt":"Be kind."}`:         `the guide "b", want "a"`,
-		`{"system_prompt":"Be kind."}`:                    `the guide "", want "a"`,
-		`{"systemPrompt":"x","system_prompt":"y"}`:        "mixed",
-		`{"systemPrompt":"x","memoryPolicy":"vector-db"}`: `"vector-db"`,
-		`{"systemPrompt":"x","temperature":3}`:            "temperature 3",
-		`{"name":"a","system_prompt":"x"}{}`:              "follows",
-		`"Be kind."`:                                      "no guide",
+		`{"name":"a","system_promt":"Be kind."}`:                                         `"system_promt"`,
+		`{"name":"a","system_prompt":" \n"}`:                                             "system_prompt is empty",
+		`{"name":"a"}`:                                                                   "system_prompt is empty",
+		`{"name":"b","system_prompt":"Be kind."}`:                                        `the guide "b", want "a"`,
+		`{"system_prompt":"Be kind."}`:                                                   `the guide "", want "a"`,
+		`{"systemPrompt":"x","system_prompt":"y"}`:                                       "mixed",
+		`{"systemPrompt":"x","memoryPolicy":"vector-db"}`:                                `"vector-db"`,
+		`{"systemPrompt":"x","temperature":3}`:                                           "temperature 3",
+		`{"name":"a","system_prompt":"x"}{}`:                                             "follows",
+		`"Be kind."`:                                                                     "no guide",
+		`{"name":"a","system_prompt":"x","permissions":null}`:                            "permissions is null",
+		`{"name":"a","system_prompt":"x","permissions":["fs.read"],"permissions":["*"]}`: "comes twice",
+		`{"name":"a","system_prompt":"x","permissions":["fs.read"],"Permissions":["*"]}`: `unknown field "Permissions"`,
+		`{"name":"a","system_prompt":"x"`:                                                "no guide",
 	} {
 		if g, err := guide.Decode([]byte(body), "a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %+v, %v, want %s", body, g, err, want)

@@ -104,6 +104,14 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 			t.Fatalf("%+v", st)
 		}
 	})
+	t.Run("that is internal by now", func(t *testing.T) {
+		w := newWorld(t)
+		w.say("x")
+		w.calls("mail:send", `{"to":"you"}`)
+		w.becomes("mail:send", func(s *tool.Spec) { s.Internal = true })
+		w.approve("c0", nil)
+		w.codes(map[string]tool.Code{"c0": tool.CodeUnknownTool})
+	})
 	t.Run("nor is a grant", func(t *testing.T) {
 		w := wary(t)
 		w.calls("read", `{"path":"drafts/a.txt"}`)
