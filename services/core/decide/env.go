@@ -134,6 +134,7 @@ type Access struct {
 	Action    string         // event.ActionCall, or event.ActionConfirmation: to answer a request about it
 	Resource  tool.Spec      // with its permissions, its risk, and whether it is idempotent
 	Granted   [][]string     // patterns of permissions: the tool needs each of its own in each of the lists
+	Unguided  string         // why the agent may call nothing: [Agent.Unguided]
 	Context   Context
 }
 

@@ -103,7 +103,7 @@ func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access {
 	t := b.s.Turn
 	return Access{
-		Principal: t.Writer, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted,
+		Principal: t.Writer, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.agent().Unguided,
 		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: t.Source, Args: args},
 	}
 }

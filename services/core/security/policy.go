@@ -14,6 +14,7 @@ import (
 const (
 	byRisk       = "risk"       // the tool's own, which is high
 	byPermission = "permission" // one that leaves the machine or cannot be undone
+	byGuide      = "guide"      // a guide that the agent requires is missing
 	byGranted    = "granted"    // the agent does not have a permission that it needs
 	byDefault    = "default"    // nothing speaks against it
 )

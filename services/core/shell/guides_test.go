@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -10,12 +11,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/event"
+	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
+
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natstest"
 )
 
@@ -124,6 +129,34 @@ func TestARequiredGuide(t *testing.T) {
 	if got := system.Load().(string); !strings.HasSuffix(got, "\n\nBe kind.\n\nWhat you remember:\n- It is Friday.\n") {
 		t.Errorf("the system prompt is %q", got)
 	}
-	good.leave()
+
+	// While it is missing, nothing is called: it may narrow what the agent may do.
+	missing := func() bool { return len(s.core.Status(t.Context()).Guides) == 1 }
+	var ran atomic.Bool
+	s.tool = func(_ context.Context, c contract.ToolCall) tool.Result {
+		if c.Name == "test:do" {
+			good.leave()
+			natstest.Eventually(t, "the guide is missed", missing)
+		} else {
+			ran.Store(true)
+		}
+		return tool.OK("done")
+	}
+	s.model = func(provider.Message) provider.Response {
+		return calls(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{}`)},
+			provider.ToolCall{ID: "2", Tool: "test:once", Args: json.RawMessage(`{}`), DependsOn: []string{"1"}})
+	}
+	s.say(ref, event.Input{Text: "go"})
+	s.await(ch, event.TypeActCompleted)
+	var second event.ActCompleted
+	if err := s.await(ch, event.TypeActCompleted).DataAs(&second); err != nil || second.Result.Error == nil ||
+		second.Result.Error.Code != tool.CodeDenied || !strings.Contains(second.Result.Error.Message, `"kind" is required`) {
+		t.Errorf("the call after the guide left ended with %+v, %v", second.Result, err)
+	}
+	var r tool.Result
+	must(t, s.client(t).Ask(t.Context(), coreapi.VerbCall, coreapi.CallQuery{Agent: "main", Session: "s1", Caller: "p", Tool: "test:inner"}, &r))
+	if r.Error == nil || r.Error.Code != tool.CodeDenied || ran.Load() {
+		t.Errorf("an internal call gave %+v; something ran: %t", r, ran.Load())
+	}
 	fails("no active plugin")
 }

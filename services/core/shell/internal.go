@@ -86,8 +86,9 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 		return tool.Failure(tool.CodeInvalidArgs, "invalid arguments; the tool was not run", errs...)
 	}
 	principal := subject.Writer(internalPrincipal + string(n.Caller))
+	agent := c.agent(n.Agent)
 	n.rule = c.cfg.Policy.Evaluate(decide.Access{
-		Principal: principal, Action: event.ActionCall, Resource: n.spec, Granted: c.agent(n.Agent).Granted,
+		Principal: principal, Action: event.ActionCall, Resource: n.spec, Granted: agent.Granted, Unguided: agent.Unguided,
 		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args},
 	})
 	switch n.rule.Effect {
