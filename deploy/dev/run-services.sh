@@ -31,7 +31,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # The commands find the system by run.json while somebody holds the lock.
 exec 9<>"$data/lock"
 if have flock && ! flock -n 9; then
-	say "it runs already on $shown; choose another directory: make run-services DATA=..."
+	say "it runs already on $shown; talk to it: $bin/skandha chat --data $shown"
+	say "a second one beside it: make run-services DATA=.data/second PORT=4333 REDIS_PORT=4334 SKANDHA_UI_LISTEN=127.0.0.1:7071"
 	exit 1
 fi
 
@@ -166,7 +167,7 @@ listens() {
 taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 if taken "$port"; then
-	say "port $port is taken; choose another: make run-services PORT=4333"
+	say "port $port is taken by something else; choose another: make run-services PORT=4333"
 	exit 1
 fi
 

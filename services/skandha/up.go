@@ -95,9 +95,15 @@ type serverCmd struct {
 func (s *serverCmd) Run(ctx context.Context, g *globals) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if run, err := system.Running(g.Data); err == nil {
+		return fmt.Errorf("process %d runs a system on %s, with a bus of its own; name another directory by --data", run.PID, g.Data)
+	}
 	srv, err := natsserver.Start(natsserver.Config{
 		StoreDir: g.Data, Sync: natsserver.Sync(g.Sync), Addr: s.Listen, Token: g.Token, Heal: true, Logger: g.logger(),
 	})
+	if errors.Is(err, natsserver.ErrInUse) {
+		return fmt.Errorf("%w; name another by --data", err)
+	}
 	if err != nil {
 		return err
 	}

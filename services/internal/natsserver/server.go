@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,6 +62,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	healer *healer // nil without Heal
+	lock   *os.File
 }
 
 // Cluster joins servers that then keep several copies of a stream.
@@ -176,8 +178,13 @@ func Start(c Config) (*Server, error) {
 	if c.Heal {
 		c.healer = newHealer()
 	}
+	var err error
+	if c.lock, err = lock(c.StoreDir); err != nil {
+		return nil, err
+	}
 	srv, err := c.start()
 	if err != nil {
+		_ = c.lock.Close() // err says why
 		return nil, err
 	}
 	if c.Addr != "" {
@@ -185,6 +192,7 @@ func Start(c Config) (*Server, error) {
 		_, port, err := net.SplitHostPort(srv.Addr().String())
 		if err != nil {
 			srv.Shutdown()
+			_ = c.lock.Close()
 			return nil, fmt.Errorf("the NATS server's own address: %w", err)
 		}
 		c.Addr = net.JoinHostPort(host, port)
@@ -194,6 +202,27 @@ func Start(c Config) (*Server, error) {
 		c.healer.start(s)
 	}
 	return s, nil
+}
+
+// ErrInUse says that a server runs on the directory already. Two would write over each
+// other's streams.
+var ErrInUse = errors.New("another NATS server runs on this directory")
+
+// lock takes the directory until the file is closed or this process ends.
+func lock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "server.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("nats.store_dir: %w", err)
+	}
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		_ = f.Close()
+		return nil, fmt.Errorf("nats.store_dir: %w: %s", ErrInUse, dir)
+	case err != nil:
+		_ = f.Close()
+		return nil, fmt.Errorf("nats.store_dir: locking %s: %w", dir, err)
+	}
+	return f, nil
 }
 
 func (c Config) start() (*server.Server, error) {
@@ -300,6 +329,7 @@ func (s *Server) Shutdown() {
 	s.mu.Unlock()
 	s.cfg.healer.stop()
 	s.down()
+	_ = s.cfg.lock.Close() // again does nothing
 }
 
 func (s *Server) down() {

@@ -253,3 +253,23 @@ func snatch(t *testing.T, addr string, over <-chan error) (net.Listener, error) 
 		}
 	}
 }
+
+// Two servers on one directory would lose each other's messages.
+func TestADirectoryHasOneServer(t *testing.T) {
+	dir := t.TempDir()
+	c := natsserver.Config{StoreDir: dir, Addr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
+	first, err := natsserver.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Shutdown()
+	if s, err := natsserver.Start(c); !errors.Is(err, natsserver.ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second one: %v, %v", s, err)
+	}
+	first.Shutdown()
+	again, err := natsserver.Start(c)
+	if err != nil {
+		t.Fatalf("after the first: %v", err)
+	}
+	again.Shutdown()
+}
