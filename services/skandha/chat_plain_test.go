@@ -47,7 +47,7 @@ func TestTerminalHasNoColourWhereNoneIsWanted(t *testing.T) {
 	s.await("session main/grey")
 	s.keys(`call kit:risky {"text":"x"}`, enter)
 	s.await("y approve")
-	s.keys("y")
+	s.keys("y", enter)
 	s.await("✓ kit:risky")
 	s.mu.Lock()
 	raw := s.raw.String()

@@ -90,6 +90,8 @@ func TestTerminalAsksForApproval(t *testing.T) {
 	s.keys("e")
 	s.await("it says of itself: Does what cannot be undone.")
 	s.keys("y")
+	s.await("Enter approves")
+	s.keys(enter)
 	s.await("kit:risky approved by you", `"did one"`)
 	s.gone("╭")
 
@@ -305,7 +307,7 @@ func TestTerminalIsResized(t *testing.T) {
 				strings.Contains(screen, "╭─ approval "+strings.Repeat("─", 3)) && len([]rune(lineWith(screen, "╭─"))) == size[0]-1
 		})
 	}
-	s.keys("y")
+	s.keys("y", enter)
 	s.await("approved by you")
 	s.gone("╭")
 	s.resize(40, 12)
@@ -341,7 +343,7 @@ func TestTerminalIsNotSpokenToByStrangers(t *testing.T) {
 	s.await("⟨U+202E⟩⟨U+200B⟩bob", "y approve")
 	s.keys("e")
 	s.await("exactly as they would be used")
-	s.keys("y")
+	s.keys("y", enter)
 	s.await("approved by you")
 	w.say("evil", "fail internal")
 	s.await("Failed (provider_failed)")

@@ -30,6 +30,7 @@ type boxMode int
 
 const (
 	choosing  boxMode = iota // y, n, a, r or e
+	approving                // Enter, after y: one letter of a word approves nothing
 	granting                 // the number of a grant
 	reasoning                // the reason of a refusal is typed
 )
@@ -76,11 +77,13 @@ func (m *model) inGrace(b *box) bool {
 func (m *model) settled(b *box) bool { return m.now.Sub(b.since) >= settle && !m.inGrace(b) }
 
 // boxKey is a key for the box.
-func (m *model) boxKey(key string) {
+func (m *model) boxKey(k tea.KeyPressMsg, key string) {
 	b := m.front()
 	switch {
 	case b.mode == granting:
 		m.grant(b, key)
+	case b.mode == approving:
+		m.approve(b, k, key)
 	case key == "esc":
 		m.typing = true
 	case b.sending:
@@ -91,12 +94,34 @@ func (m *model) boxKey(key string) {
 		m.editor.ask("why not › ")
 	case key == "e":
 		m.describe(b)
-	case !m.settled(b) || !b.seen: // nobody approves what he cannot have read
-	case key == "y":
-		m.reply(b, event.Confirmation{Approved: true})
-	case key == "a" && len(b.q.Always) > 0:
+	case key == "y" && m.settled(b) && b.seen: // nobody approves what he cannot have read
+		b.mode = approving
+	case key == "a" && m.settled(b) && b.seen && len(b.q.Always) > 0:
 		b.mode = granting
+	case k.Text != "" && key != "y" && key != "a":
+		m.typed(k, key)
 	}
+}
+
+// approve takes Enter as the approval, and anything else that is typed as the rest of a
+// word that began with y.
+func (m *model) approve(b *box, k tea.KeyPressMsg, key string) {
+	switch {
+	case key == "enter":
+		m.reply(b, event.Confirmation{Approved: true})
+	case k.Text != "" && key != "y":
+		b.mode = choosing
+		m.editor.insert("y")
+		m.typed(k, key)
+	case key != "y":
+		b.mode = choosing
+	}
+}
+
+// typed is a key for the input line while a box is shown.
+func (m *model) typed(k tea.KeyPressMsg, key string) {
+	m.typing = true
+	m.editorKey(k, key)
 }
 
 // grant is the choice of what is approved from now on.
@@ -364,6 +389,8 @@ func (b *box) foot(m *model, width int) []string {
 			rows = append(rows, wrap(grantText(g), width, bold.of(fmt.Sprintf("%d ", i+1)), "  ")...)
 		}
 		return append(rows, dim.of("Esc goes back"))
+	case b.mode == approving:
+		return wrap(bold.of("Enter approves")+dim.of(" · Esc goes back"), width, "", "")
 	case m.typing:
 		return wrap(dim.of("Esc: answer this · Enter: send what you type"), width, "", "")
 	case m.inGrace(b):

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,11 @@ func TestRequests(t *testing.T) {
 			r.sees("y approve", "n refuse")
 			r.seesNot("always")
 			r.keys("y")
+			r.idle()
+			r.sees("Enter approves")
+			r.keys("esc")
+			r.sees("y approve")
+			r.keys("y", "enter")
 			r.asked(`answer c1 hash-c1 true ""`)
 			r.sees("your answer is on its way")
 			r.keys("y", "n")
@@ -49,6 +55,20 @@ func TestRequests(t *testing.T) {
 			r.idle()
 			r.keys("n") // but Esc ends the grace
 			r.asked(`answer c1 hash-c1 false ""`)
+		}},
+		{"a word answers nothing, whatever it begins with", func(r *rig) {
+			r.begin()
+			for i, text := range []string{"you should keep it", "write it again", "yes"} {
+				r.request("c1")
+				r.later(grace)
+				r.typed(text)
+				r.idle()
+				r.sees("› "+text, "Esc: answer this")
+				r.keys("enter")
+				r.later(grace)
+				r.asked(fmt.Sprintf("say id%d %q terminal", i+1, text))
+				r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Expired, By: "core"})
+			}
 		}},
 		{"a refusal may have a reason", func(r *rig) {
 			r.begin()
@@ -107,7 +127,7 @@ func TestRequests(t *testing.T) {
 			r.begin()
 			r.request("c1")
 			r.later(grace)
-			r.keys("y")
+			r.keys("y", "enter")
 			r.asked(`answer c1 hash-c1 true ""`)
 			r.event("", event.Audited{Principal: "me", Action: "confirmation", Call: "c1", Effect: event.EffectDeny, Reason: "too late"})
 			r.reads("An answer of yours was not accepted: too late")
@@ -145,12 +165,12 @@ func TestRequests(t *testing.T) {
 			r.later(grace)
 			r.sees("e show all of it, to approve", "n refuse")
 			r.seesNot("y approve")
-			r.keys("y", "a", "1")
+			r.keys("y", "enter", "a")
 			r.idle()
 			r.send(described{"c1", "runs"})
 			r.reads(`f x"`)
 			r.sees("y approve", "a always…")
-			r.keys("y")
+			r.keys("y", "enter")
 			r.asked(`answer c1 h true ""`)
 		}},
 		{"an edit is a diff, its other arguments are JSON", func(r *rig) {

@@ -28,7 +28,7 @@ func (m *model) key(k tea.KeyPressMsg) {
 	case name == "ctrl+d" && m.editor.value() == "" && !m.editor.asking:
 		m.leave(nil)
 	case m.boxed() && (name == "esc" || !m.inGrace(m.front())):
-		m.boxKey(name)
+		m.boxKey(k, name)
 	case m.boxed():
 		m.graceEnds = m.now.Add(grace)
 		m.editorKey(k, name)
