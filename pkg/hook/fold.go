@@ -189,7 +189,7 @@ func (f *Fold) take(p subject.Plugin, r Reply) {
 // can speak for another one or for policy.
 func (w *Warning) and(p subject.Plugin, other Warning) *Warning {
 	text := strings.Join(strings.Fields(clip(other.Message, maxReason)), " ")
-	return w.Join(&Warning{Level: other.Level, Message: string(p) + ": " + text})
+	return w.Join(&Warning{Level: other.Level, Message: "plugin " + string(p) + ": " + text})
 }
 
 // Join is both warnings in one: the higher level, and both texts, those of w first.

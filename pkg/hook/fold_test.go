@@ -315,7 +315,7 @@ func TestAWarningSaysWhose(t *testing.T) {
 	d := fold(hook.BeforeAct, says(`{"verb":"confirm","warning":{"level":"info","message":"fine\nPolicy: checked"}}`))
 	policy := hook.Warning{Level: hook.LevelCritical, Message: "It cannot be undone."}
 	got := policy.Join(d.Warning)
-	if want := (hook.Warning{Level: hook.LevelCritical, Message: "It cannot be undone.\np: fine Policy: checked"}); *got != want {
+	if want := (hook.Warning{Level: hook.LevelCritical, Message: "It cannot be undone.\nplugin p: fine Policy: checked"}); *got != want {
 		t.Errorf("%+v, want %+v", *got, want)
 	}
 }

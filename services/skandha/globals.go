@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -44,8 +45,9 @@ type globals struct {
 
 	HelpAll helpAll `name:"help-all" help:"Show all flags."`
 
-	given   map[string]bool // flags of the command line
-	logFile *logFile        // nil: what is logged goes to standard error
+	given    map[string]bool // flags of the command line
+	embedded []string        // of these, those of an embedded system
+	logFile  *logFile        // nil: what is logged goes to standard error
 }
 
 // systemConfig is that of an embedded system.
@@ -88,6 +90,11 @@ func (g *globals) connectToStay(ctx context.Context) (*connection, error) {
 
 func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error) {
 	c, err := g.connectRunning(ctx)
+	if err == nil && len(g.embedded) > 0 {
+		c.close()
+		return nil, fmt.Errorf("%s: only for a system that this command starts, and this is %s; stop it first, or name another data directory by --data",
+			strings.Join(g.embedded, ", "), c.about)
+	}
 	if !errors.Is(err, errNoSystem) {
 		return c, err
 	}

@@ -66,13 +66,18 @@ func usage(err error) exit {
 	return exitUsage
 }
 
-// given returns the names of the flags of the command line.
-func given(k *kong.Context) map[string]bool {
-	out := map[string]bool{}
+// given returns the names of the flags of the command line; embedded are those of a system
+// that the command starts.
+func given(k *kong.Context) (all map[string]bool, embedded []string) {
+	all = map[string]bool{}
 	for _, p := range k.Path {
-		if p.Flag != nil && !p.Resolved {
-			out[p.Flag.Name] = true
+		if p.Flag == nil || p.Resolved {
+			continue
+		}
+		all[p.Flag.Name] = true
+		if p.Flag.Group != nil && strings.Contains(strings.ToLower(p.Flag.Group.Title), "embedded system") {
+			embedded = append(embedded, "--"+p.Flag.Name)
 		}
 	}
-	return out
+	return all, embedded
 }

@@ -59,7 +59,7 @@ func main() {
 	if err != nil {
 		os.Exit(int(usage(err)))
 	}
-	c.given = given(k)
+	c.given, c.embedded = given(k)
 	c.find(k.Command())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -354,7 +354,9 @@ func (b *box) body(m *model, width, height int) (rows []string, whole bool) {
 		if w.Level == hook.LevelCritical {
 			s = red
 		}
-		warn = wrap(s.of("⚠ "+safetext.Line(w.Message)), width, "", "  ")
+		for i, line := range strings.Split(w.Message, "\n") { // policy's, then one of each plugin
+			warn = append(warn, wrap(s.of([]string{"⚠ ", "  "}[min(i, 1)]+safetext.Line(line)), width, "", "  ")...)
+		}
 	}
 	args := callRows(b.q.ToolName, b.q.Args, &m.files, width)
 	over := len(name) + len(warn) + len(args) - height
