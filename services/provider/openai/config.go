@@ -93,10 +93,11 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	var errs []error
-	if err := checkURL(c.BaseURL); err != nil {
-		errs = append(errs, err)
+	wrong := checkURL(c.BaseURL)
+	if wrong != nil {
+		errs = append(errs, wrong)
 	}
-	if c.Model == "" {
+	if c.Model == "" && wrong == nil {
 		errs = append(errs, fmt.Errorf("model is missing: a server at %s has no default, set --model or OPENAI_MODEL", hostOf(c.BaseURL)))
 	}
 	if c.Prices.Input < 0 || c.Prices.CachedInput < 0 || c.Prices.Output < 0 {

@@ -68,14 +68,15 @@ type Config struct {
 
 // System is a running one.
 type System struct {
-	cfg   Config
-	srv   *natsserver.Server
-	store store.Store
-	core  *shell.Core
-	lock  *os.File
-	log   *slog.Logger
-	about string
-	stops []func() // in the order of stopping
+	cfg      Config
+	srv      *natsserver.Server
+	store    store.Store
+	core     *shell.Core
+	lock     *os.File
+	log      *slog.Logger
+	about    string
+	adapters []provider.Adapter
+	stops    []func() // in the order of stopping
 
 	executors []subject.Instance // of this process
 
@@ -124,6 +125,9 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 func (s *System) start(ctx context.Context) (err error) {
 	if s.lock, err = lock(s.cfg.Data); err != nil {
 		return err
+	}
+	if s.adapters, s.about, err = provider.Select(ctx, s.providerConfig(), os.Getenv); err != nil {
+		return err // before anything runs
 	}
 	if err = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // it describes a system that was killed
@@ -315,16 +319,10 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 		return err
 	}
 	log := s.log.With("service", "provider")
-	cfg := s.providerConfig()
-	adapters, why, err := provider.Select(ctx, cfg, os.Getenv)
-	if err != nil {
-		return err
-	}
-	s.about = why
-	s.warnOfProviders(agents, adapters)
+	s.warnOfProviders(agents, s.adapters)
 	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
-		return provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: b, Logger: log})
+		return provider.Serve(ctx, s.providerConfig(), s.adapters, provider.Deps{Bus: b, Logger: log})
 	})
 	return nil
 }
