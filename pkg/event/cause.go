@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	"skandha.dev/pkg/strictjson"
 )
 
 // Limits of a cause.
@@ -98,7 +100,7 @@ func DecodeCause(body []byte, p Payload) error {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if probe.SpecVersion == nil {
-		if err := json.Unmarshal(body, p); err != nil {
+		if err := strictjson.Unmarshal(body, p); err != nil {
 			return fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 		return nil
@@ -106,6 +108,9 @@ func DecodeCause(body []byte, p Payload) error {
 	e, err := Decode(body)
 	if err != nil {
 		return err
+	}
+	if err := strictjson.Names(e.Data, p); err != nil {
+		return fmt.Errorf("%w: data: %w", ErrMalformed, err)
 	}
 	if err := e.DataAs(p); err != nil {
 		return err

@@ -120,3 +120,17 @@ func FuzzDecodeCause(f *testing.F) {
 		}
 	})
 }
+
+// What one reader takes for a denial no other may take for an approval.
+func TestNamesOfACauseAreExact(t *testing.T) {
+	for _, body := range []string{
+		`{"confirmation_id":"c","hash":"h","approved":false,"Approved":true}`,
+		`{"confirmation_id":"c","hash":"h","approved":false,"approved":true}`,
+		`{"confirmation_id":"c","Hash":"h","approved":true}`,
+	} {
+		var c event.Confirmation
+		if err := event.DecodeCause([]byte(body), &c); !errors.Is(err, event.ErrMalformed) || c.Approved {
+			t.Errorf("%s: %+v, %v", body, c, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 )
 
@@ -280,6 +281,9 @@ func ReadReply(body []byte) (Reply, error) {
 	if fields == nil {
 		return Reply{}, errors.New("its reply is null; send an object, or nothing")
 	}
+	if err := strictjson.Names(body, &Reply{}); err != nil && !says(fields["verb"], DenyVerb) {
+		return Reply{}, fmt.Errorf("its reply: %w", err)
+	}
 	var r Reply
 	for name, raw := range fields {
 		var err error
@@ -322,9 +326,7 @@ func says(raw json.RawMessage, v Verb) bool {
 
 func readWarning(raw json.RawMessage) (*Warning, error) {
 	var w Warning
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&w); err != nil {
+	if err := strict(raw, &w); err != nil {
 		return nil, err
 	}
 	if w.Message == "" {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"skandha.dev/pkg/strictjson"
 )
 
 // replace takes over what a reply may change of the payload. The plugin was asked
@@ -132,6 +134,9 @@ func merged[T any](base, now, reply json.RawMessage, f func(base, now, reply *T,
 }
 
 func strict(data json.RawMessage, to any) error {
+	if err := strictjson.Names(data, to); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {

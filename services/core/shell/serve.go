@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
@@ -69,7 +70,7 @@ func decodeQuery(body []byte, into any) error {
 	if len(body) == 0 {
 		return bus.Errorf(bus.CodeInvalidArgument, "query: it is empty; want a JSON object")
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := strictjson.Unmarshal(body, into); err != nil {
 		return bus.Errorf(bus.CodeInvalidArgument, "query: %s", jsonerror.Explain(err))
 	}
 	return nil

@@ -1,0 +1,72 @@
+// Package strictjson decodes JSON objects of other processes as their schemas say: names are
+// case-sensitive and come once. encoding/json takes a name in any case and the last of two,
+// so what it reads may differ from what somebody else has read, checked or shown.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// Unmarshal is [json.Unmarshal] after [Names].
+func Unmarshal(data []byte, v any) error {
+	if err := Names(data, v); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
+// Names checks the names of the object in data, without those of objects inside. v is a
+// pointer to the struct that it is for. A name that comes twice is an error, and one that
+// differs from a field's only in case. What is no JSON object passes: decoding it fails.
+func Names(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	fields := fieldsOf(reflect.TypeOf(v).Elem())
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			return nil
+		}
+		name, _ := t.(string)
+		if seen[name] {
+			return fmt.Errorf("the field %.80q comes twice", name)
+		}
+		seen[name] = true
+		if field, ok := fields[strings.ToLower(name)]; ok && field != name {
+			return fmt.Errorf("unknown field %q: names are case-sensitive, want %q", name, field)
+		}
+	}
+	return nil
+}
+
+var known sync.Map // reflect.Type -> map[string]string
+
+// fieldsOf returns the names of a struct's fields by their lower case.
+func fieldsOf(t reflect.Type) map[string]string {
+	if m, ok := known.Load(t); ok {
+		return m.(map[string]string)
+	}
+	m := map[string]string{}
+	if t.Kind() == reflect.Struct {
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.IsExported() && name != "-" && (name != "" || !f.Anonymous) {
+				if name == "" {
+					name = f.Name
+				}
+				m[strings.ToLower(name)] = name
+			}
+		}
+	}
+	known.Store(t, m)
+	return m
+}
