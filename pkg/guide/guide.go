@@ -11,6 +11,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"skandha.dev/pkg/strictjson"
 )
 
 // MemoryPolicy is how the conversation is cut to what the model sees.
@@ -41,7 +43,7 @@ func Decode(body []byte, name string) (Guide, error) {
 		Policy   *MemoryPolicy `json:"memoryPolicy"`
 		Memories *[]string     `json:"initialMemories"`
 	}
-	if err := checkFields(body); err != nil {
+	if err := strictjson.Names(body, &w); err != nil {
 		return Guide{}, fmt.Errorf("it is no guide: %w", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -51,6 +53,9 @@ func Decode(body []byte, name string) (Guide, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Guide{}, errors.New("it is no guide: something follows the JSON object")
+	}
+	if err := noNull(body); err != nil {
+		return Guide{}, fmt.Errorf("it is no guide: %w", err)
 	}
 	g := w.Guide
 	if w.Prompt != nil || w.Policy != nil || w.Memories != nil {
@@ -66,39 +71,16 @@ func Decode(body []byte, name string) (Guide, error) {
 	return g, g.Check()
 }
 
-// names are the fields of a guide, the specification's own spelling included.
-var names = []string{
-	"name", "system_prompt", "temperature", "memory_policy", "initial_memories", "permissions",
-	"systemPrompt", "memoryPolicy", "initialMemories",
-}
-
-// checkFields refuses what Go's decoder would take: a name in other case, a name that comes
-// twice, and null, which would count as absent and so give all permissions.
-func checkFields(body []byte) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+// noNull refuses null, which would count as absent: of permissions it would give all.
+func noNull(body []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
 		return errors.New("want a JSON object")
 	}
-	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return err
-		}
-		name, _ := t.(string)
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			return err
-		}
-		switch {
-		case !slices.Contains(names, name):
-			return fmt.Errorf("unknown field %q", name)
-		case seen[name]:
-			return fmt.Errorf("the field %q comes twice", name)
-		case string(v) == "null":
+	for name, v := range fields {
+		if string(v) == "null" {
 			return fmt.Errorf("%s is null; leave it out", name)
 		}
-		seen[name] = true
 	}
 	return nil
 }
