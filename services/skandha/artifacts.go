@@ -14,6 +14,8 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+
+	"skandha.dev/services/internal/buildinfo"
 )
 
 // artifactsCmd is about what tools leave for people, and people for tools.
@@ -78,7 +80,7 @@ func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
 	defer c.close()
 	data, err := c.Bus.GetArtifact(ctx, a.Name)
 	if errors.Is(err, bus.ErrNotFound) {
-		return fmt.Errorf("there is no artifact %q; skandha artifacts lists them", a.Name)
+		return fmt.Errorf("there is no artifact %q; %s artifacts lists them", a.Name, buildinfo.Command())
 	}
 	if err != nil {
 		return err
@@ -137,9 +139,9 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Println(clean(ref))
-	request := fmt.Sprintf("Call sandbox_fs:upload with artifact %s and path %s", clean(ref), clean(path.Base(ref)))
-	fmt.Fprintf(os.Stderr, "stored %s; to have the agent copy it into the sandbox:\n  skandha ask --agent %s --session %s %s\n",
-		count(len(data), "byte"), p.Agent, p.Session, quoted(request))
+	request := fmt.Sprintf(`use sandbox_fs:upload {"artifact": %q, "path": %q}`, clean(ref), clean(path.Base(ref)))
+	fmt.Fprintf(os.Stderr, "stored %s; to have the agent copy it into the sandbox:\n  %s ask --agent %s --session %s %s\n",
+		count(len(data), "byte"), buildinfo.Command(), p.Agent, p.Session, quoted(request))
 	return nil
 }
 
@@ -225,7 +227,7 @@ func (r *artifactsRmCmd) choose(all []bus.ArtifactInfo, now time.Time) (chosen [
 		}
 	}
 	if len(missing) > 0 {
-		return nil, 0, fmt.Errorf("there is no artifact %q; skandha artifacts lists them", missing[0])
+		return nil, 0, fmt.Errorf("there is no artifact %q; %s artifacts lists them", missing[0], buildinfo.Command())
 	}
 	return chosen, results, nil
 }

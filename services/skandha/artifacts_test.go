@@ -31,7 +31,7 @@ func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 	}
 	const ref = "main/s1/uploads/mine.csv"
 	_, all, err := says(t, "artifacts", "put", "s1", "mine.csv", "--data", data)
-	if want := "--session s1 'Call sandbox_fs:upload with artifact " + ref + " and path mine.csv'"; err != nil ||
+	if want := `--session s1 'use sandbox_fs:upload {"artifact": "` + ref + `", "path": "mine.csv"}'`; err != nil ||
 		!strings.HasPrefix(all, ref+"\n") || !strings.Contains(all, want) {
 		t.Errorf("%v\n%s", err, all)
 	}

@@ -23,6 +23,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/skandha/safetext"
@@ -50,7 +51,7 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 		text = string(b)
 	}
 	if strings.TrimSpace(text) == "" {
-		fmt.Fprintln(os.Stderr, "skandha: the text is empty; write what to ask, for example: skandha ask \"hello\"")
+		fmt.Fprintln(os.Stderr, "skandha: the text is empty; write what to ask, for example: "+buildinfo.Command()+" ask \"hello\"")
 		return exitUsage
 	}
 	ref, err := sessionRef(a.Agent, a.Session)
@@ -354,7 +355,7 @@ func (w *waiter) result(e event.Event) {
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
 		artifacts, leftOut := terminal.Artifacts(p.Result.Data)
 		for _, a := range artifacts {
-			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: skandha artifacts get %s%s\n", s.dim, clean(a.Path), count(a.Bytes, "byte"), clean(a.Ref), s.off)
+			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: %s artifacts get %s%s\n", s.dim, clean(a.Path), count(a.Bytes, "byte"), buildinfo.Command(), clean(a.Ref), s.off)
 		}
 		for _, why := range leftOut {
 			_, _ = fmt.Fprintf(w.err, "%s  not kept: %s%s\n", s.dim, line(why, 500), s.off)

@@ -12,18 +12,29 @@ import (
 	"syscall"
 
 	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/skandha/system"
 )
 
 // errNoSystem says that no system runs where the flags say.
 var errNoSystem = errors.New("no system runs")
 
-// Data directories in the working directory: that of `make run` and that of
-// `make run-services`.
-const (
-	localData    = ".data"
-	servicesData = localData + "/services"
-)
+// localData is the data directory of `make run`, in the working directory or above it;
+// that of `make run-services` is in it.
+const localData = ".data"
+
+// localDirs returns the data directories in the working directory, else in the nearest
+// above it that has any.
+func localDirs() []string {
+	for up := ""; ; up = filepath.Join(up, "..") {
+		if dir := filepath.Join(up, localData); isDir(dir) {
+			return []string{dir, filepath.Join(dir, "services")}
+		}
+		if here, err := filepath.Abs(up); err != nil || here == filepath.Dir(here) {
+			return nil
+		}
+	}
+}
 
 // defaultData is the default data directory. It is one of the user's data, except that
 // one from before, among the user's configuration, is still used.
@@ -100,15 +111,17 @@ func (g *globals) find(command string) {
 		if command == "up" || command == "server" {
 			break
 		}
-		runs := running(localData, servicesData, g.Data)
-		switch {
-		case len(runs) > 0:
+		runs := running(append(localDirs(), g.Data)...)
+		if len(runs) > 0 {
 			g.Data = runs[0]
 			for _, other := range runs[1:] {
 				fmt.Fprintf(os.Stderr, "skandha: this is the system on %s; another runs on %s: --data %[2]s\n", runs[0], shellQuote(other))
 			}
-		case isOurs(localData) && holdsLog(localData):
-			g.Data = localData
+			break
+		}
+		rest := func(dir string) bool { return isOurs(dir) && holdsLog(dir) }
+		if all := localDirs(); slices.ContainsFunc(all, rest) {
+			g.Data = all[slices.IndexFunc(all, rest)]
 		}
 	}
 	if g.Data == "" {
@@ -156,9 +169,9 @@ func (g *globals) connectRunning(ctx context.Context) (*connection, error) {
 }
 
 func (g *globals) noSystem() error {
-	for _, dir := range running(localData, servicesData, defaultData()) {
+	for _, dir := range running(append(localDirs(), defaultData())...) {
 		return fmt.Errorf("%w on %s; one runs on %s: add --data %[3]s", errNoSystem, g.Data, shellQuote(dir))
 	}
-	return fmt.Errorf("%w on %s; start one (make run, or skandha up --data %[2]s), or name the data directory of yours by --data",
-		errNoSystem, shellQuote(g.Data))
+	return fmt.Errorf("%w on %s; start one (make run, or %[3]s up --data %[2]s), or name the data directory of yours by --data",
+		errNoSystem, shellQuote(g.Data), buildinfo.Command())
 }

@@ -151,6 +151,13 @@ func TestADataDirectoryAtRestIsFound(t *testing.T) {
 	if err := os.Chmod(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	below := filepath.Join(dir, "a", "b")
+	if err := os.MkdirAll(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, code, _ := runIn(t, below, nil, "status"); code != 1 || !strings.Contains(out, "no system runs on ../../.data;") {
+		t.Errorf("from below: exit code %d\n%s", code, out)
+	}
 	out, code, _ := runIn(t, dir, nil, "ask", "what is 2+3?")
 	if code != 0 || !strings.Contains(out, "has one of its own, on .data") || !strings.Contains(out, "5") {
 		t.Errorf("exit code %d\n%s", code, out)

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -64,7 +65,7 @@ func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 		return err
 	}
 	if !anybody {
-		remarks = append(remarks, "Nobody answers. Begin with:  skandha plugins new --lang go|python|node|shell NAME")
+		remarks = append(remarks, "Nobody answers. Begin with:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
 	}
 	for l := range strings.Lines(table.String()) {
 		_, _ = fmt.Fprintln(out, strings.TrimRight(l, " \n")) // a point has fewer cells than a plugin

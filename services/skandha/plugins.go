@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -116,7 +117,7 @@ func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err e
 
 func printPlugins(out io.Writer, list []registry.PluginInfo) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "No plugins. Begin with:  skandha plugins new --lang go|python|node|shell NAME")
+		_, err := fmt.Fprintln(out, "No plugins. Begin with:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -309,7 +310,7 @@ func (u *pluginsUnloadCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func unregistered(name string) error {
-	return fmt.Errorf("no plugin %s is registered, nor was lately; skandha plugins lists them", line(name, 80))
+	return fmt.Errorf("no plugin %s is registered, nor was lately; %s plugins lists them", line(name, 80), buildinfo.Command())
 }
 
 // operate asks core to do something with a plugin and shows how it is then.

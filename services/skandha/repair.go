@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -116,8 +117,8 @@ func (r repairReport) print(w io.Writer) {
 	default:
 		say("Saved: %s, up to commit %d. All that came later is lost.", count(r.Turns, "turn"), r.Saved)
 	}
-	say("skandha sessions repair %s --agent %s --yes opens it again; /reset in the session opens it empty.",
-		r.Session, r.Agent)
+	say("%s sessions repair %s --agent %s --yes opens it again; /reset in the session opens it empty.",
+		buildinfo.Command(), r.Session, r.Agent)
 }
 
 // lookFor lists the commits that cannot be read or do not follow the one before. A

@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 )
@@ -51,7 +52,7 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	}
 	if len(page.Sessions) == 0 {
 		if page.View == nil {
-			fmt.Println("No sessions yet. skandha chat begins one.")
+			fmt.Printf("No sessions yet. %s chat begins one.\n", buildinfo.Command())
 		}
 		return nil
 	}
@@ -64,7 +65,7 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	if page.Next != "" {
-		fmt.Printf("more: skandha sessions list --after %s\n", page.Next)
+		fmt.Printf("more: %s sessions list --after %s\n", buildinfo.Command(), page.Next)
 	}
 	return nil
 }
@@ -294,7 +295,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 		for _, g := range gaps {
 			fmt.Println(g)
 		}
-		return errors.Join(fmt.Errorf("rebuilding %s: %w; skandha sessions repair %s says what can be saved",
+		return errors.Join(fmt.Errorf("rebuilding %s: %w; "+buildinfo.Command()+" sessions repair %s says what can be saved",
 			ref, err, ref.Session), lookErr)
 	}
 	if rebuilt.Rev == 0 {

@@ -39,7 +39,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer sys.Stop()
 	fmt.Printf("Skandha %s is up: %s\n", buildinfo.String(), sys.About())
-	fmt.Printf("  talk to it    skandha chat --data %s\n", g.Data)
+	fmt.Printf("  talk to it    %s chat --data %s\n", buildinfo.Command(), shellQuote(g.Data))
 	fmt.Printf("  join it       eval \"$(skandha env --data %s)\"\n", shellQuote(g.Data))
 	if err := printPage(ctx, sys, g.Data); err != nil {
 		return err
@@ -79,7 +79,7 @@ func printPage(ctx context.Context, sys *system.System, data string) error {
 	if sys.UIPortTaken() {
 		fmt.Printf("                (%s is taken; --ui HOST:PORT sets another)\n", uibridge.DefaultListen)
 	}
-	fmt.Printf("  new link      skandha ui --data %s\n", shellQuote(data))
+	fmt.Printf("  new link      %s ui --data %s\n", buildinfo.Command(), shellQuote(data))
 	if sys.UIToken() != "" {
 		fmt.Printf("  page's token  %s\n", token)
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+
+	"skandha.dev/services/internal/buildinfo"
 )
 
 // ErrLocked says that another process runs a system on the same data directory.
@@ -67,7 +69,7 @@ func locked(f io.Reader, dir string) error {
 	if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil && len(bytes.TrimSpace(b)) > 0 {
 		who = " (process " + string(bytes.TrimSpace(b)) + ")"
 	}
-	return fmt.Errorf("%w: %s%s; join it with: skandha chat --data %s", ErrLocked, dir, who, dir)
+	return fmt.Errorf("%w: %s%s; join it with: %s chat --data %s", ErrLocked, dir, who, buildinfo.Command(), dir)
 }
 
 // Running returns the system that runs on the data directory; os.ErrNotExist if none

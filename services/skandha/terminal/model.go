@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/follow"
 )
 
@@ -249,7 +250,7 @@ func (m *model) leave(err error) {
 		return
 	}
 	m.leaving = true
-	again := fmt.Sprintf("skandha chat -a %s -s %s %s", m.cfg.Ref.Agent, m.cfg.Ref.Session, m.cfg.Where)
+	again := fmt.Sprintf("%s chat -a %s -s %s %s", buildinfo.Command(), m.cfg.Ref.Agent, m.cfg.Ref.Session, m.cfg.Where)
 	m.note(dim, "\nThe session stays: "+strings.TrimSpace(again))
 	if err != nil {
 		m.err = err

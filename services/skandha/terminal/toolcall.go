@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/skandha/safetext"
 )
 
@@ -55,7 +56,7 @@ func result(p event.ActCompleted, c *call, width int) []string {
 	}
 	artifacts, leftOut := Artifacts(p.Result.Data)
 	for _, a := range artifacts {
-		out = append(out, wrap(fmt.Sprintf("%s, %d bytes: skandha artifacts get %s", safetext.Line(a.Path), a.Bytes, safetext.Line(a.Ref)),
+		out = append(out, wrap(fmt.Sprintf("%s, %d bytes: %s artifacts get %s", safetext.Line(a.Path), a.Bytes, buildinfo.Command(), safetext.Line(a.Ref)),
 			width, blue.of("  ⤓ "), "    ")...)
 	}
 	for _, why := range leftOut {
