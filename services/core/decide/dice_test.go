@@ -239,7 +239,7 @@ func (s *simulation) judge(e hook.Envelope, _ hook.Decision) hook.Decision {
 	if err := json.Unmarshal(e.Data, &call); err != nil {
 		panic(err)
 	}
-	s.seen.judged[judgement{e.Step, string(call.Args), d.Verb}] = true
+	s.seen.judged[judgement{e.Step, string(call.Args)}] = d.Verb
 	return d
 }
 

@@ -125,6 +125,24 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 	})
 }
 
+// What judges have said before an approval may be old: they are asked again before the
+// call runs.
+func TestAnApprovedCallIsJudgedAgain(t *testing.T) {
+	for verb, want := range map[hook.Verb]decide.Status{hook.DenyVerb: decide.Done, hook.Confirm: decide.Assigned, hook.Continue: decide.Assigned} {
+		w := newWorld(t)
+		w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision { return hook.Decision{} })
+		w.say("x")
+		w.calls("mail:send", `{"to":"you"}`)
+		w.judge = func(hook.Envelope, hook.Decision) hook.Decision { return hook.Decision{Verb: verb, Reason: "by now"} }
+		w.approve("c0", nil)
+		if want == decide.Done {
+			w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
+		} else if st := w.step("c0"); st.Status != want {
+			t.Errorf("%s: %+v, want %s", verb, st, want)
+		}
+	}
+}
+
 // What a plugin answers instead of the tool counts only when policy and judges let the call
 // pass, and says that it is no result of the tool.
 func TestAnAnswerInsteadOfTheToolIsJudged(t *testing.T) {

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -69,27 +70,21 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 
 // barred looks again at a call that is given out later than it was judged: once
 // it was approved, or again because its runner did not run it. Meanwhile the rules
-// may have changed, or the tool. It ends what may not run any more, and what a
-// person would be asked about who was not; the model may call it anew.
+// may have changed, or the tool, and what plugins judge by; one that is required may be
+// gone. It ends what may not run any more, and what a person would be asked about who
+// was not; the model may call it anew.
 func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
-	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
-	why := r.Reason
-	switch r.Effect {
-	case Allow:
+	why, rule := b.ruledOut(&st, spec, args, hash)
+	if why == "" {
+		why, rule = b.judgedOut(&st, args), ruleHook
+	}
+	if why == "" {
 		return false
-	case Ask:
-		if _, granted := grant.Find(b.s.Grants, spec, args, hash); granted || st.ApprovedBy != "" {
-			return false
-		}
-		why = "policy asks a person about it by now, and nobody was asked"
-	case Deny:
-	default:
-		why = meaningless(r.Effect)
 	}
 	b.emit(event.Audited{
 		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
-		Effect: Deny, Reason: cut(why, maxReason), Rule: r.Rule,
+		Effect: Deny, Reason: cut(why, maxReason), Rule: rule,
 	})
 	result := tool.Failure(tool.CodeDenied, why)
 	if st.Uncertain {
@@ -99,13 +94,56 @@ func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 	return true
 }
 
+// ruledOut says why policy does not let the call run, and by which rule; empty: it does.
+func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash string) (why, rule string) {
+	r := b.env.Policy.Evaluate(b.access(st, spec, args))
+	switch r.Effect {
+	case Allow:
+		return "", ""
+	case Ask:
+		if _, granted := grant.Find(b.s.Grants, spec, args, hash); granted || st.ApprovedBy != "" {
+			return "", ""
+		}
+		return "policy asks a person about it by now, and nobody was asked", r.Rule
+	case Deny:
+		return cmp.Or(r.Reason, "policy denies it"), r.Rule
+	}
+	return meaningless(r.Effect), r.Rule
+}
+
+// judgedOut says why a plugin does not let the call run; empty: none objects.
+func (b *builder) judgedOut(st *Step, args json.RawMessage) string {
+	d := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},
+		func(env hook.Envelope) hook.Decision { return b.env.Hooks.Judge(env, hook.Decision{}) })
+	switch d.Verb {
+	case hook.Continue, "":
+		return ""
+	case hook.Confirm:
+		if st.ApprovedBy != "" {
+			return ""
+		}
+		return "a plugin asks a person about it by now, and nobody was asked"
+	case hook.DenyVerb:
+		return cmp.Or(d.Reason, "a plugin denies it")
+	}
+	return "a before_act hook answered something that cannot be understood"
+}
+
 // access is the question to the policy whether a call may run.
 func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access {
 	t := b.s.Turn
 	return Access{
-		Principal: t.Writer, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.agent().Unguided,
+		Principal: t.Writer, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.unguided(),
 		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: t.Source, Args: args},
 	}
+}
+
+// unguided says why the agent may call nothing.
+func (b *builder) unguided() string {
+	if b.env.Agent == nil {
+		return fmt.Sprintf("the agent %s is not configured any more", b.s.Ref.Agent)
+	}
+	return b.env.Agent.Unguided
 }
 
 func meaningless(e Effect) string {

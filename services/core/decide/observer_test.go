@@ -38,9 +38,9 @@ type observer struct {
 	first     uint64              // the first cause that was committed
 
 	// What the simulation knows of the world outside the log.
-	answered  map[string]bool // calls that a before_act hook answered
-	judges    bool            // there are judges at before_act
-	judged    map[judgement]bool
+	answered  map[string]bool                 // calls that a before_act hook answered
+	judges    bool                            // there are judges at before_act
+	judged    map[judgement]hook.Verb         // the latest
 	specs     map[string]map[string]tool.Spec // by name and digest, those that a tool has had
 	refusedBy map[string]bool                 // attempts that said never or refused
 	risky     map[string]bool                 // tools that need a person
@@ -50,16 +50,14 @@ type observer struct {
 	audits    map[string]int // by action, rule and effect
 }
 
-// judgement is what the judges have said of one call.
-type judgement struct {
-	call, args string
-	verb       hook.Verb
-}
+// judgement is what the judges were asked about.
+type judgement struct{ call, args string }
 
-// passed reports whether the judges have let exactly this call pass, or have had a
-// person asked.
+// passed reports whether the judges, since the call was last given out or shown to a
+// person, have let exactly this call pass, or have had a person asked.
 func (o *observer) passed(call string, args json.RawMessage) bool {
-	return o.judged[judgement{call, string(args), hook.Continue}] || o.judged[judgement{call, string(args), hook.Confirm}]
+	verb := o.judged[judgement{call, string(args)}]
+	return verb == hook.Continue || verb == hook.Confirm
 }
 
 // callSeen is what the log says of one call.
@@ -70,6 +68,7 @@ type callSeen struct {
 	barred    bool // it was let pass, and may not run any more
 	asked     *event.ToolCallRequest
 	askedAt   uint64
+	askedFor  int // how many attempts there were before
 	confirmed *event.ActConfirmed
 	requests  []event.ActRequested
 	completed *event.ActCompleted
@@ -80,7 +79,7 @@ func newObserver() *observer {
 		causes: map[uint64]decide.Cause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
 		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
 		plans: map[string][]string{}, taken: map[string]bool{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
-		answers: map[uint64]int{}, judged: map[judgement]bool{}, specs: map[string]map[string]tool.Spec{},
+		answers: map[uint64]int{}, judged: map[judgement]hook.Verb{}, specs: map[string]map[string]tool.Spec{},
 		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
 		audits: map[string]int{},
 	}
@@ -278,7 +277,11 @@ func (o *observer) asked(p event.ToolCallRequest, seq uint64) error {
 	if p.Answer != nil && !o.answered[p.ConfirmationID] {
 		return fmt.Errorf("no plugin has answered call %s", p.ConfirmationID)
 	}
-	c.asked, c.askedAt, c.confirmed = &p, seq, nil
+	if o.judges && !o.passed(p.ConfirmationID, p.Args) {
+		return fmt.Errorf("a person is asked about %s, which no judge has let pass", p.Args)
+	}
+	delete(o.judged, judgement{p.ConfirmationID, string(p.Args)})
+	c.asked, c.askedAt, c.askedFor, c.confirmed = &p, seq, len(c.requests), nil
 	return o.askedAsAudited(c)
 }
 
@@ -368,7 +371,8 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 	if n := len(call.requests); n > 0 {
 		last := call.requests[n-1]
 		t := c.Header.Trigger
-		if t.Kind != event.ByReply || t.Call != p.Call || t.Attempt != last.Attempt {
+		approved := t.Kind == event.ByCause && t.Cause == subject.Confirmation && call.askedFor == n
+		if !approved && (t.Kind != event.ByReply || t.Call != p.Call || t.Attempt != last.Attempt) {
 			return fmt.Errorf("a new attempt without an answer about the one before: %+v", t)
 		}
 		if !last.Idempotent && !o.refusedBy[last.Attempt] {
@@ -378,6 +382,7 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 	if err := o.asAudited(call, c.Header.Now, p); err != nil {
 		return err
 	}
+	delete(o.judged, judgement{p.Call, string(p.Args)})
 	call.requests = append(call.requests, p)
 	return o.inTurn(e, p.Call)
 }

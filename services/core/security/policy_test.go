@@ -15,6 +15,18 @@ import (
 	"skandha.dev/services/core/security"
 )
 
+// An agent without a guide that it requires calls nothing, whatever the rules say.
+func TestAnUnguidedAgentCallsNothing(t *testing.T) {
+	p, err := security.New([]security.Rule{{Effect: decide.Allow}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := decide.Access{Action: event.ActionCall, Resource: tool.Spec{Name: "a:b"}, Unguided: "guide kind is missing"}
+	if r := p.Evaluate(a); r.Effect != decide.Deny || r.Reason != a.Unguided {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func TestEvaluate(t *testing.T) {
 	var (
 		read  = tool.Spec{Name: "file_system:read_file"}
