@@ -105,6 +105,9 @@ func DecodeCause(body []byte, p Payload) error {
 		}
 		return nil
 	}
+	if err := strictjson.Names(body, &Event{}); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
 	e, err := Decode(body)
 	if err != nil {
 		return err

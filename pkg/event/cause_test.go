@@ -127,6 +127,8 @@ func TestNamesOfACauseAreExact(t *testing.T) {
 		`{"confirmation_id":"c","hash":"h","approved":false,"Approved":true}`,
 		`{"confirmation_id":"c","hash":"h","approved":false,"approved":true}`,
 		`{"confirmation_id":"c","Hash":"h","approved":true}`,
+		`{"specversion":"1.0","id":"1","source":"s","type":"skandha.sense.confirmation.v1","data":{"confirmation_id":"c","hash":"h","approved":false},` +
+			`"Data":{"confirmation_id":"c","hash":"h","approved":true}}`,
 	} {
 		var c event.Confirmation
 		if err := event.DecodeCause([]byte(body), &c); !errors.Is(err, event.ErrMalformed) || c.Approved {

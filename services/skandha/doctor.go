@@ -137,6 +137,9 @@ func writable(dir string) error {
 }
 
 func (g *globals) configFinding() finding {
+	if g.Config == "" && g.running() {
+		return finding{ok: true, what: "configuration: that of the system that runs"}
+	}
 	f := finding{need: true, what: "configuration: the defaults"}
 	if g.Config != "" {
 		f.what = "configuration " + g.Config

@@ -87,6 +87,7 @@ func TestEachReasonToRefuse(t *testing.T) {
 		says string
 	}{
 		"core's name":            {m("core"), bus.CodeInvalidArgument, `name: "core" is reserved`},
+		"a name of people":       {plugin.Manifest{Name: "a", Version: "1.0.0", Listeners: []plugin.Listener{{Name: "ui-owner"}}}, bus.CodeInvalidArgument, `listeners[0].name: "ui-owner" is reserved`},
 		"an executor's name":     {m("runner-1"), bus.CodeInvalidArgument, `name: "runner-1" is a built-in plugin, of core`},
 		"itself as a dependency": {m("a", needs("a")), bus.CodeInvalidArgument, "dependencies[0]: is the plugin itself"},
 		"a tool twice":           {m("a", offers("x", "x")), bus.CodeInvalidArgument, `tools[1].name: "x" stands there twice`},

@@ -197,6 +197,8 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 		"a resume of none": {input("t", "r", "", resume("", "resolved", nil)), "resume[0].interruptId"},
 		"a status":         {input("t", "r", "", resume("c", "maybe", nil)), "resume[0].status"},
 		"no answer":        {input("t", "r", "", resume("c", "resolved", map[string]any{})), "resume[0].payload"},
+		"other arguments":  {input("t", "r", "", resume("c", "resolved", map[string]any{"approved": true, "editedArgs": map[string]any{}})), "resume.payload"},
+		"two answers":      {input("t", "r", "", resume("c", "resolved", map[string]any{"approved": false, "Approved": true})), "resume.payload"},
 		"not asked":        {input("t", "r", "", resume("c", "cancelled", nil)), "resume[0].interruptId"},
 		"too much":         {input("t", "r", strings.Repeat("x", 5000)), "body"},
 	} {

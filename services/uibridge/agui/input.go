@@ -3,11 +3,13 @@ package agui
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -47,6 +49,28 @@ type Payload struct {
 	Always   *event.Grant `json:"always"`
 }
 
+// UnmarshalJSON implements [json.Unmarshaler]. An unknown field is an error: an approval is
+// for the arguments that were shown, so a client must not believe that it has changed them.
+func (p *Payload) UnmarshalJSON(b []byte) error {
+	type plain Payload
+	err := strictjson.Names(b, (*plain)(p))
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.DisallowUnknownFields()
+		err = d.Decode((*plain)(p))
+	}
+	if err != nil {
+		return contract.Invalid("resume.payload", "want {approved: true or false, hash?, reason?, always?}: "+err.Error())
+	}
+	return nil
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *Resume) UnmarshalJSON(b []byte) error {
+	type plain Resume
+	return strictjson.Unmarshal(b, (*plain)(r))
+}
+
 // Props are what forwardedProps.skandha may hold.
 type Props struct {
 	Interrupts bool            `json:"interrupts"` // end the run when a person is asked; default true
@@ -56,7 +80,10 @@ type Props struct {
 // readInput reads what a client sends.
 func readInput(body []byte) (*RunAgentInput, error) {
 	in := &RunAgentInput{props: Props{Interrupts: true}}
-	if err := json.Unmarshal(body, in); err != nil {
+	var invalid *contract.Error
+	if err := json.Unmarshal(body, in); errors.As(err, &invalid) {
+		return nil, invalid
+	} else if err != nil {
 		return nil, contract.Invalid(field(err), "want a RunAgentInput: "+err.Error())
 	}
 	var props struct {

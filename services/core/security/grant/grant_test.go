@@ -130,7 +130,8 @@ func TestAnOriginIsNotLeft(t *testing.T) {
 	g := event.Grant{Tool: web.Name, Spec: web.Digest(), Args: patterns{"method": "GET", "url": "https://api.example.com/*"}}
 	for url, want := range map[string]bool{
 		"https://api.example.com/": true, "https://api.example.com": true, "https://api.example.com/a/b?c=d#e": true,
-		"https://api.example.com/../x": true, "https://api.example.com/a@b": true, "https://api.example.com/%2f%2fevil.com": true,
+		"https://api.example.com/../x": false, "https://api.example.com/a@b": true, "https://api.example.com/%2f%2fevil.com": false,
+		"https://api.example.com//evil.com/x": false, "https://api.example.com/%0d%0aHost:evil": false, "https://api.example.com/a%20b": true,
 		"http://api.example.com/": false, "HTTPS://api.example.com/": false, "https://API.example.com/": false, "https://api.example.com./": false,
 		"https://api.example.com:443/": false, "https://api.example.com:8443/": false, "https://api.example.com:/": false,
 		"https://api.example.com.evil.com/": false, "https://evil.com/api.example.com/": false, "https://example.com/": false, "https://x.api.example.com/": false,

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,7 +17,7 @@ func fits(pattern, value string) bool {
 		return value == pattern
 	case schemeOf(base) != "":
 		o, ok := Origin(value)
-		return ok && o == base
+		return ok && o == base && Straight(value[len(o):])
 	}
 	below, ok := strings.CutPrefix(value, base) // what costs least first
 	return ok && strings.HasPrefix(below, "/") && Clean(base) && Clean(value)
@@ -26,7 +27,7 @@ func fits(pattern, value string) bool {
 func widen(value string) (string, bool) {
 	if schemeOf(value) != "" {
 		o, ok := Origin(value)
-		return o + all, ok && len(o)+len(all) <= maxValue
+		return o + all, ok && len(o)+len(all) <= maxValue && Straight(value[len(o):])
 	}
 	i := strings.LastIndexByte(value, '/')
 	if i <= 0 || !Clean(value) {
@@ -61,6 +62,19 @@ func Origin(value string) (string, bool) {
 		return "", false
 	}
 	return scheme + host, true
+}
+
+// Straight reports whether the path of a URL goes nowhere but down, in every program.
+func Straight(rest string) bool {
+	p, _, _ := strings.Cut(rest, "?")
+	p, _, _ = strings.Cut(p, "#")
+	lower := strings.ToLower(p)
+	for _, odd := range []string{"//", "%2e", "%2f", "%5c", "%25", "%00", "%0a", "%0d", ";"} {
+		if strings.Contains(lower, odd) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(strings.Split(p, "/"), func(s string) bool { return s == "." || s == ".." })
 }
 
 // authority reports whether s is a host name or IPv4 address in its one form, with

@@ -10,7 +10,7 @@ MANIFEST = {"name": NAME, "version": "1.0.0", "hooks": [{"point": "before_act"}]
 
 
 def decide(act):  # schemas/hooks/before_act.json -> schemas/hooks/reply.json
-    if act["tool"] == "file_system:write_file" and "secret" in act["args"]["path"]:
+    if act["tool"] in ("file_system:write_file", "file_system:append_file") and "secret" in act["args"]["path"]:
         return {"verb": "deny", "reason": "no-secrets: no file may have 'secret' in its name"}
     return {"verb": "continue"}
 

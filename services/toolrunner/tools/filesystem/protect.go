@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/toolrunner/tools"
@@ -32,7 +34,8 @@ func protected(t tools.Tool, root *os.Root, paths []string) tools.Tool {
 	return t
 }
 
-// meets reports whether the path or one of its parents is one of the paths.
+// meets reports whether the path or one of its parents is one of the paths, or whether it
+// is a hard link to a file below one.
 func meets(root *os.Root, name string, paths []string) bool {
 	parts := strings.Split(name, string(filepath.Separator))
 	for i := range parts {
@@ -41,10 +44,42 @@ func meets(root *os.Root, name string, paths []string) bool {
 			return false // nothing is there
 		}
 		for _, p := range paths {
-			if want, err := os.Stat(p); err == nil && os.SameFile(is, want) {
+			want, err := os.Stat(p)
+			if err == nil && (os.SameFile(is, want) || linked(is) && want.IsDir() && holds(root, p, is)) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// linked reports whether a file has more than one name.
+func linked(f fs.FileInfo) bool {
+	st, ok := f.Sys().(*syscall.Stat_t)
+	return ok && f.Mode().IsRegular() && st.Nlink > 1
+}
+
+// holds reports whether the file is one of those below the directory, which may have the
+// workspace in it.
+func holds(root *os.Root, dir string, file fs.FileInfo) bool {
+	own, err := root.Stat(".")
+	if err != nil {
+		return true
+	}
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it vanished
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return nil
+		case d.IsDir() && os.SameFile(info, own):
+			return filepath.SkipDir
+		case os.SameFile(info, file):
+			return errProtected
+		}
+		return nil
+	})
+	return errors.Is(err, errProtected)
 }

@@ -1,6 +1,7 @@
 package filesystem
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,21 @@ func TestWhatIsProtectedIsRefusedUnderAnyName(t *testing.T) {
 	}
 	if err := os.WriteFile(filepath.Join(f.outer, "data", "ui-token"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(f.outer, "data", "nats", "streams"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	deep := filepath.Join(f.outer, "data", "nats", "streams", "meta")
+	if err := errors.Join(os.WriteFile(deep, []byte("{}"), 0o600), os.Link(deep, filepath.Join(f.dir, "deep"))); err != nil {
+		t.Fatal(err)
+	}
+	names = append(names, "deep")
+	f.put("twin", "ours")
+	if err := os.Link(filepath.Join(f.dir, "twin"), filepath.Join(f.dir, "other")); err != nil {
+		t.Fatal(err)
+	}
+	if c := f.read(map[string]any{"path": "other"}); c.Content != "ours" {
+		t.Errorf("a hard link of one's own: %+v", c)
 	}
 	if out, err := exec.CommandContext(t.Context(), "mount", "--bind", filepath.Join(f.outer, "data"), filepath.Join(f.dir, "mnt")).CombinedOutput(); err != nil {
 		t.Logf("without a mount: %v: %s", err, out)
