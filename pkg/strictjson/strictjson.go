@@ -26,7 +26,7 @@ func Unmarshal(data []byte, v any) error {
 func Names(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil
+		return nil //nolint:nilerr // decoding says it better
 	}
 	fields := fieldsOf(reflect.TypeOf(v).Elem())
 	seen := map[string]bool{}
@@ -34,7 +34,7 @@ func Names(data []byte, v any) error {
 		t, err := d.Token()
 		var value json.RawMessage
 		if err != nil || d.Decode(&value) != nil {
-			return nil
+			return nil //nolint:nilerr // decoding says it better
 		}
 		name, _ := t.(string)
 		if seen[name] {

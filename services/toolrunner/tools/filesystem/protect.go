@@ -68,12 +68,12 @@ func holds(root *os.Root, dir string, file fs.FileInfo) bool {
 	}
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it vanished
+			return nil //nolint:nilerr // it vanished
 		}
 		info, err := d.Info()
 		switch {
 		case err != nil:
-			return nil
+			return nil //nolint:nilerr // it vanished
 		case d.IsDir() && os.SameFile(info, own):
 			return filepath.SkipDir
 		case os.SameFile(info, file):
