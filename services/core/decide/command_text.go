@@ -34,9 +34,16 @@ func (x *causeDecider) listTools([]string) string {
 		if !ok && n == planner.ExecuteName {
 			spec = planner.ExecuteSpec()
 		}
-		fmt.Fprintf(&b, "- %s — %s\n", asCode(n), spec.Description)
+		fmt.Fprintf(&b, "- %s — %s\n", asCode(n), asText(spec.Description))
 	}
 	return b.String()
+}
+
+var plain = strings.NewReplacer(`\`, `\\`, "*", `\*`, "`", "\\`", "[", `\[`, "<", `\<`)
+
+// asText is plain text in Markdown: what has a meaning there is escaped.
+func asText(text string) string {
+	return plain.Replace(onOneLine(text))
 }
 
 func (x *causeDecider) listProviders([]string) string {
