@@ -41,14 +41,10 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 	defer release()
 	if g.Log == defaultLog { // another level was asked for to be read here
 		if g.logFile, err = openLogFile(g.Data); err != nil {
-			return err
+			g.logger().Warn("warnings are shown here", "error", err) // a directory that cannot be written
+		} else {
+			defer g.logFile.end()
 		}
-		defer func() {
-			if g.logFile.wrote.Load() {
-				fmt.Printf("warnings are in %s\n", g.logFile.Name())
-			}
-			_ = g.logFile.Close() // every line is written at once
-		}()
 	}
 	conn, err := g.connectToStay(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,10 +25,10 @@ var errNoSystem = errors.New("no system runs")
 const localData = ".data"
 
 // localDirs returns the data directories in the working directory, else in the nearest
-// above it that has any.
+// above it that has any. What somebody else may write is none: it could name any bus.
 func localDirs() []string {
 	for up := ""; ; up = filepath.Join(up, "..") {
-		if dir := filepath.Join(up, localData); isDir(dir) {
+		if dir := filepath.Join(up, localData); isOurs(dir, 0o022) {
 			return []string{dir, filepath.Join(dir, "services")}
 		}
 		if here, err := filepath.Abs(up); err != nil || here == filepath.Dir(here) {
@@ -51,11 +52,11 @@ func holdsLog(dir string) bool {
 	return isDir(filepath.Join(dir, "nats")) || isDir(filepath.Join(dir, "jetstream"))
 }
 
-// isOurs reports whether dir has the owner and the mode of a data directory that a system
-// of this user made. One that came with a checkout or an archive has not.
-func isOurs(dir string) bool {
+// isOurs reports whether dir is a directory of this user that gives others none of these
+// rights.
+func isOurs(dir string, rights fs.FileMode) bool {
 	info, err := os.Lstat(dir)
-	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
+	if err != nil || !info.IsDir() || info.Mode().Perm()&rights != 0 {
 		return false
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
@@ -119,7 +120,8 @@ func (g *globals) find(command string) {
 			}
 			break
 		}
-		rest := func(dir string) bool { return isOurs(dir) && holdsLog(dir) }
+		// One that came with a checkout or an archive is open to others.
+		rest := func(dir string) bool { return isOurs(dir, 0o077) && holdsLog(dir) }
 		if all := localDirs(); slices.ContainsFunc(all, rest) {
 			g.Data = all[slices.IndexFunc(all, rest)]
 		}

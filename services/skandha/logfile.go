@@ -45,6 +45,14 @@ func (f *logFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
+// end closes the file, and says where it is if there is something in it.
+func (f *logFile) end() {
+	if f.wrote.Load() {
+		fmt.Printf("warnings are in %s\n", f.Name())
+	}
+	_ = f.Close() // every line is written at once
+}
+
 // logger writes to standard error or, while a terminal is drawn on, to the log file;
 // errors go to both.
 func (g *globals) logger() *slog.Logger {

@@ -12,7 +12,7 @@ export const LANES = [
   ['act', 'Act', 'Tools run'],
   ['hook', 'Hook', 'What plugins answered, and how long they took'],
   ['reflect', 'Reflect', 'How turns end'],
-  ['ui', 'Told', 'Messages and states that people are shown'],
+  ['ui', 'Shown', 'Messages and states that UIs show'],
 ];
 
 export const LANE_LABEL = Object.fromEntries(LANES.map(([name, label]) => [name, label]));
