@@ -1,15 +1,10 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
-
-	"skandha.dev/pkg/telemetry"
 )
 
 // helpAll prints the help with all flags.
@@ -53,17 +48,6 @@ func hideFlags(k *kong.Context, short bool) {
 			f.Hidden = hide
 		}
 	}
-}
-
-// usage reports a wrong command line in two lines.
-func usage(err error) exit {
-	command := "skandha"
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context.Selected() != nil {
-		command = parse.Context.Selected().FullPath()
-	}
-	fmt.Fprintf(os.Stderr, "skandha: %s\nRun %q for usage.\n", telemetry.Redact(err.Error()), command+" --help")
-	return exitUsage
 }
 
 // given returns the names of the flags of the command line; embedded are those of a system

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/process"
 )
 
 // cli is what can be typed. Each command is a struct with a Run method.
@@ -19,9 +20,9 @@ type cli struct {
 	globals
 
 	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox, web page."`
-	Chat      chatCmd      `cmd:"" default:"1" help:"Talk to an agent."`
+	Chat      chatCmd      `cmd:"" default:"1" help:"Talk to an agent; if no system runs, one is started and ends with the conversation."`
 	UI        uiCmd        `cmd:"" name:"ui" help:"Print a link that opens the web page once, or open it."`
-	Ask       askCmd       `cmd:"" help:"Ask an agent one thing. The exit code tells: 0 answered, 1 failed, 3 refused, 4 timed out."`
+	Ask       askCmd       `cmd:"" help:"Ask an agent one thing; if no system runs, one is started for it. Exit codes: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
 	Plugins   pluginsCmd   `cmd:"" help:"Look after plugins; write one, and try one."`
 	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: who answers, by which rules, and how well."`
@@ -57,7 +58,7 @@ func main() {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}), kong.Help(shortHelp))
 	k, err := parser.Parse(os.Args[1:])
 	if err != nil {
-		os.Exit(int(usage(err)))
+		os.Exit(process.Usage("skandha", err))
 	}
 	c.given, c.embedded = given(k)
 	c.find(k.Command())

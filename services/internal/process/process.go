@@ -80,11 +80,26 @@ type Service interface {
 	Run(ctx context.Context, e *Env) error
 }
 
+// Usage reports a wrong command line of a program in two lines, and returns its exit code.
+func Usage(program string, err error) (code int) {
+	command := program
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context.Selected() != nil {
+		command = parse.Context.Selected().FullPath()
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s\nRun %q for usage.\n", program, telemetry.Redact(err.Error()), command+" --help")
+	return 2
+}
+
 // Main parses the command line into service, whose embedded Flags are f, and
 // runs it. It does not return.
 func Main(name, description string, f *Flags, service Service) {
-	k := kong.Parse(service, kong.Name(name), kong.Vars{"version": buildinfo.String()}, kong.UsageOnError(),
+	parser := kong.Must(service, kong.Name(name), kong.Vars{"version": buildinfo.String()},
 		kong.Description(description+" SIGTERM or SIGINT lets it finish what runs; a second one ends it at once."))
+	k, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		os.Exit(Usage(name, err))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // the next signal kills
 	if err := f.run(ctx, name, service); err != nil {
