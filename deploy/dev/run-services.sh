@@ -28,10 +28,11 @@ mkdir -p "$logs" "$data/nats" "$data/redis" "$data/workspace"
 say() { printf '%s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# The commands find the system by run.json while somebody holds the lock.
+# The commands find the system by run.json while this script holds the lock; without flock
+# they take the address from the environment.
 exec 9<>"$data/lock"
 if have flock && ! flock -n 9; then
-	say "it runs already on $shown; talk to it: $bin/skandha chat --data $shown"
+	say "a system already runs on $shown; talk to it: $bin/skandha chat --data $shown"
 	say "a second one beside it: make run-services DATA=.data/second PORT=4333 REDIS_PORT=4334 SKANDHA_UI_LISTEN=127.0.0.1:7071"
 	exit 1
 fi
@@ -41,9 +42,13 @@ secret() {
 	[ -s "$data/$1" ] || printf 's%s' "$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')" >"$data/$1"
 	cat "$data/$1"
 }
+rm -f "$data/run.json" # of a run that was killed
+printf '%s\n' "$$" >"$data/lock"
 SKANDHA_TOKEN=$(secret token)
 SKANDHA_NATS=nats://127.0.0.1:$port
 export SKANDHA_TOKEN SKANDHA_NATS
+
+announced= # run.json is ours
 
 # What was started; a process that is not to be started again has no id.
 names=()
@@ -80,7 +85,7 @@ detach() {
 	exec ${how[@]+"${how[@]}"} "$@" 9>&-
 }
 
-# launch starts what stands at a place of names, in the background.
+# launch starts the process with this index of names, in the background.
 launch() {
 	local name=${names[$1]}
 	command_of "$name" >>"$logs/$name.log" 2>&1 &
@@ -100,7 +105,7 @@ stop() {
 	set +e # a terminal that is gone takes no output
 	trap '' HUP INT TERM
 	trap - EXIT
-	rm -f "$data/run.json"
+	[ -n "$announced" ] && rm -f "$data/run.json"
 	local i waited
 	[ ${#pids[@]} -gt 0 ] && say "stopping"
 	for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
@@ -205,11 +210,17 @@ start sandbox
 if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then start listener; fi
 start uibridge
 
-printf '{"pid": %s, "url": "%s", "token": "%s"}\n' "$$" "$SKANDHA_NATS" "$SKANDHA_TOKEN" >"$data/run.json"
-printf '%s\n' "$$" >"$data/lock"
-
-say "talk to it from another terminal:  $bin/skandha chat --data $shown"
-say "its page:                          $bin/skandha ui --open --data $shown"
+if have flock; then
+	printf '{"pid": %s, "url": "%s", "token": "%s"}\n' "$$" "$SKANDHA_NATS" "$SKANDHA_TOKEN" >"$data/run.json.new"
+	mv "$data/run.json.new" "$data/run.json"
+	announced=yes
+	say "talk to it from another terminal:  $bin/skandha chat --data '$shown'"
+	say "its page:                          $bin/skandha ui --open --data '$shown'"
+else
+	say "talk to it from another terminal:"
+	say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat '$shown/token') $bin/skandha chat"
+	say "its page: the same, with $bin/skandha ui --open"
+fi
 say "Ctrl-C stops it."
 # A terminal that is closed tells its first process only, which may be make.
 attached() { [ -t 0 ]; }

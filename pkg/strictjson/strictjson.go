@@ -5,6 +5,7 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -20,9 +21,10 @@ func Unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// Names checks the names of the object in data, without those of objects inside. v is a
-// pointer to the struct that it is for. A name that comes twice is an error, and one that
-// differs from a field's only in case. What is no JSON object passes: decoding it fails.
+// Names checks the names of the object in data, not those of objects inside it. v is a
+// pointer to the struct that it is for. A name that comes twice is an error, and so is one
+// that differs from a field's only in case. Data that is not a JSON object passes: decoding
+// it fails.
 func Names(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -41,32 +43,31 @@ func Names(data []byte, v any) error {
 			return fmt.Errorf("the field %.80q comes twice", name)
 		}
 		seen[name] = true
-		if field, ok := fields[strings.ToLower(name)]; ok && field != name {
-			return fmt.Errorf("unknown field %q: names are case-sensitive, want %q", name, field)
+		for _, field := range fields {
+			if field != name && strings.EqualFold(field, name) { // as encoding/json compares
+				return fmt.Errorf("unknown field %q: names are case-sensitive, want %q", name, field)
+			}
 		}
 	}
 	return nil
 }
 
-var known sync.Map // reflect.Type -> map[string]string
+var known sync.Map // reflect.Type -> []string
 
-// fieldsOf returns the names of a struct's fields by their lower case.
-func fieldsOf(t reflect.Type) map[string]string {
-	if m, ok := known.Load(t); ok {
-		return m.(map[string]string)
+// fieldsOf returns the names of a struct's fields.
+func fieldsOf(t reflect.Type) []string {
+	if names, ok := known.Load(t); ok {
+		return names.([]string)
 	}
-	m := map[string]string{}
+	var names []string
 	if t.Kind() == reflect.Struct {
 		for _, f := range reflect.VisibleFields(t) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if f.IsExported() && name != "-" && (name != "" || !f.Anonymous) {
-				if name == "" {
-					name = f.Name
-				}
-				m[strings.ToLower(name)] = name
+				names = append(names, cmp.Or(name, f.Name))
 			}
 		}
 	}
-	known.Store(t, m)
-	return m
+	known.Store(t, names)
+	return names
 }

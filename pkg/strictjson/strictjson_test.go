@@ -30,6 +30,7 @@ func TestUnmarshal(t *testing.T) {
 		`{"approved":false,"appro\u0076ed":true}`:                `"approved" comes twice`,
 		`{"Agent":"a"}`:                       `want "agent"`,
 		`{"plain":1}`:                         `want "Plain"`,
+		`{"haſh":"h"}`:                        `want "hash"`,
 		`{"x":1,"x":2}`:                       `"x" comes twice`,
 		`{"approved":true`:                    "unexpected end",
 		`[{"approved":true,"approved":true}]`: "cannot unmarshal array",

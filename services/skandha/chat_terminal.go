@@ -39,7 +39,7 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		return err
 	}
 	defer release()
-	if g.Log == defaultLog { // another level was asked for to be read here
+	if g.Log == defaultLog && g.NATS == "" { // another level was asked for to be read here
 		if g.logFile, err = openLogFile(g.Data); err != nil {
 			g.logger().Warn("warnings are shown here", "error", err) // a directory that cannot be written
 		} else {

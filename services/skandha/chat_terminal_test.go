@@ -97,7 +97,7 @@ func TestTerminalAsksForApproval(t *testing.T) {
 
 	call("two")
 	s.await(`"text": "two"`, "n refuse")
-	s.keys("n")
+	s.keys("n", enter)
 	s.await("kit:risky refused by you", "kit:risky failed: denied")
 
 	call("three")
@@ -112,6 +112,8 @@ func TestTerminalAsksForApproval(t *testing.T) {
 	s.keys("a")
 	s.await("from now on in this session", "1 ")
 	s.keys("1")
+	s.await("Enter approves this call, and from now on")
+	s.keys(enter)
 	s.await("approved by you, and from now on", `"did four"`)
 	s.keys(ctrlL)
 	s.gone("did four")
@@ -143,7 +145,7 @@ func TestTerminalApprovesNothingByAccident(t *testing.T) {
 	}
 	s.keys(escape)
 	s.await("n refuse")
-	s.keys("n")
+	s.keys("n", enter)
 	s.await("refused by you")
 }
 

@@ -138,7 +138,7 @@ func writable(dir string) error {
 
 func (g *globals) configFinding() finding {
 	if g.Config == "" && g.running() {
-		return finding{ok: true, what: "configuration: that of the system that runs"}
+		return finding{ok: true, what: "configuration: that of the running system"}
 	}
 	f := finding{need: true, what: "configuration: the defaults"}
 	if g.Config != "" {
@@ -179,13 +179,13 @@ func (g *globals) systemFindings(ctx context.Context) (out []finding) {
 	defer cancel()
 	var st coreapi.Status
 	if err := ask(ctx, g, coreapi.VerbStatus, nil, &st); err != nil {
-		return []finding{{what: "core does not answer", advice: err.Error()}}
+		return []finding{{need: true, what: "core does not answer", advice: err.Error()}}
 	}
 	out = faultFindings(st)
 	if len(out) == 0 {
 		out = append(out, finding{ok: true, what: "core " + string(st.Instance) + ": no faults"})
 	}
-	out = append(out, modelFinding(st.Executors))
+	out = append(out, modelFindings(st.Executors)...)
 	if g.NATS != "" { // else the sandbox is described as it is here
 		out = append(out, sandboxFinding(st.Executors))
 	}
@@ -199,8 +199,9 @@ func (g *globals) systemFindings(ctx context.Context) (out []finding) {
 	return out
 }
 
-// modelFinding says which models providers have announced.
-func modelFinding(executors []executor.Announcement) finding {
+// modelFindings says which models providers have announced. That there is none is a fault
+// of an agent.
+func modelFindings(executors []executor.Announcement) []finding {
 	var models []string
 	for _, e := range executors {
 		for _, p := range e.Providers {
@@ -210,9 +211,9 @@ func modelFinding(executors []executor.Announcement) finding {
 		}
 	}
 	if len(models) == 0 {
-		return finding{need: true, what: "provider: none has announced itself", advice: "inputs wait for one; start skandha-provider"}
+		return nil
 	}
-	return finding{ok: true, what: "provider: " + strings.Join(models, ", ")}
+	return []finding{{ok: true, what: "provider: " + strings.Join(models, ", ")}}
 }
 
 // sandboxFinding says which sandbox services have announced themselves.

@@ -95,9 +95,9 @@ func isDir(path string) bool {
 
 // find decides which system the flags mean. The command line wins over the environment,
 // and a system that runs on a data directory of the environment over SKANDHA_NATS, which
-// it may have outlived. Without either, it is one that runs in the working directory or on
-// the default directory, else the one of ./.data; a command that starts one whatever runs
-// takes the default directory.
+// it may have outlived. Without either, it is one that runs in the working directory, above
+// it or on the default directory, else the one of ./.data. The commands up and server, which
+// always start a system, use the default directory.
 func (g *globals) find(command string) {
 	switch {
 	case g.given["nats"]:
@@ -122,8 +122,8 @@ func (g *globals) find(command string) {
 		}
 		// One that came with a checkout or an archive is open to others.
 		rest := func(dir string) bool { return isOurs(dir, 0o077) && holdsLog(dir) }
-		if all := localDirs(); slices.ContainsFunc(all, rest) {
-			g.Data = all[slices.IndexFunc(all, rest)]
+		if local := localDirs(); len(local) > 0 && rest(local[0]) {
+			g.Data = local[0]
 		}
 	}
 	if g.Data == "" {

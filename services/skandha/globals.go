@@ -102,7 +102,7 @@ func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error)
 	cfg.UI = ui
 	sys, err := system.Start(ctx, cfg)
 	if errors.Is(err, system.ErrLocked) { // it came up meanwhile
-		if run, err := system.AwaitRunning(ctx, g.Data); err == nil {
+		if run, err := system.AwaitRunning(ctx, g.Data); err == nil && len(g.embedded) == 0 {
 			return g.dial(ctx, run.URL, run.Token, fmt.Sprintf("the system that process %d runs on %s", run.PID, g.Data))
 		}
 	}

@@ -295,8 +295,8 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 		for _, g := range gaps {
 			fmt.Println(g)
 		}
-		return errors.Join(fmt.Errorf("rebuilding %s: %w; "+buildinfo.Command()+" sessions repair %s says what can be saved",
-			ref, err, ref.Session), lookErr)
+		return errors.Join(fmt.Errorf("rebuilding %s: %w; %s sessions repair %s says what can be saved",
+			ref, err, buildinfo.Command(), ref.Session), lookErr)
 	}
 	if rebuilt.Rev == 0 {
 		return fmt.Errorf("no session %s", ref)

@@ -39,7 +39,7 @@ func (x *causeDecider) listTools([]string) string {
 	return b.String()
 }
 
-var plain = strings.NewReplacer(`\`, `\\`, "*", `\*`, "`", "\\`", "[", `\[`, "<", `\<`)
+var plain = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "~", `\~`, "`", "\\`", "[", `\[`, "<", `\<`)
 
 // asText is plain text in Markdown: what has a meaning there is escaped.
 func asText(text string) string {

@@ -69,10 +69,10 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 }
 
 // barred looks again at a call that is given out later than it was judged: once
-// it was approved, or again because its runner did not run it. Meanwhile the rules
-// may have changed, or the tool, and what plugins judge by; one that is required may be
-// gone. It ends what may not run any more, and what a person would be asked about who
-// was not; the model may call it anew.
+// it was approved, or again because its runner did not run it. Meanwhile the rules, the
+// tool or the plugins' own data may have changed, or a required plugin may be gone. It ends
+// what may not run any more, and what now requires an approval that nobody gave; the model
+// may call it anew.
 func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
 	why, rule := b.ruledOut(&st, spec, args, hash)
@@ -104,7 +104,7 @@ func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash 
 		if _, granted := grant.Find(b.s.Grants, spec, args, hash); granted || st.ApprovedBy != "" {
 			return "", ""
 		}
-		return "policy asks a person about it by now, and nobody was asked", r.Rule
+		return "policy now requires a person's approval, and nobody was asked", r.Rule
 	case Deny:
 		return cmp.Or(r.Reason, "policy denies it"), r.Rule
 	}
@@ -122,7 +122,7 @@ func (b *builder) judgedOut(st *Step, args json.RawMessage) string {
 		if st.ApprovedBy != "" {
 			return ""
 		}
-		return "a plugin asks a person about it by now, and nobody was asked"
+		return "a plugin now requires a person's approval, and nobody was asked"
 	case hook.DenyVerb:
 		return cmp.Or(d.Reason, "a plugin denies it")
 	}

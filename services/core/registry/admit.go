@@ -59,11 +59,13 @@ func (r *Registrar) inspect(body []byte, name subject.Plugin) (plugin.Manifest, 
 	if slices.Contains(reserved, m.Name) {
 		add("name", "%q is reserved", m.Name)
 	}
-	for what, list := range map[string][]plugin.Listener{"listeners": m.Listeners, "sensors": m.Sensors} {
-		for i, l := range list {
-			if strings.HasPrefix(string(l.Name), "ui-") {
-				add(fmt.Sprintf("%s[%d].name", what, i), "%q is reserved: names with ui- are those of people behind the UI bridge", l.Name)
-			}
+	for i, l := range slices.Concat(m.Listeners, m.Sensors) {
+		what := "listeners"
+		if i >= len(m.Listeners) {
+			what, i = "sensors", i-len(m.Listeners)
+		}
+		if strings.HasPrefix(string(l.Name), "ui-") {
+			add(fmt.Sprintf("%s[%d].name", what, i), "%q is reserved: names that begin with ui- belong to users of the UI bridge", l.Name)
 		}
 	}
 	for i, t := range m.Tools {

@@ -31,8 +31,7 @@
 // path.Match whose stars stand for slashes too. So are arguments, but with a bias
 // to the safe side: see [Rule]. What a rule cannot see: to which address a name
 // resolves, where a host redirects to, and a symbolic link below a path. Tools guard
-// these themselves: built-in ones take no path through a link, and follow no redirect
-// to another host.
+// these themselves: built-in ones take no path through a link and follow no redirect.
 //
 // # Denials, grants, obligations
 //

@@ -36,9 +36,9 @@ func CheckPermissions(at string, patterns []string) error {
 	return errors.Join(errs...)
 }
 
-// barred is the denial of a call of an agent without its required guides, which may narrow
-// what it is granted, and of one whose tool needs a permission that the agent does not
-// have. It goes before every rule.
+// barred denies a call if a required guide of the agent is missing, because the guide may
+// narrow what is granted, or if the tool needs a permission that the agent lacks. It comes
+// before every rule.
 func barred(a *decide.Access) (decide.Ruling, bool) {
 	if a.Unguided != "" {
 		return decide.Ruling{Effect: decide.Deny, Rule: byGuide, Reason: a.Unguided}, true

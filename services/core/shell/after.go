@@ -12,9 +12,8 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// afterwards handles stored commits where no decision waits for it: it publishes
-// live copies of their events and updates the views. One goroutine does this for
-// the whole core, in storage order.
+// afterwards publishes live copies of the events of stored commits, where no decision
+// waits for it. One goroutine does this for the whole core, in storage order.
 type afterwards struct {
 	c    *Core
 	jobs chan stored
@@ -36,10 +35,16 @@ func newAfterwards(c *Core) *afterwards {
 	return &afterwards{c: c, jobs: make(chan stored, pendingJobs)}
 }
 
+// stored handles a commit that this core has just stored. The view is noted first: a client
+// that sees the events may read it.
+func (a *afterwards) stored(j stored) {
+	a.c.behind.observe(j)
+	a.jobs <- j
+}
+
 func (a *afterwards) start() (stop func()) {
 	a.done.Go(func() {
 		for j := range a.jobs {
-			a.c.behind.observe(j) // first: a client that sees the events may read the view
 			a.live(j)
 		}
 	})

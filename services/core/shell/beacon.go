@@ -134,6 +134,6 @@ func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
 	}
 	return &coreapi.Fault{
 		What: coreapi.FaultProvider, Agent: name, Since: time.Now().Add(-gone).UTC(),
-		Message: fmt.Sprintf("%s is there for the agent %s: its turns wait, and fail with no_provider; %s", which, name, fix),
+		Message: fmt.Sprintf("agent %s has %s: its turns wait, then fail with no_provider; %s", name, which, fix),
 	}
 }

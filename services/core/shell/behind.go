@@ -61,8 +61,9 @@ func newBehind(c *Core) *behind {
 	}
 }
 
-// catchUp has this core's latest commits written to the view, so that a client
-// that has seen a turn end finds it there. It gives up after a second.
+// catchUp has the commits that this core has stored so far written to the view, so that a
+// client that has seen a turn end finds it there. It gives up after a second. Commits of
+// other cores follow within seconds.
 func (b *behind) catchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -150,7 +151,7 @@ func (b *behind) start() (stop func()) {
 		defer close(done)
 		tick := time.NewTicker(gather)
 		defer tick.Stop()
-		for n := 1; ; n++ {
+		for ticks := 0; ; {
 			select {
 			case <-quit:
 				b.flush(everything)
@@ -161,7 +162,7 @@ func (b *behind) start() (stop func()) {
 				close(written)
 			case <-tick.C:
 				b.flush(due)
-				if n%5 == 0 {
+				if ticks++; ticks%5 == 0 {
 					b.saveFloor()
 					b.readUse()
 				}

@@ -238,7 +238,7 @@ func (s *session) adoptLock(next *decide.State, d *decide.Decision) {
 	s.follow(nil)
 	s.c.troubles.loaded(s.ref, next)
 	s.c.parked.forget(s.ref)
-	s.c.after.jobs <- stored{s.ctx, s.ref, d, next}
+	s.c.after.stored(stored{s.ctx, s.ref, d, next})
 }
 
 func savedAt(d *Damage) uint64 {

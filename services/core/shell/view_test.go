@@ -84,6 +84,6 @@ func TestStatusNamesAMissingProvider(t *testing.T) {
 	natstest.Eventually(t, "status names the provider", func() bool {
 		var st coreapi.Status
 		must(t, caller.Ask(t.Context(), coreapi.VerbStatus, nil, &st))
-		return len(st.Faults) == 1 && st.Faults[0].Agent == "odd" && strings.HasPrefix(st.Faults[0].Message, `no provider "oracle" is there for the agent odd`)
+		return len(st.Faults) == 1 && st.Faults[0].Agent == "odd" && strings.HasPrefix(st.Faults[0].Message, `agent odd has no provider "oracle"`)
 	})
 }

@@ -70,7 +70,7 @@ func badInputs() []bad {
 		{name: "invalid UTF-8", body: "{\"text\":\"\xff\xfe\"}", ends: "malformed"},
 		{name: "lone surrogate", body: `{"text":"\ud800"}`, ends: "recorded"},
 		{name: "control characters", body: `{"text":"\u0000\u001b[2J\r\n"}`, ends: "recorded"},
-		{name: "text in two keys", body: `{"text":"x","text":"y"}`, ends: "recorded"},
+		{name: "text in two keys", body: `{"text":"x","text":"y"}`, ends: "malformed"},
 		{name: "unknown fields", body: `{"text":"x","commit_id":"y","principal":"root"}`, ends: "recorded"},
 		{name: "nested deeply as text", body: `{"text":` + nested(200_000) + `}`, ends: "malformed"},
 		{name: "nested deeply beside the text", body: `{"text":"x","more":` + nested(200_000) + `}`, ends: "malformed"},

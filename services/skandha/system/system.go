@@ -126,11 +126,11 @@ func (s *System) start(ctx context.Context) (err error) {
 	if s.lock, err = lock(s.cfg.Data); err != nil {
 		return err
 	}
-	if s.adapters, s.about, err = provider.Select(ctx, s.providerConfig(), os.Getenv); err != nil {
-		return err // before anything runs
-	}
 	if err = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // it describes a system that was killed
+	}
+	if s.adapters, s.about, err = provider.Select(ctx, s.providerConfig(), os.Getenv); err != nil {
+		return err // before anything runs
 	}
 	if err = s.startBus(ctx); err != nil {
 		return err

@@ -20,9 +20,10 @@ type box struct {
 	q       event.ToolCallRequest
 	since   time.Time // it has been the one that is asked about
 	mode    boxMode
-	sending bool // an answer from here is on its way
-	yes     bool // which
-	seen    bool // all of it was on the screen at once, or was printed
+	keys    string // that led from choosing to granting or deciding
+	sending bool   // an answer from here is on its way
+	yes     bool   // which
+	seen    bool   // all of it was on the screen at once, or was printed
 }
 
 // boxMode is what the next key means.
@@ -30,7 +31,7 @@ type boxMode int
 
 const (
 	choosing  boxMode = iota // y, n, a, r or e
-	approving                // Enter, after y: one letter of a word approves nothing
+	deciding                 // Enter, after y, n or a grant: the first letter of a word decides nothing
 	granting                 // the number of a grant
 	reasoning                // the reason of a refusal is typed
 )
@@ -81,59 +82,86 @@ func (m *model) boxKey(k tea.KeyPressMsg, key string) {
 	b := m.front()
 	switch {
 	case b.mode == granting:
-		m.grant(b, key)
-	case b.mode == approving:
-		m.approve(b, k, key)
+		m.grant(b, k, key)
+	case b.mode == deciding:
+		m.decide(b, k, key)
 	case key == "esc":
 		m.typing = true
 	case b.sending:
 	case key == "n":
-		m.reply(b, event.Confirmation{})
+		b.mode, b.keys = deciding, key
 	case key == "r":
 		b.mode, m.typing = reasoning, true
 		m.editor.ask("why not › ")
 	case key == "e":
 		m.describe(b)
 	case key == "y" && m.settled(b) && b.seen: // nobody approves what he cannot have read
-		b.mode = approving
+		b.mode, b.keys = deciding, key
 	case key == "a" && m.settled(b) && b.seen && len(b.q.Always) > 0:
-		b.mode = granting
-	case k.Text != "" && key != "y" && key != "a":
-		m.typed(k, key)
+		b.mode, b.keys = granting, key
+	case key != "y" && (key != "a" || len(b.q.Always) == 0):
+		m.word(b, k, key)
 	}
 }
 
-// approve takes Enter as the approval, and anything else that is typed as the rest of a
-// word that began with y.
-func (m *model) approve(b *box, k tea.KeyPressMsg, key string) {
-	switch {
-	case key == "enter":
-		m.reply(b, event.Confirmation{Approved: true})
-	case k.Text != "" && key != "y":
-		b.mode = choosing
-		m.editor.insert("y")
-		m.typed(k, key)
-	case key != "y":
-		b.mode = choosing
+// decide takes Enter as the answer.
+func (m *model) decide(b *box, k tea.KeyPressMsg, key string) {
+	if key != "enter" {
+		m.word(b, k, key)
+		return
+	}
+	m.reply(b, event.Confirmation{Approved: b.keys != "n", Always: b.always()})
+}
+
+// grant is the choice of what is approved from now on.
+func (m *model) grant(b *box, k tea.KeyPressMsg, key string) {
+	switch digit := len(key) == 1 && key[0] >= '0' && key[0] <= '9'; {
+	case !digit:
+		m.word(b, k, key)
+	case key[0] > '0' && int(key[0]-'1') < len(b.q.Always):
+		b.mode, b.keys = deciding, b.keys+key
 	}
 }
 
-// typed is a key for the input line while a box is shown.
-func (m *model) typed(k tea.KeyPressMsg, key string) {
+// word has the letters that led here, and the key, typed into the input line: they begin a
+// word. A key that is no text goes back to the choice.
+func (m *model) word(b *box, k tea.KeyPressMsg, key string) {
+	keys := b.unchoose()
+	if k.Text == "" {
+		return
+	}
+	m.editor.insert(keys)
 	m.typing = true
 	m.editorKey(k, key)
 }
 
-// grant is the choice of what is approved from now on.
-func (m *model) grant(b *box, key string) {
-	if len(key) == 1 && key[0] >= '1' && int(key[0]-'1') < len(b.q.Always) {
-		g := b.q.Always[key[0]-'1']
-		m.reply(b, event.Confirmation{Approved: true, Always: &g})
-		return
+// unchoose leaves a choice that was begun, and returns its letters.
+func (b *box) unchoose() (keys string) {
+	if b.mode == granting || b.mode == deciding {
+		keys, b.mode, b.keys = b.keys, choosing, ""
 	}
-	if key == "esc" || key == "n" || key == "backspace" {
-		b.mode = choosing
+	return keys
+}
+
+// always is the grant that was chosen; nil: none was.
+func (b *box) always() *event.Grant {
+	n, ok := strings.CutPrefix(b.keys, "a")
+	if !ok || n == "" {
+		return nil
 	}
+	g := b.q.Always[n[0]-'1']
+	return &g
+}
+
+// decision is what Enter does.
+func (b *box) decision() string {
+	switch g := b.always(); {
+	case g != nil:
+		return "Enter approves this call, and from now on in this session " + grantText(*g)
+	case b.keys == "n":
+		return "Enter refuses"
+	}
+	return "Enter approves"
 }
 
 // refuse sends the reason that was typed.
@@ -391,10 +419,10 @@ func (b *box) foot(m *model, width int) []string {
 			rows = append(rows, wrap(grantText(g), width, bold.of(fmt.Sprintf("%d ", i+1)), "  ")...)
 		}
 		return append(rows, dim.of("Esc goes back"))
-	case b.mode == approving:
-		return wrap(bold.of("Enter approves")+dim.of(" · Esc goes back"), width, "", "")
 	case m.typing:
 		return wrap(dim.of("Esc: answer this · Enter: send what you type"), width, "", "")
+	case b.mode == deciding:
+		return wrap(bold.of(b.decision())+dim.of(" · Esc goes back"), width, "", "")
 	case m.inGrace(b):
 		return wrap(dim.of("what you type now goes to the input line…"), width, "", "")
 	case !m.settled(b):

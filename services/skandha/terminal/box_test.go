@@ -53,12 +53,12 @@ func TestRequests(t *testing.T) {
 			r.sees("› y")
 			r.keys("esc", "y") // nobody approves what has just come to the front
 			r.idle()
-			r.keys("n") // but Esc ends the grace
+			r.keys("n", "enter") // but Esc ends the grace
 			r.asked(`answer c1 hash-c1 false ""`)
 		}},
 		{"a word answers nothing, whatever it begins with", func(r *rig) {
 			r.begin()
-			for i, text := range []string{"you should keep it", "write it again", "yes"} {
+			for i, text := range []string{"you should keep it", "write it again", "yes", "now wait", "at 1 pm", "a1 x"} {
 				r.request("c1")
 				r.later(grace)
 				r.typed(text)
@@ -70,11 +70,29 @@ func TestRequests(t *testing.T) {
 				r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Expired, By: "core"})
 			}
 		}},
+		{"what was begun ends with a paste", func(r *rig) {
+			r.begin()
+			r.request("c1")
+			r.later(grace)
+			r.keys("y")
+			r.sees("Enter approves")
+			r.send(tea.PasteMsg{Content: "es, go on"})
+			r.sees("› yes, go on", "Esc: answer this")
+			r.keys("esc", "enter")
+			r.idle()
+			r.later(grace)
+			r.keys("y", "esc", "enter")
+			r.idle()
+			r.sees("y approve", "› yes, go on")
+		}},
 		{"a refusal may have a reason", func(r *rig) {
 			r.begin()
 			r.request("c1")
 			r.later(grace)
 			r.keys("n")
+			r.idle()
+			r.sees("Enter refuses")
+			r.keys("enter")
 			r.asked(`answer c1 hash-c1 false ""`)
 			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Denied, By: "me", Source: Source, Reason: "refused by me"})
 			r.reads("mail:send refused by you")
@@ -103,9 +121,12 @@ func TestRequests(t *testing.T) {
 			r.later(grace)
 			r.keys("a")
 			r.sees("1 mail:send with to = bob", "2 exactly this call of mail:send")
-			r.keys("3", "9", "0", "y")
+			r.keys("3", "9", "0")
 			r.idle()
 			r.keys("2")
+			r.idle()
+			r.sees("Enter approves this call, and from now on in this session exactly this call", "of mail:send")
+			r.keys("enter")
 			r.asked(`answer c1 hash-c1 true "" always exactly this call of mail:send`)
 		}},
 		{"who answers elsewhere is named, and the next request must stand a moment again", func(r *rig) {
@@ -187,7 +208,7 @@ func TestRequests(t *testing.T) {
 			r.edit("fs:write", write)
 			r.sees("compared with what was last read in this session:", "… 3 lines stay", "  5", "- 6", "+ six⟨U+202E⟩", "  7")
 			r.later(grace)
-			r.keys("n")
+			r.keys("n", "enter")
 			<-r.did
 			r.event("t5", event.ActConfirmed{Call: "c9", Outcome: event.Denied, By: "me", Source: Source})
 			r.call("fs:write", `{"path":"a","mode":"append","content":"8"}`, `{}`)

@@ -110,6 +110,7 @@ func (m *model) escape(listed bool) {
 // paste is text, whatever it says: it never answers a question.
 func (m *model) paste(p tea.PasteMsg) {
 	if m.boxed() {
+		m.editor.insert(m.front().unchoose())
 		m.typing = true
 	}
 	m.editor.insert(p.Content)

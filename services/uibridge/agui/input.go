@@ -81,7 +81,7 @@ type Props struct {
 func readInput(body []byte) (*RunAgentInput, error) {
 	in := &RunAgentInput{props: Props{Interrupts: true}}
 	var invalid *contract.Error
-	if err := json.Unmarshal(body, in); errors.As(err, &invalid) {
+	if err := strictjson.Unmarshal(body, in); errors.As(err, &invalid) {
 		return nil, invalid
 	} else if err != nil {
 		return nil, contract.Invalid(field(err), "want a RunAgentInput: "+err.Error())

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -62,6 +63,9 @@ func split(raw json.RawMessage, params []Param) ([]json.RawMessage, error) {
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &object); err != nil {
 			return nil, broken(err)
+		}
+		if err := strictjson.Names(raw, &struct{}{}); err != nil { // a name that comes twice
+			return nil, contract.Invalid("params", err.Error())
 		}
 		for name, v := range object {
 			i := slices.IndexFunc(params, func(p Param) bool { return p.Name == name })

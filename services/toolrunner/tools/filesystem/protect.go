@@ -59,21 +59,26 @@ func linked(f fs.FileInfo) bool {
 	return ok && f.Mode().IsRegular() && st.Nlink > 1
 }
 
-// holds reports whether the file is one of those below the directory, which may have the
-// workspace in it.
+// holds reports whether the file is below dir, or whether that cannot be known. The
+// workspace, which may be in dir, is left out.
 func holds(root *os.Root, dir string, file fs.FileInfo) bool {
 	own, err := root.Stat(".")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
 	if err != nil {
 		return true
 	}
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // it vanished
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
 		}
-		info, err := d.Info()
 		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it vanished
 		case err != nil:
-			return nil //nolint:nilerr // it vanished
+			return err
 		case d.IsDir() && os.SameFile(info, own):
 			return filepath.SkipDir
 		case os.SameFile(info, file):
@@ -81,5 +86,5 @@ func holds(root *os.Root, dir string, file fs.FileInfo) bool {
 		}
 		return nil
 	})
-	return errors.Is(err, errProtected)
+	return err != nil
 }

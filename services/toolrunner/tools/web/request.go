@@ -22,10 +22,9 @@ import (
 
 // The bounds of one request.
 const (
-	maxRedirects = 5
-	maxBody      = 2 << 20  // of an answer, in bytes; the rest is not read
-	maxHeader    = 64 << 10 // of an answer, in bytes
-	timeout      = 60 * time.Second
+	maxBody   = 2 << 20  // of an answer, in bytes; the rest is not read
+	maxHeader = 64 << 10 // of an answer, in bytes
+	timeout   = 60 * time.Second
 )
 
 // shown are the headers of an answer that say something to a model.
@@ -55,7 +54,7 @@ func request(allow AllowList, control func(network, address string, c syscall.Ra
 		Name: "http:request",
 		Description: fmt.Sprintf("Sends an HTTP request to a host that is allowed and answers status, headers and the text of the body, "+
 			"of which at most %d bytes are read. A status of 400 or more is an answer too, not a failure. "+
-			"At most %d redirects are followed, all at the same host: one to another host is the answer.", maxBody, maxRedirects),
+			"Redirects are not followed: request their location in a call of its own.", maxBody),
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"method":{"enum":["GET","HEAD","POST","PUT","PATCH","DELETE"],"default":"GET"},
 			"url":{"type":"string","minLength":1,"maxLength":8192,"description":"absolute, http or https"},
@@ -82,7 +81,7 @@ func newClient(allow AllowList, control func(network, address string, c syscall.
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: control}
 	c := &client{allow: allow}
 	c.http = &http.Client{
-		CheckRedirect: c.redirect,
+		CheckRedirect: unfollowed,
 		Transport: &http.Transport{
 			Proxy:       nil, // a proxy would connect where we may not
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
@@ -93,29 +92,13 @@ func newClient(allow AllowList, control func(network, address string, c syscall.
 	return c
 }
 
-// redirect judges the next hop. One to another host is not followed, but answered: policy
-// judged a call to the first, and judges the next call that the model makes.
-func (c *client) redirect(next *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
-		return fmt.Errorf("more than %d redirects", maxRedirects)
-	}
-	first, last := via[0], via[len(via)-1]
-	if last.URL.Scheme == "https" && next.URL.Scheme == "http" {
-		return errors.New("a redirect leads from https to http")
-	}
-	if err := c.allow.check(next.URL); err != nil {
-		return fmt.Errorf("a redirect leads to %s: %w", next.URL.Redacted(), err)
-	}
-	if next.URL.Hostname() != first.URL.Hostname() || next.URL.Port() != first.URL.Port() {
-		return http.ErrUseLastResponse
-	}
-	return nil
-}
+// unfollowed leaves redirects to the model: policy judged a call to this URL, and judges the
+// next call that the model makes.
+func unfollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // answer is what the model gets.
 type answer struct {
 	Status    int               `json:"status"`
-	URL       string            `json:"url,omitempty"` // where redirects have led
 	Headers   map[string]string `json:"headers"`
 	Body      string            `json:"body"`
 	Truncated bool              `json:"truncated,omitempty"` // there was more
@@ -137,9 +120,6 @@ func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	out := answer{Status: resp.StatusCode, Headers: map[string]string{}}
-	if final := resp.Request.URL.String(); final != req.URL.String() {
-		out.URL = final
-	}
 	for _, k := range shown {
 		if v := resp.Header.Get(k); v != "" {
 			out.Headers[k] = v
@@ -149,7 +129,7 @@ func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
 		return answer{}, err
 	}
 	if next, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		out.Note = strings.TrimPrefix(out.Note+"; the answer is at another host, in a request of its own: "+next.String(), "; ")
+		out.Note = strings.TrimPrefix(out.Note+"; a redirect, which is not followed; request it in a call of its own: "+next.Redacted(), "; ")
 	}
 	return out, nil
 }
