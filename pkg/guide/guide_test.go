@@ -51,9 +51,9 @@ func TestDecodeIsStrict(t *testing.T) {
 		`{"name":"a","system_prompt":"x"}{}`:                  "follows",
 		`"Be kind."`:                                          "no guide",
 		`{"name":"a","system_prompt":"x","permissions":null}`: "permissions is null",
-		`{"name":"a","system_prompt":"x","permissions":["fs.read"],"permissions":["*"]}`: "comes twice",
-		`{"name":"a","system_prompt":"x","permissions":["fs.read"],"Permissions":["*"]}`: `unknown field "Permissions"`,
-		`{"name":"a","system_prompt":"x"`:                                                "no guide",
+		`{"name":"a","permissions":[],"permissions":["*"]}`:   "comes twice",
+		`{"name":"a","permissions":[],"Permissions":["*"]}`:   `unknown field "Permissions"`,
+		`{"name":"a","system_prompt":"x"`:                     "no guide",
 	} {
 		if g, err := guide.Decode([]byte(body), "a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %+v, %v, want %s", body, g, err, want)
