@@ -308,3 +308,37 @@ func TestAVanishedPolicyIsMissed(t *testing.T) {
 		t.Errorf("after it was unloaded: %q", said)
 	}
 }
+
+// A policy that is required judges an approved call when it runs, not only when the user
+// was asked: by then it may be gone, or deny.
+func TestAPolicyJudgesAnApprovedCall(t *testing.T) {
+	for name, change := range map[string]func(*system, *plugged){
+		"it is gone": func(s *system, p *plugged) {
+			p.leave()
+			natstest.Eventually(s.t, "core knows that it has left", func() bool { return !s.core.Plugins().Active("policy") })
+		},
+		"it denies": func(_ *system, p *plugged) {
+			p.says(func(hook.Envelope) string { return `{"verb":"deny","reason":"not now"}` })
+		},
+		"it answers garbage": func(_ *system, p *plugged) { p.says(func(hook.Envelope) string { return `]` }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, core.Config{Hooks: judgedBy("policy")})
+			ran := s.counting("")
+			s.model = once(provider.ToolCall{ID: "1", Tool: "test:risky", Args: []byte(`{}`)})
+			p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, nil)
+			ref := subject.Ref{Agent: "main", Session: "s1"}
+			ch := s.follow(ref)
+			s.say(ref, event.Input{Text: "go"})
+			var q event.ToolCallRequest
+			must(t, s.await(ch, event.TypeToolCallRequest).DataAs(&q))
+			change(s, p)
+			must(t, s.client(t).Confirm(t.Context(), ref, q, true, ""))
+			var rec event.Recorded
+			must(t, s.await(ch, event.TypeRecorded).DataAs(&rec))
+			if len(rec.Actions) != 1 || rec.Actions[0].Code != tool.CodeDenied || ran.Load() != 0 {
+				t.Errorf("it ended with %+v, and ran %d times", rec.Actions, ran.Load())
+			}
+		})
+	}
+}
