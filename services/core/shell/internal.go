@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/nesting"
 )
 
@@ -43,6 +44,9 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 	}
 	if err := decodeQuery(q.Data, &n.CallQuery); err != nil {
 		return nil, err
+	}
+	if err := jsonerror.Decode(q.Data, &coreapi.CallQuery{}); err != nil { // closed, as its schema is
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
 	}
 	if n.ref, err = subject.ParseRef(string(n.Agent), string(n.Session)); err != nil {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)

@@ -29,6 +29,7 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 		{coreapi.VerbSessions, `{"agent":"no such.id"}`, `query: agent: invalid id: agent "no such.id": want 1 to 64 characters of A-Z a-z 0-9 _ -`},
 		{coreapi.VerbSessions, `[]`, "query: got array, want an object"},
 		{coreapi.VerbSession, `{"session":7}`, "query: session: got number, want a string"},
+		{coreapi.VerbCall, `{"tool":"a:b","extra":1}`, `query: unknown field "extra"`},
 		{coreapi.VerbCall, `{"tool":"a:b","Tool":"c:d"}`, `query: unknown field "Tool": names are case-sensitive, want "tool"`},
 		{coreapi.VerbSession, ``, "query: it is empty; want a JSON object"},
 		{coreapi.VerbRefill, `{"all":"yes"}`, "query: all: got string, want true or false"},
