@@ -115,6 +115,9 @@ type Hooks interface {
 	// the judges, and all that have not agreed to exactly this call. It denies, has a
 	// person asked, or continues.
 	Judge(env hook.Envelope, shaped hook.Decision) hook.Decision
+	// Rejudge is Judge for a call that was let pass earlier, by the judges alone that the
+	// configuration names now.
+	Rejudge(env hook.Envelope) hook.Decision
 }
 
 // Effect is what policy says.

@@ -111,10 +111,11 @@ func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash 
 	return meaningless(r.Effect), r.Rule
 }
 
-// judgedOut says why a plugin does not let the call run; empty: none objects.
+// judgedOut says why a judge that the configuration names does not let the call run; empty:
+// none objects.
 func (b *builder) judgedOut(st *Step, args json.RawMessage) string {
 	d := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},
-		func(env hook.Envelope) hook.Decision { return b.env.Hooks.Judge(env, hook.Decision{}) })
+		func(env hook.Envelope) hook.Decision { return b.env.Hooks.Rejudge(env) })
 	switch d.Verb {
 	case hook.Continue, "":
 		return ""
@@ -122,9 +123,9 @@ func (b *builder) judgedOut(st *Step, args json.RawMessage) string {
 		if st.ApprovedBy != "" {
 			return ""
 		}
-		return "a plugin now requires a person's approval, and nobody was asked"
+		return "a judge now requires a person's approval, and nobody was asked"
 	case hook.DenyVerb:
-		return cmp.Or(d.Reason, "a plugin denies it")
+		return cmp.Or(d.Reason, "a judge denies it")
 	}
 	return "a before_act hook answered something that cannot be understood"
 }

@@ -205,6 +205,9 @@ func (w *world) Shape(env hook.Envelope, _ func(json.RawMessage) (json.RawMessag
 	return w.Run(env)
 }
 
+// Rejudge implements decide.Hooks.
+func (w *world) Rejudge(env hook.Envelope) hook.Decision { return w.Judge(env, hook.Decision{}) }
+
 // Judge implements decide.Hooks.
 func (w *world) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
 	if w.judge == nil {

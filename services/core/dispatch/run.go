@@ -81,14 +81,31 @@ func (t *Table) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
 // what the first one came to. It asks those that have not agreed to exactly this call, all
 // at once, for at most the point's budget.
 func (t *Table) JudgeIn(ctx context.Context, env hook.Envelope, shaped hook.Decision) hook.Decision {
+	return t.judge(ctx, env, func(h *hooked) bool { return !agreed(shaped.Seen, h.Plugin, env.Data) })
+}
+
+// Rejudge implements decide.Hooks; see [Table.RejudgeIn].
+func (t *Table) Rejudge(env hook.Envelope) hook.Decision {
+	return t.RejudgeIn(context.Background(), env)
+}
+
+// RejudgeIn asks the judges that the configuration names about a call that was let pass
+// earlier. Other plugins are not asked again: after each attempt that did not run, that
+// would be a round trip to all of them.
+func (t *Table) RejudgeIn(ctx context.Context, env hook.Envelope) hook.Decision {
+	return t.judge(ctx, env, func(h *hooked) bool { return h.Judge })
+}
+
+// judge asks those of the point's plugins that pick returns true for, all at once.
+func (t *Table) judge(ctx context.Context, env hook.Envelope, pick func(*hooked) bool) hook.Decision {
 	p := t.points[env.Point]
 	if p == nil {
 		return hook.Decision{Verb: hook.Continue}
 	}
 	var ask []hooked
-	for _, h := range p.judged {
-		if !agreed(shaped.Seen, h.Plugin, env.Data) {
-			ask = append(ask, h)
+	for i := range p.judged {
+		if pick(&p.judged[i]) {
+			ask = append(ask, p.judged[i])
 		}
 	}
 	if len(ask) == 0 {

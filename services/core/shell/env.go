@@ -126,6 +126,12 @@ func (p patient) Judge(env hook.Envelope, shaped hook.Decision) (d hook.Decision
 	return d
 }
 
+// Rejudge implements decide.Hooks.
+func (p patient) Rejudge(env hook.Envelope) (d hook.Decision) {
+	p.s.patiently(func() { d = p.Table.RejudgeIn(p.s.ctx, env) })
+	return d
+}
+
 // patiently runs f, a bounded wait for plugins or the bus, which blocks the session's
 // loop. Meanwhile it extends the held deliveries. f must not touch them.
 func (s *session) patiently(f func()) {
