@@ -51,7 +51,7 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 		text = string(b)
 	}
 	if strings.TrimSpace(text) == "" {
-		fmt.Fprintln(os.Stderr, "skandha: the text is empty; write what to ask, for example: "+buildinfo.Command()+" ask \"hello\"")
+		fmt.Fprintf(os.Stderr, "skandha: the text is empty; write what to ask, for example: %s ask \"hello\"\n", buildinfo.Command())
 		return exitUsage
 	}
 	ref, err := sessionRef(a.Agent, a.Session)
@@ -79,7 +79,7 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	}
 	defer c.close()
 	if c.own != nil {
-		fmt.Fprintf(os.Stderr, "skandha: no system runs, so this one question has one of its own, on %s\n", shellQuote(g.Data))
+		fmt.Fprintf(os.Stderr, "skandha: no system runs; started one for this question, on %s\n", shellQuote(g.Data))
 	}
 	if err := c.knows(ctx, ref.Agent); err != nil {
 		return err

@@ -225,7 +225,10 @@ func sandboxFinding(executors []executor.Announcement) finding {
 		}
 	}
 	if len(names) == 0 {
-		return finding{what: "sandbox: none has announced itself", advice: "python:execute and shell:execute are not offered; start skandha-sandbox"}
+		return finding{
+			what:   "sandbox: none has announced itself",
+			advice: "python:execute and shell:execute are not offered; start skandha-sandbox",
+		}
 	}
 	return finding{ok: true, what: "sandbox: " + strings.Join(names, ", ")}
 }
@@ -233,7 +236,8 @@ func sandboxFinding(executors []executor.Announcement) finding {
 // faultFindings are what the system reports to be wrong.
 func faultFindings(st coreapi.Status) (out []finding) {
 	for _, f := range st.Faults {
-		out = append(out, finding{need: f.What == coreapi.FaultBus || f.What == coreapi.FaultProvider, what: f.What + " fault" + since(f.Since), advice: f.Message})
+		need := f.What == coreapi.FaultBus || f.What == coreapi.FaultProvider
+		out = append(out, finding{need: need, what: f.What + " fault" + since(f.Since), advice: f.Message})
 	}
 	if len(st.Troubles) > 0 {
 		var b strings.Builder

@@ -92,8 +92,8 @@ func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error)
 	c, err := g.connectRunning(ctx)
 	if err == nil && len(g.embedded) > 0 {
 		c.close()
-		return nil, fmt.Errorf("%s: only for a system that this command starts, and this is %s; stop it first, or name another data directory by --data",
-			strings.Join(g.embedded, ", "), c.about)
+		return nil, fmt.Errorf("%s: only for a system that this command starts, and this is %s; "+
+			"stop it first, or name another data directory by --data", strings.Join(g.embedded, ", "), c.about)
 	}
 	if !errors.Is(err, errNoSystem) {
 		return c, err

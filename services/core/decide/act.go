@@ -96,7 +96,8 @@ const misfit = "the arguments do not fit the tool's schema"
 // that a plugin gives instead of the tool counts only if all of that lets the call pass.
 func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subject.Instance) bool {
 	if spec.Internal { // since it was offered
-		b.complete(st.Call, tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("the tool %s is now for services and plugins only", st.Tool)))
+		why := fmt.Sprintf("the tool %s is now for services and plugins only", st.Tool)
+		b.complete(st.Call, tool.Failure(tool.CodeUnknownTool, why))
 		return true
 	}
 	shaped := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},

@@ -65,7 +65,8 @@ func (r *Registrar) inspect(body []byte, name subject.Plugin) (plugin.Manifest, 
 			what, i = "sensors", i-len(m.Listeners)
 		}
 		if strings.HasPrefix(string(l.Name), "ui-") {
-			add(fmt.Sprintf("%s[%d].name", what, i), "%q is reserved: names that begin with ui- belong to users of the UI bridge", l.Name)
+			add(fmt.Sprintf("%s[%d].name", what, i),
+				"%q is reserved: names that begin with ui- belong to users of the UI bridge", l.Name)
 		}
 	}
 	for i, t := range m.Tools {

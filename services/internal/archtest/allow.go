@@ -13,7 +13,8 @@ const (
 var (
 	// contract is what a plugin and the core have in common: types, no doing.
 	contract = []string{
-		sdk + "/event", sdk + "/subject", sdk + "/hook", sdk + "/tool", sdk + "/provider", sdk + "/guide", sdk + "/executor", sdk + "/strictjson",
+		sdk + "/event", sdk + "/subject", sdk + "/hook", sdk + "/tool", sdk + "/provider", sdk + "/guide",
+		sdk + "/executor", sdk + "/strictjson",
 	}
 
 	// pure decides from its arguments alone, and so does all it imports.

@@ -9,7 +9,9 @@ import (
 // Command is how this program was called, for commands that it prints: bin/skandha, or
 // skandha if it is on the path.
 func Command() string {
-	if called := os.Args[0]; filepath.Base(called) == "skandha" && strings.ContainsRune(called, filepath.Separator) && !strings.ContainsAny(called, " '\"$") {
+	called := os.Args[0]
+	path := filepath.Base(called) == "skandha" && strings.ContainsRune(called, filepath.Separator)
+	if path && !strings.ContainsAny(called, " '\"$;&()*`") { // a shell would read it otherwise
 		return called
 	}
 	return "skandha"

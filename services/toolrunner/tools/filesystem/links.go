@@ -1,44 +1,19 @@
 package filesystem
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"skandha.dev/pkg/tool"
-	"skandha.dev/services/toolrunner/tools"
 )
 
 var errOutside = errors.New("it lies outside the workspace")
 
-// ownPath makes a tool refuse a path that leads through a symbolic link, and name the
-// path without it: policy, hooks and people judge a call by the path that it names.
-// delete_file deletes a link itself, so there the last name may be one.
-func ownPath(t tools.Tool, root *os.Root) tools.Tool {
-	run, last := t.Run, t.Spec.Name != nameDelete
-	t.Run = func(ctx context.Context, c tools.Call) tool.Result {
-		var args struct {
-			Path string `json:"path"`
-		}
-		if json.Unmarshal(c.Args, &args) == nil { // else the tool says what is wrong
-			if p, err := clean(args.Path); err == nil {
-				if err := throughLink(root, p, last); err != nil {
-					return tools.Fail(explain("reaching", args.Path, err))
-				}
-			}
-		}
-		return run(ctx, c)
-	}
-	return t
-}
-
 // throughLink returns an error if one of the path's parents, or with last the path
-// itself, is a symbolic link.
+// itself, is a symbolic link. It names the path without the link: policy, hooks and users
+// judge a call by the path that it names.
 func throughLink(root *os.Root, name string, last bool) error {
 	parts := strings.Split(name, string(filepath.Separator))
 	if !last {

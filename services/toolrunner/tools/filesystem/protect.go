@@ -16,17 +16,26 @@ import (
 
 var errProtected = errors.New("it belongs to the system, which tools may not reach")
 
-// protected makes a tool refuse a path on whose way one of the files or directories
-// lies, by whatever name: a hard link or a mount leads out of a workspace, too.
-func protected(t tools.Tool, root *os.Root, paths []string) tools.Tool {
-	run := t.Run
+// guarded makes a tool refuse a path that leads to one of the protected files or
+// directories under any name, for a hard link or a mount leads out of a workspace too, and
+// one that leads through a symbolic link. delete_file deletes a link itself, so there the
+// last name may be one.
+func guarded(t tools.Tool, root *os.Root, protected []string) tools.Tool {
+	run, last := t.Run, t.Spec.Name != nameDelete
 	t.Run = func(ctx context.Context, c tools.Call) tool.Result {
 		var args struct {
 			Path string `json:"path"`
 		}
 		if json.Unmarshal(c.Args, &args) == nil { // else the tool says what is wrong
-			if p, err := clean(args.Path); err == nil && meets(root, p, paths) {
+			p, err := clean(args.Path)
+			switch {
+			case err != nil: // the tool says so
+			case meets(root, p, protected):
 				return tools.Fail(explain("reaching", args.Path, errProtected))
+			default:
+				if err := throughLink(root, p, last); err != nil {
+					return tools.Fail(explain("reaching", args.Path, err))
+				}
 			}
 		}
 		return run(ctx, c)

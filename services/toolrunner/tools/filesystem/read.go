@@ -21,7 +21,7 @@ func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	q := newQuota(root, l)
 	all := []tools.Tool{ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root)}
 	for i := range all {
-		all[i] = protected(ownPath(all[i], root), root, protect)
+		all[i] = guarded(all[i], root, protect)
 	}
 	return all
 }

@@ -54,7 +54,7 @@ func request(allow AllowList, control func(network, address string, c syscall.Ra
 		Name: "http:request",
 		Description: fmt.Sprintf("Sends an HTTP request to a host that is allowed and answers status, headers and the text of the body, "+
 			"of which at most %d bytes are read. A status of 400 or more is an answer too, not a failure. "+
-			"Redirects are not followed: request their location in a call of its own.", maxBody),
+			"Redirects are not followed: request their location in another call.", maxBody),
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"method":{"enum":["GET","HEAD","POST","PUT","PATCH","DELETE"],"default":"GET"},
 			"url":{"type":"string","minLength":1,"maxLength":8192,"description":"absolute, http or https"},
@@ -129,7 +129,8 @@ func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
 		return answer{}, err
 	}
 	if next, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		out.Note = strings.TrimPrefix(out.Note+"; a redirect, which is not followed; request it in a call of its own: "+next.Redacted(), "; ")
+		note := "the redirect was not followed; request its location in another call: " + next.Redacted()
+		out.Note = strings.TrimPrefix(out.Note+"; "+note, "; ")
 	}
 	return out, nil
 }
