@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
 )
 
 // HookCall is what a hook is asked with.
@@ -165,7 +166,8 @@ func answerHook[T any](ctx context.Context, r *room, call *HookCall[T], f HookFu
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("the question came too late: %w", err)
 	}
-	reply, err := contain(r, "hook "+string(call.Point), func() (Reply, error) { return f(ctx, call) })
+	about := scope{room: r, ref: subject.Ref{Agent: call.Agent, Session: call.Session}, turn: call.Turn}
+	reply, err := contain(r, "hook "+string(call.Point), func() (Reply, error) { return f(about.in(ctx), call) })
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/hook"
 )
 
-var quiet = &room{slog.New(slog.DiscardHandler)}
+var quiet = &room{log: slog.New(slog.DiscardHandler)}
 
 // bound is the answering function of the one capability of a handler.
 func bound(t *testing.T, h Handler) func(context.Context, []byte) ([]byte, error) {
@@ -250,5 +250,15 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 	}()
 	if b, err := m.do(t.Context(), asking("p"), func() ([]byte, error) { return []byte("again"), nil }); string(b) != "again" || err != nil {
 		t.Errorf("after a panic: %s, %v", b, err)
+	}
+}
+
+func TestAnInternalToolIsCalledByHandlersAlone(t *testing.T) {
+	if _, err := CallTool(t.Context(), "memory:retrieve", nil); err == nil || !strings.Contains(err.Error(), "not that of a hook's or a tool's handler") {
+		t.Errorf("got %v", err)
+	}
+	ctx := scope{room: quiet}.in(t.Context())
+	if _, err := CallTool(ctx, "memory:retrieve", func() {}); err == nil || !strings.Contains(err.Error(), "the arguments of memory:retrieve do not encode to JSON") {
+		t.Errorf("got %v", err)
 	}
 }

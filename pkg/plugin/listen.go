@@ -160,7 +160,7 @@ func (e *ears) listen(ctx context.Context, l listenerPart) {
 	var pause backoff
 	for ctx.Err() == nil {
 		began := time.Now()
-		_, err := contain(&room{log}, "listener "+string(l.name), func() (struct{}, error) {
+		_, err := contain(&room{log: log}, "listener "+string(l.name), func() (struct{}, error) {
 			return struct{}{}, l.run(ctx, &Emitter{e.b, l.name})
 		})
 		if err == nil || ctx.Err() != nil {

@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
 )
 
 // room is what handlers stand in.
 type room struct {
-	log *slog.Logger
+	log    *slog.Logger
+	plugin subject.Plugin
+	caller *bus.Caller // for CallTool
 }
 
 // panicError is what a handler panicked with. The asker is told no more than that

@@ -121,7 +121,7 @@ func (s *server) serve(ctx context.Context) (err error) {
 	resending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go s.resend(resending)
-	s.room = &room{s.log}
+	s.room = &room{s.log, s.m.Name, s.caller}
 	s.places = s.parts.endpoints(s.m, s.room)
 	s.ears = &ears{b: s.bus, log: s.log, list: append(s.parts.listeners, s.parts.sensors...)}
 	if err := s.load(ctx); err != nil {

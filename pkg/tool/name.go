@@ -9,7 +9,7 @@ import (
 // groups are what the names of built-in tools begin with, before the colon. They are
 // reserved, whether or not a service that offers them is up.
 var groups = []string{
-	"file_system", "http", "log", "math", "notes", "plan", "python", "sandbox_fs", "shell", "skandha", "status", "time",
+	"file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell", "skandha", "status", "time",
 }
 
 // Reserved reports whether a name belongs to the built-in tools, in upper or lower case.

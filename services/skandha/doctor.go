@@ -261,7 +261,7 @@ func faultFindings(st coreapi.Status) (out []finding) {
 func (g *globals) runnerFinding(ctx context.Context, agent subject.Agent) finding {
 	var r tool.Result
 	var st toolrunner.Status
-	err := ask(ctx, g, coreapi.VerbCall, coreapi.CallQuery{Agent: agent, Session: "doctor", Caller: "doctor", Tool: "status:query"}, &r)
+	err := ask(ctx, g, coreapi.VerbCall, tool.InternalCall{Agent: agent, Session: "doctor", Caller: "doctor", Tool: "status:query"}, &r)
 	switch {
 	case err == nil && r.Error != nil:
 		err = r.Error

@@ -151,7 +151,7 @@ func TestWhatIsOfferedByDefault(t *testing.T) {
 	c := start(t, toolrunner.Config{})
 	want := []string{
 		"file_system:append_file", "file_system:delete_file", "file_system:list", "file_system:read_file", "file_system:write_file",
-		"log:record", "math:evaluate", "notes:add", "notes:search", "status:query", "time:now",
+		"log:record", "math:evaluate", "memory:retrieve", "notes:add", "notes:search", "status:query", "time:now",
 	}
 	if got := c.offered(); !slices.Equal(got, want) {
 		t.Fatalf("got %v", got)
@@ -225,6 +225,7 @@ func TestToolsWorkOverTheBus(t *testing.T) {
 		{"file_system:list", `{"recursive":true}`, `"path":"a/b.txt","type":"file","size":11`},
 		{"notes:add", `{"text":"buy milk"}`, `"text":"buy milk"`},
 		{"notes:search", `{"query":"MILK"}`, `"found":1`},
+		{"memory:retrieve", `{"query":"What did I want to buy?"}`, `"text":"buy milk"`},
 		{"log:record", `{"message":"hello"}`, `null`},
 		{"status:query", `{}`, `"slots":16,"running":1,`},
 	} {

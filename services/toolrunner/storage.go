@@ -47,21 +47,34 @@ func (s *stored) Add(ctx context.Context, agent subject.Agent, n notes.Note) err
 
 // Search implements notes.Book. How many fit beyond the limit the plugin does not say.
 func (s *stored) Search(ctx context.Context, agent subject.Agent, query string, limit int) ([]notes.Note, int, error) {
-	reply, err := s.ask(ctx, plugin.StorageRequest{
-		Verb: plugin.Search, Agent: agent, Collection: notesCollection, Query: query, Limit: limit,
-	})
+	memories, err := s.Retrieve(ctx, agent, query, limit)
 	if err != nil {
 		return nil, 0, err
 	}
 	found := []notes.Note{}
-	for _, e := range reply.Entries[:min(len(reply.Entries), limit)] {
-		var n notes.Note
-		if err := json.Unmarshal(e.Value, &n); err != nil {
-			return nil, 0, fmt.Errorf("plugin %s: the entry %q is no note: %w", s.plugin, e.Key, err)
-		}
-		found = append(found, n)
+	for _, m := range memories {
+		found = append(found, m.Note)
 	}
 	return found, len(found), nil
+}
+
+// Retrieve implements notes.Book. The order and the scores are the plugin's.
+func (s *stored) Retrieve(ctx context.Context, agent subject.Agent, query string, limit int) ([]notes.Memory, error) {
+	reply, err := s.ask(ctx, plugin.StorageRequest{
+		Verb: plugin.Search, Agent: agent, Collection: notesCollection, Query: query, Limit: limit,
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := []notes.Memory{}
+	for _, e := range reply.Entries[:min(len(reply.Entries), limit)] {
+		m := notes.Memory{Score: e.Score}
+		if err := json.Unmarshal(e.Value, &m.Note); err != nil {
+			return nil, fmt.Errorf("plugin %s: the entry %q is not a note: %w", s.plugin, e.Key, err)
+		}
+		found = append(found, m)
+	}
+	return found, nil
 }
 
 func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.StorageReply, error) {

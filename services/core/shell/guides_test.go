@@ -154,7 +154,7 @@ func TestARequiredGuide(t *testing.T) {
 		t.Errorf("the call after the guide left ended with %+v, %v", second.Result, err)
 	}
 	var r tool.Result
-	must(t, s.client(t).Ask(t.Context(), coreapi.VerbCall, coreapi.CallQuery{Agent: "main", Session: "s1", Caller: "p", Tool: "test:inner"}, &r))
+	must(t, s.client(t).Ask(t.Context(), coreapi.VerbCall, tool.InternalCall{Agent: "main", Session: "s1", Caller: "p", Tool: "test:inner"}, &r))
 	if r.Error == nil || r.Error.Code != tool.CodeDenied || ran.Load() {
 		t.Errorf("an internal call gave %+v; something ran: %t", r, ran.Load())
 	}

@@ -12,7 +12,6 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
-	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/nesting"
 )
@@ -28,7 +27,7 @@ const internalTries = 4
 // turn: hooks are not asked and nothing is committed, since it may be made by a hook that the
 // session's next commit waits for.
 type internalCall struct {
-	coreapi.CallQuery
+	tool.InternalCall
 	ref  subject.Ref
 	id   string
 	spec tool.Spec
@@ -42,10 +41,10 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 	if err != nil {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
 	}
-	if err := decodeQuery(q.Data, &n.CallQuery); err != nil {
+	if err := decodeQuery(q.Data, &n.InternalCall); err != nil {
 		return nil, err
 	}
-	if err := jsonerror.Decode(q.Data, &coreapi.CallQuery{}); err != nil { // closed, as its schema is
+	if err := jsonerror.Decode(q.Data, &tool.InternalCall{}); err != nil { // closed, as its schema is
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
 	}
 	if n.ref, err = subject.ParseRef(string(n.Agent), string(n.Session)); err != nil {

@@ -106,7 +106,7 @@ var goTypes = map[string]any{
 	"service/core/view":           coreapi.View{},
 	"service/core/refill_request": coreapi.RefillQuery{},
 	"service/core/refill":         coreapi.RefillAnswer{},
-	"service/core/call_request":   coreapi.CallQuery{},
+	"service/core/call_request":   tool.InternalCall{},
 	"service/core/beacon":         bus.Beacon{},
 	"service/core/plugins":        []registry.PluginInfo{},
 	"service/core/plugin":         registry.PluginInfo{},

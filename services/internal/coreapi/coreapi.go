@@ -5,7 +5,6 @@
 package coreapi
 
 import (
-	"encoding/json"
 	"time"
 
 	"skandha.dev/pkg/executor"
@@ -26,7 +25,7 @@ const (
 	VerbStatus   = "status"   // -> Status
 	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer
 	VerbHooks    = "hooks"    // -> HooksInfo
-	VerbCall     = "call"     // CallQuery -> tool.Result
+	VerbCall     = "call"     // tool.InternalCall -> tool.Result
 	VerbPlugins  = "plugins"  // -> plugins, in the order of execution (schemas/service/core/plugins.json)
 	VerbPlugin   = "plugin"   // what an operator wants of a plugin -> the plugin
 )
@@ -121,16 +120,6 @@ type RefillQuery struct {
 // RefillAnswer says what was written.
 type RefillAnswer struct {
 	Revision uint64 `json:"revision,omitempty"` // of the session
-}
-
-// CallQuery has core run an internal tool, outside of a turn.
-type CallQuery struct {
-	Agent   subject.Agent   `json:"agent"`
-	Session subject.Session `json:"session"`
-	Turn    string          `json:"turn,omitempty"`
-	Caller  subject.Writer  `json:"caller"` // a plugin or a service; the policy's principal is "internal:" and this
-	Tool    string          `json:"tool"`
-	Args    json.RawMessage `json:"args,omitempty"` // default {}
 }
 
 // The kinds of [Fault].

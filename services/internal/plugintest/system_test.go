@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
@@ -49,6 +50,7 @@ type talk struct {
 	client *client.Client
 	events <-chan follow.Item
 	system *system.System
+	seen   []follow.Item // by end
 }
 
 func newTalk(t *testing.T, change ...func(*system.Config)) *talk {
@@ -93,6 +95,7 @@ func (k *talk) end() event.Recorded {
 	for {
 		select {
 		case i := <-k.events:
+			k.seen = append(k.seen, i)
 			switch i.Event.Type {
 			case event.TypeRecorded:
 				var r event.Recorded
@@ -181,6 +184,35 @@ func TestAStoragePluginKeepsTheNotes(t *testing.T) {
 	}
 }
 
+// The example of a memory shows the model a note that fits the question, by an internal
+// tool that it calls while core waits for its answer.
+func TestTheExampleOfAMemory(t *testing.T) {
+	k := newTalk(t)
+	run(t, "memory", k.system.Join())
+	k.answers("remember the key is under the mat", "done")
+	k.answers("remember Ann likes tea", "done")
+	k.say("Where is the key?")
+	var last event.Perceived
+	natstest.Eventually(t, "the note beside the question", func() bool {
+		for _, i := range k.seen {
+			if i.Event.Type == event.TypePerceived {
+				last = event.Perceived{}
+				if err := i.Event.DataAs(&last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if last.Text == "Where is the key?" && len(last.Annotations) > 0 {
+				return true
+			}
+		}
+		k.say("Where is the key?")
+		return false
+	})
+	if a := last.Annotations; len(a) != 1 || !strings.HasSuffix(a[0], ": the key is under the mat") {
+		t.Errorf("the annotations are %q", a)
+	}
+}
+
 // A system runs; plugins come, are obeyed and used, and go; nothing is left of them.
 func TestPluginsOfASystemThatRuns(t *testing.T) {
 	k := newTalk(t)
@@ -215,6 +247,12 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 		plugin.Tool("weather:forecast", "Says what the weather will be.", func(ctx context.Context, q question) (string, error) {
 			if call, ok := plugin.CallOf(ctx); !ok || call.Session != k.ref.Session || q.Days != 2 {
 				t.Errorf("%+v, %+v", call, q)
+			}
+			if r, err := plugin.CallTool(ctx, "log:record", map[string]string{"message": "asked for " + q.Place}); err != nil || !r.Success {
+				t.Errorf("an internal tool: %+v, %v", r, err)
+			}
+			if r, err := plugin.CallTool(ctx, "notes:add", map[string]string{"text": "x"}); err != nil || r.Error == nil || r.Error.Code != tool.CodeDenied {
+				t.Errorf("a tool that is not internal: %+v, %v", r, err)
 			}
 			return "sun in " + q.Place, nil
 		}),

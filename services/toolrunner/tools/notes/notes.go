@@ -1,8 +1,10 @@
-// Package notes has the tools notes:add and notes:search. Where notes are kept is a
-// [Book]: the workspace, or a storage plugin. Other agents' notes are not seen.
+// Package notes has the tools notes:add and notes:search, and memory:retrieve for
+// services and hooks. Where notes are kept is a [Book]: the workspace, or a storage
+// plugin. Other agents' notes are not seen.
 //
-// In the workspace an agent's notes are lines of JSON, notes/<agent>.jsonl. Several runners on one workspace may add at once: each note is one
-// write to the end of the file, and a line that a crash has torn is passed over.
+// In the workspace an agent's notes are lines of JSON, notes/<agent>.jsonl. Several
+// runners on one workspace may add at once: each note is one write to the end of the
+// file, and a line that a crash has torn is passed over.
 package notes
 
 import (
@@ -16,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +49,10 @@ type Book interface {
 	// Add keeps the note. The same id again is the same note.
 	Add(ctx context.Context, agent subject.Agent, n Note) error
 	// Search gives the notes that fit best, limit at most, and how many fit.
+	// With a query, a note of the workspace fits if it holds all of its words.
 	Search(ctx context.Context, agent subject.Agent, query string, limit int) (found []Note, total int, err error)
+	// Retrieve gives the notes that share words with the query, best first, limit at most.
+	Retrieve(ctx context.Context, agent subject.Agent, query string, limit int) ([]Memory, error)
 }
 
 // ErrUnknown is of an addition that nobody can know the outcome of.
@@ -56,7 +62,7 @@ var ErrUnknown = errors.New("the note may have been kept")
 func InWorkspace(root *os.Root) Book { return &book{root: root} }
 
 // Tools are the tools of this package on one book.
-func Tools(b Book) []tools.Tool { return []tools.Tool{add(b), search(b)} }
+func Tools(b Book) []tools.Tool { return []tools.Tool{add(b), search(b), retrieve(b)} }
 
 func add(b Book) tools.Tool {
 	return tools.New(tool.Spec{
@@ -157,40 +163,48 @@ func (b *book) torn(name string) bool {
 
 // Search gives the newest notes that fit and counts all that do.
 func (b *book) Search(ctx context.Context, agent subject.Agent, query string, limit int) ([]Note, int, error) {
-	name, err := file(agent)
-	if err != nil {
-		return nil, 0, err
-	}
-	f, info, err := filesystem.OpenRegular(b.root, name, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return []Note{}, 0, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = f.Close() }()
 	words := strings.Fields(strings.ToLower(query))
 	fits := []Note{}
 	total := 0
-	lines := bufio.NewScanner(io.NewSectionReader(f, max(0, info.Size()-maxRead), maxRead))
-	lines.Buffer(nil, 8*maxText)
-	for lines.Scan() {
-		if err := ctx.Err(); err != nil {
-			return nil, 0, err
-		}
-		var n Note
-		if json.Unmarshal(bytes.TrimSpace(lines.Bytes()), &n) != nil || !holds(n.Text, words) {
-			continue
+	err := b.each(ctx, agent, func(n Note) {
+		if !holds(n.Text, words) {
+			return
 		}
 		total++
 		if fits = append(fits, n); len(fits) > limit {
 			fits = fits[1:]
 		}
+	})
+	slices.Reverse(fits)
+	return fits, total, err
+}
+
+// each calls f with the newest notes, of [maxRead] bytes, oldest first.
+func (b *book) each(ctx context.Context, agent subject.Agent, f func(Note)) error {
+	name, err := file(agent)
+	if err != nil {
+		return err
 	}
-	for i, j := 0, len(fits)-1; i < j; i, j = i+1, j-1 {
-		fits[i], fits[j] = fits[j], fits[i]
+	in, info, err := filesystem.OpenRegular(b.root, name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return fits, total, lines.Err()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	lines := bufio.NewScanner(io.NewSectionReader(in, max(0, info.Size()-maxRead), maxRead))
+	lines.Buffer(nil, 8*maxText)
+	for lines.Scan() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var n Note
+		if json.Unmarshal(bytes.TrimSpace(lines.Bytes()), &n) == nil {
+			f(n)
+		}
+	}
+	return lines.Err()
 }
 
 func holds(text string, words []string) bool {

@@ -14,9 +14,9 @@ import (
 )
 
 type bench struct {
-	t           *testing.T
-	dir         string
-	add, search tools.Tool
+	t                     *testing.T
+	dir                   string
+	add, search, retrieve tools.Tool
 }
 
 func newBench(t *testing.T, dir string) *bench {
@@ -26,8 +26,8 @@ func newBench(t *testing.T, dir string) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	two := Tools(InWorkspace(root))
-	return &bench{t, dir, two[0], two[1]}
+	all := Tools(InWorkspace(root))
+	return &bench{t, dir, all[0], all[1], all[2]}
 }
 
 func (b *bench) note(text string) {

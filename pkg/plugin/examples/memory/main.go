@@ -1,0 +1,51 @@
+// Memory is a plugin that reminds the agent: before the model is asked, it looks for
+// notes that share words with what the user said, by the internal tool memory:retrieve,
+// and shows the model the best of them beside it.
+//
+//	SKANDHA_NATS=… go run skandha.dev/pkg/plugin/examples/memory
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+)
+
+func main() {
+	plugin.Main(plugin.Manifest{
+		Name: "memory", Version: "1.0.0", Description: "Shows the model notes that fit what the user says.",
+	}, plugin.Handlers{
+		plugin.AfterSense(remind, plugin.Deadline(5*time.Second)),
+	})
+}
+
+// remind annotates each perception. Whatever fails, the turn goes on without.
+func remind(ctx context.Context, c *plugin.HookCall[hook.PerceptionsData]) (plugin.Reply, error) {
+	for i, p := range c.Data.Perceptions {
+		found, err := plugin.CallTool(ctx, "memory:retrieve", map[string]any{"query": p.Text, "limit": 3})
+		if err != nil {
+			return plugin.Reply{}, err
+		}
+		if !found.Success {
+			return plugin.Reply{}, found.Error
+		}
+		var data struct {
+			Memories []struct {
+				Time time.Time `json:"time"`
+				Text string    `json:"text"`
+			} `json:"memories"`
+		}
+		if err := json.Unmarshal(found.Data, &data); err != nil {
+			return plugin.Reply{}, fmt.Errorf("reading the memories: %w", err)
+		}
+		for _, m := range data.Memories {
+			c.Data.Perceptions[i].Annotations = append(c.Data.Perceptions[i].Annotations,
+				fmt.Sprintf("A note of %s: %s", m.Time.Format(time.DateOnly), m.Text))
+		}
+	}
+	return plugin.Replace(c.Data), nil
+}
