@@ -105,6 +105,27 @@ func TestTheSameConversationInAnotherBrowser(t *testing.T) {
 	}
 }
 
+// The text of an answer may come before the commit of the one before it: each text is shown once.
+func TestTextThatOvertakesACommitIsShownOnce(t *testing.T) {
+	p := webtest.Start(t, webtest.Options{}).SignedIn(t, "overtaken")
+	got := webtest.Get[string](p, `import(one("script[type=module]").src.replace(/app\.js$/, "turn.js")).then(({Turn}) => {
+		const turn = new Turn({app: {principal: {writer: "web"}, can: () => false}, files: {learn() {}}}, 5);
+		const text = (content) => ({content, text: content, html: "<p>" + content + "</p>", format: "markdown"});
+		turn.began("t5");
+		turn.asked({plan: "t5-p1", attempt: "a", attempts: 1});
+		turn.delta({plan: "t5-p2", attempt: "b", text: "It is 2."});
+		turn.planned({plan: "t5-p1", ...text("Let me see."), steps: [{call: "t5-p1-c0", tool: "math:evaluate"}]}, () => "{}");
+		turn.message(text("Let me see."));
+		turn.asked({plan: "t5-p2", attempt: "b", attempts: 1});
+		turn.planned({plan: "t5-p2", ...text("It is 2.")}, () => "{}");
+		turn.message(text("It is 2."));
+		return [...turn.node.querySelectorAll(".prose")].map((e) => e.textContent).join("|");
+	})`)
+	if got != "Let me see.|It is 2." {
+		t.Errorf("the turn shows %q", got)
+	}
+}
+
 // A turn that failed can be sent again, a cancelled one says so once, and a session that is
 // loaded has its title at once.
 func TestATurnThatFailedIsRetried(t *testing.T) {

@@ -18,7 +18,8 @@ export class Turn {
   #answer;
   #foot;
   #segments = new Map(); // by plan
-  #last = null; // the segment that was written to last
+  #last = null; // the segment that was added last
+  #completed = null; // the segment whose commit came last
   #calls = new Map();
   #name = '';
   #thinking = null;
@@ -131,13 +132,15 @@ export class Turn {
       return;
     }
     s.completed(p);
+    this.#completed = s;
     (p.steps ?? []).forEach((step, i) => this.#call(step.call, step.tool, argsText(i), s, step.parent));
   }
 
   message(m) {
     this.#thinks('');
-    const s = this.#last;
-    // What the model said is told once more as a message, as hooks left it; that goes in its place.
+    // What the model said comes once more as a message, as hooks left it, which goes in its
+    // place. The text of a later answer may have begun by then.
+    const s = this.#completed;
     const into = s && !s.settledByMessage && (s.hasText || !s.hasCalls) ? s : this.#segment(`message-${this.#segments.size}`);
     into.message(m);
   }
