@@ -10,13 +10,14 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
-	"skandha.dev/pkg/subject"
 )
 
 // HookCall is what a hook is asked with.
 type HookCall[T any] struct {
 	hook.Envelope   // who asks, about what, and until when; its Data is the raw form
 	Data          T // the point's payload, a copy: change it and give it to [Replace]
+
+	room *room // for CallTool
 }
 
 // HookFunc answers at a point that decides. The context ends at the deadline,
@@ -166,8 +167,8 @@ func answerHook[T any](ctx context.Context, r *room, call *HookCall[T], f HookFu
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("the question came too late: %w", err)
 	}
-	about := scope{room: r, ref: subject.Ref{Agent: call.Agent, Session: call.Session}, turn: call.Turn}
-	reply, err := contain(r, "hook "+string(call.Point), func() (Reply, error) { return f(about.in(ctx), call) })
+	call.room = r
+	reply, err := contain(r, "hook "+string(call.Point), func() (Reply, error) { return f(ctx, call) })
 	if err != nil {
 		return nil, err
 	}

@@ -253,12 +253,8 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 	}
 }
 
-func TestAnInternalToolIsCalledByHandlersAlone(t *testing.T) {
-	if _, err := CallTool(t.Context(), "memory:retrieve", nil); err == nil || !strings.Contains(err.Error(), "not that of a hook's or a tool's handler") {
-		t.Errorf("got %v", err)
-	}
-	ctx := scope{room: quiet}.in(t.Context())
-	if _, err := CallTool(ctx, "memory:retrieve", func() {}); err == nil || !strings.Contains(err.Error(), "the arguments of memory:retrieve do not encode to JSON") {
+func TestAnInternalToolIsCalledOverTheBusAlone(t *testing.T) {
+	if _, err := (&HookCall[hook.PlanData]{}).CallTool(t.Context(), "memory:retrieve", nil); err == nil || !strings.Contains(err.Error(), "not asked over the bus") {
 		t.Errorf("got %v", err)
 	}
 }

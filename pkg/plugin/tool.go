@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 )
 
@@ -151,8 +150,7 @@ func (t toolPart) answer(ctx context.Context, r *room, call tool.Call) ([]byte, 
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("the call came too late, the tool did not run: %w", err)
 	}
-	about := scope{room: r, ref: subject.Ref{Agent: call.Agent, Session: call.Session}, turn: call.Turn}
-	result := t.result(context.WithValue(about.in(ctx), callKey{}, call), r, call.Args)
+	result := t.result(context.WithValue(ctx, callKey{}, call), r, call.Args)
 	body, err := json.Marshal(result)
 	if err != nil {
 		body, err = encode(tool.Failure(tool.CodeInternal, "the tool did run, but its result does not encode to JSON: "+err.Error()))

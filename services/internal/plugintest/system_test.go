@@ -231,8 +231,14 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 	}
 	asked := make(chan string, 100)
 	policy := serve(manifest("policy"), plugin.Handlers{
-		plugin.BeforeAct(func(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+		plugin.BeforeAct(func(ctx context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 			asked <- c.Data.Tool
+			if r, err := c.CallTool(ctx, "log:record", map[string]string{"message": "asked for " + c.Data.Tool}); err != nil || !r.Success {
+				t.Errorf("an internal tool: %+v, %v", r, err)
+			}
+			if r, err := c.CallTool(ctx, "notes:add", map[string]string{"text": "x"}); err != nil || r.Error == nil || r.Error.Code != tool.CodeDenied {
+				t.Errorf("a tool that is not internal: %+v, %v", r, err)
+			}
 			if c.Data.Tool == "file_system:write_file" {
 				return plugin.Deny("nothing is written here"), nil
 			}
@@ -247,12 +253,6 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 		plugin.Tool("weather:forecast", "Says what the weather will be.", func(ctx context.Context, q question) (string, error) {
 			if call, ok := plugin.CallOf(ctx); !ok || call.Session != k.ref.Session || q.Days != 2 {
 				t.Errorf("%+v, %+v", call, q)
-			}
-			if r, err := plugin.CallTool(ctx, "log:record", map[string]string{"message": "asked for " + q.Place}); err != nil || !r.Success {
-				t.Errorf("an internal tool: %+v, %v", r, err)
-			}
-			if r, err := plugin.CallTool(ctx, "notes:add", map[string]string{"text": "x"}); err != nil || r.Error == nil || r.Error.Code != tool.CodeDenied {
-				t.Errorf("a tool that is not internal: %+v, %v", r, err)
 			}
 			return "sun in " + q.Place, nil
 		}),

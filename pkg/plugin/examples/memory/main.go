@@ -26,7 +26,7 @@ func main() {
 // remind annotates each perception. Whatever fails, the turn goes on without.
 func remind(ctx context.Context, c *plugin.HookCall[hook.PerceptionsData]) (plugin.Reply, error) {
 	for i, p := range c.Data.Perceptions {
-		found, err := plugin.CallTool(ctx, "memory:retrieve", map[string]any{"query": p.Text, "limit": 3})
+		found, err := c.CallTool(ctx, "memory:retrieve", map[string]any{"query": p.Text, "limit": 3})
 		if err != nil {
 			return plugin.Reply{}, err
 		}
