@@ -40,7 +40,7 @@ type call struct {
 
 // place is the box that a call works in.
 type place struct {
-	box      *pool.Box
+	box      *pool.Sandbox
 	notice   string   // what the model has to know of it
 	packages []string // that are installed
 }
@@ -153,7 +153,7 @@ func (s *Service) place(ctx context.Context, own *session, c call, wanted deps.R
 var errReset = &tools.Error{Message: "the session was reset meanwhile"}
 
 // get takes a box from the pool. A set that was removed meanwhile is made again, once.
-func (s *Service) get(ctx context.Context, c call, set string, packages deps.Requirements) (*pool.Box, error) {
+func (s *Service) get(ctx context.Context, c call, set string, packages deps.Requirements) (*pool.Sandbox, error) {
 	if set != "" || s.pool.Stats().Warm == 0 {
 		c.progress("starting a sandbox")
 	}
@@ -168,7 +168,7 @@ func (s *Service) get(ctx context.Context, c call, set string, packages deps.Req
 }
 
 // await waits for a box, and not longer than is of use.
-func (s *Service) await(ctx context.Context, owner, set string) (*pool.Box, error) {
+func (s *Service) await(ctx context.Context, owner, set string) (*pool.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeWithin)
 	defer cancel()
 	return s.pool.Get(ctx, owner, set)
@@ -200,7 +200,7 @@ func (s *Service) install(ctx context.Context, c call, want deps.Requirements) (
 }
 
 // move copies the workspace from one box into another.
-func move(ctx context.Context, from, to *pool.Box) error {
+func move(ctx context.Context, from, to *pool.Sandbox) error {
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
 	go func() {
@@ -305,7 +305,7 @@ func withNotice(r tool.Result, notice string) tool.Result {
 }
 
 // broken is why the box is of no more use, or nil.
-func broken(box *pool.Box, err error) error {
+func broken(box *pool.Sandbox, err error) error {
 	if ended := box.Ended(); ended != nil {
 		return ended
 	}

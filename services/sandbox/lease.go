@@ -24,7 +24,7 @@ type session struct {
 	lease    string            // core's name for what is kept here; another one: the session was reset
 	begun    beginning         // what made it begin here
 	seq      uint64            // of the latest turn that was seen
-	box      *pool.Box         // nil: none; changed by who has the turn, and by who ends it
+	box      *pool.Sandbox     // nil: none; changed by who has the turn, and by who ends it
 	packages deps.Requirements // that the session has asked for
 	calls    int               // that work or wait
 	used     time.Time         // when the last of them ended
@@ -106,7 +106,7 @@ func (l *leases) leave(s *session) {
 }
 
 // current is the session's box, if it still works. Who calls it has the turn.
-func (l *leases) current(s *session) *pool.Box {
+func (l *leases) current(s *session) *pool.Sandbox {
 	l.mu.Lock()
 	box := s.box
 	l.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *leases) current(s *session) *pool.Box {
 }
 
 // broken ends the lease of a box that is of no more use.
-func (l *leases) broken(s *session, box *pool.Box, why error) {
+func (l *leases) broken(s *session, box *pool.Sandbox, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.box == box {
@@ -131,7 +131,7 @@ func (l *leases) broken(s *session, box *pool.Box, why error) {
 
 // grant gives the session a box. It reports false, and the box is not the session's,
 // when the session began anew meanwhile. notice is what the model has to know.
-func (l *leases) grant(s *session, as tenure, box *pool.Box, packages deps.Requirements) (notice string, ok bool) {
+func (l *leases) grant(s *session, as tenure, box *pool.Sandbox, packages deps.Requirements) (notice string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if as != (tenure{s.lease, s.begun}) {

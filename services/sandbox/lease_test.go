@@ -15,9 +15,9 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
-	"skandha.dev/services/sandbox/boxtest"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/drivertest"
 )
 
 func TestFilesLastForTheSessionAndNoLonger(t *testing.T) {
@@ -150,7 +150,7 @@ func TestAnotherInstanceThatIsGoneLeavesANote(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
 	s.python("open('a','w')")
-	second := c.serve(sandbox.Config{Warm: -1}, boxtest.New(t), nil)
+	second := c.serve(sandbox.Config{Warm: -1}, drivertest.New(t), nil)
 	c.instance.stop()
 	s.at = second
 	got := s.python("import os\nsorted(os.listdir())")
@@ -165,7 +165,7 @@ func TestAnotherInstanceThatIsGoneLeavesANote(t *testing.T) {
 
 func TestASessionThatComesBackDoesNotFindOldFiles(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
-	second := c.serve(sandbox.Config{Warm: -1}, boxtest.New(t), nil)
+	second := c.serve(sandbox.Config{Warm: -1}, drivertest.New(t), nil)
 	s := c.session("s")
 	s.python("open('old','w')")
 	s.at = second
@@ -275,7 +275,7 @@ func TestALateCallOfAnEarlierLeaseDoesNotRun(t *testing.T) {
 
 // shelf has package sets installed, whatever is asked for.
 type shelf struct {
-	d    *boxtest.Driver
+	d    *drivertest.Driver
 	mu   sync.Mutex
 	want []string
 	err  error
@@ -295,7 +295,7 @@ func (s *shelf) Ensure(ctx context.Context, want deps.Requirements, progress fun
 
 func TestPackagesAreAddedAndFilesMoveAlong(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
-	d := boxtest.New(t)
+	d := drivertest.New(t)
 	packages := &shelf{d: d}
 	c.instance = c.serve(sandbox.Config{Warm: 1}, d, packages)
 	s := c.session("s")
@@ -329,7 +329,7 @@ func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T)
 		t.Fatalf("got %+v", r)
 	}
 	contains(t, "the error", r.Error.Message, "packages cannot be installed here", "nothing ran")
-	d := boxtest.New(t)
+	d := drivertest.New(t)
 	c.instance = c.serve(sandbox.Config{Warm: -1}, d, &shelf{d: d, err: &deps.Error{Code: deps.NotFound, Detail: "no matching distribution"}})
 	s = c.session("s")
 	s.python("open('before','w')")
@@ -363,7 +363,7 @@ func TestTheStatusSaysWhatIsThere(t *testing.T) {
 	c.session("s").python("1")
 	natstest.Eventually(t, "the driver is asked to reap", func() bool { return c.driver.Reaps() > 0 })
 	st := c.service.Status(t.Context())
-	if st.Driver == nil || st.Driver.Driver != "boxtest" || st.Sessions != 1 || st.Pool.Used != 1 || st.Instance != c.offer.Instance {
+	if st.Driver == nil || st.Driver.Driver != "drivertest" || st.Sessions != 1 || st.Pool.Used != 1 || st.Instance != c.offer.Instance {
 		t.Errorf("got %+v", st)
 	}
 	if n := c.service.Counters(); n["sandbox_calls"] != 1 || n["sandbox_used"] != 1 || n["sandbox_sessions"] != 1 {

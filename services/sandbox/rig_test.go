@@ -19,8 +19,8 @@ import (
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
-	"skandha.dev/services/sandbox/boxtest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/drivertest"
 )
 
 // core asks one sandbox service over a real bus, as core does.
@@ -35,14 +35,14 @@ type core struct {
 // instance is one sandbox service.
 type instance struct {
 	offer   executor.Announcement
-	driver  *boxtest.Driver // nil: it has another one
+	driver  *drivertest.Driver // nil: it has another one
 	service *sandbox.Service
 	stop    func() // and wait until it has drained
 }
 
-func start(t testing.TB, cfg sandbox.Config, prepare ...func(*boxtest.Driver)) *core {
+func start(t testing.TB, cfg sandbox.Config, prepare ...func(*drivertest.Driver)) *core {
 	t.Helper()
-	d := boxtest.New(t)
+	d := drivertest.New(t)
 	for _, f := range prepare {
 		f(d)
 	}
@@ -86,7 +86,7 @@ func (c *core) serve(cfg sandbox.Config, d driver.Driver, packages sandbox.Packa
 		cfg.DrainTimeout = 10 * time.Millisecond // results are not released here
 	}
 	i := &instance{}
-	i.driver, _ = d.(*boxtest.Driver)
+	i.driver, _ = d.(*drivertest.Driver)
 	i.service, err = sandbox.New(cfg, sandbox.Deps{Bus: b, Logger: natstest.Logger(c.t), Driver: d, Packages: packages})
 	if err != nil {
 		c.t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox"
-	"skandha.dev/services/sandbox/boxtest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/drivertest"
 	"skandha.dev/services/sandbox/tools"
 )
 
@@ -300,7 +300,7 @@ func TestARunIsStopped(t *testing.T) {
 
 func TestWithoutADriverEveryCallSaysWhatToInstallUntilThereIsOne(t *testing.T) {
 	var there atomic.Bool
-	c := start(t, sandbox.Config{Warm: 1}, func(d *boxtest.Driver) {
+	c := start(t, sandbox.Config{Warm: 1}, func(d *drivertest.Driver) {
 		d.BeforeStart = func(context.Context, driver.Spec) error {
 			if there.Load() {
 				return nil

@@ -55,7 +55,7 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		return err
 	}
 	cfg := terminal.Config{
-		Door: door{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about, Hints: page(ctx, conn), Logs: logs,
+		Client: door{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about, Hints: page(ctx, conn), Logs: logs,
 		History: filepath.Join(g.Data, "chat_history"), Yes: c.Yes, NoColour: os.Getenv("NO_COLOR") != "", Now: time.Now, NewID: client.NewID,
 		Where: g.where(),
 	}

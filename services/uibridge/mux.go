@@ -22,10 +22,10 @@ import (
 // doors are the ways to the backend.
 type doors struct {
 	backend   *backend.Backend
-	ws        *rpc.Door
-	sse       *sse.Door
-	agui      *agui.Door
-	openai    *openai.Door
+	ws        *rpc.Handler
+	sse       *sse.Handler
+	agui      *agui.Handler
+	openai    *openai.Handler
 	artifacts http.Handler
 }
 

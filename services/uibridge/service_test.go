@@ -28,7 +28,7 @@ import (
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 const ownerToken = "owner-0123456789abcdef"
@@ -169,7 +169,7 @@ func TestALinkOfTheBusOpensThePageOnce(t *testing.T) {
 	if !ok || page != b.URL()+"/" || link.Page != page || time.Until(link.Expires) > access.CodeLife {
 		t.Fatalf("the link is %+v", link)
 	}
-	c := doortest.Browser(t, nil)
+	c := transporttest.Browser(t, nil)
 	body := `{"code": "` + code + `"}`
 	if res := b.ask(c, "/v1/auth/code", body); res.status != 200 || !strings.Contains(res.body, `"owner"`) {
 		t.Fatalf("the code is answered %d %s", res.status, res.body)
@@ -301,7 +301,7 @@ func TestHTTPS(t *testing.T) {
 	cfg := owned()
 	pool := certificate(t, &cfg)
 	b := start(t, cfg, "")
-	c := doortest.Browser(t, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true})
+	c := transporttest.Browser(t, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true})
 	res := b.ask(c, "/v1/auth/token", `{"token": "`+ownerToken+`"}`)
 	if res.status != http.StatusOK || len(res.cookies) != 1 || !res.cookies[0].Secure || !strings.HasPrefix(res.cookies[0].Name, "__Host-") || res.header.Get("Strict-Transport-Security") == "" {
 		t.Fatalf("answered %d %s, cookies %v", res.status, res.body, res.cookies)

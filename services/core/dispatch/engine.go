@@ -10,7 +10,7 @@
 // error goes on denying.
 //
 // At before_act there are two phases. First the plugins shape the call, each seeing what
-// the one before has made of it. Then [Table.JudgeIn] asks about the call as it is to run,
+// the one before has made of it. Then [HookSet.JudgeIn] asks about the call as it is to run,
 // all at once: the judges that configuration names, and every plugin that was asked about
 // another call or, because of a stop, an answer or a used-up budget, not at all. A plugin
 // that is not connected, but whose lease has not ended, is waited for: it may be about
@@ -107,7 +107,7 @@ type Config struct {
 // Engine asks plugins. Make one with [New].
 type Engine struct {
 	cfg   Config
-	table atomic.Pointer[Table]
+	table atomic.Pointer[HookSet]
 	stats stats
 	blame blame
 	noted noted
@@ -128,13 +128,13 @@ func New(cfg Config) *Engine {
 		cfg.Log = slog.Default()
 	}
 	e := &Engine{cfg: cfg}
-	e.table.Store(&Table{engine: e})
+	e.table.Store(&HookSet{engine: e})
 	return e
 }
 
-// Table is what is registered at every point. It never changes; a decision that
+// HookSet is what is registered at every point. It never changes; a decision that
 // takes one sees the same plugins from its beginning to its end.
-type Table struct {
+type HookSet struct {
 	engine *Engine
 	points map[hook.Point]*point
 }
@@ -149,10 +149,10 @@ type point struct {
 	judged   []hooked // all of hooks, in their order
 }
 
-// NewTable builds a table of plugins, which stand in the order in which they are
+// NewHookSet builds a table of plugins, which stand in the order in which they are
 // asked. Budgets bound all plugins of a point together; default [DefaultBudget].
-func (e *Engine) NewTable(hooks []Hooked, budgets map[hook.Point]time.Duration) *Table {
-	t := &Table{engine: e, points: map[hook.Point]*point{}}
+func (e *Engine) NewHookSet(hooks []Hooked, budgets map[hook.Point]time.Duration) *HookSet {
+	t := &HookSet{engine: e, points: map[hook.Point]*point{}}
 	for _, h := range hooks {
 		h = h.withDefaults()
 		p := t.points[h.Point]
@@ -177,9 +177,9 @@ func (e *Engine) NewTable(hooks []Hooked, budgets map[hook.Point]time.Duration) 
 	return t
 }
 
-// Set makes t what [Engine.Table] gives from now on. A plugin that can be asked
+// Set makes t what [Engine.HookSet] gives from now on. A plugin that can be asked
 // again begins with a clean slate.
-func (e *Engine) Set(t *Table) {
+func (e *Engine) Set(t *HookSet) {
 	old := e.table.Swap(t)
 	before := old.askable()
 	for k := range t.askable() {
@@ -189,7 +189,7 @@ func (e *Engine) Set(t *Table) {
 	}
 }
 
-func (t *Table) askable() map[key]bool {
+func (t *HookSet) askable() map[key]bool {
 	out := map[key]bool{}
 	for at, p := range t.points {
 		for _, h := range p.hooks {
@@ -201,14 +201,14 @@ func (t *Table) askable() map[key]bool {
 	return out
 }
 
-// Table is what is registered now.
-func (e *Engine) Table() *Table { return e.table.Load() }
+// HookSet is what is registered now.
+func (e *Engine) HookSet() *HookSet { return e.table.Load() }
 
 // Any implements decide.Hooks.
-func (t *Table) Any(p hook.Point) bool { return t.points[p] != nil }
+func (t *HookSet) Any(p hook.Point) bool { return t.points[p] != nil }
 
 // Hooks lists the plugins of a point in the order in which they are asked.
-func (t *Table) Hooks(p hook.Point) []Hooked {
+func (t *HookSet) Hooks(p hook.Point) []Hooked {
 	if at := t.points[p]; at != nil {
 		return at.hooks
 	}
@@ -216,7 +216,7 @@ func (t *Table) Hooks(p hook.Point) []Hooked {
 }
 
 // Budget bounds all plugins of a point together.
-func (t *Table) Budget(p hook.Point) time.Duration {
+func (t *HookSet) Budget(p hook.Point) time.Duration {
 	if at := t.points[p]; at != nil {
 		return at.budget
 	}

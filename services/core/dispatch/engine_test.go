@@ -21,7 +21,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-var _ decide.Hooks = (*dispatch.Table)(nil)
+var _ decide.Hooks = (*dispatch.HookSet)(nil)
 
 var envelope = hook.Envelope{
 	Point: hook.BeforeAct, Agent: "a", Session: "s", Turn: "t1", Step: "t1-p1-c0",
@@ -82,14 +82,14 @@ func TestAnAbsentPluginIsWaitedForWhileItsLeaseLasts(t *testing.T) {
 						return "", fmt.Errorf("%w: nobody listens", dispatch.ErrAbsent)
 					}
 					if !back {
-						e.Set(e.NewTable(nil, nil)) // its lease has ended
+						e.Set(e.NewHookSet(nil, nil)) // its lease has ended
 						return "", dispatch.ErrAbsent
 					}
 					return `{"verb":"deny","reason":"it is back"}`, nil
 				}})
 				hooks := at(hook.BeforeAct, hook.Chain, "p")
 				hooks[0].Judge, hooks[0].OnSilence = judge, hook.Allow
-				table := e.NewTable(hooks, nil)
+				table := e.NewHookSet(hooks, nil)
 				e.Set(table)
 				d := table.Run(envelope)
 				if judge {
@@ -123,13 +123,13 @@ func ample() map[hook.Point]time.Duration {
 
 // idle are tables without a plugin at before_act: nothing was ever registered, and
 // something was, elsewhere.
-func idle() map[string]*dispatch.Table {
+func idle() map[string]*dispatch.HookSet {
 	none := dispatch.New(dispatch.Config{})
 	cleared := dispatch.New(dispatch.Config{})
-	cleared.Set(cleared.NewTable(at(hook.BeforeAct, "", "p"), ample()))
-	cleared.Set(cleared.NewTable(nil, nil))
-	return map[string]*dispatch.Table{
-		"new": none.Table(), "registered elsewhere": none.NewTable(at(hook.AfterSense, "", "p"), ample()), "cleared": cleared.Table(),
+	cleared.Set(cleared.NewHookSet(at(hook.BeforeAct, "", "p"), ample()))
+	cleared.Set(cleared.NewHookSet(nil, nil))
+	return map[string]*dispatch.HookSet{
+		"new": none.HookSet(), "registered elsewhere": none.NewHookSet(at(hook.AfterSense, "", "p"), ample()), "cleared": cleared.HookSet(),
 	}
 }
 
@@ -169,7 +169,7 @@ func TestAChainAsksInOrderAndHandsOn(t *testing.T) {
 		"c": note(`{"verb":"stop"}`),
 		"d": note(`{"verb":"deny","reason":"too late"}`),
 	})
-	d := e.NewTable(at(hook.BeforeAct, "", "a", "b", "c", "d"), ample()).Run(envelope)
+	d := e.NewHookSet(at(hook.BeforeAct, "", "a", "b", "c", "d"), ample()).Run(envelope)
 	if len(asked) != 3 || !strings.HasPrefix(asked[0], "a{") || !strings.HasPrefix(asked[1], "b{") || !strings.Contains(asked[1], `"/tmp"`) {
 		t.Errorf("asked %v", asked)
 	}
@@ -202,7 +202,7 @@ func TestParallelAsksAtOnceAndComposesInOrder(t *testing.T) {
 	}
 	e := engine(plugins{"a": answer(b, nil, "first"), "b": answer(c, b, "second"), "c": answer(nil, c, "third")})
 	env := hook.Envelope{Point: hook.AfterSense, Agent: "a", Session: "s", Data: json.RawMessage(`{"perceptions":[{"id":"7","text":"hi"}]}`)}
-	d := e.NewTable(at(hook.AfterSense, "", "a", "b", "c"), ample()).Run(env)
+	d := e.NewHookSet(at(hook.AfterSense, "", "a", "b", "c"), ample()).Run(env)
 	var got hook.PerceptionsData
 	if err := json.Unmarshal(d.Data, &got); err != nil || !slices.Equal(got.Perceptions[0].Annotations, []string{"first", "second", "third"}) {
 		t.Fatalf("%v %s", err, d.Data)
@@ -222,7 +222,7 @@ func TestModesMayBeMixed(t *testing.T) {
 	}
 	e := engine(plugins{"a": note, "b": note, "c": note, "d": note})
 	hooks := slices.Concat(at(hook.BeforeAct, hook.Parallel, "a", "b"), at(hook.BeforeAct, hook.Chain, "c"), at(hook.BeforeAct, hook.Parallel, "d"))
-	d := e.NewTable(hooks, ample()).Run(envelope)
+	d := e.NewHookSet(hooks, ample()).Run(envelope)
 	slices.Sort(log[:2])
 	if got := strings.Join(log, ""); got != "abcd" || len(d.Verdicts) != 4 {
 		t.Fatalf("%s %+v", got, d)
@@ -239,7 +239,7 @@ func TestDeadlinesAndTheBudgetOfThePoint(t *testing.T) {
 			{Plugin: "fine", Point: hook.BeforePlan},
 		}
 		env := hook.Envelope{Point: hook.BeforePlan, Agent: "a", Session: "s", Data: json.RawMessage(`{"plan":"p","round":1,"tools":[]}`)}
-		d := e.NewTable(hooks, map[hook.Point]time.Duration{hook.BeforePlan: 4 * time.Second}).Run(env)
+		d := e.NewHookSet(hooks, map[hook.Point]time.Duration{hook.BeforePlan: 4 * time.Second}).Run(env)
 		if took := time.Since(began); took != 4*time.Second || d.Verb != hook.Continue || len(d.Verdicts) != 3 {
 			t.Fatalf("%v %+v", took, d)
 		}
@@ -262,7 +262,7 @@ func TestALateAnswerCountsAsNone(t *testing.T) {
 	e := dispatch.New(dispatch.Config{Ask: func(_ context.Context, q []bus.Question) []bus.Answer {
 		return []bus.Answer{{Data: []byte(`{"verb":"answer","data":1}`), At: q[0].Deadline}}
 	}})
-	d := e.NewTable([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct, OnError: hook.Allow, Deadline: time.Second}}, nil).Run(envelope)
+	d := e.NewHookSet([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct, OnError: hook.Allow, Deadline: time.Second}}, nil).Run(envelope)
 	if d.Verb != hook.Continue || len(d.Verdicts) != 1 || !strings.HasPrefix(d.Verdicts[0].Error, "no answer within 1") {
 		t.Fatalf("%+v", d)
 	}
@@ -276,7 +276,7 @@ func TestTheEnvelope(t *testing.T) {
 			got = append(got, e)
 			return "", nil
 		}})
-		table := e.NewTable([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct}}, nil)
+		table := e.NewHookSet([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct}}, nil)
 		table.Run(envelope)
 		table.Run(envelope)
 		other := envelope
@@ -303,7 +303,7 @@ func TestTheEnvelopeIsWhatTheEncoderWrites(t *testing.T) {
 			sent = q[0].Body
 			return []bus.Answer{{At: time.Now()}}
 		}})
-		e.NewTable(at(env.Point, "", "p"), ample()).Run(env)
+		e.NewHookSet(at(env.Point, "", "p"), ample()).Run(env)
 		var got hook.Envelope
 		if err := json.Unmarshal(sent, &got); err != nil {
 			t.Fatalf("%v: %s", err, sent)
@@ -337,7 +337,7 @@ func TestAPluginThatKeepsFailingIsSuspendedWithANotice(t *testing.T) {
 		reason.Store(&why)
 		close(suspended)
 	}})
-	table := e.NewTable(append(at(hook.BeforeAct, "", "p", "q"), at(hook.AfterAct, "", "p")...), ample())
+	table := e.NewHookSet(append(at(hook.BeforeAct, "", "p", "q"), at(hook.AfterAct, "", "p")...), ample())
 	e.Set(table)
 	run := func() hook.Decision { return table.Run(envelope) }
 	fail.Store(true)
@@ -368,8 +368,8 @@ func TestAPluginThatKeepsFailingIsSuspendedWithANotice(t *testing.T) {
 	hooks := at(hook.BeforeAct, "", "p", "q")
 	hooks[0].Unasked = "it is suspended"
 	asked := e.Use(hook.BeforeAct, "p").Asked
-	e.Set(e.NewTable(hooks, ample()))
-	if d := e.Table().Run(envelope); d.Verb != hook.DenyVerb || !strings.Contains(d.Reason, "p failed: it is suspended") || e.Use(hook.BeforeAct, "p").Asked != asked {
+	e.Set(e.NewHookSet(hooks, ample()))
+	if d := e.HookSet().Run(envelope); d.Verb != hook.DenyVerb || !strings.Contains(d.Reason, "p failed: it is suspended") || e.Use(hook.BeforeAct, "p").Asked != asked {
 		t.Errorf("%+v", d)
 	}
 	// Resumed, it has three failures again.
@@ -382,7 +382,7 @@ func TestAPluginThatKeepsFailingIsSuspendedWithANotice(t *testing.T) {
 func TestRunOnly(t *testing.T) {
 	e := engine(plugins{"a": says(""), "b": says(""), "c": says("")})
 	for _, mode := range []hook.Mode{hook.Chain, hook.Parallel} {
-		d := e.NewTable(at(hook.OnAgentStart, mode, "a", "b", "c"), ample()).RunOnly(
+		d := e.NewHookSet(at(hook.OnAgentStart, mode, "a", "b", "c"), ample()).RunOnly(
 			hook.Envelope{Point: hook.OnAgentStart, Agent: "a", Data: json.RawMessage(`{"instance":"i"}`)}, map[subject.Plugin]bool{"b": true})
 		if len(d.Verdicts) != 1 || d.Verdicts[0].Plugin != "b" {
 			t.Errorf("%s: %+v", mode, d)
@@ -393,13 +393,13 @@ func TestRunOnly(t *testing.T) {
 // Registering while hooks run: every run sees one whole table.
 func TestSetWhileRunning(t *testing.T) {
 	e := engine(plugins{"a": says(`{"verb":"deny","reason":"no"}`), "b": says(`{"verb":"deny","reason":"no"}`)})
-	both := e.NewTable(slices.Concat(at(hook.BeforeAct, hook.Chain, "a"), at(hook.AfterAct, hook.Chain, "a")), ample())
-	other := e.NewTable(slices.Concat(at(hook.BeforeAct, hook.Chain, "b"), at(hook.AfterAct, hook.Chain, "b")), ample())
+	both := e.NewHookSet(slices.Concat(at(hook.BeforeAct, hook.Chain, "a"), at(hook.AfterAct, hook.Chain, "a")), ample())
+	other := e.NewHookSet(slices.Concat(at(hook.BeforeAct, hook.Chain, "b"), at(hook.AfterAct, hook.Chain, "b")), ample())
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 500 {
-				pinned := e.Table()
+				pinned := e.HookSet()
 				after := envelope
 				after.Point = hook.AfterAct
 				after.Data = json.RawMessage(`{"call":"c","tool":"t","args":{},"result":{"success":true}}`)
@@ -413,7 +413,7 @@ func TestSetWhileRunning(t *testing.T) {
 	for range 500 {
 		e.Set(both)
 		e.Set(other)
-		e.Set(e.NewTable(nil, nil))
+		e.Set(e.NewHookSet(nil, nil))
 	}
 	wg.Wait()
 }
@@ -432,7 +432,7 @@ func BenchmarkNoHook(b *testing.B) {
 }
 
 func BenchmarkOneHook(b *testing.B) {
-	e := engine(plugins{"p": says("")}).NewTable(at(hook.BeforeAct, "", "p"), ample())
+	e := engine(plugins{"p": says("")}).NewHookSet(at(hook.BeforeAct, "", "p"), ample())
 	b.ReportAllocs()
 	for b.Loop() {
 		e.Run(envelope)

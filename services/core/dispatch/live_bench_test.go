@@ -45,7 +45,7 @@ func BenchmarkFiveHooks(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, mode := range []hook.Mode{hook.Chain, hook.Parallel} {
-		table := e.NewTable(at(hook.BeforeAct, mode, names...), nil)
+		table := e.NewHookSet(at(hook.BeforeAct, mode, names...), nil)
 		b.Run(string(mode), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -230,7 +230,7 @@ func (c cell) check(t *testing.T, e *dispatch.Engine, at string) string {
 	if c.verb == "" && !strings.Contains(c.name, "beside") {
 		deadline = 30 * time.Millisecond // it will not be met
 	}
-	d := e.NewTable([]dispatch.Hooked{
+	d := e.NewHookSet([]dispatch.Hooked{
 		{Plugin: "first", Point: c.point, Mode: c.mode, OnError: hook.Deny, Deadline: natstest.Patience},
 		{Plugin: "p", Point: c.point, Mode: c.mode, OnError: c.rule, Deadline: deadline},
 		{Plugin: "last", Point: c.point, Mode: c.mode, OnError: hook.Allow, Deadline: natstest.Patience},

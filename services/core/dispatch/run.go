@@ -20,29 +20,29 @@ import (
 
 // Run implements decide.Hooks: it asks the plugins of the envelope's point. It
 // returns when all have answered or failed, at the latest after the point's budget.
-func (t *Table) Run(env hook.Envelope) hook.Decision {
+func (t *HookSet) Run(env hook.Envelope) hook.Decision {
 	return t.run(context.Background(), env, nil, nil)
 }
 
-// RunIn is [Table.Run] in the trace of ctx, and until it ends.
-func (t *Table) RunIn(ctx context.Context, env hook.Envelope) hook.Decision {
+// RunIn is [HookSet.Run] in the trace of ctx, and until it ends.
+func (t *HookSet) RunIn(ctx context.Context, env hook.Envelope) hook.Decision {
 	return t.run(ctx, env, nil, nil)
 }
 
 // RunOnly asks some of the plugins of the point.
-func (t *Table) RunOnly(env hook.Envelope, only map[subject.Plugin]bool) hook.Decision {
+func (t *HookSet) RunOnly(env hook.Envelope, only map[subject.Plugin]bool) hook.Decision {
 	return t.run(context.Background(), env, only, nil)
 }
 
-// ShapeIn is [Table.RunIn] at before_act: fits checks what plugins make of the arguments.
-func (t *Table) ShapeIn(ctx context.Context, env hook.Envelope, fits Fits) hook.Decision {
+// ShapeIn is [HookSet.RunIn] at before_act: fits checks what plugins make of the arguments.
+func (t *HookSet) ShapeIn(ctx context.Context, env hook.Envelope, fits Fits) hook.Decision {
 	return t.run(ctx, env, nil, fits)
 }
 
 // Fits checks arguments and returns them with their defaults.
 type Fits = func(args json.RawMessage) (json.RawMessage, error)
 
-func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plugin]bool, fits Fits) hook.Decision {
+func (t *HookSet) run(ctx context.Context, env hook.Envelope, only map[subject.Plugin]bool, fits Fits) hook.Decision {
 	p := t.points[env.Point]
 	if p == nil {
 		return hook.Decision{Verb: hook.Continue}
@@ -67,37 +67,37 @@ func (t *Table) run(ctx context.Context, env hook.Envelope, only map[subject.Plu
 	return d
 }
 
-// Shape implements decide.Hooks; see [Table.ShapeIn].
-func (t *Table) Shape(env hook.Envelope, fits Fits) hook.Decision {
+// Shape implements decide.Hooks; see [HookSet.ShapeIn].
+func (t *HookSet) Shape(env hook.Envelope, fits Fits) hook.Decision {
 	return t.ShapeIn(context.Background(), env, fits)
 }
 
-// Judge implements decide.Hooks; see [Table.JudgeIn].
-func (t *Table) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
+// Judge implements decide.Hooks; see [HookSet.JudgeIn].
+func (t *HookSet) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
 	return t.JudgeIn(context.Background(), env, shaped)
 }
 
 // JudgeIn is the second phase of before_act, about the call as it is to run: shaped is
 // what the first one came to. It asks those that have not agreed to exactly this call, all
 // at once, for at most the point's budget.
-func (t *Table) JudgeIn(ctx context.Context, env hook.Envelope, shaped hook.Decision) hook.Decision {
+func (t *HookSet) JudgeIn(ctx context.Context, env hook.Envelope, shaped hook.Decision) hook.Decision {
 	return t.judge(ctx, env, func(h *hooked) bool { return !agreed(shaped.Seen, h.Plugin, env.Data) })
 }
 
-// Rejudge implements decide.Hooks; see [Table.RejudgeIn].
-func (t *Table) Rejudge(env hook.Envelope) hook.Decision {
+// Rejudge implements decide.Hooks; see [HookSet.RejudgeIn].
+func (t *HookSet) Rejudge(env hook.Envelope) hook.Decision {
 	return t.RejudgeIn(context.Background(), env)
 }
 
 // RejudgeIn asks the judges that the configuration names about a call that was let pass
 // earlier. Other plugins are not asked again: after each attempt that did not run, that
 // would be a round trip to all of them.
-func (t *Table) RejudgeIn(ctx context.Context, env hook.Envelope) hook.Decision {
+func (t *HookSet) RejudgeIn(ctx context.Context, env hook.Envelope) hook.Decision {
 	return t.judge(ctx, env, func(h *hooked) bool { return h.Judge })
 }
 
 // judge asks those of the point's plugins that pick returns true for, all at once.
-func (t *Table) judge(ctx context.Context, env hook.Envelope, pick func(*hooked) bool) hook.Decision {
+func (t *HookSet) judge(ctx context.Context, env hook.Envelope, pick func(*hooked) bool) hook.Decision {
 	p := t.points[env.Point]
 	if p == nil {
 		return hook.Decision{Verb: hook.Continue}
@@ -235,7 +235,7 @@ func (e *Engine) again(ctx context.Context, env hook.Envelope, r *round, answers
 	}
 	left := 0
 	for _, q := range r.asked {
-		if errors.Is(answers[q.answer].Err, ErrAbsent) && e.Table().asks(env.Point, q.Plugin) {
+		if errors.Is(answers[q.answer].Err, ErrAbsent) && e.HookSet().asks(env.Point, q.Plugin) {
 			r.asked[left] = q
 			left++
 		}
@@ -263,7 +263,7 @@ func (e *Engine) again(ctx context.Context, env hook.Envelope, r *round, answers
 }
 
 // asks reports whether a plugin is registered at a point and can be asked.
-func (t *Table) asks(at hook.Point, p subject.Plugin) bool {
+func (t *HookSet) asks(at hook.Point, p subject.Plugin) bool {
 	return slices.ContainsFunc(t.Hooks(at), func(h Hooked) bool { return h.Plugin == p && h.Unasked == "" })
 }
 

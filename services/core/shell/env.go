@@ -104,31 +104,31 @@ func (p *plugins) use() []decide.HookUse {
 // patient is a hook table whose calls may take longer than AckWait. The budget of
 // the hook point bounds each call, so deliveries can be extended meanwhile.
 type patient struct {
-	*dispatch.Table
+	*dispatch.HookSet
 	s *session
 }
 
 // Run implements decide.Hooks. It blocks the session's loop until it returns.
 func (p patient) Run(env hook.Envelope) (d hook.Decision) {
-	p.s.patiently(func() { d = p.Table.RunIn(p.s.ctx, env) })
+	p.s.patiently(func() { d = p.HookSet.RunIn(p.s.ctx, env) })
 	return d
 }
 
 // Shape implements decide.Hooks.
 func (p patient) Shape(env hook.Envelope, fits dispatch.Fits) (d hook.Decision) {
-	p.s.patiently(func() { d = p.Table.ShapeIn(p.s.ctx, env, fits) })
+	p.s.patiently(func() { d = p.HookSet.ShapeIn(p.s.ctx, env, fits) })
 	return d
 }
 
 // Judge implements decide.Hooks.
 func (p patient) Judge(env hook.Envelope, shaped hook.Decision) (d hook.Decision) {
-	p.s.patiently(func() { d = p.Table.JudgeIn(p.s.ctx, env, shaped) })
+	p.s.patiently(func() { d = p.HookSet.JudgeIn(p.s.ctx, env, shaped) })
 	return d
 }
 
 // Rejudge implements decide.Hooks.
 func (p patient) Rejudge(env hook.Envelope) (d hook.Decision) {
-	p.s.patiently(func() { d = p.Table.RejudgeIn(p.s.ctx, env) })
+	p.s.patiently(func() { d = p.HookSet.RejudgeIn(p.s.ctx, env) })
 	return d
 }
 

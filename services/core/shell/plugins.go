@@ -58,7 +58,7 @@ type plugins struct {
 // plugins throughout.
 type pinned struct {
 	*registry.Snapshot
-	table *dispatch.Table
+	table *dispatch.HookSet
 }
 
 func newPlugins(c *Core, cfg PluginsConfig) *plugins {
@@ -71,7 +71,7 @@ func newPlugins(c *Core, cfg PluginsConfig) *plugins {
 		Failed:       p.failed,
 		Log:          c.log,
 	})
-	p.pin.Store(&pinned{registry.Compute(registry.NewContent()), p.engine.Table()})
+	p.pin.Store(&pinned{registry.Compute(registry.NewContent()), p.engine.HookSet()})
 	return p
 }
 
@@ -107,7 +107,7 @@ func (p *plugins) stop() {
 // take makes a snapshot current. Hooks are set before tools, so that no tool is called
 // unguarded.
 func (p *plugins) take(s *registry.Snapshot) {
-	table := p.engine.NewTable(hooked(s, p.cfg.Points), budgets(p.cfg.Points))
+	table := p.engine.NewHookSet(hooked(s, p.cfg.Points), budgets(p.cfg.Points))
 	p.engine.Set(table)
 	p.engine.Forget(func(name subject.Plugin) bool { return s.Get(name) != nil })
 	p.pin.Store(&pinned{s, table})
@@ -289,7 +289,7 @@ func (p *plugins) end() {
 }
 
 // late runs on_agent_start for plugins that have arrived while the core runs.
-func (p *plugins) late(s *registry.Snapshot, table *dispatch.Table) {
+func (p *plugins) late(s *registry.Snapshot, table *dispatch.HookSet) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.started == nil {
@@ -324,7 +324,7 @@ func (p *plugins) tell(at *pinned, who map[subject.Plugin]bool, reason string) {
 }
 
 // runAgents asks at a point outside of sessions, once for each agent. who nil: all plugins.
-func (p *plugins) runAgents(t *dispatch.Table, at hook.Point, reason string, who map[subject.Plugin]bool) {
+func (p *plugins) runAgents(t *dispatch.HookSet, at hook.Point, reason string, who map[subject.Plugin]bool) {
 	if !t.Any(at) {
 		return
 	}
@@ -370,4 +370,4 @@ func (p *plugins) info() coreapi.HooksInfo {
 func (c *Core) Plugins() *registry.Snapshot { return c.plugins.pin.Load().Snapshot }
 
 // Hooks returns the current hook table.
-func (c *Core) Hooks() *dispatch.Table { return c.plugins.pin.Load().table }
+func (c *Core) Hooks() *dispatch.HookSet { return c.plugins.pin.Load().table }

@@ -85,7 +85,7 @@ var (
 		},
 		services + "/sandbox": {
 			"agent":       "what runs inside a box, and how to speak to it",
-			"boxtest":     "a driver for tests",
+			"drivertest":  "a driver for tests",
 			"cmd":         "the main",
 			"deps":        "package sets, whatever the driver",
 			"driver":      "the interface that they implement",

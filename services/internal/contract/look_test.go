@@ -13,9 +13,9 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/natstest"
 	ui "skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/inspect"
 	"skandha.dev/services/uibridge/request"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // desk takes requests for all methods. Those that look stand on a bus without a core:
@@ -26,7 +26,7 @@ func desk(t *testing.T) *request.Desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := doortest.New()
+	b := transporttest.New()
 	for _, m := range inspect.Methods(inspect.Deps{Client: c, Log: natstest.Logger(t)}) {
 		b.Add(m)
 	}
@@ -36,16 +36,16 @@ func desk(t *testing.T) *request.Desk {
 // Every method has a schema of its parameters, and every method that looks one of its
 // answer; there are no others.
 func TestEveryMethodHasItsSchemas(t *testing.T) {
-	looks := slices.Sorted(maps.Keys(doortest.Methods()))
+	looks := slices.Sorted(maps.Keys(transporttest.Methods()))
 	var own []string
 	for _, m := range inspect.Methods(inspect.Deps{}) {
 		own = append(own, m.Name)
-		if right := doortest.Methods()[m.Name]; right != m.Right {
-			t.Errorf("%s needs the right to %q, doortest says %q", m.Name, m.Right, right)
+		if right := transporttest.Methods()[m.Name]; right != m.Right {
+			t.Errorf("%s needs the right to %q, transporttest says %q", m.Name, m.Right, right)
 		}
 	}
 	if own = sorted(own); !slices.Equal(own, looks) {
-		t.Errorf("package inspect has %v, doortest says %v", own, looks)
+		t.Errorf("package inspect has %v, transporttest says %v", own, looks)
 	}
 	below := func(dir string) (out []string) {
 		for _, name := range files(t).names() {
@@ -75,7 +75,7 @@ func TestParametersOfMethodsThatLook(t *testing.T) {
 			}
 		}
 	}
-	for method := range doortest.Methods() {
+	for method := range transporttest.Methods() {
 		n := c.node(t, "ui/methods/"+method)
 		schema := c.schema(t, "ui/methods/"+method)
 		props, _ := n.child("properties")

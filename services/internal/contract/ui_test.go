@@ -12,9 +12,9 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	ui "skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/inspect"
 	"skandha.dev/services/uibridge/request"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // placeless are the notifications that do not stand in the log.
@@ -118,10 +118,10 @@ func paramsOf(t *testing.T, d *request.Desk, method string, raw json.RawMessage)
 	case "detach":
 		err = request.Decode(raw)
 	default:
-		_, err = d.Call(t.Context(), doortest.Principal(), here, method, raw)
+		_, err = d.Call(t.Context(), transporttest.Principal(), here, method, raw)
 	}
 	var e *ui.Error
-	if _, looks := doortest.Methods()[method]; looks && errors.As(err, &e) && (e.Code == ui.CodeUnavailable || e.Code == ui.CodeNotFound) {
+	if _, looks := transporttest.Methods()[method]; looks && errors.As(err, &e) && (e.Code == ui.CodeUnavailable || e.Code == ui.CodeNotFound) {
 		return nil
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 
 // encode fills in whose answer it is. What does not encode, because the work
 // put something else than JSON into it, is answered as a failure.
-func (t *Table) encode(k key, a executor.Answer) []byte {
+func (t *Attempts) encode(k key, a executor.Answer) []byte {
 	a.Call, a.Attempt, a.Instance = k.call, k.attempt, t.instance
 	b, err := json.Marshal(a)
 	if err == nil {
@@ -28,7 +28,7 @@ func (t *Table) encode(k key, a executor.Answer) []byte {
 }
 
 // failure is a failed answer in the form of the instance's kind.
-func (t *Table) failure(tc tool.Code, pc provider.ErrorCode, message string) executor.Answer {
+func (t *Attempts) failure(tc tool.Code, pc provider.ErrorCode, message string) executor.Answer {
 	if t.kind == subject.Provider {
 		return executor.Answer{Error: &provider.Error{Code: pc, Message: message, Retryable: pc == provider.ErrTimeout}}
 	}
@@ -36,7 +36,7 @@ func (t *Table) failure(tc tool.Code, pc provider.ErrorCode, message string) exe
 	return executor.Answer{Result: &r}
 }
 
-func (t *Table) timeout(ran time.Duration) executor.Answer {
+func (t *Attempts) timeout(ran time.Duration) executor.Answer {
 	return t.failure(tool.CodeTimeout, provider.ErrTimeout, fmt.Sprintf("it ran out of time after %v", ran.Round(time.Millisecond)))
 }
 
@@ -53,7 +53,7 @@ func DidNotRun(message string) executor.Answer {
 }
 
 // onlyPayload drops what is not for the work to say, and makes an answer of none.
-func (t *Table) onlyPayload(a executor.Answer) executor.Answer {
+func (t *Attempts) onlyPayload(a executor.Answer) executor.Answer {
 	if a.State == executor.Refused {
 		return DidNotRun(a.Message)
 	}
@@ -71,7 +71,7 @@ func (t *Table) onlyPayload(a executor.Answer) executor.Answer {
 
 // outOfTime marks a failure as one of time, keeping what the work itself said. Work
 // that does not know whether it had its effect has said more than that.
-func (t *Table) outOfTime(a executor.Answer, ran time.Duration) executor.Answer {
+func (t *Attempts) outOfTime(a executor.Answer, ran time.Duration) executor.Answer {
 	if a.Result != nil && a.Result.Error != nil && a.Result.Error.Code == tool.CodeOutcomeUnknown {
 		return a
 	}

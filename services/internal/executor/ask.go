@@ -7,14 +7,14 @@ import (
 )
 
 // Ask attaches to an attempt, or leaves a tombstone for one never seen.
-func (t *Table) Ask(r executor.Request, w Watcher) {
+func (t *Attempts) Ask(r executor.Request, w Watcher) {
 	t.mu.Lock()
 	answer := t.knownOrBury(key{r.Call, r.Attempt}, w)
 	t.mu.Unlock()
 	answer()
 }
 
-func (t *Table) knownOrBury(k key, w Watcher) func() {
+func (t *Attempts) knownOrBury(k key, w Watcher) func() {
 	if known := t.known(k, w); known != nil {
 		return known
 	}
@@ -26,7 +26,7 @@ func (t *Table) knownOrBury(k key, w Watcher) func() {
 
 // Stop ends the attempt: never, if it has not begun; stopped, once its work has
 // returned or the grace has passed; its result, if it has one.
-func (t *Table) Stop(r executor.Request, w Watcher) {
+func (t *Attempts) Stop(r executor.Request, w Watcher) {
 	k := key{r.Call, r.Attempt}
 	t.mu.Lock()
 	a := t.live[k]
@@ -53,7 +53,7 @@ func (t *Table) Stop(r executor.Request, w Watcher) {
 
 // Release forgets the result of an attempt. One that runs may go on; one that
 // has not begun never will.
-func (t *Table) Release(r executor.Request) {
+func (t *Attempts) Release(r executor.Request) {
 	k := key{r.Call, r.Attempt}
 	t.mu.Lock()
 	a := t.live[k]
@@ -73,7 +73,7 @@ func (t *Table) Release(r executor.Request) {
 }
 
 // forget drops a result that was kept. It leaves the id.
-func (t *Table) forget(a *attempt) {
+func (t *Attempts) forget(a *attempt) {
 	delete(t.live, a.key)
 	t.kept -= int64(len(a.final))
 	t.past.put(a.key, wasUnknown)
@@ -81,7 +81,7 @@ func (t *Table) forget(a *attempt) {
 }
 
 // Sweep forgets the results that nobody released in time.
-func (t *Table) Sweep() {
+func (t *Attempts) Sweep() {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,7 @@
 //
 // A (call, attempt) starts at most once, not after its start_by, and never once
 // anybody was told that it never will: start, tombstone and refusal pass through
-// one locked [Table]. Ids are kept for the life of the instance (some 30 bytes
+// one locked [Attempts]. Ids are kept for the life of the instance (some 30 bytes
 // each), results until core releases them or not_after and executor.Skew have
 // passed; then the answer is "unknown". Several callers may attach to an attempt;
 // the latest [MaxWatchers] of them are told.

@@ -7,13 +7,13 @@ import (
 )
 
 // Pools says how busy the pools are.
-func (t *Table) Pools() []executor.Pool {
+func (t *Attempts) Pools() []executor.Pool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.appendPools(nil)
 }
 
-func (t *Table) appendPools(out []executor.Pool) []executor.Pool {
+func (t *Attempts) appendPools(out []executor.Pool) []executor.Pool {
 	out = slices.Grow(out, len(t.order))
 	for _, p := range t.order {
 		out = append(out, executor.Pool{Name: p.name, Slots: p.slots, Busy: p.running + len(p.queue)})
@@ -23,7 +23,7 @@ func (t *Table) appendPools(out []executor.Pool) []executor.Pool {
 
 // Drain refuses what waits and all that comes. What it returns is closed when
 // nothing runs any more and all results are released.
-func (t *Table) Drain() <-chan struct{} {
+func (t *Attempts) Drain() <-chan struct{} {
 	t.mu.Lock()
 	t.draining = true
 	var refuse []*attempt
@@ -38,7 +38,7 @@ func (t *Table) Drain() <-chan struct{} {
 	return t.empty
 }
 
-func (t *Table) checkEmpty() {
+func (t *Attempts) checkEmpty() {
 	if !t.draining || len(t.live) > 0 {
 		return
 	}
@@ -50,7 +50,7 @@ func (t *Table) checkEmpty() {
 }
 
 // StopAll drains, stops what runs and waits until all of it is answered for.
-func (t *Table) StopAll() {
+func (t *Attempts) StopAll() {
 	t.Drain() // or what waits would get the slots that become free
 	t.mu.Lock()
 	var open []*attempt

@@ -49,7 +49,7 @@ func Serve(ctx context.Context, b *bus.Bus, cfg Config) error {
 type server struct {
 	bus       *bus.Bus
 	cfg       Config
-	table     *Table
+	table     *Attempts
 	announcer *announcer
 	decoder   executor.Decoder
 }

@@ -16,7 +16,7 @@ import (
 
 // execute does the work of an attempt that has a slot, and then of those that
 // wait for it.
-func (t *Table) execute(a *attempt) {
+func (t *Attempts) execute(a *attempt) {
 	for a != nil {
 		if ctx, req, ok := t.begin(a); ok {
 			t.carryOut(ctx, a, req)
@@ -27,7 +27,7 @@ func (t *Table) execute(a *attempt) {
 
 // begin is the one place where an attempt starts: it has not been stopped, and
 // its time has not passed.
-func (t *Table) begin(a *attempt) (context.Context, executor.Request, bool) {
+func (t *Attempts) begin(a *attempt) (context.Context, executor.Request, bool) {
 	t.mu.Lock()
 	if a.phase != ready {
 		t.mu.Unlock()
@@ -51,7 +51,7 @@ func (t *Table) begin(a *attempt) (context.Context, executor.Request, bool) {
 
 // carryOut does the work and concludes the attempt, unless its grace was over
 // before the work returned.
-func (t *Table) carryOut(ctx context.Context, a *attempt, req executor.Request) {
+func (t *Attempts) carryOut(ctx context.Context, a *attempt, req executor.Request) {
 	unwatch := context.AfterFunc(ctx, func() {
 		time.AfterFunc(t.grace, func() { t.abandon(a) })
 	})
@@ -83,7 +83,7 @@ func (t *Table) carryOut(ctx context.Context, a *attempt, req executor.Request) 
 }
 
 // call runs the work itself.
-func (t *Table) call(ctx context.Context, a *attempt, req executor.Request) (answer executor.Answer) {
+func (t *Attempts) call(ctx context.Context, a *attempt, req executor.Request) (answer executor.Answer) {
 	defer func() {
 		if v := recover(); v != nil {
 			t.log.Error("work panicked", "call", a.call, "attempt", a.attempt, "panic", v, "stack", string(debug.Stack()))
@@ -94,7 +94,7 @@ func (t *Table) call(ctx context.Context, a *attempt, req executor.Request) (ans
 }
 
 // abandon answers for work that ignored the end of its context. It keeps its slot.
-func (t *Table) abandon(a *attempt) {
+func (t *Attempts) abandon(a *attempt) {
 	t.mu.Lock()
 	stopping, took := a.stopping, time.Since(a.began)
 	t.mu.Unlock()
@@ -110,7 +110,7 @@ func (t *Table) abandon(a *attempt) {
 }
 
 // handOver gives a slot to the attempt that waits longest, or back to the pool.
-func (t *Table) handOver(p *pool) *attempt {
+func (t *Attempts) handOver(p *pool) *attempt {
 	t.mu.Lock()
 	next := p.next()
 	var urgent bool
@@ -127,7 +127,7 @@ func (t *Table) handOver(p *pool) *attempt {
 
 // conclude gives the attempt its final answer and tells everybody who watches,
 // unless it has one or has gone beyond the phase for which the answer is true.
-func (t *Table) conclude(a *attempt, upTo phase, answer executor.Answer) bool {
+func (t *Attempts) conclude(a *attempt, upTo phase, answer executor.Answer) bool {
 	payload := t.encode(a.key, answer) // without the lock: it may be large
 	a.saying.Lock()
 	defer a.saying.Unlock()
@@ -155,7 +155,7 @@ func (t *Table) conclude(a *attempt, upTo phase, answer executor.Answer) bool {
 }
 
 // settle records the final answer.
-func (t *Table) settle(a *attempt, answer executor.Answer, payload []byte) {
+func (t *Attempts) settle(a *attempt, answer executor.Answer, payload []byte) {
 	notAfter := a.req.NotAfter
 	a.phase, a.final = done, payload
 	a.watchers, a.req, a.parent = nil, executor.Request{}, nil
@@ -174,7 +174,7 @@ func (t *Table) settle(a *attempt, answer executor.Answer, payload []byte) {
 
 // mind tells the callers of an attempt that takes longer than an instant that it
 // runs, and refuses it when its time to start passes while it waits.
-func (t *Table) mind(a *attempt) {
+func (t *Attempts) mind(a *attempt) {
 	t.mu.Lock()
 	open, startBy := a.phase != done, a.req.StartBy
 	t.mu.Unlock()
@@ -199,7 +199,7 @@ func (t *Table) mind(a *attempt) {
 
 // sayRunning tells one watcher, or all of them if w is nil, that the attempt runs
 // or waits.
-func (t *Table) sayRunning(a *attempt, w Watcher) {
+func (t *Attempts) sayRunning(a *attempt, w Watcher) {
 	a.saying.Lock()
 	defer a.saying.Unlock()
 	t.mu.Lock()
@@ -226,7 +226,7 @@ func (t *Table) sayRunning(a *attempt, w Watcher) {
 }
 
 // tell sends an answer. What cannot be sent now is given when core asks again.
-func (t *Table) tell(w Watcher, payload []byte) {
+func (t *Attempts) tell(w Watcher, payload []byte) {
 	if w == nil {
 		return
 	}

@@ -60,7 +60,7 @@ func BenchmarkHook(b *testing.B) {
 		}
 	})
 	e := dispatch.New(dispatch.Config{Ask: caller.RequestAll})
-	table := e.NewTable([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct}}, nil)
+	table := e.NewHookSet([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct}}, nil)
 	env := hook.Envelope{Point: hook.BeforeAct, Agent: "main", Session: "s1", Turn: "t1", Step: "t1-p1-c0", Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"file_system:write_file","args":{"path":"notes.txt","content":"hello"}}`)}
 	b.Run("asked", func(b *testing.B) {
 		b.ReportAllocs()

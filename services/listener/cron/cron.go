@@ -43,7 +43,7 @@ type Listener struct {
 	stats   *Stats
 
 	emitter contract.Emitter
-	door    contract.Door
+	door    contract.InFlight
 	ready   atomic.Pointer[error] // points to nil: schedules are laid down
 	end     context.CancelFunc    // of what is under way
 	quit    context.CancelFunc    // of waiting

@@ -47,7 +47,7 @@ type Listener struct {
 
 	started atomic.Bool
 	emitter contract.Emitter
-	door    contract.Door
+	door    contract.InFlight
 	room    chan struct{}
 	life    context.Context //nolint:containedctx // of the listener: what is under way ends with it, not with its request
 	end     context.CancelFunc

@@ -51,9 +51,9 @@ type Listener struct {
 
 	started atomic.Bool
 	emitter contract.Emitter
-	door    contract.Door   // of messages
-	room    chan struct{}   // of connections
-	life    context.Context //nolint:containedctx // of the listener: connections end with it, not with their requests
+	door    contract.InFlight // of messages
+	room    chan struct{}     // of connections
+	life    context.Context   //nolint:containedctx // of the listener: connections end with it, not with their requests
 	end     context.CancelFunc
 
 	mu      sync.Mutex

@@ -107,7 +107,7 @@ func closeOnExec() {
 }
 
 // Start implements driver.Driver.
-func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	if spec.Limits == (driver.Limits{}) {
 		spec.Limits = driver.DefaultLimits()
 	}

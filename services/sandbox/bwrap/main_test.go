@@ -96,7 +96,7 @@ func small() driver.Limits {
 
 // begin starts a box that runs a Python program. The program waits for the test
 // where it calls go().
-func begin(t *testing.T, d *Driver, code string, change func(*driver.Spec)) driver.Box {
+func begin(t *testing.T, d *Driver, code string, change func(*driver.Spec)) driver.Sandbox {
 	t.Helper()
 	spec := driver.Spec{Name: newName(), Limits: small(), Args: []string{"-I", "-S", "-c", prelude + code}}
 	if change != nil {
@@ -127,7 +127,7 @@ func newName() string {
 	return fmt.Sprintf("test-%d-%d", os.Getpid(), names)
 }
 
-func destroy(t *testing.T, b driver.Box) {
+func destroy(t *testing.T, b driver.Sandbox) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -137,7 +137,7 @@ func destroy(t *testing.T, b driver.Box) {
 }
 
 // hear decodes the next line that the program says.
-func hear(t *testing.T, b driver.Box, v any) {
+func hear(t *testing.T, b driver.Sandbox, v any) {
 	t.Helper()
 	line, err := readLine(b)
 	if err != nil {
@@ -148,7 +148,7 @@ func hear(t *testing.T, b driver.Box, v any) {
 	}
 }
 
-func readLine(b driver.Box) (line []byte, err error) {
+func readLine(b driver.Sandbox) (line []byte, err error) {
 	one := make([]byte, 1)
 	for {
 		if _, err := io.ReadFull(b, one); err != nil {
@@ -162,7 +162,7 @@ func readLine(b driver.Box) (line []byte, err error) {
 }
 
 // proceed lets a program go on that waits in go().
-func proceed(t *testing.T, b driver.Box) {
+func proceed(t *testing.T, b driver.Sandbox) {
 	t.Helper()
 	var word string
 	if hear(t, b, &word); word != "go" {
@@ -174,7 +174,7 @@ func proceed(t *testing.T, b driver.Box) {
 }
 
 // ended waits for the end of a box that ends by itself.
-func ended(b driver.Box) error {
+func ended(b driver.Sandbox) error {
 	select {
 	case <-b.Done():
 		return b.Err()

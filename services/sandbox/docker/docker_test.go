@@ -104,7 +104,7 @@ func (r *rig) volumes(t testing.TB) []string {
 
 // program is a box that runs Python as its first process, and its output by lines.
 type program struct {
-	driver.Box
+	driver.Sandbox
 	lines *bufio.Reader
 }
 
@@ -142,7 +142,7 @@ func (p *program) do(t testing.TB, code string) (out string, ok bool) {
 }
 
 // awaitEnd waits until the box has ended and says why.
-func awaitEnd(t testing.TB, b driver.Box) error {
+func awaitEnd(t testing.TB, b driver.Sandbox) error {
 	t.Helper()
 	select {
 	case <-b.Done():

@@ -147,7 +147,7 @@ func TestBoxThatEnds(t *testing.T) {
 	})
 	t.Run("because somebody else kills it", func(t *testing.T) {
 		b := r.start(t, deaf, small, "")
-		r.engine.Docker(t, "kill", b.Box.(*box).id)
+		r.engine.Docker(t, "kill", b.Sandbox.(*box).id)
 		if err := awaitEnd(t, b); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Errorf("it ended because %v, want that it was killed", err)
 		}
@@ -160,7 +160,7 @@ func TestBoxThatEnds(t *testing.T) {
 	})
 	t.Run("because somebody else removes it", func(t *testing.T) {
 		b := r.start(t, deaf, small, "")
-		r.engine.Docker(t, "rm", "--force", b.Box.(*box).id)
+		r.engine.Docker(t, "rm", "--force", b.Sandbox.(*box).id)
 		if err := awaitEnd(t, b); err == nil {
 			t.Error("it has ended without a reason")
 		}
@@ -231,7 +231,7 @@ func TestEngineThatStops(t *testing.T) {
 		t.Fatal("the box does not answer")
 	}
 	e.Stop(t)
-	for _, b := range []driver.Box{b, idle} {
+	for _, b := range []driver.Sandbox{b, idle} {
 		if err := awaitEnd(t, b); err == nil {
 			t.Error("a box has ended without a reason")
 		}
@@ -255,7 +255,7 @@ func TestEngineThatStops(t *testing.T) {
 func TestLeaseThatIsRemoved(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, runner, small, "")
-	r.engine.Docker(t, "rm", "--force", b.Box.(*box).l.lease.id)
+	r.engine.Docker(t, "rm", "--force", b.Sandbox.(*box).l.lease.id)
 	if err := awaitEnd(t, b); !errors.Is(err, errLost) {
 		t.Errorf("the box ended because %v, want %v", err, errLost)
 	}

@@ -16,7 +16,7 @@ import (
 // What the engine says of a box.
 func TestBoxIsHardenedForTheEngine(t *testing.T) {
 	r := newRig(t)
-	b := r.start(t, runner, small, "").Box.(*box)
+	b := r.start(t, runner, small, "").Sandbox.(*box)
 	var found []struct {
 		Image  string
 		Config struct {
@@ -217,7 +217,7 @@ func TestOnlyTheFilesOfAnImageAreUsed(t *testing.T) {
 			t.Errorf("%s: the box says %q, %t, want %q", c.about, out, ok, c.want)
 		}
 	}
-	found := e.Docker(t, "inspect", "--format", "{{json .Mounts}} {{json .Config.Healthcheck.Test}} {{json .State.Health}}", b.Box.(*box).id)
+	found := e.Docker(t, "inspect", "--format", "{{json .Mounts}} {{json .Config.Healthcheck.Test}} {{json .State.Health}}", b.Sandbox.(*box).id)
 	if want := `[] ["NONE"] null`; found != want {
 		t.Errorf("the engine says %s, want %s", found, want)
 	}

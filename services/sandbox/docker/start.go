@@ -14,7 +14,7 @@ import (
 )
 
 // Start makes a box.
-func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	if !names.MatchString(spec.Name) {
 		return nil, fmt.Errorf("name %q: want %s", spec.Name, names)
 	}

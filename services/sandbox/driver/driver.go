@@ -39,7 +39,7 @@ type Driver interface {
 	Report(ctx context.Context) (Report, error)
 	// Start makes a box. It returns when the box's first process has been started;
 	// whether it works is seen on the pipe.
-	Start(ctx context.Context, spec Spec) (Box, error)
+	Start(ctx context.Context, spec Spec) (Sandbox, error)
 	// Install makes a package set, in a box that has a network and nothing else. A
 	// set is there whole or not at all. Making one that is there does nothing.
 	Install(ctx context.Context, in Install) error
@@ -121,9 +121,9 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Box is one sandbox. Read and Write are the agent's pipe: what the box's first
+// Sandbox is one sandbox. Read and Write are the agent's pipe: what the box's first
 // process has as standard output and input. Its standard error is dropped.
-type Box interface {
+type Sandbox interface {
 	io.ReadWriter
 	// Name is that of the spec.
 	Name() string

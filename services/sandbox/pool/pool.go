@@ -71,24 +71,24 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Box is a box and the way to speak to what is inside.
-type Box struct {
+// Sandbox is a box and the way to speak to what is inside.
+type Sandbox struct {
 	*agent.Conn
 	Set   string // the package set that is mounted; empty: none
 	Owner string // whose share it counts towards; set when Get gives it
 
-	box  driver.Box
+	box  driver.Sandbox
 	gone chan struct{} // closed when somebody has begun to destroy it
 	over chan struct{} // closed when nothing is left of it, or that was tried
 	once sync.Once
 }
 
 // Name is that of the box.
-func (b *Box) Name() string { return b.box.Name() }
+func (b *Sandbox) Name() string { return b.box.Name() }
 
 // Ended says why the box is of no more use, or is nil. What the driver says of the
 // box's end says more than that its pipe is closed.
-func (b *Box) Ended() error {
+func (b *Sandbox) Ended() error {
 	select {
 	case <-b.Done():
 	case <-b.box.Done():
@@ -124,7 +124,7 @@ type waiter struct {
 }
 
 type result struct {
-	box *Box
+	box *Sandbox
 	err error
 }
 
@@ -138,11 +138,11 @@ type Pool struct {
 	mu      sync.Mutex
 	closed  bool
 	filling bool
-	warm    []*Box          // the oldest first
-	used    map[*Box]string // by whom
-	clean   int             // being started with no set
-	special int             // being started with one
-	ending  int             // being destroyed
+	warm    []*Sandbox          // the oldest first
+	used    map[*Sandbox]string // by whom
+	clean   int                 // being started with no set
+	special int                 // being started with one
+	ending  int                 // being destroyed
 	waiters []*waiter
 	running int // calls that work in boxes
 	idle    chan struct{}
@@ -155,7 +155,7 @@ type Pool struct {
 // New makes a pool, which begins to fill at [Pool.Fill].
 func New(cfg Config) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Pool{cfg: cfg.withDefaults(), ctx: ctx, stop: cancel, used: map[*Box]string{}}
+	return &Pool{cfg: cfg.withDefaults(), ctx: ctx, stop: cancel, used: map[*Sandbox]string{}}
 }
 
 // Fill begins to keep clean boxes ready.
@@ -170,7 +170,7 @@ func (p *Pool) Fill() {
 // gives it to Discard in the end. It waits while there are Max of them, or while the owner
 // has its share; when its context ends meanwhile, or too many wait for the owner already,
 // the error wraps [ErrFull].
-func (p *Pool) Get(ctx context.Context, owner, set string) (*Box, error) {
+func (p *Pool) Get(ctx context.Context, owner, set string) (*Sandbox, error) {
 	w := &waiter{owner: owner, set: set, got: make(chan result, 1)}
 	p.mu.Lock()
 	if p.closed {
@@ -203,7 +203,7 @@ func (p *Pool) Get(ctx context.Context, owner, set string) (*Box, error) {
 }
 
 // giveUp withdraws a waiter, unless it has got its box at the same time.
-func (p *Pool) giveUp(ctx context.Context, w *waiter) (*Box, error) {
+func (p *Pool) giveUp(ctx context.Context, w *waiter) (*Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -222,7 +222,7 @@ func (p *Pool) giveUp(ctx context.Context, w *waiter) (*Box, error) {
 
 // Discard destroys a box that Get gave, in the background. What is discarded already
 // is left alone.
-func (p *Pool) Discard(b *Box) {
+func (p *Pool) Discard(b *Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end(b)
@@ -230,7 +230,7 @@ func (p *Pool) Discard(b *Box) {
 }
 
 // Destroy is Discard that waits until nothing of the box is left.
-func (p *Pool) Destroy(ctx context.Context, b *Box) error {
+func (p *Pool) Destroy(ctx context.Context, b *Sandbox) error {
 	p.Discard(b)
 	select {
 	case <-b.over:
@@ -285,7 +285,7 @@ func (p *Pool) Close() {
 func (p *Pool) total() int { return len(p.warm) + len(p.used) + p.clean + p.special + p.ending }
 
 // takeWarm takes a warm box that lives, for the owner.
-func (p *Pool) takeWarm(owner string) *Box {
+func (p *Pool) takeWarm(owner string) *Sandbox {
 	for len(p.warm) > 0 {
 		b := p.warm[0]
 		p.warm = slices.Delete(p.warm, 0, 1)
@@ -305,4 +305,4 @@ func (p *Pool) takeWarm(owner string) *Box {
 }
 
 // use notes that the box is the owner's.
-func (p *Pool) use(b *Box, owner string) { b.Owner, p.used[b] = owner, owner }
+func (p *Pool) use(b *Sandbox, owner string) { b.Owner, p.used[b] = owner, owner }

@@ -12,21 +12,21 @@ import (
 
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox/agent"
-	"skandha.dev/services/sandbox/boxtest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/drivertest"
 	"skandha.dev/services/sandbox/pool"
 )
 
-func open(t *testing.T, cfg pool.Config) (*pool.Pool, *boxtest.Driver) {
+func open(t *testing.T, cfg pool.Config) (*pool.Pool, *drivertest.Driver) {
 	t.Helper()
-	d := boxtest.New(t)
+	d := drivertest.New(t)
 	cfg.Driver, cfg.Logger = d, natstest.Logger(t)
 	p := pool.New(cfg)
 	t.Cleanup(p.Close)
 	return p, d
 }
 
-func get(t *testing.T, p *pool.Pool) *pool.Box {
+func get(t *testing.T, p *pool.Pool) *pool.Sandbox {
 	t.Helper()
 	b, err := p.Get(natstest.Context(t), "", "")
 	if err != nil {
@@ -97,7 +97,7 @@ func TestABoxOnItsWayIsForWhoWaits(t *testing.T) {
 	}
 	p.Fill()
 	<-began
-	got := make(chan *pool.Box)
+	got := make(chan *pool.Sandbox)
 	go func() { got <- get(t, p) }()
 	stats{p}.eventually(t, "it waits", func(s pool.Stats) bool { return s.Waiting == 1 })
 	if s := p.Stats(); s.Starting != 1 {
@@ -114,7 +114,7 @@ func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
 	a, b := get(t, p), get(t, p)
 	type got struct {
 		who int
-		box *pool.Box
+		box *pool.Sandbox
 	}
 	boxes := make(chan got, 2)
 	for who := range 2 {
@@ -131,7 +131,7 @@ func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
 	if b := p.Blocked(); len(b) != 2 || b[0].Own {
 		t.Errorf("two wait for a place: %+v", b)
 	}
-	for who, box := range []*pool.Box{a, b} {
+	for who, box := range []*pool.Sandbox{a, b} {
 		p.Discard(box)
 		if g := <-boxes; g.who != who {
 			t.Errorf("%d was served before %d", g.who, who)
@@ -186,7 +186,7 @@ func TestAnOwnerLeavesBoxesForOthers(t *testing.T) {
 
 func TestTheOwnerWithTheFewestBoxesIsServedFirst(t *testing.T) {
 	p, _ := open(t, pool.Config{Max: 3})
-	var first *pool.Box
+	var first *pool.Sandbox
 	for _, owner := range []string{"bob", "ada", "ada"} {
 		b, err := p.Get(natstest.Context(t), owner, "")
 		if err != nil {
@@ -297,7 +297,7 @@ func TestFailedStartsAreTheAnswerAndAreTriedAgainLater(t *testing.T) {
 }
 
 func TestABoxWithoutAnInterpreterIsDestroyed(t *testing.T) {
-	d := boxtest.New(t)
+	d := drivertest.New(t)
 	p := pool.New(pool.Config{Driver: mute{d}, StartTimeout: 200 * time.Millisecond, Logger: natstest.Logger(t)})
 	defer p.Close()
 	if _, err := p.Get(natstest.Context(t), "", ""); err == nil || !strings.Contains(err.Error(), "interpreter") {
@@ -307,9 +307,9 @@ func TestABoxWithoutAnInterpreterIsDestroyed(t *testing.T) {
 }
 
 // mute starts boxes in which nobody answers.
-type mute struct{ *boxtest.Driver }
+type mute struct{ *drivertest.Driver }
 
-func (m mute) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+func (m mute) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	spec.Args = []string{"-c", "import time; time.sleep(1e6)"}
 	return m.Driver.Start(context.WithoutCancel(ctx), spec) // whatever is left of the time for its interpreter
 }
@@ -333,7 +333,7 @@ func TestRefillsWaitWhileCallsWork(t *testing.T) {
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
-	d := boxtest.New(t)
+	d := drivertest.New(t)
 	before := runtime.NumGoroutine()
 	p := pool.New(pool.Config{Driver: d, Warm: 2, Max: 3, Logger: natstest.Logger(t)})
 	p.Fill()

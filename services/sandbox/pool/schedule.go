@@ -153,7 +153,7 @@ func (p *Pool) start(w *waiter) {
 }
 
 // arrived hands out what a start came to.
-func (p *Pool) arrived(w *waiter, b *Box, err error) {
+func (p *Pool) arrived(w *waiter, b *Sandbox, err error) {
 	if w == nil {
 		w = p.first()
 	} else if !slices.Contains(p.waiters, w) { // it has gone meanwhile
@@ -199,7 +199,7 @@ func (p *Pool) record(took time.Duration, err error) {
 }
 
 // make starts a box and waits until its interpreter answers.
-func (p *Pool) make(set string) (*Box, error) {
+func (p *Pool) make(set string) (*Sandbox, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.StartTimeout)
 	defer cancel()
 	box, err := p.cfg.Driver.Start(ctx, driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
@@ -217,11 +217,11 @@ func (p *Pool) make(set string) (*Box, error) {
 		p.destroy(box)
 		return nil, fmt.Errorf("starting the interpreter in a sandbox: %w", err)
 	}
-	return &Box{Conn: conn, Set: set, box: box, gone: make(chan struct{}), over: make(chan struct{})}, nil
+	return &Sandbox{Conn: conn, Set: set, box: box, gone: make(chan struct{}), over: make(chan struct{})}, nil
 }
 
 // why is what the driver says of a box that has ended.
-func why(box driver.Box) error {
+func why(box driver.Sandbox) error {
 	select {
 	case <-box.Done():
 		return box.Err()
@@ -231,7 +231,7 @@ func why(box driver.Box) error {
 }
 
 // watch takes a box that dies while it is warm out of the pool.
-func (p *Pool) watch(b *Box) {
+func (p *Pool) watch(b *Sandbox) {
 	select {
 	case <-b.gone:
 		return
@@ -250,11 +250,11 @@ func (p *Pool) watch(b *Box) {
 
 // end takes a box out of the pool and destroys it in the background. It is called
 // with the lock.
-func (p *Pool) end(b *Box) {
+func (p *Pool) end(b *Sandbox) {
 	b.once.Do(func() {
 		close(b.gone)
 		delete(p.used, b)
-		p.warm = slices.DeleteFunc(p.warm, func(o *Box) bool { return o == b })
+		p.warm = slices.DeleteFunc(p.warm, func(o *Sandbox) bool { return o == b })
 		p.ending++
 		p.tasks.Go(func() {
 			p.destroy(b.box)
@@ -269,7 +269,7 @@ func (p *Pool) end(b *Box) {
 }
 
 // destroy ends a box. What is left of it is the reaper's.
-func (p *Pool) destroy(box driver.Box) {
+func (p *Pool) destroy(box driver.Sandbox) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), destroying)
 	defer cancel()
 	if err := box.Destroy(ctx); err != nil {

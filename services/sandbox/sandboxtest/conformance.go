@@ -208,7 +208,7 @@ sys.stdin.buffer.read()`)
 }
 
 // first starts a box whose first process runs the code, without the agent.
-func (s *suite) first(t *testing.T, code string) driver.Box {
+func (s *suite) first(t *testing.T, code string) driver.Sandbox {
 	t.Helper()
 	ctx := within(t)
 	b, err := s.driver.Start(ctx, driver.Spec{Name: NewName("f"), Args: []string{"-c", code}, Limits: smallLimits()})

@@ -70,7 +70,7 @@ func (s *suite) saysWhyItEnded(t *testing.T) {
 }
 
 // ended waits for a box's end, which must have another reason than the one given.
-func (s *suite) ended(t *testing.T, b driver.Box, not error) {
+func (s *suite) ended(t *testing.T, b driver.Sandbox, not error) {
 	t.Helper()
 	select {
 	case <-b.Done():

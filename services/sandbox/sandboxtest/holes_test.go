@@ -19,7 +19,7 @@ import (
 // environment and /tmp, and has no seccomp profile and no limits.
 type leaky struct{ driver.Driver }
 
-func (leaky) Start(_ context.Context, spec driver.Spec) (driver.Box, error) {
+func (leaky) Start(_ context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--uid", "65532", "--gid", "65532", "--as-pid-1", "--die-with-parent",
 		"--tmpfs", "/", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",

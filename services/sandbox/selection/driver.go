@@ -160,8 +160,8 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 }
 
 // Start implements driver.Driver.
-func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
-	return use(ctx, d, func(x driver.Driver) (driver.Box, error) { return x.Start(ctx, spec) })
+func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	return use(ctx, d, func(x driver.Driver) (driver.Sandbox, error) { return x.Start(ctx, spec) })
 }
 
 // Install implements driver.Driver.

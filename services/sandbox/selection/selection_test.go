@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"skandha.dev/services/internal/natstest"
-	"skandha.dev/services/sandbox/boxtest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/sandbox/drivertest"
 )
 
 // named is a driver that works, or says why not.
 type named struct {
-	*boxtest.Driver
+	*drivertest.Driver
 	name   string
 	strong bool
 	err    error
@@ -24,7 +24,7 @@ func (n *named) Report(context.Context) (driver.Report, error) {
 	return driver.Report{Driver: n.name, Untrusted: n.strong}, n.err
 }
 
-func (n *named) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+func (n *named) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	if n.err != nil {
 		return nil, n.err
 	}
@@ -37,7 +37,7 @@ func choose(t *testing.T, drivers ...*named) *Driver {
 	t.Helper()
 	d := &Driver{log: natstest.Logger(t), looking: make(chan struct{}, 1)}
 	for _, n := range drivers {
-		n.Driver = boxtest.New(t)
+		n.Driver = drivertest.New(t)
 		d.choices = append(d.choices, choice{n.name, n})
 	}
 	return d

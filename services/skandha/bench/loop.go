@@ -14,7 +14,7 @@ import (
 
 // hooks is B3.
 func hooks(context.Context, Options) ([]Row, error) {
-	e := dispatch.New(dispatch.Config{}).Table()
+	e := dispatch.New(dispatch.Config{}).HookSet()
 	points := hook.Points()
 	res := testing.Benchmark(func(b *testing.B) {
 		for i := range b.N {

@@ -22,7 +22,7 @@ import (
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 func startWithUI(t *testing.T, cfg system.Config) *system.System {
@@ -48,7 +48,7 @@ type surfer struct {
 
 func letIn(t *testing.T, link uibridge.Link) *surfer {
 	t.Helper()
-	p := &surfer{t, strings.TrimSuffix(link.Page, "/"), doortest.Browser(t, nil)}
+	p := &surfer{t, strings.TrimSuffix(link.Page, "/"), transporttest.Browser(t, nil)}
 	_, code, _ := strings.Cut(link.URL, "#code=")
 	if status, body := p.post("/v1/auth/code", map[string]any{"code": code}); status != http.StatusOK {
 		t.Fatalf("the link is answered %d %s", status, body)

@@ -12,9 +12,9 @@ import (
 // Source is what inputs and answers from here say of where they were given.
 const Source = "terminal"
 
-// Door is the way to one session. Its methods may take as long as their contexts
+// Client is the way to one session. Its methods may take as long as their contexts
 // allow; nothing else waits for them.
-type Door interface {
+type Client interface {
 	// Say stores an input and returns its sequence.
 	Say(ctx context.Context, in event.Input) (uint64, error)
 	// Run stores a slash command and returns its sequence.
@@ -40,7 +40,7 @@ type Command struct {
 
 // Config of a conversation. Door, Ref, Items, Now and NewID are needed.
 type Config struct {
-	Door     Door
+	Client   Client
 	Ref      subject.Ref
 	Writer   subject.Writer
 	Commands []Command

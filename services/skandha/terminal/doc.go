@@ -8,7 +8,7 @@
 //
 // The parts are apart. The model takes messages (keys, what happens in the session,
 // what became of sending) and changes; it reaches the world through the commands
-// that it returns alone, so that it is tested without a terminal. [Door] is the way
+// that it returns alone, so that it is tested without a terminal. [Client] is the way
 // to the session, and knows the bus.
 //
 // What happens comes from the session's log, in order, none missing and none twice;

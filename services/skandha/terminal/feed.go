@@ -219,7 +219,7 @@ func (m *model) audited(p event.Audited) {
 func (m *model) cancel() {
 	m.cancelling = true
 	seq := m.turn.seq
-	m.send(func(ctx context.Context) tea.Msg { return cancelled{m.cfg.Door.Cancel(ctx, seq)} })
+	m.send(func(ctx context.Context) tea.Msg { return cancelled{m.cfg.Client.Cancel(ctx, seq)} })
 }
 
 func (m *model) cancelled(err error) {

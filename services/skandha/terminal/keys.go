@@ -173,7 +173,7 @@ func (m *model) submit(shown, text string) {
 	}
 	command.ID = m.sending(shown, "")
 	m.send(func(ctx context.Context) tea.Msg {
-		_, err := m.cfg.Door.Run(ctx, *command)
+		_, err := m.cfg.Client.Run(ctx, *command)
 		return stored{command.ID, err}
 	})
 }
@@ -182,7 +182,7 @@ func (m *model) submit(shown, text string) {
 func (m *model) say(shown, text string) {
 	id := m.sending(shown, text)
 	m.send(func(ctx context.Context) tea.Msg {
-		_, err := m.cfg.Door.Say(ctx, event.Input{ID: id, Text: text, Source: Source})
+		_, err := m.cfg.Client.Say(ctx, event.Input{ID: id, Text: text, Source: Source})
 		return stored{id, err}
 	})
 }

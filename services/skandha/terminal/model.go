@@ -124,7 +124,7 @@ func (m *model) Init() tea.Cmd {
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.now, m.cmds = m.cfg.Now(), nil
 	m.take(msg)
-	if away := !m.cfg.Door.Connected(); away != m.away {
+	if away := !m.cfg.Client.Connected(); away != m.away {
 		m.away = away
 		if away {
 			m.note(yellow, "The bus is away. It is being called again; what you type is sent when it is back.")
@@ -132,7 +132,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.note(green, "The bus is back.")
 		}
 	}
-	if fault := m.cfg.Door.Fault(); fault != m.fault && !m.away {
+	if fault := m.cfg.Client.Fault(); fault != m.fault && !m.away {
 		m.fault = fault
 		if fault != "" {
 			m.note(red, fault)

@@ -34,7 +34,7 @@ type rig struct {
 func newRig(t *testing.T, change func(*Config)) *rig {
 	r := &rig{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), did: make(chan string, 16)}
 	cfg := Config{
-		Door: r, Ref: ref, Writer: "me", About: "a test", History: t.TempDir() + "/history",
+		Client: r, Ref: ref, Writer: "me", About: "a test", History: t.TempDir() + "/history",
 		Commands: []Command{{Name: "help", Help: "what can be typed"}, {Name: "replay", Args: "[n]", Help: "an account"}, {Name: "reset", Help: "forget"}},
 		Now:      func() time.Time { return r.now }, NewID: func() string { r.ids++; return fmt.Sprint("id", r.ids) },
 	}

@@ -15,13 +15,13 @@ import (
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/agui"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // client speaks AG-UI to a door.
 type client struct {
 	t      testing.TB
-	server *doortest.Server
+	server *transporttest.Server
 	url    string
 }
 
@@ -32,7 +32,7 @@ func newClient(t testing.TB, b contract.Backend, cfg agui.Config) *client {
 	for _, p := range agui.Patterns() {
 		mux.Handle(p, door)
 	}
-	s := doortest.Serve(t, mux, 0)
+	s := transporttest.Serve(t, mux, 0)
 	return &client{t, s, s.URL + "/v1/agui/main"}
 }
 

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/uibridge/agui"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 	"skandha.dev/services/uibridge/turn/turntest"
 )
 
@@ -91,7 +91,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 	c := newClient(t, b, quick)
 	for name, answer := range map[string]func(*testing.T, contract.ToolCallRequest){
 		"elsewhere": func(t *testing.T, q contract.ToolCallRequest) {
-			_, err := b.Confirm(ctx(t), doortest.Principal(), contract.Answer{
+			_, err := b.Confirm(ctx(t), transporttest.Principal(), contract.Answer{
 				Ref: subject.Ref{Agent: "main", Session: q.Session}, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true, Source: "web",
 			})
 			if err != nil {
@@ -198,12 +198,12 @@ func TestTheTurnGoesOnWithoutItsClient(t *testing.T) {
 	}
 	s.body.Close()
 	ref := subject.Ref{Agent: "main", Session: "gone"}
-	feed, err := b.Attach(ctx(t), doortest.Principal(), contract.Attachment{Ref: ref})
+	feed, err := b.Attach(ctx(t), transporttest.Principal(), contract.Attachment{Ref: ref})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer feed.Close()
-	if _, err := b.Confirm(ctx(t), doortest.Principal(), contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true}); err != nil {
+	if _, err := b.Confirm(ctx(t), transporttest.Principal(), contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true}); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -227,7 +227,7 @@ func TestACancelledRunSaysSo(t *testing.T) {
 	s := c.ask(ctx(t), input("cancelled", "r1", "hang"))
 	s.until("STEP_STARTED")
 	s.untilKept()
-	if _, err := b.Cancel(ctx(t), doortest.Principal(), contract.Cancellation{Ref: subject.Ref{Agent: "main", Session: "cancelled"}, InputID: "r1"}); err != nil {
+	if _, err := b.Cancel(ctx(t), transporttest.Principal(), contract.Cancellation{Ref: subject.Ref{Agent: "main", Session: "cancelled"}, InputID: "r1"}); err != nil {
 		t.Fatal(err)
 	}
 	if last := s.last(); last.Type != "RUN_ERROR" || last.Code != string(event.FailCancelled) {

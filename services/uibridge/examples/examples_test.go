@@ -7,18 +7,18 @@ import (
 	"testing"
 
 	"skandha.dev/services/internal/foreigntest"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
-func env(l *doortest.Live) []string {
+func env(l *transporttest.Live) []string {
 	return []string{"SKANDHA_UI=" + l.URL, "SKANDHA_UI_TOKEN=" + l.Token, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LANG=C.UTF-8"}
 }
 
 func TestChatInPython(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
-	l := doortest.Start(t)
+	l := transporttest.Start(t)
 	file := filepath.Join(l.Workspace, "a.txt")
-	doortest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
+	transporttest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
 
 	p := foreigntest.Spawn(t, "python", env(l), python, "chat.py")
 	p.Say("what is 2+2?\n")
@@ -45,7 +45,7 @@ func TestChatInPython(t *testing.T) {
 
 func TestAWrongTokenIsTold(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
-	l := doortest.Start(t)
+	l := transporttest.Start(t)
 	l.Token = "another-token-that-is-wrong"
 	p := foreigntest.Spawn(t, "python", env(l), python, "chat.py")
 	if err := p.Ended(); err == nil || !strings.Contains(p.Errs(), "unauthenticated") {
@@ -63,9 +63,9 @@ func TestAMissingTokenIsNamed(t *testing.T) {
 func TestAskByCurl(t *testing.T) {
 	foreigntest.Need(t, "curl")
 	bash := foreigntest.Need(t, "bash")
-	l := doortest.Start(t)
+	l := transporttest.Start(t)
 	file := filepath.Join(l.Workspace, "a.txt")
-	doortest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
+	transporttest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
 	ask := func(answer, question string) string {
 		t.Helper()
 		p := foreigntest.Spawn(t, "shell", env(l), bash, "ask.sh", question)

@@ -20,7 +20,7 @@ import (
 
 // answer is one request while it is answered.
 type answer struct {
-	door    *Door
+	door    *Handler
 	p       contract.Principal
 	c       *completion
 	id      string // the input's; "": a random one

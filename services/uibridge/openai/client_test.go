@@ -17,14 +17,14 @@ import (
 
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/openai"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // rig is a door with OpenAI's own client before it.
 type rig struct {
 	t      testing.TB
-	server *doortest.Server
+	server *transporttest.Server
 	sdk    sdk.Client
 }
 
@@ -35,7 +35,7 @@ func serve(t testing.TB, b contract.Backend, cfg openai.Config) *rig {
 	for _, p := range openai.Patterns() {
 		mux.Handle(p, door)
 	}
-	s := doortest.Serve(t, mux, 0)
+	s := transporttest.Serve(t, mux, 0)
 	return &rig{t, s, sdk.NewClient(option.WithBaseURL(s.URL+"/v1"), option.WithAPIKey("token"), option.WithMaxRetries(0))}
 }
 

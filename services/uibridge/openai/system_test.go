@@ -17,8 +17,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/openai"
+	"skandha.dev/services/uibridge/transporttest"
 	"skandha.dev/services/uibridge/turn/turntest"
 )
 
@@ -175,7 +175,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, quick)
 	ref := subject.Ref{Agent: "main", Session: "asked"}
-	feed, err := b.Attach(ctx(t), doortest.Principal(), contract.Attachment{Ref: ref})
+	feed, err := b.Attach(ctx(t), transporttest.Principal(), contract.Attachment{Ref: ref})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 	q := until[contract.ToolCallRequest](t, feed, contract.OnToolCallRequest)
 	before := stream.untilKept()
 	answer := contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true, Source: "web"}
-	if _, err := b.Confirm(ctx(t), doortest.Principal(), answer); err != nil {
+	if _, err := b.Confirm(ctx(t), transporttest.Principal(), answer); err != nil {
 		t.Fatal(err)
 	}
 	after, _ := stream.chunks()
@@ -208,14 +208,14 @@ func TestARequestWithoutStreamSaysThatAPersonIsAsked(t *testing.T) {
 		t.Fatalf("it is answered %d %+v", a.StatusCode, f)
 	}
 	ref := subject.Ref{Agent: "main", Session: "told"}
-	feed, err := b.Attach(ctx(t), doortest.Principal(), contract.Attachment{Ref: ref, After: "0"})
+	feed, err := b.Attach(ctx(t), transporttest.Principal(), contract.Attachment{Ref: ref, After: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer feed.Close()
 	q := until[contract.ToolCallRequest](t, feed, contract.OnToolCallRequest)
 	answer := contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true, Source: "web"}
-	if _, err := b.Confirm(ctx(t), doortest.Principal(), answer); err != nil {
+	if _, err := b.Confirm(ctx(t), transporttest.Principal(), answer); err != nil {
 		t.Fatal(err)
 	}
 	until[contract.TurnEnd](t, feed, contract.OnTurnEnd)
@@ -252,7 +252,7 @@ func TestConfirmationsAreDeniedIfTheClientWants(t *testing.T) {
 			t.Errorf("got %v, %v", c, err)
 		}
 	}
-	r.server.As(doortest.Principal(contract.See, contract.Talk))
+	r.server.As(transporttest.Principal(contract.See, contract.Talk))
 	var e *sdk.Error
 	if _, err := r.sdk.Chat.Completions.New(ctx(t), p); !errors.As(err, &e) || e.StatusCode != http.StatusForbidden || e.Type != "permission_error" {
 		t.Errorf("without the right: %v", err)
@@ -266,7 +266,7 @@ func TestAClientGoesAway(t *testing.T) {
 	for _, cancel := range []string{"true", "false"} {
 		name := "gone-" + cancel
 		ref := subject.Ref{Agent: "main", Session: subject.Session(name)}
-		feed, err := b.Attach(ctx(t), doortest.Principal(), contract.Attachment{Ref: ref})
+		feed, err := b.Attach(ctx(t), transporttest.Principal(), contract.Attachment{Ref: ref})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +297,7 @@ func TestAClientGoesAway(t *testing.T) {
 func approve(t *testing.T, b *backend.Backend, ref subject.Ref, q contract.ToolCallRequest) {
 	t.Helper()
 	a := contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true}
-	if _, err := b.Confirm(ctx(t), doortest.Principal(), a); err != nil {
+	if _, err := b.Confirm(ctx(t), transporttest.Principal(), a); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // conn is one connection. One goroutine reads, one writes answers, one handles what must
 // keep its order, one writes what the feed tells; requests that only look have one each.
 type conn struct {
-	door      *Door
+	door      *Handler
 	ws        *websocket.Conn
 	principal contract.Principal
 	from      string
@@ -49,7 +49,7 @@ type conn struct {
 	buf     []byte
 }
 
-func newConn(d *Door, r *http.Request, p contract.Principal, first contract.Attachment) *conn {
+func newConn(d *Handler, r *http.Request, p contract.Principal, first contract.Attachment) *conn {
 	c := &conn{
 		door: d, principal: p, from: r.RemoteAddr, first: first, ref: first.Ref,
 		slots: make(chan struct{}, d.cfg.AtOnce),

@@ -14,8 +14,8 @@ import (
 
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/rpc"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 func TestMessagesThatEndAConnection(t *testing.T) {
@@ -42,9 +42,9 @@ func TestMessagesThatEndAConnection(t *testing.T) {
 
 func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := doortest.Principal()
+		p := transporttest.Principal()
 		p.Expires = time.Now().Add(30 * time.Second)
-		c := piped(t, rpc.New(rpc.Config{}, doortest.New(), natstest.Logger(t)), p, "?session=s")
+		c := piped(t, rpc.New(rpc.Config{}, transporttest.New(), natstest.Logger(t)), p, "?session=s")
 		c.hear(contract.OnAttached)
 		how, last := c.ended()
 		if how.Code != 4401 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeUnauthenticated {
@@ -60,9 +60,9 @@ func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")
 	c.hear(contract.OnAttached)
-	r.Say(doortest.Main("s"), "x")
+	r.Say(transporttest.Main("s"), "x")
 	c.hear(contract.OnNewMessage)
-	r.Break(doortest.Main("s"), contract.LostPlace("x"))
+	r.Break(transporttest.Main("s"), contract.LostPlace("x"))
 	how, last := c.ended()
 	if how.Code != 4400 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeInvalid || last.params(t).After != "0" {
 		t.Errorf("ended with %+v after %+v", how, last)
@@ -81,7 +81,7 @@ func TestALoginThatEndsEndsTheConnection(t *testing.T) {
 
 func TestAFeedThatEndsSaysWhy(t *testing.T) {
 	r := newRig(t, rpc.Config{})
-	ref := doortest.Main("s")
+	ref := transporttest.Main("s")
 	for _, k := range []struct {
 		err  error
 		want ws.StatusCode
@@ -136,7 +136,7 @@ func TestShutdown(t *testing.T) {
 			if how, last := c.ended(); how.Code != ws.StatusGoingAway || last.Method != contract.OnDropped {
 				t.Errorf("ended with %+v after %+v", how, last)
 			}
-			doortest.Fatal(t, <-stopped)
+			transporttest.Fatal(t, <-stopped)
 			natstest.Eventually(t, "nobody is left", func() bool { return r.Counters()["ws_open"] == 0 })
 			if len(r.Log()) != 1 {
 				t.Errorf("stored %v", r.Log())
@@ -196,7 +196,7 @@ func TestWhoAnswersPingsStays(t *testing.T) {
 		}
 		return true
 	}})
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	defer func() { _ = c.CloseNow() }()
 	defer cancel()
 	ended := make(chan error, 1)
@@ -222,12 +222,12 @@ func TestWhoAnswersPingsStays(t *testing.T) {
 
 // Who asks and asks and never reads the answers is cut off.
 func TestWhoDoesNotReadAnswersIsDropped(t *testing.T) {
-	doortest.Leaks(t)
-	b := doortest.New()
+	transporttest.Leaks(t)
+	b := transporttest.New()
 	d := rpc.New(rpc.Config{AtOnce: 4}, b, natstest.Logger(t))
-	s := doortest.Serve(t, d, 4096)
+	s := transporttest.Serve(t, d, 4096)
 	c, err := connect(t.Context(), s.WS()+rpc.Path, 4096)
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	defer func() { _ = c.CloseNow() }()
 	ask := []byte(`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 2000) + `","method":"getStatus"}`)
 	natstest.Eventually(t, "it is dropped", func() bool {
@@ -239,12 +239,12 @@ func TestWhoDoesNotReadAnswersIsDropped(t *testing.T) {
 // A frame that nobody takes in time ends the connection.
 func TestWhoTakesNothingIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := doortest.New()
+		b := transporttest.New()
 		d := rpc.New(rpc.Config{WriteWait: 50 * time.Millisecond}, b, natstest.Logger(t))
-		c := piped(t, d, doortest.Principal(), "?session=s")
+		c := piped(t, d, transporttest.Principal(), "?session=s")
 		c.hear(contract.OnAttached) // and nothing more
 		natstest.Eventually(t, "it is dropped", func() bool {
-			b.Say(doortest.Main("s"), strings.Repeat("x", 64<<10))
+			b.Say(transporttest.Main("s"), strings.Repeat("x", 64<<10))
 			return d.Counters()["ws_dropped_total"] == 1
 		})
 		natstest.Eventually(t, "its feed is closed", func() bool { return b.Feeds() == 0 })

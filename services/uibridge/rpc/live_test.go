@@ -13,24 +13,24 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/rpc"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // The specification's contract against the real thing: a turn with a refusal and one
 // with an approval, cut off in the middle and resumed. What is told and answered is
 // what schemas/ui says.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
-	l := doortest.Start(t)
+	l := transporttest.Start(t)
 	told, seen := bySchemas(t)
 	file := filepath.Join(l.Workspace, "a.txt")
-	doortest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
+	transporttest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
 	dial := func(query string) *client {
 		ctx := natstest.Context(t)
 		c, _, err := ws.Dial(ctx, strings.Replace(l.URL, "http", "ws", 1)+rpc.Path+query, &ws.DialOptions{ //nolint:bodyclose // of an upgrade it is nil
 			HTTPClient: &http.Client{Transport: l.Transport()}, Subprotocols: []string{rpc.Protocol},
 		})
-		doortest.Fatal(t, err)
+		transporttest.Fatal(t, err)
 		t.Cleanup(func() { _ = c.CloseNow() })
 		if c.Subprotocol() != rpc.Protocol {
 			t.Errorf("the subprotocol is %q", c.Subprotocol())
@@ -112,7 +112,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 // bySchemas checks what is told, receipts and errors, and notes what was told.
 func bySchemas(t *testing.T) (told func(message, []byte), seen map[string]bool) {
 	t.Helper()
-	notification, receipt, failure := doortest.Schema(t, "notification"), doortest.Schema(t, "receipt"), doortest.Schema(t, "error")
+	notification, receipt, failure := transporttest.Schema(t, "notification"), transporttest.Schema(t, "receipt"), transporttest.Schema(t, "error")
 	seen = map[string]bool{}
 	return func(m message, body []byte) {
 		switch {
@@ -125,7 +125,7 @@ func bySchemas(t *testing.T) (told func(message, []byte), seen map[string]bool) 
 					Data json.RawMessage `json:"data"`
 				} `json:"error"`
 			}
-			doortest.Fatal(t, json.Unmarshal(body, &e))
+			transporttest.Fatal(t, json.Unmarshal(body, &e))
 			failure(e.Error.Data)
 		case m.is("1"), m.is("2"), m.is("3"), m.is("4"), m.is("6"): // of the four methods that store
 			receipt(m.Result)
@@ -168,7 +168,7 @@ func everyMethod(t *testing.T, c *client, session string) {
 		t.Errorf("pluginAction is answered %+v", m)
 	}
 	unknown := c.ask("10", "nonsense", "")
-	for method := range doortest.Methods() {
+	for method := range transporttest.Methods() {
 		if !strings.Contains(unknown.Error.Message, method) {
 			t.Errorf("%s is not there: %s", method, unknown.Error.Message)
 		}

@@ -12,23 +12,23 @@ import (
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/rpc"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // rig is a door with a backend in memory behind it and a socket before it.
 type rig struct {
-	*doortest.Backend
-	*rpc.Door
-	*doortest.Server
+	*transporttest.Backend
+	*rpc.Handler
+	*transporttest.Server
 }
 
 func newRig(t *testing.T, cfg rpc.Config) *rig {
 	t.Helper()
-	doortest.Leaks(t)
-	b := doortest.New()
+	transporttest.Leaks(t)
+	b := transporttest.New()
 	d := rpc.New(cfg, b, natstest.Logger(t))
-	return &rig{b, d, doortest.Serve(t, d, 0)}
+	return &rig{b, d, transporttest.Serve(t, d, 0)}
 }
 
 // client is a UI that knows JSON-RPC and nothing else.
@@ -75,14 +75,14 @@ func (m message) params(t *testing.T) (p struct {
 
 // piped connects to a door as a principal over pipes, in a bubble of testing/synctest:
 // there no time passes while somebody works, however busy the machine is.
-func piped(t *testing.T, d *rpc.Door, p contract.Principal, query string) *client {
+func piped(t *testing.T, d *rpc.Handler, p contract.Principal, query string) *client {
 	t.Helper()
 	over := pipenet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), p)))
 	}))
 	ctx := natstest.Context(t)
 	c, _, err := ws.Dial(ctx, "ws://bridge.invalid"+rpc.Path+query, &ws.DialOptions{HTTPClient: over}) //nolint:bodyclose // of an upgrade it is nil
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	t.Cleanup(func() { _ = c.CloseNow() })
 	return &client{t: t, Conn: c, ctx: ctx}
 }

@@ -9,21 +9,21 @@ import (
 	"testing"
 
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // A turn of a live system, by HTTP alone, as schemas/ui has it; then every event of it
 // is resumed after, and exactly the rest comes.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
-	l := doortest.Start(t)
+	l := transporttest.Start(t)
 	file := filepath.Join(l.Workspace, "a.txt")
-	doortest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
+	transporttest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
 	client := &http.Client{Transport: l.Transport()}
 	here := l.URL + "/v1/agents/main/sessions/s/"
 	post := func(path, body string) {
 		t.Helper()
 		res, err := client.Post(here+path, "application/json", strings.NewReader(body))
-		doortest.Fatal(t, err)
+		transporttest.Fatal(t, err)
 		defer func() { _ = res.Body.Close() }()
 		var r contract.Receipt
 		if err := json.NewDecoder(res.Body).Decode(&r); err != nil || res.StatusCode != http.StatusAccepted || r.Sequence == 0 {
@@ -31,13 +31,13 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 		}
 	}
 	s := follow(t, client, here+"events?after=0&commits=1", "")
-	told := doortest.Schema(t, "notification")
+	told := transporttest.Schema(t, "notification")
 	var whole []event
 	until := func(name string) event {
 		t.Helper()
 		for {
 			e, err := s.next()
-			doortest.Fatal(t, err)
+			transporttest.Fatal(t, err)
 			told([]byte(`{"jsonrpc":"2.0","method":"` + e.name + `","params":` + e.data + `}`))
 			if e.id != "" {
 				whole = append(whole, e)
@@ -50,7 +50,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	until(contract.OnAttached)
 	post("inputs", `{"input":"delete a.txt","id":"one"}`)
 	var asked contract.ToolCallRequest
-	doortest.Fatal(t, json.Unmarshal([]byte(until(contract.OnToolCallRequest).data), &asked))
+	transporttest.Fatal(t, json.Unmarshal([]byte(until(contract.OnToolCallRequest).data), &asked))
 	post("confirmations", `{"confirmationId":"`+asked.ConfirmationID+`","hash":"`+asked.Hash+`","approved":true,"reason":"I made it"}`)
 	if e := until(contract.OnTurnEnd); strings.Contains(e.data, "failed") {
 		t.Errorf("the turn ended with %s", e.data)

@@ -12,9 +12,9 @@ import (
 
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/request"
 	"skandha.dev/services/uibridge/sse"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 func TestWhatIsPostedIsStored(t *testing.T) {
@@ -60,9 +60,9 @@ func TestEveryMethodIsCalledByName(t *testing.T) {
 			t.Errorf("%s is answered %d %s", name, status, b)
 		}
 	}
-	for name := range doortest.Methods() {
+	for name := range transporttest.Methods() {
 		names = append(names, name)
-		var called doortest.Called
+		var called transporttest.Called
 		if status, b := r.post(t, "/v1/rpc/"+name, `{"agent":"main"}`, nil); status != http.StatusOK || json.Unmarshal(b, &called) != nil ||
 			called.Method != name || string(called.Params) != `{"agent":"main"}` {
 			t.Errorf("%s is answered %d %s", name, status, b)
@@ -73,7 +73,7 @@ func TestEveryMethodIsCalledByName(t *testing.T) {
 	}
 	status, b := r.post(t, "/v1/rpc/nonsense", "", nil)
 	var e contract.Error
-	doortest.Fatal(t, json.Unmarshal(b, &e))
+	transporttest.Fatal(t, json.Unmarshal(b, &e))
 	slices.Sort(names)
 	if status != http.StatusNotFound || e.Code != contract.CodeUnknownMethod || !strings.HasSuffix(e.Message, strings.Join(names, ", ")) {
 		t.Errorf("an unknown method is answered %d %+v", status, e)
@@ -145,7 +145,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}{
 		"inputs": {contract.Talk, `["x"]`}, "confirmations": {contract.Approve, `["c",true,"h"]`}, "cancels": {contract.Talk, ``}, "commands": {contract.Talk, `["help"]`},
 	}
-	for name, right := range doortest.Methods() {
+	for name, right := range transporttest.Methods() {
 		calls["/v1/rpc/"+name] = struct {
 			right contract.Right
 			body  string
@@ -153,7 +153,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	get := func(q *http.Request) { q.Method = http.MethodGet }
 	for _, has := range contract.AllRights() {
-		r.As(doortest.Principal(has))
+		r.As(transporttest.Principal(has))
 		for path, k := range calls {
 			if status, b := r.post(t, path, k.body, nil); (status < 300) != (k.right == has) || status >= 300 && status != http.StatusForbidden {
 				t.Errorf("who may %s is answered %d %s at %s", has, status, b, path)
@@ -165,7 +165,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 		}
 	}
-	p := doortest.Principal()
+	p := transporttest.Principal()
 	p.Expires = time.Now().Add(-time.Second)
 	r.As(p)
 	for path, k := range calls {
@@ -188,7 +188,7 @@ func TestAnInputIsAnsweredAfterItsAcknowledgement(t *testing.T) {
 	natstest.Eventually(t, "the input is under way", func() bool { return r.Counters()["http_requests_total"] == 1 })
 	gone, leave := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(gone, http.MethodPost, r.URL+"/v1/agents/main/sessions/s/inputs", strings.NewReader(`{"input":"y"}`))
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	left := make(chan error, 1)
 	go func() {

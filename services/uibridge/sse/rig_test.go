@@ -12,28 +12,28 @@ import (
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/sse"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 // rig is a door with a backend in memory behind it and a socket before it.
 type rig struct {
-	*doortest.Backend
-	*sse.Door
-	*doortest.Server
+	*transporttest.Backend
+	*sse.Handler
+	*transporttest.Server
 }
 
 func newRig(t *testing.T, cfg sse.Config) *rig {
 	t.Helper()
-	doortest.Leaks(t)
-	b := doortest.New()
+	transporttest.Leaks(t)
+	b := transporttest.New()
 	d := sse.New(cfg, b, natstest.Logger(t))
-	return &rig{b, d, doortest.Serve(t, mounted(d), 0)}
+	return &rig{b, d, transporttest.Serve(t, mounted(d), 0)}
 }
 
 // piped serves a door to a principal over pipes, for a bubble of testing/synctest: there
 // no time passes while somebody works, however busy the machine is.
-func piped(t *testing.T, d *sse.Door, p contract.Principal) *http.Client {
+func piped(t *testing.T, d *sse.Handler, p contract.Principal) *http.Client {
 	t.Helper()
 	return pipenet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), p)))
@@ -44,7 +44,7 @@ func piped(t *testing.T, d *sse.Door, p contract.Principal) *http.Client {
 const inPipes = "http://bridge.invalid/v1/agents/main/sessions/s/events"
 
 // mounted serves the door as the bridge does.
-func mounted(d *sse.Door) http.Handler {
+func mounted(d *sse.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range sse.Patterns() {
 		mux.Handle(p, d)
@@ -145,12 +145,12 @@ func (r *rig) follow(t *testing.T, query, last string) *reader {
 func follow(t *testing.T, c *http.Client, url, last string) *reader {
 	t.Helper()
 	req, err := http.NewRequestWithContext(natstest.Context(t), http.MethodGet, url, nil)
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
 	res, err := c.Do(req)
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
 		b, _ := io.ReadAll(res.Body)
@@ -166,16 +166,16 @@ func (r *rig) post(t *testing.T, path, body string, change func(*http.Request)) 
 		path = "/v1/agents/main/sessions/s/" + path
 	}
 	req, err := http.NewRequestWithContext(natstest.Context(t), http.MethodPost, r.URL+path, strings.NewReader(body))
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	if change != nil {
 		change(req)
 	}
 	res, err := http.DefaultClient.Do(req)
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	defer func() { _ = res.Body.Close() }()
 	answer, err = io.ReadAll(res.Body)
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	if res.Header.Get("Content-Type") != "application/json" || res.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%s is answered with the headers %v", path, res.Header)
 	}

@@ -16,7 +16,7 @@ import (
 
 // stream is one connection that is told what happens.
 type stream struct {
-	door  *Door
+	door  *Handler
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	after string // the last id that was told
@@ -24,7 +24,7 @@ type stream struct {
 }
 
 // events answers GET events.
-func (d *Door) events(w http.ResponseWriter, r *http.Request) {
+func (d *Handler) events(w http.ResponseWriter, r *http.Request) {
 	a, err := attachment(r)
 	if err == nil {
 		err = d.room()
@@ -80,7 +80,7 @@ func attachment(r *http.Request) (contract.Attachment, error) {
 }
 
 // room counts a stream, if there may be another one.
-func (d *Door) room() error {
+func (d *Handler) room() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.streams >= d.cfg.MaxStreams {
@@ -91,14 +91,14 @@ func (d *Door) room() error {
 	return nil
 }
 
-func (d *Door) leave() {
+func (d *Handler) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.streams--
 }
 
 // attach begins the feed, in bounded time.
-func (d *Door) attach(ctx context.Context, a contract.Attachment) (contract.Feed, error) {
+func (d *Handler) attach(ctx context.Context, a contract.Attachment) (contract.Feed, error) {
 	begun, cancel := context.WithCancel(ctx) // it ends with ctx
 	patience := time.AfterFunc(d.cfg.Timeout, cancel)
 	feed, err := d.backend.Attach(begun, contract.PrincipalOf(ctx), a)

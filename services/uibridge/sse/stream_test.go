@@ -13,11 +13,11 @@ import (
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/sse"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
-var session = doortest.Main("s")
+var session = transporttest.Main("s")
 
 func TestEventsAreNotifications(t *testing.T) {
 	r := newRig(t, sse.Config{Retry: 1500 * time.Millisecond})
@@ -108,7 +108,7 @@ func TestSilenceIsCommentedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		line, err := s.ReadString('\n')
-		doortest.Fatal(t, err)
+		transporttest.Fatal(t, err)
 		if strings.HasPrefix(line, ":") {
 			s.comments++
 		}
@@ -171,9 +171,9 @@ func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
 
 func TestATokenThatExpiresEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := doortest.Principal(contract.See)
+		p := transporttest.Principal(contract.See)
 		p.Expires = time.Now().Add(20 * time.Second)
-		d := sse.New(sse.Config{}, doortest.New(), natstest.Logger(t))
+		d := sse.New(sse.Config{}, transporttest.New(), natstest.Logger(t))
 		all := follow(t, piped(t, d, p), inPipes, "").rest(t)
 		if n := len(all); n != 2 || all[1].name != contract.OnDropped || all[1].params(t).Code != contract.CodeUnauthenticated {
 			t.Errorf("heard %+v", all)
@@ -186,7 +186,7 @@ func TestATokenThatExpiresEndsTheStream(t *testing.T) {
 
 func TestAfterShutdownNobodyIsServed(t *testing.T) {
 	r := newRig(t, sse.Config{})
-	doortest.Fatal(t, r.Shutdown(natstest.Context(t)))
+	transporttest.Fatal(t, r.Shutdown(natstest.Context(t)))
 	if status, b := r.post(t, "inputs", `{"input":"x"}`, nil); status != http.StatusServiceUnavailable {
 		t.Errorf("answered %d %s", status, b)
 	}
@@ -202,12 +202,12 @@ func TestAStreamOutlivesTheServersTimeouts(t *testing.T) {
 }
 
 func outlivesTheServersTimeouts(t *testing.T, h2 bool) {
-	b := doortest.New()
+	b := transporttest.New()
 	d := sse.New(sse.Config{KeepAlive: 50 * time.Millisecond}, b, natstest.Logger(t))
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), doortest.Principal())))
+		d.ServeHTTP(w, r.WithContext(contract.WithPrincipal(r.Context(), transporttest.Principal())))
 	}))
-	doortest.Fatal(t, s.Listener.Close())
+	transporttest.Fatal(t, s.Listener.Close())
 	network := pipenet.New()
 	s.Listener, s.EnableHTTP2 = network, h2
 	s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
@@ -228,9 +228,9 @@ func outlivesTheServersTimeouts(t *testing.T, h2 bool) {
 
 func TestWhoTakesNothingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := doortest.New()
+		b := transporttest.New()
 		d := sse.New(sse.Config{WriteWait: 50 * time.Millisecond}, b, natstest.Logger(t))
-		follow(t, piped(t, d, doortest.Principal()), inPipes, "") // it reads no further
+		follow(t, piped(t, d, transporttest.Principal()), inPipes, "") // it reads no further
 		natstest.Eventually(t, "it is dropped", func() bool {
 			b.Say(session, strings.Repeat("x", 64<<10))
 			return d.Counters()["sse_dropped_total"] == 1

@@ -14,16 +14,16 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 	"skandha.dev/services/uibridge/turn"
 )
 
-var ref = doortest.Main("s")
+var ref = transporttest.Main("s")
 
 func begin(t *testing.T, b contract.Backend, id string) *turn.Turn {
 	t.Helper()
 	ctx := natstest.Context(t)
-	tn, err := turn.Attach(ctx, b, doortest.Principal(), ref, "", "test")
+	tn, err := turn.Attach(ctx, b, transporttest.Principal(), ref, "", "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func rest(t *testing.T, tn *turn.Turn) string {
 }
 
 func TestWhatBelongsToOthersIsLeftOut(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	tn := begin(t, b, "mine")
 	b.Tell(ref, contract.OnInput, input("mine", 1, "ui-ann"))
 	b.Tell(ref, contract.OnPlanRequested, contract.PlanRequested{About: about("t9"), Plan: "other"})
@@ -86,7 +86,7 @@ func TestWhatBelongsToOthersIsLeftOut(t *testing.T) {
 
 // An input whose id was taken before is refused by core; the turn that it had is told.
 func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	b.Tell(ref, contract.OnInput, input("same", 99, "ui-bob")) // another one's may be called alike
 	b.Tell(ref, contract.OnTurnEnd, ended(99, "bob's"))
 	first := begin(t, b, "same")
@@ -96,7 +96,7 @@ func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 		t.Fatalf("got %s", got)
 	}
 	for range 5 { // a later place in the log than the first one's
-		b.Cancel(natstest.Context(t), doortest.Principal(), contract.Cancellation{Ref: ref}) //nolint:errcheck,gosec // it always stores
+		b.Cancel(natstest.Context(t), transporttest.Principal(), contract.Cancellation{Ref: ref}) //nolint:errcheck,gosec // it always stores
 	}
 	again := begin(t, b, "same")
 	b.Tell(ref, contract.OnTurnEnd, contract.TurnEnd{About: about(""), Failed: &event.TurnFailed{Sequence: again.Receipt.Sequence, InputID: "same", Code: event.FailDuplicate}})
@@ -107,7 +107,7 @@ func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 
 // When the turn of then is in the log no more, the refusal is told.
 func TestAnInputThatWasTakenLongBeforeIsRefused(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	tn := begin(t, b, "same")
 	b.Tell(ref, contract.OnTurnEnd, contract.TurnEnd{About: about(""), Failed: &event.TurnFailed{Sequence: 1, InputID: "same", Code: event.FailDuplicate}})
 	if got, want := rest(t, tn), "Attached TurnEnd"; got != want {
@@ -116,7 +116,7 @@ func TestAnInputThatWasTakenLongBeforeIsRefused(t *testing.T) {
 }
 
 func TestAFeedThatWasTooSlowGoesOn(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	tn := begin(t, b, "")
 	b.Tell(ref, contract.OnPlanRequested, contract.PlanRequested{About: about("t1")})
 	if _, _, err := tn.Next(natstest.Context(t)); err != nil {
@@ -137,7 +137,7 @@ func TestAFeedThatWasTooSlowGoesOn(t *testing.T) {
 }
 
 func TestEach(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	tn := begin(t, b, "")
 	idle, told := 0, 0
 	err := tn.Each(natstest.Context(t), time.Millisecond, func(any, string) error { told++; return nil }, func() error {

@@ -34,8 +34,8 @@ func (c Config) withDefaults() Config {
 	}
 }
 
-// Door is the handler of [Patterns]. The access layer stands before it.
-type Door struct {
+// Handler is the handler of [Patterns]. The access layer stands before it.
+type Handler struct {
 	cfg     Config
 	backend contract.Backend
 	log     *slog.Logger
@@ -48,18 +48,18 @@ type Door struct {
 func Patterns() []string { return []string{"/v1/agui/{agent}"} }
 
 // New makes the door.
-func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
-	return &Door{cfg: cfg.withDefaults(), backend: b, log: log.With("door", "agui"), shown: newShown()}
+func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
+	return &Handler{cfg: cfg.withDefaults(), backend: b, log: log.With("door", "agui"), shown: newShown()}
 }
 
 // Counters are for metrics: runs that are told now, that were begun, and requests that
 // failed.
-func (d *Door) Counters() map[string]int64 {
+func (d *Handler) Counters() map[string]int64 {
 	return map[string]int64{"agui_open": d.open.Load(), "agui_runs_total": d.runs.Load(), "agui_failed_total": d.failed.Load()}
 }
 
 // ServeHTTP implements [http.Handler].
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		request.Refuse(w, contract.Invalid("method", "use POST"), http.StatusMethodNotAllowed)
@@ -87,7 +87,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read reads the request; the status is another one than the error's, or 0.
-func (d *Door) read(w http.ResponseWriter, r *http.Request) (*run, int, error) {
+func (d *Handler) read(w http.ResponseWriter, r *http.Request) (*run, int, error) {
 	p := contract.PrincipalOf(r.Context())
 	if p.Name == "" {
 		return nil, 0, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}
@@ -111,7 +111,7 @@ func (d *Door) read(w http.ResponseWriter, r *http.Request) (*run, int, error) {
 
 // run is one request.
 type run struct {
-	door       *Door
+	door       *Handler
 	p          contract.Principal
 	in         *RunAgentInput
 	ref        subject.Ref

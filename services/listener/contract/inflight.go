@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Door counts who is in: what a listener has taken and is not done with. Once it
-// is shut nobody enters. The zero value is shut; [Door.Open] opens it once.
-type Door struct {
+// InFlight counts who is in: what a listener has taken and is not done with. Once it
+// is shut nobody enters. The zero value is shut; [InFlight.Open] opens it once.
+type InFlight struct {
 	mu     sync.Mutex
 	opened bool
 	shut   bool
@@ -17,7 +17,7 @@ type Door struct {
 }
 
 // Open lets enter. It reports false if the door was opened before.
-func (d *Door) Open() bool {
+func (d *InFlight) Open() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.opened {
@@ -27,8 +27,8 @@ func (d *Door) Open() bool {
 	return true
 }
 
-// Enter reports whether the door is open; then [Door.Leave] must follow.
-func (d *Door) Enter() bool {
+// Enter reports whether the door is open; then [InFlight.Leave] must follow.
+func (d *InFlight) Enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.opened || d.shut {
@@ -39,7 +39,7 @@ func (d *Door) Enter() bool {
 }
 
 // Leave undoes Enter.
-func (d *Door) Leave() {
+func (d *InFlight) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.in--
@@ -48,7 +48,7 @@ func (d *Door) Leave() {
 
 // Shut lets nobody enter any more, and waits until all have left. When ctx ends
 // first the error wraps [ErrNotTaken] and says how many are in.
-func (d *Door) Shut(ctx context.Context) error {
+func (d *InFlight) Shut(ctx context.Context) error {
 	d.mu.Lock()
 	if d.empty == nil {
 		d.empty = make(chan struct{})
@@ -72,7 +72,7 @@ func (d *Door) Shut(ctx context.Context) error {
 	}
 }
 
-func (d *Door) settle() {
+func (d *InFlight) settle() {
 	if !d.shut || d.in > 0 || d.empty == nil {
 		return
 	}

@@ -17,8 +17,8 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/rpc"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 func reason(err error) string {
@@ -37,7 +37,7 @@ func TestAUIThatKnowsTheSpecificationAlone(t *testing.T) {
 	if at.Agent != "main" || at.Session == "" || at.ID != "" {
 		t.Fatalf("attached to %+v", at)
 	}
-	ref := doortest.Main(at.Session)
+	ref := transporttest.Main(at.Session)
 
 	var receipt contract.Receipt
 	c.must("1", "submitUserInput", `["hello"]`, &receipt)
@@ -101,8 +101,8 @@ func TestEveryMethodOfTheContractIsReached(t *testing.T) {
 		"{Ref:main/s Text:/tools fs ID: Mode: Source:websocket}]" {
 		t.Errorf("stored %s", got)
 	}
-	for method := range doortest.Methods() {
-		var called doortest.Called
+	for method := range transporttest.Methods() {
+		var called transporttest.Called
 		c.must(`"m"`, method, `{"agent":"main"}`, &called)
 		if called.Method != method || called.By != "ann" || string(called.Params) != `{"agent":"main"}` {
 			t.Errorf("%s called %+v", method, called)
@@ -122,14 +122,14 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"runCommand":          {contract.Talk, `["help"]`},
 		"attach":              {contract.See, `{}`},
 	}
-	for name, right := range doortest.Methods() {
+	for name, right := range transporttest.Methods() {
 		calls[name] = struct {
 			right  contract.Right
 			params string
 		}{right, `{}`}
 	}
 	for _, has := range contract.AllRights() {
-		r.As(doortest.Principal(has))
+		r.As(transporttest.Principal(has))
 		c := r.dial(t, "?session=s")
 		first := c.message()
 		if want := map[bool]string{true: contract.OnAttached, false: contract.OnDropped}[has == contract.See]; first.Method != want {
@@ -145,7 +145,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			}
 		}
 	}
-	p := doortest.Principal()
+	p := transporttest.Principal()
 	p.Agents = append(p.Agents, "other")
 	r.As(p)
 	c := r.dial(t, "")
@@ -206,7 +206,7 @@ func TestMoreThanMayBeUnderWayIsRefusedNotQueued(t *testing.T) {
 
 func TestWhatAMethodDoesWrongStaysInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := doortest.New()
+		b := transporttest.New()
 		b.Add(contract.Method{Name: "panics", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) { panic("secret") }})
 		b.Add(contract.Method{Name: "fails", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
 			return nil, errors.New("secret")
@@ -218,7 +218,7 @@ func TestWhatAMethodDoesWrongStaysInside(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}})
-		c := piped(t, rpc.New(rpc.Config{}, b, natstest.Logger(t)), doortest.Principal(), "")
+		c := piped(t, rpc.New(rpc.Config{}, b, natstest.Logger(t)), transporttest.Principal(), "")
 		for method, want := range map[string]int{"panics": -32603, "fails": -32603, "cannot": -32603, "hangs": -32053, "listTools": 0} {
 			m := c.ask(`"x"`, method, "")
 			if m.Error == nil && want != 0 || m.Error != nil && (m.Error.Code != want || strings.Contains(m.Error.Message, "secret")) {
@@ -230,7 +230,7 @@ func TestWhatAMethodDoesWrongStaysInside(t *testing.T) {
 
 func TestAttachResumesAndMoves(t *testing.T) {
 	r := newRig(t, rpc.Config{})
-	ref := doortest.Main("s")
+	ref := transporttest.Main("s")
 	for i := range 5 {
 		r.Say(ref, fmt.Sprint(i))
 	}
@@ -261,7 +261,7 @@ func TestAttachResumesAndMoves(t *testing.T) {
 		t.Errorf("the input went to %+v", there)
 	}
 	r.Say(ref, "not for this one")
-	r.Say(doortest.Main("other"), "for this one")
+	r.Say(transporttest.Main("other"), "for this one")
 	if got := c.hear(contract.OnNewMessage).params(t); got.Content != "for this one" {
 		t.Errorf("heard %+v", got)
 	}
@@ -269,7 +269,7 @@ func TestAttachResumesAndMoves(t *testing.T) {
 	if m := c.ask("4", "attach", `{"session":"s","after":"nonsense"}`); m.Error == nil || m.Error.Data.Field != "after" {
 		t.Errorf("answered %+v", m)
 	}
-	r.Say(doortest.Main("other"), "still here")
+	r.Say(transporttest.Main("other"), "still here")
 	if got := c.hear(contract.OnNewMessage).params(t); got.Content != "still here" {
 		t.Errorf("heard %+v", got)
 	}
@@ -288,7 +288,7 @@ func TestConfirmationsWithoutHashAreForWhatWasShown(t *testing.T) {
 	if m := c.ask("1", "provideConfirmation", `["c1", true]`); m.Error == nil || m.Error.Code != -32602 || m.Error.Data.Field != "hash" {
 		t.Errorf("what was not shown is answered %+v", m)
 	}
-	r.Tell(doortest.Main("s"), contract.OnToolCallRequest, contract.ToolCallRequest{ConfirmationID: "c1", Hash: "h1"})
+	r.Tell(transporttest.Main("s"), contract.OnToolCallRequest, contract.ToolCallRequest{ConfirmationID: "c1", Hash: "h1"})
 	c.hear(contract.OnToolCallRequest)
 	c.must("2", "provideConfirmation", `["c1", false]`, nil)
 	if m := c.ask("3", "provideConfirmation", `{"confirmationId":"c1","approved":true,"session":"elsewhere"}`); m.Error == nil || m.Error.Data.Field != "hash" {
@@ -304,12 +304,12 @@ func TestWhoIsNotLetIn(t *testing.T) {
 	get := func(query string, upgrade bool) (int, contract.Error) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL+rpc.Path+query, nil)
-		doortest.Fatal(t, err)
+		transporttest.Fatal(t, err)
 		if upgrade {
 			req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-WebSocket-Version": {"13"}, "Sec-WebSocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}
 		}
 		res, err := http.DefaultClient.Do(req)
-		doortest.Fatal(t, err)
+		transporttest.Fatal(t, err)
 		defer func() { _ = res.Body.Close() }()
 		var e contract.Error
 		if b, err := io.ReadAll(res.Body); err != nil || json.Unmarshal(b, &e) != nil {

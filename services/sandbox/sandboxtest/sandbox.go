@@ -23,7 +23,7 @@ var prelude string
 type box struct {
 	*agent.Conn
 
-	raw    driver.Box
+	raw    driver.Sandbox
 	s      *suite
 	limits driver.Limits
 	ns     namespace // its PID namespace, as the host sees it
@@ -55,7 +55,7 @@ func token() string {
 }
 
 // openBox starts a box and its agent.
-func openBox(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Box, *agent.Conn, error) {
+func openBox(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Sandbox, *agent.Conn, error) {
 	spec.Args = agent.Args()
 	b, err := d.Start(ctx, spec)
 	if err != nil {

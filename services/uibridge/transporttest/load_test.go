@@ -1,4 +1,4 @@
-package doortest_test
+package transporttest_test
 
 import (
 	"context"
@@ -23,10 +23,10 @@ import (
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
 	"skandha.dev/services/uibridge/hub"
 	"skandha.dev/services/uibridge/rpc"
 	"skandha.dev/services/uibridge/sse"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 const (
@@ -50,14 +50,14 @@ type crowd struct {
 
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	doortest.Leaks(t)
+	transporttest.Leaks(t)
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yaml")
-	doortest.Fatal(t, os.WriteFile(rules, offline.TestRules, 0o600))
+	transporttest.Fatal(t, os.WriteFile(rules, offline.TestRules, 0o600))
 	sys, err := system.Start(natstest.Context(t), system.Config{
 		Data: filepath.Join(dir, "data"), Sync: "relaxed", Log: natstest.Logger(t), Slots: 512, Provider: "offline", OfflineRules: rules,
 	})
-	doortest.Fatal(t, err)
+	transporttest.Fatal(t, err)
 	t.Cleanup(sys.Stop)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -65,13 +65,13 @@ func newCrowd(t *testing.T) *crowd {
 	t.Cleanup(c.nothingIsLeft(sockets()))
 	for range 2 {
 		b, err := sys.Connect(ctx, "uibridge")
-		doortest.Fatal(t, err)
+		transporttest.Fatal(t, err)
 		t.Cleanup(b.Close)
 		k, err := backend.New(backend.Config{Hub: hub.Config{Queue: queue, Ring: 16, Stall: 3 * time.Second, Idle: time.Millisecond}}, backend.Deps{Bus: b, Log: natstest.Logger(t)})
-		doortest.Fatal(t, err)
+		transporttest.Fatal(t, err)
 		t.Cleanup(k.Close)
 		r, s := rpc.New(rpc.Config{WriteWait: time.Minute}, k, natstest.Logger(t)), sse.New(sse.Config{WriteWait: time.Minute}, k, natstest.Logger(t))
-		c.bridges = append(c.bridges, bridge{k, doortest.Serve(t, mux(r, s), buffer).URL})
+		c.bridges = append(c.bridges, bridge{k, transporttest.Serve(t, mux(r, s), buffer).URL})
 	}
 	return c
 }
@@ -107,7 +107,7 @@ func sockets() (n int) {
 func (c *crowd) come(i int, by door, ref subject.Ref, after string, size int) ui {
 	c.Helper()
 	u, err := by(c.ctx, c.bridges[i%2].url, ref, after, size)
-	doortest.Fatal(c, err)
+	transporttest.Fatal(c, err)
 	c.Cleanup(func() { _ = u.Close() }) // it may be closed already
 	return u
 }
@@ -122,8 +122,8 @@ type watcher struct {
 
 func (c *crowd) watch(ref subject.Ref) *watcher {
 	c.Helper()
-	f, err := c.bridges[0].Attach(c.ctx, doortest.Principal(), contract.Attachment{Ref: ref, After: "0"})
-	doortest.Fatal(c, err)
+	f, err := c.bridges[0].Attach(c.ctx, transporttest.Principal(), contract.Attachment{Ref: ref, After: "0"})
+	transporttest.Fatal(c, err)
 	c.Cleanup(f.Close)
 	return &watcher{c, ref, f, nil}
 }
@@ -131,15 +131,15 @@ func (c *crowd) watch(ref subject.Ref) *watcher {
 // say says something and waits for the end of its turn.
 func (w *watcher) say(text string) {
 	w.c.Helper()
-	_, err := w.c.bridges[1].Submit(w.c.ctx, doortest.Principal(), contract.Submission{Ref: w.ref, Text: text})
-	doortest.Fatal(w.c, err)
+	_, err := w.c.bridges[1].Submit(w.c.ctx, transporttest.Principal(), contract.Submission{Ref: w.ref, Text: text})
+	transporttest.Fatal(w.c, err)
 	end := contract.OnReadyForInput
 	if text == reset {
 		end = contract.OnSessionReset
 	}
 	for told := ""; told != end; {
 		n, err := w.feed.Next(w.c.ctx)
-		doortest.Fatal(w.c, err)
+		transporttest.Fatal(w.c, err)
 		if n.ID != "" { // the first onReadyForInput has none: it is about the beginning
 			told, w.ids = n.Method, append(w.ids, n.ID)
 		}
@@ -212,7 +212,7 @@ func (c *crowd) back(by door, ref subject.Ref, u ui) (ids []string, err error) {
 // everything once; those that do not read are dropped with the reason.
 func TestTwoHundredUIsOfOneSession(t *testing.T) {
 	c := newCrowd(t)
-	ref := doortest.Main("all")
+	ref := transporttest.Main("all")
 	w := c.watch(ref)
 	stuck := map[string]ui{}
 	for name, by := range doors {
@@ -263,12 +263,12 @@ func TestTwoHundredUIsOfOneSession(t *testing.T) {
 // read what it is told.
 func TestTwoHundredSessionsOfOneBridge(t *testing.T) {
 	c := newCrowd(t)
-	slow := doortest.Main("slow")
+	slow := transporttest.Main("slow")
 	w := c.watch(slow)
 	stuck := c.come(0, overWebSocket, slow, "0", buffer)
 	var all sync.WaitGroup
 	for i := range many {
-		ref := doortest.Main(fmt.Sprintf("s%d", i))
+		ref := transporttest.Main(fmt.Sprintf("s%d", i))
 		by := overSSE
 		if i%2 == 0 {
 			by = overWebSocket

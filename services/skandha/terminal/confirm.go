@@ -178,7 +178,7 @@ func (m *model) refuse(reason string) {
 func (m *model) reply(b *box, a event.Confirmation) {
 	b.sending, b.yes, b.mode = true, a.Approved, choosing
 	a.ConfirmationID, a.Hash, a.Source = b.q.ConfirmationID, b.q.Hash, Source
-	m.send(func(ctx context.Context) tea.Msg { return answered{a.ConfirmationID, m.cfg.Door.Answer(ctx, a)} })
+	m.send(func(ctx context.Context) tea.Msg { return answered{a.ConfirmationID, m.cfg.Client.Answer(ctx, a)} })
 }
 
 func (m *model) answered(a answered) {
@@ -262,7 +262,7 @@ func (m *model) describe(b *box) {
 	m.send(func(ctx context.Context) tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, describeWait)
 		defer cancel()
-		text, err := m.cfg.Door.Describe(ctx, name)
+		text, err := m.cfg.Client.Describe(ctx, name)
 		if err != nil {
 			text = "what it says of itself cannot be had: " + err.Error()
 		}

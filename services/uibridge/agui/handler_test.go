@@ -16,7 +16,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/uibridge/agui"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/doortest"
+	"skandha.dev/services/uibridge/transporttest"
 )
 
 func about() contract.About {
@@ -30,9 +30,9 @@ func delta(plan, attempt string, n int, text, reasoning string) contract.Delta {
 // script tells one turn by hand, after its input has come.
 func script(t *testing.T, steps ...any) []wire {
 	t.Helper()
-	b := doortest.New()
+	b := transporttest.New()
 	c := newClient(t, b, agui.Config{})
-	ref := doortest.Main("s")
+	ref := transporttest.Main("s")
 	s := c.ask(ctx(t), input("s", "r1", "hello")) // it has been taken when the answer begins
 	for _, v := range steps {
 		b.Tell(ref, methodOf(v), v)
@@ -175,7 +175,7 @@ func TestAnyOrderIsLegal(t *testing.T) {
 }
 
 func TestWhatIsWrongIsRefused(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	c := newClient(t, b, agui.Config{MaxMessage: 4096})
 	message := func(role string, content any) map[string]any {
 		return map[string]any{"messages": []any{map[string]any{"id": "m", "role": role, "content": content}}}
@@ -216,7 +216,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 }
 
 func TestToolsOfTheClientAreRefused(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	last := newClient(t, b, agui.Config{}).ask(ctx(t), input("t", "r", "x", map[string]any{"tools": []any{map[string]any{"name": "x", "description": "y", "parameters": map[string]any{}}}})).last()
 	if last.Type != "RUN_ERROR" || last.Code != "unsupported_tools" || len(b.Log()) > 0 {
 		t.Errorf("got %+v, %v", last, b.Log())
@@ -224,7 +224,7 @@ func TestToolsOfTheClientAreRefused(t *testing.T) {
 }
 
 func TestWhatReachesTheAgent(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	c := newClient(t, b, agui.Config{})
 	in := input("a thread", "run", "", map[string]any{
 		"context":        []any{map[string]any{"description": "page", "value": "42"}},
@@ -245,7 +245,7 @@ func TestWhatReachesTheAgent(t *testing.T) {
 }
 
 func TestTheClientsStateStaysBesideOurs(t *testing.T) {
-	c := newClient(t, doortest.New(), agui.Config{})
+	c := newClient(t, transporttest.New(), agui.Config{})
 	s := c.ask(ctx(t), input("t", "r", "x", map[string]any{"state": map[string]any{"mine": 1}}))
 	if got := string(s.until("STATE_SNAPSHOT").Snapshot); !strings.Contains(got, `"mine":1`) || !strings.Contains(got, `"session":"t"`) {
 		t.Errorf("got %s", got)
@@ -254,28 +254,28 @@ func TestTheClientsStateStaysBesideOurs(t *testing.T) {
 
 // A feed that ends says why, in the protocol's way; one that was too slow goes on.
 func TestAFeedThatEnds(t *testing.T) {
-	b := doortest.New()
+	b := transporttest.New()
 	c := newClient(t, b, agui.Config{})
 	s := c.ask(ctx(t), input("s", "r", "x"))
 	s.until("STATE_SNAPSHOT")
-	b.Break(doortest.Main("s"), &contract.Error{Code: contract.CodeSlow, Message: "slow"})
-	b.Tell(doortest.Main("s"), contract.OnPlanRequested, requested("p1", "a", 1))
+	b.Break(transporttest.Main("s"), &contract.Error{Code: contract.CodeSlow, Message: "slow"})
+	b.Tell(transporttest.Main("s"), contract.OnPlanRequested, requested("p1", "a", 1))
 	s.until("STEP_STARTED")
-	b.Break(doortest.Main("s"), &contract.Error{Code: contract.CodeUnavailable, Message: "the log cannot be read"})
+	b.Break(transporttest.Main("s"), &contract.Error{Code: contract.CodeUnavailable, Message: "the log cannot be read"})
 	if last := s.last(); last.Type != "RUN_ERROR" || last.Code != "unavailable" {
 		t.Errorf("got %+v", last)
 	}
 }
 
 func TestRightsAreNeeded(t *testing.T) {
-	c := newClient(t, doortest.New(), agui.Config{})
+	c := newClient(t, transporttest.New(), agui.Config{})
 	for name, x := range map[string]struct {
 		p    contract.Principal
 		code int
 	}{
 		"nobody":         {contract.Principal{}, http.StatusUnauthorized},
-		"one who talks":  {doortest.Principal(contract.Talk), http.StatusForbidden},
-		"one who looks":  {doortest.Principal(contract.See), http.StatusForbidden},
+		"one who talks":  {transporttest.Principal(contract.Talk), http.StatusForbidden},
+		"one who looks":  {transporttest.Principal(contract.See), http.StatusForbidden},
 		"another's door": {contract.Principal{Name: "x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}}, http.StatusForbidden},
 	} {
 		c.server.As(x.p)
@@ -286,7 +286,7 @@ func TestRightsAreNeeded(t *testing.T) {
 }
 
 func TestOnlyJSONByPost(t *testing.T) {
-	c := newClient(t, doortest.New(), agui.Config{})
+	c := newClient(t, transporttest.New(), agui.Config{})
 	for _, x := range []struct {
 		method, kind string
 		want         int

@@ -1,7 +1,7 @@
-// Package doortest is a backend in memory and a server in front of a door, for tests
+// Package transporttest is a backend in memory and a server in front of a door, for tests
 // of the UI bridge's doors: what the doors do with what a backend says, each case on
 // demand. What the real backend says is tested with the real one.
-package doortest
+package transporttest
 
 import (
 	"context"

@@ -155,7 +155,7 @@ func (b *boxes) Report(context.Context) (driver.Report, error) {
 	return driver.Report{Driver: "test", Platform: "python3"}, nil
 }
 
-func (b *boxes) Start(context.Context, driver.Spec) (driver.Box, error) {
+func (b *boxes) Start(context.Context, driver.Spec) (driver.Sandbox, error) {
 	return nil, errors.ErrUnsupported
 }
 

@@ -52,8 +52,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Door is the handler of [Path]. The access layer stands before it.
-type Door struct {
+// Handler is the handler of [Path]. The access layer stands before it.
+type Handler struct {
 	cfg     Config
 	backend contract.Backend
 	desk    *request.Desk
@@ -68,14 +68,14 @@ type Door struct {
 }
 
 // New makes the door.
-func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
+func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	log = log.With("door", "rpc")
-	return &Door{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log, conns: map[*conn]struct{}{}}
+	return &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log, conns: map[*conn]struct{}{}}
 }
 
 // Counters are for metrics: connections that are open, that were opened, that were
 // dropped because they did not keep up, requests, and those that failed.
-func (d *Door) Counters() map[string]int64 {
+func (d *Handler) Counters() map[string]int64 {
 	return map[string]int64{
 		"ws_open": d.open.Load(), "ws_connected_total": d.connected.Load(), "ws_dropped_total": d.dropped.Load(),
 		"ws_requests_total": d.requests.Load(), "ws_failed_total": d.failed.Load(),
@@ -83,7 +83,7 @@ func (d *Door) Counters() map[string]int64 {
 }
 
 // ServeHTTP implements [http.Handler].
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := contract.PrincipalOf(r.Context())
 	first, err := d.admit(r, p)
 	if err != nil {
@@ -116,7 +116,7 @@ func upgrades(r *http.Request) bool {
 }
 
 // admit reads what a connection wants to be told.
-func (d *Door) admit(r *http.Request, p contract.Principal) (a contract.Attachment, err error) {
+func (d *Handler) admit(r *http.Request, p contract.Principal) (a contract.Attachment, err error) {
 	if p.Name == "" {
 		return a, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}
 	}
@@ -134,7 +134,7 @@ func (d *Door) admit(r *http.Request, p contract.Principal) (a contract.Attachme
 	return request.FromQuery(q, o, "agent", "session", "after", "html", "commits", "ui")
 }
 
-func (d *Door) enter(c *conn) error {
+func (d *Handler) enter(c *conn) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -150,7 +150,7 @@ func (d *Door) enter(c *conn) error {
 	return nil
 }
 
-func (d *Door) leave(c *conn) {
+func (d *Handler) leave(c *conn) {
 	c.end()
 	d.mu.Lock()
 	delete(d.conns, c)
@@ -161,7 +161,7 @@ func (d *Door) leave(c *conn) {
 
 // Shutdown lets nobody in any more, and closes every connection with 1001 after what
 // was due on it was answered. When ctx ends first they are cut off; the error says so.
-func (d *Door) Shutdown(ctx context.Context) error {
+func (d *Handler) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.going = true
 	all := make([]*conn, 0, len(d.conns))

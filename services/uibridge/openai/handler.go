@@ -35,8 +35,8 @@ func (c Config) withDefaults() Config {
 	}
 }
 
-// Door is the handler of [Patterns]. The access layer stands before it.
-type Door struct {
+// Handler is the handler of [Patterns]. The access layer stands before it.
+type Handler struct {
 	cfg           Config
 	backend       contract.Backend
 	log           *slog.Logger
@@ -79,9 +79,9 @@ func Refuse(w http.ResponseWriter, err error, status int) {
 }
 
 // New makes the door.
-func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
+func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	cfg = cfg.withDefaults()
-	d := &Door{
+	d := &Handler{
 		cfg: cfg, backend: b, log: log.With("door", "openai"), mux: http.NewServeMux(),
 		conversations: newConversations(cfg.Conversations), began: time.Now(),
 	}
@@ -96,15 +96,15 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
 }
 
 // Counters are for metrics: requests that wait now, that came, and that failed.
-func (d *Door) Counters() map[string]int64 {
+func (d *Handler) Counters() map[string]int64 {
 	return map[string]int64{"openai_open": d.open.Load(), "openai_requests_total": d.requests.Load(), "openai_failed_total": d.failed.Load()}
 }
 
 // ServeHTTP implements [http.Handler].
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
+func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
 // only lets one HTTP method through, from somebody, and tells errors.
-func (d *Door) only(method string, next func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+func (d *Handler) only(method string, next func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
 		var err error
@@ -127,7 +127,7 @@ func (d *Door) only(method string, next func(http.ResponseWriter, *http.Request)
 
 // complete answers a chat completion. An error is told by the caller; what has begun
 // tells its own.
-func (d *Door) complete(w http.ResponseWriter, r *http.Request) error {
+func (d *Handler) complete(w http.ResponseWriter, r *http.Request) error {
 	defer d.open.Add(-1)
 	if d.open.Add(1) > int64(d.cfg.MaxOpen) {
 		return &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many requests as there may be", RetryAfterMS: 5000}
@@ -150,7 +150,7 @@ func (d *Door) complete(w http.ResponseWriter, r *http.Request) error {
 	return a.give(r.Context(), subject.Session(named))
 }
 
-func (d *Door) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (d *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, status, err := request.Body(w, r, d.cfg.MaxMessage)
 	switch {
 	case status == http.StatusUnsupportedMediaType:
@@ -172,7 +172,7 @@ type model struct {
 }
 
 // agents are those that core has and the principal may reach.
-func (d *Door) agents(ctx context.Context) ([]subject.Agent, error) {
+func (d *Handler) agents(ctx context.Context) ([]subject.Agent, error) {
 	p := contract.PrincipalOf(ctx)
 	if err := p.Require(contract.See, ""); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (d *Door) agents(ctx context.Context) ([]subject.Agent, error) {
 	return slices.DeleteFunc(status.Agents, func(a subject.Agent) bool { return p.Require(contract.See, a) != nil }), nil
 }
 
-func (d *Door) models(w http.ResponseWriter, r *http.Request) error {
+func (d *Handler) models(w http.ResponseWriter, r *http.Request) error {
 	agents, err := d.agents(r.Context())
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (d *Door) models(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) model(w http.ResponseWriter, r *http.Request) error {
+func (d *Handler) model(w http.ResponseWriter, r *http.Request) error {
 	agents, err := d.agents(r.Context())
 	if err != nil {
 		return err
@@ -229,6 +229,6 @@ func (d *Door) model(w http.ResponseWriter, r *http.Request) error {
 	return noModel(id)
 }
 
-func (d *Door) modelOf(id string) model {
+func (d *Handler) modelOf(id string) model {
 	return model{ID: id, Object: "model", Created: d.began.Unix(), OwnedBy: "skandha"}
 }

@@ -55,7 +55,7 @@ func (l *listener) last() executor.Answer {
 // bench is a table whose work the test directs by the tool's arguments.
 type bench struct {
 	t *testing.T
-	*Table
+	*Attempts
 	started atomic.Int64
 	block   chan struct{} // "block", "deaf" and "nobody" wait for it
 }
@@ -83,11 +83,11 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	if change != nil {
 		change(&cfg)
 	}
-	table, err := NewTable(cfg, "test-1")
+	table, err := NewAttempts(cfg, "test-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Table = table
+	b.Attempts = table
 	return b
 }
 

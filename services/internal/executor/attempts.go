@@ -15,9 +15,9 @@ import (
 // maxIDLen bounds the call's and the attempt's id, in bytes.
 const maxIDLen = 256
 
-// Table decides, under one lock, what becomes of every attempt at an instance.
+// Attempts decides, under one lock, what becomes of every attempt at an instance.
 // [Serve] puts it on the bus.
-type Table struct {
+type Attempts struct {
 	kind     subject.ExecutorKind
 	instance subject.Instance
 	work     Work
@@ -37,16 +37,16 @@ type Table struct {
 	empty     chan struct{} // closed when it drains and nothing is live
 }
 
-// NewTable makes the table of an instance.
-func NewTable(cfg Config, instance subject.Instance) (*Table, error) {
+// NewAttempts makes the table of an instance.
+func NewAttempts(cfg Config, instance subject.Instance) (*Attempts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return newTable(cfg.withDefaults(), instance), nil
 }
 
-func newTable(cfg Config, instance subject.Instance) *Table {
-	t := &Table{
+func newTable(cfg Config, instance subject.Instance) *Attempts {
+	t := &Attempts{
 		kind: cfg.Kind, instance: instance, work: cfg.Work, log: cfg.Logger, grace: Grace,
 		changed: func(bool) {},
 		live:    map[key]*attempt{}, past: ids{}, pools: map[string]*pool{}, empty: make(chan struct{}),
@@ -64,7 +64,7 @@ func newTable(cfg Config, instance subject.Instance) *Table {
 	return t
 }
 
-func (t *Table) setOffer(o Offer) {
+func (t *Attempts) setOffer(o Offer) {
 	tools, providers := make(map[string]tool.Spec, len(o.Tools)), make(map[string]bool, len(o.Providers)+1)
 	for _, s := range o.Tools {
 		tools[s.Name] = s
@@ -81,7 +81,7 @@ func (t *Table) setOffer(o Offer) {
 // never will run. If it has a slot, Run does the work itself and returns when
 // that is done and nothing waits for the slot any more. The context is the
 // parent of the work's.
-func (t *Table) Run(ctx context.Context, r executor.Request, w Watcher) {
+func (t *Attempts) Run(ctx context.Context, r executor.Request, w Watcher) {
 	k := key{r.Call, r.Attempt}
 	if err := validKey(k); err != nil {
 		t.tell(w, t.encode(k, executor.Answer{State: executor.Refused, Reason: executor.RefusedBad, Message: err.Error()}))
@@ -122,7 +122,7 @@ func (t *Table) Run(ctx context.Context, r executor.Request, w Watcher) {
 
 // Refuse answers a request that makes no sense. It leaves a tombstone, as any
 // refusal does.
-func (t *Table) Refuse(r executor.Request, w Watcher, why string) {
+func (t *Attempts) Refuse(r executor.Request, w Watcher, why string) {
 	k := key{r.Call, r.Attempt}
 	t.mu.Lock()
 	answer := t.known(k, w)
@@ -139,7 +139,7 @@ func (t *Table) Refuse(r executor.Request, w Watcher, why string) {
 }
 
 // admit says which tool's limits apply, or why the attempt is refused.
-func (t *Table) admit(r executor.Request) (tool.Spec, executor.RefusedReason, string) {
+func (t *Attempts) admit(r executor.Request) (tool.Spec, executor.RefusedReason, string) {
 	var spec tool.Spec
 	switch {
 	case r.StartBy.IsZero() || r.NotAfter.IsZero():
@@ -173,7 +173,7 @@ func (t *Table) admit(r executor.Request) (tool.Spec, executor.RefusedReason, st
 }
 
 // late says why it is too late to start now, or "".
-func (t *Table) late(r executor.Request) string {
+func (t *Attempts) late(r executor.Request) string {
 	now := time.Now()
 	if now.After(r.StartBy) {
 		return fmt.Sprintf("start_by passed %v ago", now.Sub(r.StartBy).Round(time.Millisecond))
@@ -202,7 +202,7 @@ func validKey(k key) error {
 
 // known attaches to an attempt that was heard of before; what it returns answers
 // the watcher, without the lock. It returns nil for one never seen.
-func (t *Table) known(k key, w Watcher) func() {
+func (t *Attempts) known(k key, w Watcher) func() {
 	a := t.live[k]
 	switch {
 	case a == nil:

@@ -10,14 +10,14 @@ import (
 )
 
 func TestADoorIsShutUntilItIsOpenedAndOpensOnce(t *testing.T) {
-	var d contract.Door
+	var d contract.InFlight
 	if d.Enter() || !d.Open() || !d.Enter() || d.Open() {
 		t.Error("want shut, opened, entered, and not opened again")
 	}
 }
 
 func TestShuttingWaitsForThoseWhoAreIn(t *testing.T) {
-	var d contract.Door
+	var d contract.InFlight
 	d.Open()
 	d.Enter()
 	d.Enter()
@@ -42,7 +42,7 @@ func TestShuttingWaitsForThoseWhoAreIn(t *testing.T) {
 }
 
 func TestADoorThatWasNeverOpenedShutsAtOnce(t *testing.T) {
-	var d contract.Door
+	var d contract.InFlight
 	if err := d.Shut(t.Context()); err != nil || d.Enter() {
 		t.Errorf("Shut: %v", err)
 	}

@@ -30,8 +30,8 @@ func (c Config) withDefaults() Config {
 	}
 }
 
-// Door is the handler of [Patterns]. The access layer stands before it.
-type Door struct {
+// Handler is the handler of [Patterns]. The access layer stands before it.
+type Handler struct {
 	cfg     Config
 	backend contract.Backend
 	desk    *request.Desk
@@ -58,9 +58,9 @@ func Patterns() []string {
 }
 
 // New makes the door.
-func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
+func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	log = log.With("door", "sse")
-	d := &Door{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log), log: log, mux: http.NewServeMux()}
+	d := &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log), log: log, mux: http.NewServeMux()}
 	d.life, d.end = context.WithCancelCause(context.Background())
 	d.mux.HandleFunc(session+"events", d.only(http.MethodGet, d.events))
 	for path, method := range request.Paths {
@@ -75,7 +75,7 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Door {
 
 // Counters are for metrics: streams that are open, that were opened, that were dropped
 // because they did not keep up, requests, and those that failed.
-func (d *Door) Counters() map[string]int64 {
+func (d *Handler) Counters() map[string]int64 {
 	d.mu.Lock()
 	open := d.streams
 	d.mu.Unlock()
@@ -86,7 +86,7 @@ func (d *Door) Counters() map[string]int64 {
 }
 
 // ServeHTTP implements [http.Handler].
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !d.enter() {
 		w.Header().Set("Connection", "close")
 		request.Refuse(w, contract.ErrGoingAway, 0)
@@ -96,7 +96,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mux.ServeHTTP(w, r)
 }
 
-func (d *Door) enter() bool {
+func (d *Handler) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.life.Err() != nil {
@@ -108,7 +108,7 @@ func (d *Door) enter() bool {
 
 // Shutdown takes no requests any more, ends the streams with onDropped, and waits for
 // what is due to be answered, as long as ctx allows.
-func (d *Door) Shutdown(ctx context.Context) error {
+func (d *Handler) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.end(contract.ErrGoingAway)
 	d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *Door) Shutdown(ctx context.Context) error {
 }
 
 // only lets one HTTP method through, from somebody.
-func (d *Door) only(method string, next http.HandlerFunc) http.HandlerFunc {
+func (d *Handler) only(method string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method != method:
@@ -141,7 +141,7 @@ func (d *Door) only(method string, next http.HandlerFunc) http.HandlerFunc {
 }
 
 // post is a POST below a session.
-func (d *Door) post(w http.ResponseWriter, r *http.Request, method string) {
+func (d *Handler) post(w http.ResponseWriter, r *http.Request, method string) {
 	ref, err := request.Ref(r.PathValue("agent"), r.PathValue("session"))
 	if err != nil {
 		d.refuse(w, r, method, err, 0)
@@ -150,11 +150,11 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, method string) {
 	d.call(w, r, method, request.Origin{Ref: ref, Fixed: true}, http.StatusAccepted)
 }
 
-func (d *Door) rpc(w http.ResponseWriter, r *http.Request) {
+func (d *Handler) rpc(w http.ResponseWriter, r *http.Request) {
 	d.call(w, r, r.PathValue("method"), request.Origin{}, http.StatusOK)
 }
 
-func (d *Door) call(w http.ResponseWriter, r *http.Request, method string, o request.Origin, status int) {
+func (d *Handler) call(w http.ResponseWriter, r *http.Request, method string, o request.Origin, status int) {
 	d.requests.Add(1)
 	var err error
 	if o.Source, err = request.UI(r.URL.Query(), "http"); err != nil {
@@ -183,7 +183,7 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, method string, o req
 }
 
 // body reads the parameters, as [request.Body] does.
-func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+func (d *Handler) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
 	if body, status, err = request.Body(w, r, d.cfg.MaxMessage); err != nil || len(body) == 0 {
 		return nil, status, err
 	}
@@ -191,7 +191,7 @@ func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status
 	return body, 0, err
 }
 
-func (d *Door) refuse(w http.ResponseWriter, r *http.Request, method string, err error, status int) {
+func (d *Handler) refuse(w http.ResponseWriter, r *http.Request, method string, err error, status int) {
 	d.failed.Add(1)
 	d.deadline(w)
 	e := contract.ErrorOf(err)
@@ -200,7 +200,7 @@ func (d *Door) refuse(w http.ResponseWriter, r *http.Request, method string, err
 }
 
 // deadline bounds the writing that follows.
-func (d *Door) deadline(w http.ResponseWriter) {
+func (d *Handler) deadline(w http.ResponseWriter) {
 	// A server that cannot do this has a WriteTimeout of its own.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d.cfg.WriteWait))
 }

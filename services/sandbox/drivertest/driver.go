@@ -1,7 +1,7 @@
-// Package boxtest has a driver for the tests of what stands on drivers: boxes are real
+// Package drivertest has a driver for the tests of what stands on drivers: boxes are real
 // processes with the agent in them, in namespaces of their own by bubblewrap's command,
 // and nothing else is held. It can be told to fail.
-package boxtest
+package drivertest
 
 import (
 	"context"
@@ -76,7 +76,7 @@ type Box struct {
 }
 
 // Start implements driver.Driver.
-func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	if d.BeforeStart != nil {
 		if err := d.BeforeStart(ctx, spec); err != nil {
 			return nil, err
@@ -199,7 +199,7 @@ func (d *Driver) Reaps() int { return int(d.reaps.Load()) }
 
 // Report implements driver.Driver.
 func (d *Driver) Report(context.Context) (driver.Report, error) {
-	return driver.Report{Driver: "boxtest", Isolation: "none to speak of", Python: "3", Platform: "boxtest"}, d.Reports
+	return driver.Report{Driver: "drivertest", Isolation: "none to speak of", Python: "3", Platform: "drivertest"}, d.Reports
 }
 
 // Install implements driver.Driver. The set is a name alone.

@@ -45,7 +45,7 @@ type box struct {
 	isGone    bool
 }
 
-var _ driver.Box = (*box)(nil)
+var _ driver.Sandbox = (*box)(nil)
 
 func (b *box) Name() string          { return b.name }
 func (b *box) Done() <-chan struct{} { return b.done }

@@ -1,4 +1,4 @@
-package doortest_test
+package transporttest_test
 
 import (
 	"bufio"
@@ -175,7 +175,7 @@ func (e *events) say(text string) error {
 func (e *events) Close() error { return e.body.Close() }
 
 // mux serves both doors, as the bridge does.
-func mux(r *rpc.Door, s *sse.Door) http.Handler {
+func mux(r *rpc.Handler, s *sse.Handler) http.Handler {
 	m := http.NewServeMux()
 	m.Handle(rpc.Path, r)
 	for _, p := range sse.Patterns() {

@@ -104,12 +104,12 @@ func TestEnvironmentIsWhole(t *testing.T) {
 func TestOutside(t *testing.T) {
 	d := newDriver(t, Config{})
 	a, b := begin(t, d, `go()`, nil), begin(t, d, `go()`, nil)
-	for _, x := range []driver.Box{a, b} {
+	for _, x := range []driver.Sandbox{a, b} {
 		var word string
 		hear(t, x, &word) // it is set up
 	}
-	first := func(x driver.Box) int { return x.(*box).first.pid }
-	uid := func(x driver.Box) string { return status(t, first(x), "Uid")[0] }
+	first := func(x driver.Sandbox) int { return x.(*box).first.pid }
+	uid := func(x driver.Sandbox) string { return status(t, first(x), "Uid")[0] }
 	if os.Geteuid() == 0 {
 		if uid(a) == uid(b) || len(uid(a)) != 10 || status(t, first(a), "Uid")[2] == "0" {
 			t.Errorf("boxes run under users %s and %s", uid(a), uid(b))
@@ -255,7 +255,7 @@ func TestTwentyAtOnce(t *testing.T) {
 // The thread that asked for a box may end; the box stays.
 func TestBoxesOutliveThreads(t *testing.T) {
 	d := newDriver(t, Config{})
-	var b driver.Box
+	var b driver.Sandbox
 	var err error
 	ended := make(chan struct{})
 	go func() {
@@ -283,7 +283,7 @@ func TestCloseDestroysAll(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []driver.Box{a, b} {
+	for _, x := range []driver.Sandbox{a, b} {
 		if left := traces(x.Name()); len(left) > 0 || !errors.Is(x.Err(), driver.ErrDestroyed) {
 			t.Errorf("%v, left: %v", x.Err(), left)
 		}
