@@ -1,6 +1,7 @@
 module skandha.dev/pkg
 
-go 1.26.0
+// Before 1.26.5 a symbolic link with a trailing slash led out of an os.Root (GO-2026-4970).
+go 1.26.8
 
 require (
 	github.com/nats-io/nats.go v1.55.0

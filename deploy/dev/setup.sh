@@ -10,7 +10,7 @@
 set -euo pipefail
 
 want=${1:-test}
-go_min=1.26
+go_min=1.26.8 # as in go.mod
 
 say() { printf 'setup: %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }

@@ -67,7 +67,7 @@ func (doctorCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func (g *globals) findings(ctx context.Context) []finding {
-	out := []finding{g.dataFinding(), g.configFinding(), g.busFinding(ctx)}
+	out := []finding{goFinding(runtime.Version()), g.dataFinding(), g.configFinding(), g.busFinding(ctx)}
 	if g.running() {
 		out = append(out, g.systemFindings(ctx)...)
 	} else {
