@@ -37,6 +37,7 @@ require (
 	golang.org/x/time v0.16.0
 	gopkg.in/yaml.v3 v3.0.1
 	modernc.org/sqlite v1.60.1
+	skandha.dev/docs v0.0.0-00010101000000-000000000000
 	skandha.dev/pkg v0.0.0-00010101000000-000000000000
 )
 
@@ -106,3 +107,5 @@ require (
 )
 
 replace skandha.dev/pkg => ../pkg
+
+replace skandha.dev/docs => ../deploy/docs

@@ -35,6 +35,7 @@ type cli struct {
 	Config    configCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	Doctor    doctorCmd    `cmd:"" help:"Say what is present, what is missing and what to type."`
 	Server    serverCmd    `cmd:"" help:"Run just the NATS server, for separate services."`
+	Docs      docsCmd      `cmd:"" help:"List the pages of the documentation, or print one."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 

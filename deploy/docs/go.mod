@@ -1,0 +1,3 @@
+module skandha.dev/docs
+
+go 1.26.8
