@@ -20,7 +20,7 @@ import (
 )
 
 // doors are the ways to the backend.
-type doors struct {
+type transports struct {
 	backend   *backend.Backend
 	ws        *rpc.Handler
 	sse       *sse.Handler
@@ -29,7 +29,7 @@ type doors struct {
 	artifacts http.Handler
 }
 
-func newDoors(a *access.Access, deps Deps) (*doors, error) {
+func newTransports(a *access.Access, deps Deps) (*transports, error) {
 	log := deps.Log
 	b, err := backend.New(backend.Config{}, backend.Deps{Bus: deps.Bus, Log: log, Markdown: hub.Rendering[*markdown.Stream](markdown.New())})
 	if err != nil {
@@ -38,7 +38,7 @@ func newDoors(a *access.Access, deps Deps) (*doors, error) {
 	look := inspect.Deps{Client: b.Client(), Log: log}
 	b.Add(inspect.Methods(look)...)
 	limited := a.Limit(b)
-	return &doors{
+	return &transports{
 		backend: b,
 		// What comes over a connection is counted where it is read.
 		ws: rpc.New(rpc.Config{Limit: func(_ context.Context, p contract.Principal, method string) error {
@@ -52,13 +52,13 @@ func newDoors(a *access.Access, deps Deps) (*doors, error) {
 }
 
 // run runs what is behind the doors until ctx ends.
-func (d *doors) run(ctx context.Context) error { return d.backend.Run(ctx) }
+func (t *transports) run(ctx context.Context) error { return t.backend.Run(ctx) }
 
-func (d *doors) counters() map[string]int64 {
-	st := d.backend.Stats()
+func (t *transports) counters() map[string]int64 {
+	st := t.backend.Stats()
 	out := map[string]int64{"sessions": int64(st.Sessions), "feeds": int64(st.Feeds), "feeds_slow_total": st.Slow}
-	for _, door := range []interface{ Counters() map[string]int64 }{d.ws, d.sse, d.agui, d.openai} {
-		maps.Copy(out, door.Counters())
+	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai} {
+		maps.Copy(out, c.Counters())
 	}
 	return out
 }
@@ -68,17 +68,17 @@ func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", brief(web.Handler()))
 	mux.Handle("/v1/auth/", brief(s.access.Handler()))
-	for _, door := range []struct {
+	for _, t := range []struct {
 		http.Handler
 		patterns []string
 	}{
-		{s.doors.ws, []string{rpc.Path}}, {s.doors.sse, sse.Patterns()}, {s.doors.agui, agui.Patterns()}, {s.doors.openai, openai.Patterns()},
+		{s.transports.ws, []string{rpc.Path}}, {s.transports.sse, sse.Patterns()}, {s.transports.agui, agui.Patterns()}, {s.transports.openai, openai.Patterns()},
 	} {
-		for _, pattern := range door.patterns {
-			mux.Handle(pattern, door)
+		for _, pattern := range t.patterns {
+			mux.Handle(pattern, t)
 		}
 	}
-	mux.Handle(inspect.ArtifactsPattern, brief(s.doors.artifacts))
+	mux.Handle(inspect.ArtifactsPattern, brief(s.transports.artifacts))
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &contract.Error{
 			Code: contract.CodeNotFound, Message: "no such path, or not with this method; see " + pathsDoc,

@@ -46,12 +46,12 @@ type Deps struct {
 
 // Service is a bridge.
 type Service struct {
-	cfg    Config
-	opts   Options
-	deps   Deps
-	access *access.Access
-	doors  *doors
-	cert   *tls.Certificate // nil: HTTP
+	cfg        Config
+	opts       Options
+	deps       Deps
+	access     *access.Access
+	transports *transports
+	cert       *tls.Certificate // nil: HTTP
 
 	listener net.Listener
 	moved    bool          // to another port
@@ -82,7 +82,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if s.access, err = access.New(cfg.Config, access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
 		return nil, prefixed(err)
 	}
-	if s.doors, err = newDoors(s.access, deps); err != nil {
+	if s.transports, err = newTransports(s.access, deps); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -149,7 +149,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx)) // of the doors, which outlive ctx until all have left
 	done := make(chan error, 2)
-	go func() { done <- s.doors.run(work) }()
+	go func() { done <- s.transports.run(work) }()
 	go func() { done <- srv.Serve(s.listener) }()
 	s.await(ctx)
 	s.up.Store(true)
@@ -262,7 +262,7 @@ func (s *Service) Ready() error {
 // Counters are the service's figures, by name.
 func (s *Service) Counters() map[string]int64 {
 	out := s.access.Counters()
-	for name, n := range maps.All(s.doors.counters()) {
+	for name, n := range maps.All(s.transports.counters()) {
 		out["uibridge_"+strings.TrimPrefix(name, "uibridge_")] = n
 	}
 	return out

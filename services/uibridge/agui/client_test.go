@@ -28,9 +28,9 @@ type client struct {
 func newClient(t testing.TB, b contract.Backend, cfg agui.Config) *client {
 	t.Helper()
 	mux := http.NewServeMux()
-	door := agui.New(cfg, b, slog.New(slog.DiscardHandler))
+	handler := agui.New(cfg, b, slog.New(slog.DiscardHandler))
 	for _, p := range agui.Patterns() {
-		mux.Handle(p, door)
+		mux.Handle(p, handler)
 	}
 	s := transporttest.Serve(t, mux, 0)
 	return &client{t, s, s.URL + "/v1/agui/main"}

@@ -73,7 +73,7 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer d.open.Add(-1)
 	}
 	if err == nil {
-		err = run.tell(r.Context())
+		err = run.follow(r.Context())
 	}
 	switch {
 	case err == nil:
@@ -105,13 +105,13 @@ func (d *Handler) read(w http.ResponseWriter, r *http.Request) (*run, int, error
 		return nil, 0, err
 	}
 	return &run{
-		door: d, p: p, in: in, ref: ref, out: eventstream.New(w, d.cfg.WriteWait), translator: newTranslator(in.ThreadID, in.RunID),
+		handler: d, p: p, in: in, ref: ref, out: eventstream.New(w, d.cfg.WriteWait), translator: newTranslator(in.ThreadID, in.RunID),
 	}, 0, nil
 }
 
 // run is one request.
 type run struct {
-	door       *Handler
+	handler    *Handler
 	p          contract.Principal
 	in         *RunAgentInput
 	ref        subject.Ref
@@ -126,7 +126,7 @@ type run struct {
 var errInterrupted = errors.New("interrupted")
 
 // tell tells the run. The error is for the log if the response has begun.
-func (r *run) tell(ctx context.Context) error {
+func (r *run) follow(ctx context.Context) error {
 	if len(r.in.Tools) > 0 {
 		return r.refuseTools()
 	}
@@ -135,7 +135,7 @@ func (r *run) tell(ctx context.Context) error {
 		return err
 	}
 	defer t.Close()
-	r.door.runs.Add(1)
+	r.handler.runs.Add(1)
 	if t.Replayed {
 		r.replay(&t.Attached)
 	}
@@ -143,7 +143,7 @@ func (r *run) tell(ctx context.Context) error {
 	if err := r.send(); err != nil {
 		return err
 	}
-	err = t.Each(ctx, r.door.cfg.KeepAlive, r.next, r.out.KeepAlive)
+	err = t.Each(ctx, r.handler.cfg.KeepAlive, r.next, r.out.KeepAlive)
 	if err == nil || errors.Is(err, errInterrupted) {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (r *run) start(ctx context.Context) (*turn.Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := turn.Attach(ctx, r.door.backend, r.p, r.ref, "", "agui")
+	t, err := turn.Attach(ctx, r.handler.backend, r.p, r.ref, "", "agui")
 	if err != nil {
 		return nil, err
 	}
@@ -194,12 +194,12 @@ func (r *run) next(v any, id string) error {
 	if id != "" {
 		r.after = id
 	}
-	r.translator.tell(v)
+	r.translator.translate(v)
 	switch v := v.(type) {
 	case *contract.Attached:
 		r.replay(v)
 	case *contract.ToolCallRequest:
-		r.door.shown.put(shownEntry{key: r.key(v.ConfirmationID), hash: v.Hash})
+		r.handler.shown.put(shownEntry{key: r.key(v.ConfirmationID), hash: v.Hash})
 	case *contract.StateChange: // the last of what asks, when all are asked
 		if asked := r.asked(); r.in.props.Interrupts && v.State == event.StateConfirming && len(asked) > 0 {
 			r.interrupt(asked)
@@ -222,7 +222,7 @@ func (r *run) asked() []contract.ToolCallRequest {
 // interrupt ends the run until it is resumed.
 func (r *run) interrupt(asked []contract.ToolCallRequest) {
 	for _, q := range asked {
-		r.door.shown.put(shownEntry{key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls})
+		r.handler.shown.put(shownEntry{key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls})
 	}
 	r.translator.interrupt(asked)
 }

@@ -12,15 +12,15 @@ import (
 
 // resume answers what a run was interrupted by, and follows its turn.
 func (r *run) resume(ctx context.Context) (*turn.Turn, error) {
-	first, _ := r.door.shown.get(r.key(r.in.Resume[0].InterruptID))
-	t, err := turn.Attach(ctx, r.door.backend, r.p, r.ref, first.after, "agui")
+	first, _ := r.handler.shown.get(r.key(r.in.Resume[0].InterruptID))
+	t, err := turn.Attach(ctx, r.handler.backend, r.p, r.ref, first.after, "agui")
 	if err != nil {
 		return nil, err
 	}
 	answers, id, err := r.answers(t.Attached.Pending)
 	for _, a := range answers {
 		if err == nil {
-			_, err = r.door.backend.Confirm(context.WithoutCancel(ctx), r.p, a)
+			_, err = r.handler.backend.Confirm(context.WithoutCancel(ctx), r.p, a)
 		}
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *run) answer(a Resume, q contract.ToolCallRequest) (contract.Answer, err
 		out.Reason = "left unanswered"
 	}
 	if out.Hash == "" {
-		e, ok := r.door.shown.get(r.key(q.ConfirmationID))
+		e, ok := r.handler.shown.get(r.key(q.ConfirmationID))
 		if !ok {
 			return out, fmt.Errorf("it is missing, and this door has not shown you the request; send the hash that came with %s", CustomConfirmation)
 		}

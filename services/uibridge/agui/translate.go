@@ -69,7 +69,7 @@ func (t *translator) begin(in *RunAgentInput, ref subject.Ref, now event.AgentSt
 }
 
 // tell makes events of one thing that happened.
-func (t *translator) tell(v any) {
+func (t *translator) translate(v any) {
 	switch v := v.(type) {
 	case *contract.PlanRequested:
 		t.requested(v)

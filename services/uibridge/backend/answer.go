@@ -28,7 +28,7 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	// audit the answer nor notify anybody.
 	last, err := b.client.Bus.LastCommitSeq(ctx, a.Ref)
 	if err != nil {
-		return contract.Receipt{}, b.told("looking for a session", err)
+		return contract.Receipt{}, b.refusal("looking for a session", err)
 	}
 	if last == 0 {
 		return contract.Receipt{}, &contract.Error{
@@ -45,7 +45,7 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source, Always: a.Always,
 	})
 	if err != nil {
-		return r, b.told("storing an answer", err)
+		return r, b.refusal("storing an answer", err)
 	}
 	b.judged(ctx, feed, a.ConfirmationID, &r)
 	return r, nil
@@ -140,7 +140,7 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 	if c.Sequence == 0 && c.InputID == "" {
 		now, err := b.client.Session(ctx, c.Ref)
 		if err != nil {
-			return contract.Receipt{}, b.told("asking what runs", err)
+			return contract.Receipt{}, b.refusal("asking what runs", err)
 		}
 		if now.Running == 0 {
 			return contract.Receipt{}, &contract.Error{Code: contract.CodeConflict, Message: "nothing is running that could be cancelled"}
@@ -154,5 +154,5 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 	}
 	var err error
 	r.Sequence, err = b.client.As(p.Writer).Stop(ctx, c.Ref, event.Cancel{Sequence: c.Sequence, InputID: c.InputID, Reason: c.Reason})
-	return r, b.told("storing a cancel", err)
+	return r, b.refusal("storing a cancel", err)
 }

@@ -18,7 +18,7 @@ const (
 
 // told converts an error of the bus into one for the caller, and logs its text. Repeated
 // errors with the same reason are logged once per [logburst.Window].
-func (b *Backend) told(doing string, err error) error {
+func (b *Backend) refusal(doing string, err error) error {
 	var known *contract.Error
 	switch {
 	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, bus.ErrInvalidArgument):

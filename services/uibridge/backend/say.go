@@ -56,13 +56,13 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 		}
 		cmd.ID = in.ID
 		r.Sequence, err = c.Run(ctx, in.Ref, *cmd)
-		return r, b.told("storing a command", err)
+		return r, b.refusal("storing a command", err)
 	}
 	r.Sequence, err = c.Say(ctx, in.Ref, event.Input{Text: say, ID: in.ID, Source: in.Source, Mode: in.Mode})
 	if err == nil {
 		r.Turn = event.TurnID(r.Sequence)
 	}
-	return r, b.told("storing an input", err)
+	return r, b.refusal("storing an input", err)
 }
 
 func receipt(ref subject.Ref) contract.Receipt {

@@ -24,7 +24,7 @@ type feed struct {
 	first []contract.Notification // what a feed begins with: onAttached
 	taken time.Time               // when Next took something last
 	bus   busState                // as last sent
-	queue []*told
+	queue []*notification
 	bytes int
 	live  bool
 	tail  place              // everything up to here is told or in the queue
@@ -39,13 +39,13 @@ type feed struct {
 func (f *feed) Next(ctx context.Context) (contract.Notification, error) {
 	var since time.Time // when reading the log began to fail
 	for {
-		n, ok, behind, err := f.take()
+		n, ok, lagging, err := f.take()
 		switch {
 		case err != nil:
 			return contract.Notification{}, err
 		case ok:
 			return n, nil
-		case behind:
+		case lagging:
 			if err := f.catchUp(ctx, &since); err != nil {
 				return contract.Notification{}, err
 			}
@@ -61,7 +61,7 @@ func (f *feed) Next(ctx context.Context) (contract.Notification, error) {
 }
 
 // take gives the next one that waits.
-func (f *feed) take() (n contract.Notification, ok, behind bool, err error) {
+func (f *feed) take() (n contract.Notification, ok, lagging bool, err error) {
 	f.mu.Lock()
 	if f.err != nil {
 		defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *feed) fail(err error) {
 
 // offer puts what has come into the queue, if the feed is live. It never waits. It
 // reports whether the feed goes on; if not, it is to be released.
-func (f *feed) offer(t *told) bool {
+func (f *feed) offer(t *notification) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -150,14 +150,14 @@ func (f *feed) offer(t *told) bool {
 	case !f.tail.before(t.at):
 		return true // it was read from the log
 	case f.commits && t.bare && f.tail.commit < t.at.commit:
-		f.fallBehind() // its onCommit is in the log alone
+		f.lag() // its onCommit is in the log alone
 		return true
 	}
 	if f.full(t, 1) {
 		f.dropLossy()
 	}
 	if f.full(t, 1) {
-		f.fallBehind()
+		f.lag()
 		return f.moves()
 	}
 	f.tail = t.at
@@ -165,8 +165,8 @@ func (f *feed) offer(t *told) bool {
 	return true
 }
 
-// fallBehind has Next read what follows the queue from the log.
-func (f *feed) fallBehind() {
+// lag has Next read what follows the queue from the log.
+func (f *feed) lag() {
 	f.live = false
 	f.poke()
 }
@@ -185,12 +185,12 @@ func (f *feed) moves() bool {
 }
 
 // full reports whether t does not fit into a part of the queue.
-func (f *feed) full(t *told, part int) bool {
+func (f *feed) full(t *notification, part int) bool {
 	c := f.s.hub.cfg
 	return len(f.queue) > 0 && (len(f.queue) >= c.Queue/part || f.bytes+t.size() > c.QueueBytes/part)
 }
 
-func (f *feed) put(t *told) {
+func (f *feed) put(t *notification) {
 	f.queue = append(f.queue, t)
 	f.bytes += t.size()
 	f.poke()

@@ -10,7 +10,7 @@ import (
 )
 
 // told is a notification on its way to many.
-type told struct {
+type notification struct {
 	at    place // zero: it is lossy
 	whole bool  // onCommit
 	bare  bool  // an event whose onCommit was not made, as nobody wanted it
@@ -20,13 +20,13 @@ type told struct {
 	html func() contract.Notification
 }
 
-func (t *told) lossy() bool { return t.at.commit == 0 }
+func (t *notification) lossy() bool { return t.at.commit == 0 }
 
 // size is about how many bytes wait with it.
-func (t *told) size() int { return len(t.note.Params) + 128 }
+func (t *notification) size() int { return len(t.note.Params) + 128 }
 
 // is for a feed that wants HTML, or not.
-func (t *told) is(html bool) contract.Notification {
+func (t *notification) is(html bool) contract.Notification {
 	if html && t.html != nil {
 		return t.html()
 	}
@@ -34,12 +34,12 @@ func (t *told) is(html bool) contract.Notification {
 }
 
 // tellOf is what is told of an item; nil: nothing.
-func tellOf(ref subject.Ref, i follow.Item, render func(string) string) (*told, error) {
-	method, params, err := tell(ref, i)
+func newNotification(ref subject.Ref, i follow.Item, render func(string) string) (*notification, error) {
+	method, params, err := paramsOf(ref, i)
 	if err != nil || method == "" {
 		return nil, err
 	}
-	t := &told{at: placeOf(i), whole: i.Whole != nil}
+	t := &notification{at: placeOf(i), whole: i.Whole != nil}
 	if t.note, err = encode(t.at, method, params); err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func TestEveryEventIsTold(t *testing.T) {
 			continue
 		}
 		if c.method == "" {
-			if len(got) != 0 || untold[e.Type] == "" {
+			if len(got) != 0 || notForwarded[e.Type] == "" {
 				t.Errorf("%s: got %v, want nothing, with a reason", e.Type, got)
 			}
 			continue
@@ -129,10 +129,10 @@ func TestEveryEventIsTold(t *testing.T) {
 		if !seen[typ] {
 			t.Errorf("%s: there is no example of it here", typ)
 		}
-		if tellers[typ] == nil && untold[typ] == "" {
+		if shapers[typ] == nil && notForwarded[typ] == "" {
 			t.Errorf("%s: nobody is told, and no reason is given", typ)
 		}
-		if tellers[typ] != nil && untold[typ] != "" {
+		if shapers[typ] != nil && notForwarded[typ] != "" {
 			t.Errorf("%s: is told, and not told", typ)
 		}
 	}

@@ -37,7 +37,7 @@ func (h *Hub) watch(ctx context.Context) {
 		case conn.IsConnected():
 			timer.Stop()
 			waits = false
-			h.tellBus(false)
+			h.wakeAll(false)
 		case !h.busState().away && !waits:
 			timer.Reset(h.cfg.Outage)
 			waits = true
@@ -47,7 +47,7 @@ func (h *Hub) watch(ctx context.Context) {
 		case <-tick.C:
 		case <-timer.C:
 			waits = false
-			h.tellBus(!conn.IsConnected())
+			h.wakeAll(!conn.IsConnected())
 		case <-ctx.Done():
 			return
 		}
@@ -56,8 +56,8 @@ func (h *Hub) watch(ctx context.Context) {
 
 func (h *Hub) busState() busState { return h.bus.Load().(busState) } //nolint:forcetypeassert // New stored one
 
-// tellBus wakes all feeds if something has changed; each looks by itself.
-func (h *Hub) tellBus(away bool) {
+// wakeAll wakes all feeds if something has changed; each looks by itself.
+func (h *Hub) wakeAll(away bool) {
 	state := busState{away: away}
 	if f := h.deps.Client.Bus.StorageFault(); f != nil && !away {
 		state.fault = f.Error()

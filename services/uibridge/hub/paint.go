@@ -122,7 +122,7 @@ func (p *painter) paint(s *session) {
 		s.mu.Lock()
 		var ended []*feed
 		if p.current(number) { // else the log has the text, or another attempt has begun
-			ended = s.offer(&told{note: n}, withHTML)
+			ended = s.offer(&notification{note: n}, withHTML)
 		}
 		s.mu.Unlock()
 		s.hub.release(ended...)

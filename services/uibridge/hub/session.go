@@ -35,15 +35,15 @@ type session struct {
 	attached int
 	idle     *time.Timer
 
-	mu    sync.Mutex
-	feeds map[*feed]struct{} // live ones
-	at    place              // of the last that came
-	ring  []*told            // what came lately and has a place
-	bytes int
-	floor place  // the ring has everything after it
-	whole uint64 // the last commit that came whole
-	bare  uint64 // the last one that did not
-	lost  bool   // the log no longer holds at
+	mu     sync.Mutex
+	feeds  map[*feed]struct{} // live ones
+	at     place              // of the last that came
+	ring   []*notification    // what came lately and has a place
+	bytes  int
+	oldest place  // the ring has everything after it
+	whole  uint64 // the last commit that came whole
+	bare   uint64 // the last one that did not
+	lost   bool   // the log no longer holds at
 }
 
 // startWait bounds how long a session may take to begin to follow.
@@ -96,7 +96,7 @@ func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.at, s.floor, s.bare = at, at, at.commit
+	s.at, s.oldest, s.bare = at, at, at.commit
 	items, err := follow.With(ctx, s.bus(), s.ref, follow.Position{Commit: at.commit, Index: follow.All}, follow.Options{
 		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.came, Check: true, LastID: id,
 	})
@@ -141,7 +141,7 @@ func (s *session) came(i follow.Item) {
 		s.cameLossy(i)
 		return
 	}
-	t, err := tellOf(s.ref, i, s.hub.render())
+	t, err := newNotification(s.ref, i, s.hub.render())
 	if err != nil {
 		s.log.Warn("an event cannot be told", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
 	}
@@ -172,7 +172,7 @@ func (s *session) cameLossy(i follow.Item) {
 	if i.Delta != nil && s.hub.deps.Markdown != nil {
 		to = withoutHTML
 	}
-	t, err := tellOf(s.ref, i, nil)
+	t, err := newNotification(s.ref, i, nil)
 	if err != nil {
 		s.log.Warn("a delta cannot be told", "session", s.ref, "error", err)
 		return
@@ -190,7 +190,7 @@ func withHTML(f *feed) bool    { return f.html }
 
 // offer hands t to the feeds it is for, under the lock. Those that are returned did
 // not keep up and are to be released.
-func (s *session) offer(t *told, to func(*feed) bool) (ended []*feed) {
+func (s *session) offer(t *notification, to func(*feed) bool) (ended []*feed) {
 	for f := range s.feeds {
 		if to(f) && !f.offer(t) {
 			delete(s.feeds, f)
@@ -201,13 +201,13 @@ func (s *session) offer(t *told, to func(*feed) bool) (ended []*feed) {
 }
 
 // keep has t in memory for those who come back.
-func (s *session) keep(t *told) {
+func (s *session) keep(t *notification) {
 	s.ring = append(s.ring, t)
 	s.bytes += t.size()
 	drop := 0
 	for len(s.ring)-drop > s.hub.cfg.Ring || s.bytes > s.hub.cfg.RingBytes && len(s.ring)-drop > 1 {
 		s.bytes -= s.ring[drop].size()
-		s.floor = s.ring[drop].at
+		s.oldest = s.ring[drop].at
 		s.ring[drop] = nil
 		drop++
 	}
@@ -229,7 +229,7 @@ func (s *session) join(f *feed) bool {
 	switch {
 	case f.err != nil, f.live:
 		return true // take says it
-	case f.tail.before(s.floor), f.commits && f.tail.commit < s.bare:
+	case f.tail.before(s.oldest), f.commits && f.tail.commit < s.bare:
 		return false
 	}
 	for _, t := range s.ring {
@@ -247,13 +247,13 @@ func (s *session) join(f *feed) bool {
 
 // The bounds of a page of the log.
 const (
-	pageTold  = 1024
-	pageBytes = 1 << 20
+	pageNotifications = 1024
+	pageBytes         = 1 << 20
 )
 
 // page reads what follows a place from the log: all of it, which end says, or as
 // much as a page has. What was read is sound even if there is an error.
-func (s *session) page(ctx context.Context, tail place, commits bool) (list []*told, at place, end bool, err error) {
+func (s *session) page(ctx context.Context, tail place, commits bool) (list []*notification, at place, end bool, err error) {
 	at = tail
 	after := tail.commit
 	if tail.index < follow.All && after > 0 {
@@ -264,22 +264,22 @@ func (s *session) page(ctx context.Context, tail place, commits bool) (list []*t
 		if err != nil {
 			return list, at, false, err
 		}
-		for _, t := range s.tellCommit(m, commits) {
+		for _, t := range s.notificationsOf(m, commits) {
 			if tail.before(t.at) {
 				list = append(list, t)
 				bytes += t.size()
 			}
 		}
 		at = place{m.Seq, follow.All}
-		if len(list) >= pageTold || bytes >= pageBytes {
+		if len(list) >= pageNotifications || bytes >= pageBytes {
 			return list, at, false, nil
 		}
 	}
 	return list, at, true, nil
 }
 
-// tellCommit is what is told of a stored commit; nothing if it cannot be read.
-func (s *session) tellCommit(m bus.StoredMsg, commits bool) (list []*told) {
+// notificationsOf is what is told of a stored commit; nothing if it cannot be read.
+func (s *session) notificationsOf(m bus.StoredMsg, commits bool) (list []*notification) {
 	c, err := event.DecodeCommit(s.ref, m.Data)
 	if err != nil {
 		s.log.Warn("a commit cannot be read", "session", s.ref, "commit", m.Seq, "error", err)
@@ -293,7 +293,7 @@ func (s *session) tellCommit(m bus.StoredMsg, commits bool) (list []*told) {
 		items = append(items, follow.Item{Commit: m.Seq, Index: i, Event: e})
 	}
 	for _, i := range items {
-		t, err := tellOf(s.ref, i, s.hub.render())
+		t, err := newNotification(s.ref, i, s.hub.render())
 		if err != nil {
 			s.log.Warn("an event cannot be told", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
 		}

@@ -20,7 +20,7 @@ import (
 
 // answer is one request while it is answered.
 type answer struct {
-	door    *Handler
+	handler *Handler
 	p       contract.Principal
 	c       *completion
 	id      string // the input's; "": a random one
@@ -61,14 +61,14 @@ func (a *answer) give(ctx context.Context, named subject.Session) error {
 	a.w.Header().Set("X-Skandha-Session", string(a.ref.Session))
 	a.w.Header().Set("X-Skandha-Sequence", fmt.Sprint(t.Receipt.Sequence))
 	if a.c.Stream {
-		a.stream = eventstream.New(a.w, a.door.cfg.WriteWait)
+		a.stream = eventstream.New(a.w, a.handler.cfg.WriteWait)
 	}
 	return a.wait(ctx)
 }
 
 // submit says the last message in the session.
 func (a *answer) submit(ctx context.Context) error {
-	t, err := turn.Attach(ctx, a.door.backend, a.p, a.ref, "", "openai")
+	t, err := turn.Attach(ctx, a.handler.backend, a.p, a.ref, "", "openai")
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (a *answer) submit(ctx context.Context) error {
 func (a *answer) session(named subject.Session) subject.Session {
 	again := requestKey(a.p.Name, a.c.agent, a.id)
 	if a.id != "" {
-		if s, ok := a.door.conversations.get(again); ok {
+		if s, ok := a.handler.conversations.get(again); ok {
 			return s
 		}
 	}
@@ -97,7 +97,7 @@ func (a *answer) session(named subject.Session) subject.Session {
 		s = a.continued()
 	}
 	if a.id != "" {
-		a.door.conversations.put(again, s)
+		a.handler.conversations.put(again, s)
 	}
 	return s
 }
@@ -105,7 +105,7 @@ func (a *answer) session(named subject.Session) subject.Session {
 func (a *answer) continued() subject.Session {
 	if before := a.c.before(); len(before) > 0 {
 		k := conversationKey(a.p.Name, a.c.agent, before)
-		if s, ok := a.door.conversations.take(k); ok {
+		if s, ok := a.handler.conversations.take(k); ok {
 			a.taken = &remembered{k, s}
 			return s
 		}
@@ -116,13 +116,13 @@ func (a *answer) continued() subject.Session {
 // putBack lets the conversation be found again: nothing was added to it.
 func (a *answer) putBack() {
 	if a.taken != nil {
-		a.door.conversations.put(a.taken.key, a.taken.session)
+		a.handler.conversations.put(a.taken.key, a.taken.session)
 	}
 }
 
 // wait tells the turn, and its end.
 func (a *answer) wait(ctx context.Context) error {
-	err := a.turn.Each(ctx, a.door.cfg.KeepAlive, func(v any, _ string) error { return a.tell(ctx, v) }, a.idle)
+	err := a.turn.Each(ctx, a.handler.cfg.KeepAlive, func(v any, _ string) error { return a.tell(ctx, v) }, a.idle)
 	if err == nil {
 		a.remember()
 		return a.finish()
@@ -133,8 +133,8 @@ func (a *answer) wait(ctx context.Context) error {
 	if a.stream == nil || !a.stream.Begun() {
 		return e
 	}
-	a.door.failed.Add(1)
-	a.door.log.Debug("a stream has ended early", "session", a.ref, "error", err)
+	a.handler.failed.Add(1)
+	a.handler.log.Debug("a stream has ended early", "session", a.ref, "error", err)
 	_ = a.stream.Data(e.body()) // the asker may be gone, which is why
 	return nil
 }
@@ -146,15 +146,15 @@ func (a *answer) gone(ctx context.Context) {
 		return // the bridge stops, or the token has expired: the client is there
 	}
 	c := contract.Cancellation{Ref: a.ref, Sequence: a.turn.Receipt.Sequence, Reason: "the client has gone away"}
-	if _, err := a.door.backend.Cancel(context.WithoutCancel(ctx), a.p, c); err != nil {
-		a.door.log.Warn("the turn of a client that has gone was not cancelled", "session", a.ref, "error", err)
+	if _, err := a.handler.backend.Cancel(context.WithoutCancel(ctx), a.p, c); err != nil {
+		a.handler.log.Warn("the turn of a client that has gone was not cancelled", "session", a.ref, "error", err)
 	}
 }
 
 // remember makes the conversation, with the answer, be continued in this session.
 func (a *answer) remember() {
 	all := append(slices.Clone(a.c.Messages), message{Role: "assistant", text: a.content.String()})
-	a.door.conversations.put(conversationKey(a.p.Name, a.c.agent, all), a.ref.Session)
+	a.handler.conversations.put(conversationKey(a.p.Name, a.c.agent, all), a.ref.Session)
 }
 
 // idle keeps a stream alive. Without one a client sees nothing, so it is not left to wait
@@ -163,7 +163,7 @@ func (a *answer) idle() error {
 	if a.stream != nil {
 		return a.stream.KeepAlive()
 	}
-	if len(a.waiting) == 0 || time.Since(a.since) < a.door.cfg.DecisionWait {
+	if len(a.waiting) == 0 || time.Since(a.since) < a.handler.cfg.DecisionWait {
 		return nil
 	}
 	q := a.waiting[0]
@@ -244,7 +244,7 @@ func (a *answer) asked(ctx context.Context, q *contract.ToolCallRequest) error {
 	if a.c.Metadata[metaConfirmations] != "deny" {
 		return a.waits(q)
 	}
-	_, err := a.door.backend.Confirm(context.WithoutCancel(ctx), a.p, contract.Answer{
+	_, err := a.handler.backend.Confirm(context.WithoutCancel(ctx), a.p, contract.Answer{
 		Ref: a.ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Source: "openai", Reason: "the client does not wait for people",
 	})
 	return err
@@ -375,7 +375,7 @@ func (a *answer) finish() error {
 		err = a.stream.Data([]byte("[DONE]"))
 	}
 	if err != nil {
-		a.door.log.Debug("a stream was not read to its end", "session", a.ref, "error", err)
+		a.handler.log.Debug("a stream was not read to its end", "session", a.ref, "error", err)
 	}
 	return nil // it has begun, so there is nothing else to tell
 }

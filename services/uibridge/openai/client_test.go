@@ -31,9 +31,9 @@ type rig struct {
 func serve(t testing.TB, b contract.Backend, cfg openai.Config) *rig {
 	t.Helper()
 	mux := http.NewServeMux()
-	door := openai.New(cfg, b, slog.New(slog.DiscardHandler))
+	handler := openai.New(cfg, b, slog.New(slog.DiscardHandler))
 	for _, p := range openai.Patterns() {
-		mux.Handle(p, door)
+		mux.Handle(p, handler)
 	}
 	s := transporttest.Serve(t, mux, 0)
 	return &rig{t, s, sdk.NewClient(option.WithBaseURL(s.URL+"/v1"), option.WithAPIKey("token"), option.WithMaxRetries(0))}

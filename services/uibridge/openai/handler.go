@@ -145,7 +145,7 @@ func (d *Handler) complete(w http.ResponseWriter, r *http.Request) error {
 		return invalid("X-Skandha-Session", "want 1 to 64 characters of A-Z a-z 0-9 _ -")
 	}
 	a := &answer{
-		door: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w, created: time.Now().Unix(),
+		handler: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w, created: time.Now().Unix(),
 	}
 	return a.give(r.Context(), subject.Session(named))
 }

@@ -47,8 +47,8 @@ type Desk struct {
 }
 
 // NewDesk makes one. The door's own methods are those that it does not give to Call.
-func NewDesk(b contract.Backend, log *slog.Logger, doors ...string) *Desk {
-	return &Desk{backend: b, log: log, own: append([]string{SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand}, doors...)}
+func NewDesk(b contract.Backend, log *slog.Logger, methods ...string) *Desk {
+	return &Desk{backend: b, log: log, own: append([]string{SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand}, methods...)}
 }
 
 // Names lists all methods, sorted.
@@ -83,7 +83,7 @@ func (d *Desk) Call(ctx context.Context, p contract.Principal, o Origin, method 
 			result, err = nil, contract.ErrorOf(fmt.Errorf("%v", r))
 		}
 		if err != nil {
-			err = d.told(ctx, method, err)
+			err = d.refusal(ctx, method, err)
 		}
 	}()
 	var right contract.Right
@@ -116,7 +116,7 @@ func (d *Desk) Call(ctx context.Context, p contract.Principal, o Origin, method 
 }
 
 // told is an error as the caller is told it; what he is not told is logged.
-func (d *Desk) told(ctx context.Context, method string, err error) error {
+func (d *Desk) refusal(ctx context.Context, method string, err error) error {
 	e := contract.ErrorOf(err)
 	if ctx.Err() != nil && e.Code == contract.CodeInternal {
 		return &contract.Error{Code: contract.CodeUnavailable, Message: "there was no answer in time; the same id again is safe"}

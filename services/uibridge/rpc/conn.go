@@ -17,7 +17,7 @@ import (
 // conn is one connection. One goroutine reads, one writes answers, one handles what must
 // keep its order, one writes what the feed tells; requests that only look have one each.
 type conn struct {
-	door      *Handler
+	handler   *Handler
 	ws        *websocket.Conn
 	principal contract.Principal
 	from      string
@@ -43,15 +43,15 @@ type conn struct {
 	ref  subject.Ref
 	feed *pump
 
-	writing sync.Mutex // guards what follows: one writes at a time
-	told    bool       // onAttached was, and onDropped was not
-	after   string     // the last id that was told
-	buf     []byte
+	writing  sync.Mutex // guards what follows: one writes at a time
+	attached bool       // onAttached was, and onDropped was not
+	after    string     // the last id that was told
+	buf      []byte
 }
 
 func newConn(d *Handler, r *http.Request, p contract.Principal, first contract.Attachment) *conn {
 	c := &conn{
-		door: d, principal: p, from: r.RemoteAddr, first: first, ref: first.Ref,
+		handler: d, principal: p, from: r.RemoteAddr, first: first, ref: first.Ref,
 		slots: make(chan struct{}, d.cfg.AtOnce),
 		lane:  make(chan func(), d.cfg.AtOnce+1), // and the first attachment
 		out:   make(chan []byte, 2*d.cfg.AtOnce),
@@ -66,7 +66,7 @@ func newConn(d *Handler, r *http.Request, p contract.Principal, first contract.A
 
 // serve runs the connection until it has ended.
 func (c *conn) serve(asked context.Context) {
-	c.ws.SetReadLimit(c.door.cfg.MaxMessage)
+	c.ws.SetReadLimit(c.handler.cfg.MaxMessage)
 	defer context.AfterFunc(asked, func() { c.askedToGo(context.Cause(asked)) })()
 	if !c.principal.Expires.IsZero() {
 		t := time.AfterFunc(time.Until(c.principal.Expires), func() {
@@ -87,7 +87,7 @@ func (c *conn) serve(asked context.Context) {
 	all.Wait()
 	c.busy.Wait()
 	_ = c.ws.CloseNow() // it may be closed already
-	c.door.log.Debug("a connection has ended", "from", c.from, "principal", c.principal.Name, "status", int(websocket.CloseStatus(err)), "error", err)
+	c.handler.log.Debug("a connection has ended", "from", c.from, "principal", c.principal.Name, "status", int(websocket.CloseStatus(err)), "error", err)
 }
 
 // read takes messages until the connection ends.
@@ -170,14 +170,14 @@ func (c *conn) drop(doing string) {
 // slow counts and logs.
 func (c *conn) slow(doing string) {
 	c.fell.Do(func() {
-		c.door.dropped.Add(1)
-		c.door.log.Info("a connection did not keep up and was dropped", "from", c.from, "principal", c.principal.Name, "doing", doing)
+		c.handler.dropped.Add(1)
+		c.handler.log.Info("a connection did not keep up and was dropped", "from", c.from, "principal", c.principal.Name, "doing", doing)
 	})
 }
 
 // ping finds out whether somebody is still there, and reads.
 func (c *conn) ping() {
-	tick := time.NewTicker(c.door.cfg.PingEvery)
+	tick := time.NewTicker(c.handler.cfg.PingEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -185,7 +185,7 @@ func (c *conn) ping() {
 			return
 		case <-tick.C:
 		}
-		wait, cancel := context.WithTimeout(c.life, c.door.cfg.WriteWait)
+		wait, cancel := context.WithTimeout(c.life, c.handler.cfg.WriteWait)
 		err := c.ws.Ping(wait)
 		late := errors.Is(wait.Err(), context.DeadlineExceeded)
 		cancel()

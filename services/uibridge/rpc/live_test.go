@@ -22,7 +22,7 @@ import (
 // what schemas/ui says.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	l := transporttest.Start(t)
-	told, seen := bySchemas(t)
+	check, seen := bySchemas(t)
 	file := filepath.Join(l.Workspace, "a.txt")
 	transporttest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
 	dial := func(query string) *client {
@@ -36,7 +36,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 			t.Errorf("the subprotocol is %q", c.Subprotocol())
 		}
 		c.SetReadLimit(1 << 20)
-		return &client{t: t, Conn: c, ctx: ctx, told: told}
+		return &client{t: t, Conn: c, ctx: ctx, check: check}
 	}
 	c := dial("?html=1")
 	at := c.hear(contract.OnAttached).params(t)
@@ -110,7 +110,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 }
 
 // bySchemas checks what is told, receipts and errors, and notes what was told.
-func bySchemas(t *testing.T) (told func(message, []byte), seen map[string]bool) {
+func bySchemas(t *testing.T) (check func(message, []byte), seen map[string]bool) {
 	t.Helper()
 	notification, receipt, failure := transporttest.Schema(t, "notification"), transporttest.Schema(t, "receipt"), transporttest.Schema(t, "error")
 	seen = map[string]bool{}

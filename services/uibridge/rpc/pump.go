@@ -29,8 +29,8 @@ func (p *pump) stop() {
 // attach begins a feed; the one before ends. begun is called before anything is told.
 func (c *conn) attach(a contract.Attachment, begun func()) error {
 	ctx, end := context.WithCancel(c.life)
-	patience := time.AfterFunc(c.door.cfg.Timeout, end)
-	feed, err := c.door.backend.Attach(ctx, c.principal, a)
+	patience := time.AfterFunc(c.handler.cfg.Timeout, end)
+	feed, err := c.handler.backend.Attach(ctx, c.principal, a)
 	if err == nil && !patience.Stop() {
 		feed.Close()
 		err = &contract.Error{Code: contract.CodeUnavailable, Message: "attaching took too long; attach again"}
@@ -74,7 +74,7 @@ func (c *conn) attachFirst() {
 		return
 	}
 	e := contract.ErrorOf(err)
-	c.door.log.Info("a connection could not be attached", "from", c.from, "principal", c.principal.Name, "session", c.first.Ref, "error", err)
+	c.handler.log.Info("a connection could not be attached", "from", c.from, "principal", c.principal.Name, "session", c.first.Ref, "error", err)
 	if c.principal.Require(contract.See, "") == nil {
 		c.farewell(e)
 		return

@@ -38,7 +38,7 @@ type client struct {
 	ctx   context.Context //nolint:containedctx // of the test
 	heard []message       // notifications that came while an answer was waited for
 	// told, if there is one, is given everything that comes.
-	told func(m message, body []byte)
+	check func(m message, body []byte)
 }
 
 // message is anything that comes.
@@ -140,8 +140,8 @@ func (c *client) message() message {
 	if err := json.Unmarshal(b, &m); err != nil || m.JSONRPC != "2.0" {
 		c.t.Fatalf("heard %s: %v", b, err)
 	}
-	if c.told != nil {
-		c.told(m, b)
+	if c.check != nil {
+		c.check(m, b)
 	}
 	return m
 }
@@ -211,8 +211,8 @@ func (c *client) ended() (how ws.CloseError, last message) {
 		if err := json.Unmarshal(b, &last); err != nil {
 			c.t.Fatal(err)
 		}
-		if c.told != nil {
-			c.told(last, b)
+		if c.check != nil {
+			c.check(last, b)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
 		done(k.Failed)
 		return
 	}
-	c.door.requests.Add(1)
+	c.handler.requests.Add(1)
 	if !c.enter() {
 		done(c.answer(k, nil, contract.ErrGoingAway))
 		return
@@ -94,7 +94,7 @@ func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
 		<-c.slots
 		c.busy.Done()
 	}
-	if err := c.door.cfg.Limit(c.life, c.principal, k.Method); err != nil {
+	if err := c.handler.cfg.Limit(c.life, c.principal, k.Method); err != nil {
 		answer(nil, err)
 		return
 	}
@@ -113,13 +113,13 @@ func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
 
 // call asks the desk.
 func (c *conn) call(ctx context.Context, k jsonrpc.Call, answer func(any, error)) {
-	ctx, cancel := context.WithTimeout(ctx, c.door.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.handler.cfg.Timeout)
 	defer cancel()
 	o := request.Origin{Source: c.first.Name, Shown: c.shown.hash}
 	if request.Writes(k.Method) {
 		o.Ref = c.ref // it is the lane's
 	}
-	answer(c.door.desk.Call(ctx, c.principal, o, k.Method, k.Params))
+	answer(c.handler.desk.Call(ctx, c.principal, o, k.Method, k.Params))
 }
 
 var errTooMany = &contract.Error{
@@ -129,9 +129,9 @@ var errTooMany = &contract.Error{
 // answer is what is written; nil for a notification.
 func (c *conn) answer(k jsonrpc.Call, result any, err error) []byte {
 	if err != nil {
-		c.door.failed.Add(1)
+		c.handler.failed.Add(1)
 		e := contract.ErrorOf(err)
-		c.door.log.Debug("a request was refused", "from", c.from, "principal", c.principal.Name, "method", k.Method, "code", e.Code, "field", e.Field)
+		c.handler.log.Debug("a request was refused", "from", c.from, "principal", c.principal.Name, "method", k.Method, "code", e.Code, "field", e.Field)
 		if k.ID == nil {
 			return nil
 		}
@@ -142,7 +142,7 @@ func (c *conn) answer(k jsonrpc.Call, result any, err error) []byte {
 	}
 	b, err := jsonrpc.Success(k.ID, result)
 	if err != nil {
-		c.door.log.Error("a result cannot be encoded", "method", k.Method, "error", err)
+		c.handler.log.Error("a result cannot be encoded", "method", k.Method, "error", err)
 		e := contract.ErrorOf(err)
 		return jsonrpc.Failure(k.ID, jsonrpc.Number(e.Code), e)
 	}

@@ -45,7 +45,7 @@ func (c *conn) alone(write func() bool) bool {
 // first: a feed begins after the answer to its attach. It reports false when the
 // connection, or ctx, has ended.
 func (c *conn) note(ctx context.Context, n contract.Notification) bool {
-	return c.alone(func() bool { return ctx.Err() == nil && c.answers() && c.tell(n) })
+	return c.alone(func() bool { return ctx.Err() == nil && c.answers() && c.notify(n) })
 }
 
 // answers writes those that are there.
@@ -64,7 +64,7 @@ func (c *conn) answers() bool {
 
 // send writes one frame. It reports false when the connection has ended.
 func (c *conn) send(b []byte) bool {
-	ctx, cancel := context.WithTimeout(c.life, c.door.cfg.WriteWait)
+	ctx, cancel := context.WithTimeout(c.life, c.handler.cfg.WriteWait)
 	defer cancel()
 	err := c.ws.Write(ctx, websocket.MessageText, b)
 	if err == nil {
@@ -78,16 +78,16 @@ func (c *conn) send(b []byte) bool {
 	return false
 }
 
-func (c *conn) tell(n contract.Notification) bool {
+func (c *conn) notify(n contract.Notification) bool {
 	switch n.Method {
 	case contract.OnAttached:
 		var a contract.Attached
 		if json.Unmarshal(n.Params, &a) == nil {
-			c.told, c.after = true, a.After
+			c.attached, c.after = true, a.After
 			c.shown.begin(a)
 		}
 	case contract.OnDropped:
-		c.told = false
+		c.attached = false
 	case contract.OnToolCallRequest, contract.OnConfirmationResolved:
 		c.shown.see(n)
 	}
@@ -112,7 +112,7 @@ func (c *conn) close(why *contract.Error) {
 	if why.Code == contract.CodeSlow {
 		c.slow("reading what it is told")
 	}
-	if c.told && !c.tell(dropped(why, why.Resume(c.after))) {
+	if c.attached && !c.notify(dropped(why, why.Resume(c.after))) {
 		return
 	}
 	code, reason := closeCode(why), why.Message

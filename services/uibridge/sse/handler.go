@@ -38,7 +38,7 @@ type Handler struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 
-	life context.Context //nolint:containedctx // of the door: streams end with it
+	life context.Context //nolint:containedctx // of the handler: streams end with it
 	end  context.CancelCauseFunc
 
 	mu      sync.Mutex

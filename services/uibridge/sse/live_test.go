@@ -31,14 +31,14 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 		}
 	}
 	s := follow(t, client, here+"events?after=0&commits=1", "")
-	told := transporttest.Schema(t, "notification")
+	check := transporttest.Schema(t, "notification")
 	var whole []event
 	until := func(name string) event {
 		t.Helper()
 		for {
 			e, err := s.next()
 			transporttest.Fatal(t, err)
-			told([]byte(`{"jsonrpc":"2.0","method":"` + e.name + `","params":` + e.data + `}`))
+			check([]byte(`{"jsonrpc":"2.0","method":"` + e.name + `","params":` + e.data + `}`))
 			if e.id != "" {
 				whole = append(whole, e)
 			}

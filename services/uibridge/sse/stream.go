@@ -16,18 +16,18 @@ import (
 
 // stream is one connection that is told what happens.
 type stream struct {
-	door  *Handler
-	w     http.ResponseWriter
-	rc    *http.ResponseController
-	after string // the last id that was told
-	buf   []byte
+	handler *Handler
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	after   string // the last id that was told
+	buf     []byte
 }
 
 // events answers GET events.
 func (d *Handler) events(w http.ResponseWriter, r *http.Request) {
 	a, err := attachment(r)
 	if err == nil {
-		err = d.room()
+		err = d.reserve()
 	}
 	if err != nil {
 		d.refuse(w, r, "events", err, 0)
@@ -48,7 +48,7 @@ func (d *Handler) events(w http.ResponseWriter, r *http.Request) {
 		d.refuse(w, r, "events", err, 0)
 		return
 	}
-	s := &stream{door: d, w: w, rc: http.NewResponseController(w), after: a.After}
+	s := &stream{handler: d, w: w, rc: http.NewResponseController(w), after: a.After}
 	err = s.run(ctx, end, feed)
 	log := d.log.With("from", r.RemoteAddr, "principal", contract.PrincipalOf(ctx).Name, "session", a.Ref, "after", s.after, "error", err)
 	if errors.Is(err, errSlow) || contract.ErrorOf(err).Code == contract.CodeSlow {
@@ -80,7 +80,7 @@ func attachment(r *http.Request) (contract.Attachment, error) {
 }
 
 // room counts a stream, if there may be another one.
-func (d *Handler) room() error {
+func (d *Handler) reserve() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.streams >= d.cfg.MaxStreams {
@@ -127,14 +127,14 @@ func (s *stream) run(ctx context.Context, end context.CancelCauseFunc, feed cont
 	var pumping sync.WaitGroup
 	pumping.Go(func() { over <- pump(ctx, feed, notes) })
 	pumped := false
-	err := s.send(fmt.Appendf(nil, "retry: %d\n\n", s.door.cfg.Retry.Milliseconds()))
-	idle := time.NewTicker(s.door.cfg.KeepAlive)
+	err := s.send(fmt.Appendf(nil, "retry: %d\n\n", s.handler.cfg.Retry.Milliseconds()))
+	idle := time.NewTicker(s.handler.cfg.KeepAlive)
 	defer idle.Stop()
 	for err == nil && !pumped {
 		select {
 		case n := <-notes:
-			err = s.tell(n)
-			idle.Reset(s.door.cfg.KeepAlive)
+			err = s.notify(n)
+			idle.Reset(s.handler.cfg.KeepAlive)
 		case <-idle.C:
 			err = s.send([]byte(": still here\n\n"))
 		case err = <-over:
@@ -184,14 +184,14 @@ func (s *stream) last(why error) error {
 	if after != s.after {
 		n.ID = after // so that a browser that connects again by itself begins there
 	}
-	if err := s.tell(n); err != nil {
+	if err := s.notify(n); err != nil {
 		return err
 	}
 	return why
 }
 
 // tell writes a notification as an event.
-func (s *stream) tell(n contract.Notification) error {
+func (s *stream) notify(n contract.Notification) error {
 	if n.Method == contract.OnAttached {
 		var a contract.Attached
 		if json.Unmarshal(n.Params, &a) == nil {
@@ -230,7 +230,7 @@ const keepBuffer = 64 << 10
 
 // send writes and flushes, in bounded time.
 func (s *stream) send(b []byte) error {
-	deadline := time.Now().Add(s.door.cfg.WriteWait)
+	deadline := time.Now().Add(s.handler.cfg.WriteWait)
 	_ = s.rc.SetWriteDeadline(deadline) // a server that cannot do this has one of its own
 	_, err := s.w.Write(b)
 	if err == nil {

@@ -48,8 +48,8 @@ type Turn struct {
 
 // Attach attaches to a session, after the id of a notification, or "" for what comes
 // now. The door is named for logs. The turn is told until ctx ends, or Close.
-func Attach(ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, door string) (*Turn, error) {
-	t := &Turn{backend: b, principal: p, ref: ref, name: door}
+func Attach(ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, transport string) (*Turn, error) {
+	t := &Turn{backend: b, principal: p, ref: ref, name: transport}
 	var err error
 	if t.Attached, err = t.attach(ctx, after); err != nil {
 		return nil, err
@@ -157,11 +157,11 @@ func (t *Turn) Next(ctx context.Context) (v any, id string, err error) {
 		if err := json.Unmarshal(n.Params, v); err != nil {
 			return nil, "", fmt.Errorf("reading %s: %w", n.Method, err)
 		}
-		switch told, before := t.mine(v); {
+		switch mine, before := t.mine(v); {
 		case before:
 			a, err := t.attach(ctx, "0")
 			return &a, "", err
-		case told:
+		case mine:
 			return v, n.ID, nil
 		}
 	}
@@ -180,7 +180,7 @@ func (t *Turn) again(ctx context.Context, err error) error {
 
 // mine reports whether what has come is the turn's, and notes its end; or whether the
 // input was taken before, so that its turn is to be looked for.
-func (t *Turn) mine(v any) (told, before bool) {
+func (t *Turn) mine(v any) (mine, before bool) {
 	if t.seek != "" {
 		return t.found(v), false
 	}
@@ -199,7 +199,7 @@ func (t *Turn) mine(v any) (told, before bool) {
 
 func (t *Turn) of(a contract.About) bool { return t.id != "" && a.Turn == t.id }
 
-func (t *Turn) end(v *contract.TurnEnd) (told, before bool) {
+func (t *Turn) end(v *contract.TurnEnd) (mine, before bool) {
 	if sequenceOf(v) != t.sequence && !t.of(v.About) {
 		return false, false
 	}
@@ -244,7 +244,7 @@ func sequenceOf(v *contract.TurnEnd) uint64 {
 // Each gives each thing that happens to tell, with the id of its place in the log if it
 // has one, and calls idle whenever nothing has happened for so long, until the turn or
 // ctx ends or one of them fails. The error is nil after the turn's end.
-func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id string) error, idle func() error) error {
+func (t *Turn) Each(ctx context.Context, wait time.Duration, each func(v any, id string) error, idle func() error) error {
 	// ctx itself is what is looked at: what ends with it ends later, and maybe later than
 	// the feed.
 	reading, cancel := context.WithCancel(ctx)
@@ -275,7 +275,7 @@ func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id
 		var err error
 		select {
 		case i := <-items:
-			err = tell(i.v, i.id)
+			err = each(i.v, i.id)
 			timer.Reset(wait)
 		case <-timer.C:
 			err = idle()

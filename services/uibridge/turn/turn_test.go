@@ -139,15 +139,15 @@ func TestAFeedThatWasTooSlowGoesOn(t *testing.T) {
 func TestEach(t *testing.T) {
 	b := transporttest.New()
 	tn := begin(t, b, "")
-	idle, told := 0, 0
-	err := tn.Each(natstest.Context(t), time.Millisecond, func(any, string) error { told++; return nil }, func() error {
+	idle, seen := 0, 0
+	err := tn.Each(natstest.Context(t), time.Millisecond, func(any, string) error { seen++; return nil }, func() error {
 		if idle++; idle == 2 {
 			b.Tell(ref, contract.OnTurnEnd, ended(1, "x"))
 		}
 		return nil
 	})
-	if err != nil || idle < 2 || told != 1 {
-		t.Errorf("%v, idle %d times, told %d", err, idle, told)
+	if err != nil || idle < 2 || seen != 1 {
+		t.Errorf("%v, idle %d times, seen %d", err, idle, seen)
 	}
 	stop := errors.New("stop")
 	other := begin(t, b, "")

@@ -106,10 +106,10 @@ type answer struct {
 type failed struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
-	Error   told            `json:"error"`
+	Error   errorObject     `json:"error"`
 }
 
-type told struct {
+type errorObject struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    *contract.Error `json:"data"`
@@ -122,7 +122,7 @@ func Success(id json.RawMessage, result any) ([]byte, error) {
 
 // Failure is the answer with an error.
 func Failure(id json.RawMessage, number int, e *contract.Error) []byte {
-	b, err := json.Marshal(failed{version, id, told{number, e.Error(), e}})
+	b, err := json.Marshal(failed{version, id, errorObject{number, e.Error(), e}})
 	if err != nil { // strings and numbers, and an id that was read from JSON
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"internal"}}`, Number(contract.CodeInternal))
 	}
