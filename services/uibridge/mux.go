@@ -19,7 +19,7 @@ import (
 	"skandha.dev/services/uibridge/web"
 )
 
-// doors are the ways to the backend.
+// transports are the handlers that serve the bridge's protocols, and their backend.
 type transports struct {
 	backend   *backend.Backend
 	ws        *rpc.Handler
@@ -40,7 +40,7 @@ func newTransports(a *access.Access, deps Deps) (*transports, error) {
 	limited := a.Limit(b)
 	return &transports{
 		backend: b,
-		// What comes over a connection is counted where it is read.
+		// Requests on a WebSocket are counted where they are read.
 		ws: rpc.New(rpc.Config{Limit: func(_ context.Context, p contract.Principal, method string) error {
 			return a.Spend(p, access.UseOf(method))
 		}}, b, log),
@@ -51,7 +51,7 @@ func newTransports(a *access.Access, deps Deps) (*transports, error) {
 	}, nil
 }
 
-// run runs what is behind the doors until ctx ends.
+// run runs the backend until ctx ends.
 func (t *transports) run(ctx context.Context) error { return t.backend.Run(ctx) }
 
 func (t *transports) counters() map[string]int64 {
@@ -63,7 +63,7 @@ func (t *transports) counters() map[string]int64 {
 	return out
 }
 
-// handler is everything that is served, behind what protects it.
+// handler serves all paths, with the middleware that protects them.
 func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", brief(web.Handler()))
@@ -81,16 +81,17 @@ func (s *Service) handler() http.Handler {
 	mux.Handle(inspect.ArtifactsPattern, brief(s.transports.artifacts))
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &contract.Error{
-			Code: contract.CodeNotFound, Message: "no such path, or not with this method; see " + pathsDoc,
+			Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it; see " + pathsDoc,
 		}, 0)
 	})
 	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(mux))))
 }
 
-// pathsDoc is where every path is documented.
+// pathsDoc names the documentation of all paths.
 const pathsDoc = `"HTTP paths" in the project's README.md`
 
-// refuse answers a request that no door has taken, in the shape of its path's protocol.
+// refuse answers a request that no handler accepts, in the error format of its path's
+// protocol.
 func refuse(w http.ResponseWriter, r *http.Request, err error, status int) {
 	if openai.Serves(r.URL.Path) {
 		openai.Refuse(w, err, status)

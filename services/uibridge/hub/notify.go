@@ -10,13 +10,13 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// notForwarded are the types of events that no notification is made of, with the reason.
+// notForwarded lists the event types that produce no notification, with the reason.
 var notForwarded = map[event.Type]string{
-	event.TypeCheckpoint: "it carries the session's state, which is core's alone; onCommit says that there was one",
+	event.TypeCheckpoint: "it contains the session's state, which is internal to core; onCommit lists the checkpoint without it",
 }
 
-// Notifications are what UIs are told of an item: one, or none for a checkpoint. The
-// error says why an item cannot be told.
+// Notifications returns the notifications for an item: one, or none for a checkpoint. It
+// returns an error if the item cannot be decoded or encoded.
 func Notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, error) {
 	method, params, err := paramsOf(ref, i)
 	if err != nil || method == "" {
@@ -29,7 +29,7 @@ func Notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, err
 	return []contract.Notification{n}, nil
 }
 
-// placeOf is the zero place for what has none.
+// placeOf returns an item's place, the zero place for lossy items.
 func placeOf(i follow.Item) place {
 	if i.Delta != nil || i.Output != nil {
 		return place{}
@@ -49,7 +49,7 @@ func encode(at place, method string, params any) (contract.Notification, error) 
 	return n, nil
 }
 
-// tell is the method and the parameters that an item becomes.
+// paramsOf returns the method and the parameters of an item's notification.
 func paramsOf(ref subject.Ref, i follow.Item) (method string, params any, err error) {
 	about := contract.About{Agent: ref.Agent, Session: ref.Session, Turn: i.Turn}
 	switch {
@@ -66,7 +66,7 @@ func paramsOf(ref subject.Ref, i follow.Item) (method string, params any, err er
 		if notForwarded[i.Event.Type] != "" {
 			return "", nil, nil
 		}
-		return "", nil, fmt.Errorf("telling %s: %w", i.Event.Type, event.ErrUnknownType)
+		return "", nil, fmt.Errorf("making a notification of %s: %w", i.Event.Type, event.ErrUnknownType)
 	}
 	return f(about, i.Event)
 }
@@ -84,7 +84,7 @@ func commit(about contract.About, i follow.Item) contract.Commit {
 	return c
 }
 
-// withoutState is a checkpoint's body without the state.
+// withoutState returns a checkpoint's body without the state.
 func withoutState(e event.Event) json.RawMessage {
 	var body struct {
 		Reason string `json:"reason"`
@@ -101,7 +101,7 @@ func withoutState(e event.Event) json.RawMessage {
 
 type shaper func(contract.About, event.Event) (method string, params any, err error)
 
-// telling makes a shaper of a function that shapes a payload for UIs.
+// shaping makes a shaper from a function that converts a payload for UIs.
 func shaping[P any, PP interface {
 	*P
 	event.Payload
