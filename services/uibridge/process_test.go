@@ -57,7 +57,7 @@ func TestTheCommand(t *testing.T) {
 		cmd.Stdout, cmd.Stderr = &out, &out
 		return cmd, &out
 	}
-	t.Run("makes a token, says where, and ends in good order", func(t *testing.T) {
+	t.Run("makes a token, says where, and ends cleanly", func(t *testing.T) {
 		for i := range 2 {
 			cmd, out := run("--listen", page, "--http", health, "--data", dir)
 			if err := cmd.Start(); err != nil {

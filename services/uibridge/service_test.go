@@ -153,7 +153,7 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 	}
 }
 
-// Whoever may ask on the bus is given a link; it opens the page once, and the browser
+// Every client on the bus can ask for a link; it opens the page once, and the browser
 // stays logged in through a restart.
 func TestALinkOfTheBusOpensThePageOnce(t *testing.T) {
 	dir := t.TempDir()

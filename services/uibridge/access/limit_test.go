@@ -260,7 +260,7 @@ func TestRefusalsOverALimitAreLoggedOnceInAWhile(t *testing.T) {
 		}
 		time.Sleep(logburst.Window)
 		synctest.Wait()
-		if got := r.log.String(); strings.Count(got, "a request was refused") != 2 || !strings.Contains(got, "suppressed=98") {
+		if got := r.log.String(); strings.Count(got, "request refused") != 2 || !strings.Contains(got, "suppressed=98") {
 			t.Errorf("it has logged\n%s", got)
 		}
 		time.Sleep(logburst.Window) // nothing is left
@@ -268,7 +268,7 @@ func TestRefusalsOverALimitAreLoggedOnceInAWhile(t *testing.T) {
 }
 
 // A flood of inputs, by HTTP or over an open connection, keeps nobody from approving,
-// denying or cancelling. Decisions have a limit of their own, which its refusal names.
+// denying or cancelling. Decisions have a separate limit, which its refusal names.
 func TestDecisionsAreLimitedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := usual()

@@ -18,7 +18,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// client speaks AG-UI to a door.
+// client speaks AG-UI to a handler.
 type client struct {
 	t      testing.TB
 	server *transporttest.Server
@@ -36,7 +36,7 @@ func newClient(t testing.TB, b contract.Backend, cfg agui.Config) *client {
 	return &client{t, s, s.URL + "/v1/agui/main"}
 }
 
-// stream is a run that is being told.
+// stream is a run's stream that is being read.
 type stream struct {
 	t      testing.TB
 	body   io.Closer

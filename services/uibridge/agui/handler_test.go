@@ -273,10 +273,10 @@ func TestRightsAreNeeded(t *testing.T) {
 		p    contract.Principal
 		code int
 	}{
-		"nobody":         {contract.Principal{}, http.StatusUnauthorized},
-		"one who talks":  {transporttest.Principal(contract.Talk), http.StatusForbidden},
-		"one who looks":  {transporttest.Principal(contract.See), http.StatusForbidden},
-		"another's door": {contract.Principal{Name: "x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}}, http.StatusForbidden},
+		"nobody":        {contract.Principal{}, http.StatusUnauthorized},
+		"one who talks": {transporttest.Principal(contract.Talk), http.StatusForbidden},
+		"one who looks": {transporttest.Principal(contract.See), http.StatusForbidden},
+		"another agent": {contract.Principal{Name: "x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}}, http.StatusForbidden},
 	} {
 		c.server.As(x.p)
 		if s := c.ask(ctx(t), input("t", "r", "x")); s.Code != x.code {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// order is what a client of AG-UI accepts: the rules of its own verifier, and those of
+// order is what a client of AG-UI accepts: the rules of its verifier, and those of
 // the protocol's pages about reasoning, state, results and interrupts.
 type order struct {
 	first, started, over                          bool

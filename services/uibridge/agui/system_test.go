@@ -46,7 +46,7 @@ func TestTurnsAreTold(t *testing.T) {
 		t.Run(x.text, func(t *testing.T) {
 			c := *c
 			c.t = t
-			s := c.ask(ctx(t), input("told", fmt.Sprint("run", i), x.text))
+			s := c.ask(ctx(t), input("events", fmt.Sprint("run", i), x.text))
 			last := s.last()
 			if x.has != "" && !slices.Contains(types(s.events), x.has) {
 				t.Errorf("no %s in %s", x.has, s.types())
@@ -164,7 +164,7 @@ func TestRunsAreInterrupted(t *testing.T) {
 	}
 }
 
-// An approval is bound to what its principal was shown, by this door or as he says.
+// An approval is bound to what its principal was shown: the hash that it sends, or was sent.
 func TestWhoWasNotShownMustSayTheHash(t *testing.T) {
 	b := turntest.Start(t)
 	s := newClient(t, b, agui.Config{}).ask(ctx(t), input("shown", "r1", asked))
@@ -220,7 +220,7 @@ func TestTheTurnGoesOnWithoutItsClient(t *testing.T) {
 	}
 }
 
-// A run of which nothing is to be told is kept alive, and ends when it is cancelled.
+// A run without notifications is kept alive, and ends when it is cancelled.
 func TestACancelledRunSaysSo(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, quick)

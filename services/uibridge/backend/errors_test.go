@@ -23,7 +23,7 @@ func TestRefusedInputsDoNotFloodTheLog(t *testing.T) {
 			t.Helper()
 			var e *contract.Error
 			if !errors.As(b.refusal("storing an input", err), &e) || e.Code != want {
-				t.Fatalf("told %+v, want %s", e, want)
+				t.Fatalf("got %+v, want %s", e, want)
 			}
 		}
 		for range 500 {

@@ -31,8 +31,8 @@ func (r *rig) twoTurns(ref subject.Ref) *feed {
 	return f
 }
 
-// Whoever goes on after any id gets exactly what follows it: what was before he came,
-// from memory or from the log, and what happens while he is there.
+// A client that continues after any id gets exactly what follows it: earlier notifications,
+// from memory or from the log, and new ones.
 func TestGoOnAfterEveryID(t *testing.T) {
 	ref := session("cuts")
 	r := start(t, hub.Config{Ring: 8}) // most of it has left memory
@@ -99,7 +99,7 @@ func withoutCommits(all []contract.Notification) (out []contract.Notification) {
 	return out
 }
 
-// sameIDs compares ids and methods alone, as some were told with HTML.
+// sameIDs compares ids and methods alone, because some came with HTML.
 func sameIDs(t testing.TB, about string, got, want []contract.Notification) {
 	t.Helper()
 	bare := func(all []contract.Notification) (out []contract.Notification) {
@@ -108,7 +108,7 @@ func sameIDs(t testing.TB, about string, got, want []contract.Notification) {
 		}
 		return out
 	}
-	sameTold(t, about, bare(got), bare(want))
+	sameNotifications(t, about, bare(got), bare(want))
 }
 
 // What begins "now" has an id, too, after which one can go on.
@@ -134,10 +134,10 @@ func TestGoOnAfterNow(t *testing.T) {
 	for _, f := range []*feed{now, again} {
 		f.await(contract.OnReadyForInput, 1)
 	}
-	sameTold(t, "after the id of onAttached", again.placed(), now.placed())
+	sameNotifications(t, "after the id of onAttached", again.placed(), now.placed())
 }
 
-// An id that was never told is refused, and the error names the field.
+// An id that was never sent is refused, and the error names the field.
 func TestUnknownPlaces(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref, other := session("here"), session("there")
@@ -164,7 +164,7 @@ func TestUnknownPlaces(t *testing.T) {
 	}
 }
 
-// When the bus restarts in the middle of a session, nothing is lost or told twice.
+// When the bus restarts in the middle of a session, nothing is lost or sent twice.
 func TestTheBusRestarts(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("restart")
@@ -199,7 +199,7 @@ func TestTheBusRestarts(t *testing.T) {
 		if i%2 != 0 {
 			w = withoutCommits(w)
 		}
-		natstest.Eventually(t, "everything is told", func() bool { return len(f.placed()) >= len(w) })
+		natstest.Eventually(t, "everything has arrived", func() bool { return len(f.placed()) >= len(w) })
 		sameIDs(t, fmt.Sprintf("feed %d", i), f.placed(), w)
 	}
 }

@@ -158,7 +158,7 @@ func placed(all []contract.Notification) (out []contract.Notification) {
 	return out
 }
 
-// count is how often a method was told. An onReadyForInput without a place is about the
+// count returns how often a method has arrived. An onReadyForInput without a place is about the
 // beginning, and not the end of a turn.
 func (f *feed) count(method string) (n int) {
 	for _, g := range f.all() {
@@ -169,10 +169,10 @@ func (f *feed) count(method string) (n int) {
 	return n
 }
 
-// await waits until a method was told so often.
+// await waits until a method has arrived so often.
 func (f *feed) await(method string, times int) {
 	f.t.Helper()
-	natstest.Eventually(f.t, method+" is told", func() bool {
+	natstest.Eventually(f.t, method+" has arrived", func() bool {
 		if err := f.ended(); err != nil {
 			f.t.Fatalf("waiting for %s: the feed has ended: %v", method, err)
 		}
@@ -192,12 +192,12 @@ func last[P any](f *feed, method string) (p P) {
 			return p
 		}
 	}
-	f.t.Fatalf("%s was not told", method)
+	f.t.Fatalf("%s did not arrive", method)
 	return p
 }
 
-// sameTold compares what two feeds were told, and says where they differ.
-func sameTold(t testing.TB, about string, got, want []contract.Notification) {
+// sameNotifications compares the notifications of two feeds, and reports where they differ.
+func sameNotifications(t testing.TB, about string, got, want []contract.Notification) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
 		g, w := got[i], want[i]
@@ -210,7 +210,7 @@ func sameTold(t testing.TB, about string, got, want []contract.Notification) {
 	}
 }
 
-// refused are the code and the field of an error that callers are told.
+// refused returns the code and the field of an error for callers.
 func refused(err error) (contract.Code, string) {
 	var e *contract.Error
 	if !errors.As(err, &e) {

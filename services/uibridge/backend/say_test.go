@@ -254,7 +254,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Two principals answer one request: the first wins, and both are told who it was.
+// Two principals answer one request: the first wins, and both are notified of the winner.
 func TestTheFirstAnswerWins(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("race")
@@ -290,7 +290,7 @@ func TestTheFirstAnswerWins(t *testing.T) {
 	}
 }
 
-// Without bus the caller is told so, and that the same id is safe.
+// Without the bus the error says so, and that the same id is safe.
 func TestWithoutBus(t *testing.T) {
 	r := start(t, hub.Config{})
 	r.open(contract.Attachment{Ref: session("without")})

@@ -30,7 +30,7 @@ func rest(ids []string, after string, commits bool) (out []string) {
 	return out
 }
 
-// joined is what a feed was told that began somewhere.
+// joined is what a feed was sent that began somewhere.
 type joined struct {
 	after   string
 	commits bool
@@ -186,7 +186,7 @@ func TestGarbageIsPassedOver(t *testing.T) {
 	after := decode[contract.Attached](t, next(t, f)).After
 	again, err := fresh.Attach(natstest.Context(t), contract.Attachment{Ref: ref, After: after})
 	if err != nil {
-		t.Fatalf("after %q, which was told: %v", after, err)
+		t.Fatalf("after %q, which was sent: %v", after, err)
 	}
 	again.Close()
 }

@@ -16,7 +16,7 @@ import (
 
 // An open feed does not stay silent when the log is replaced beneath it: it ends with
 // the error of attaching after a lost place, whatever the new log holds by then.
-// Whoever attaches again is told all of the new log, and what comes.
+// A client that attaches again gets all of the new log, and what follows.
 func TestAReplacedLogEndsFeeds(t *testing.T) {
 	for about, fresh := range map[string]func(*world){
 		"it is empty":               func(*world) {},
@@ -182,7 +182,7 @@ func (w *world) mustBeLost(f contract.Feed) {
 		}
 		var e *contract.Error
 		if !errors.As(err, &e) || e.Code != contract.CodeInvalid || e.Field != "after" || e.After != "0" {
-			w.t.Fatalf("told %q, %v; want the error of a lost place", n.ID, err)
+			w.t.Fatalf("got %q, %v; want the error of a lost place", n.ID, err)
 		}
 		return
 	}

@@ -93,7 +93,7 @@ func TestASlowRenderer(t *testing.T) {
 	}
 }
 
-// Who comes in the middle of an answer is told all blocks so far with the next piece.
+// A feed that begins in the middle of an answer gets all blocks so far with the next piece.
 func TestBlocksForWhoComesLate(t *testing.T) {
 	p := &press{gate: make(chan struct{})}
 	close(p.gate)
@@ -134,7 +134,7 @@ func TestRenderedOnce(t *testing.T) {
 		t.Errorf("rendered %d times, want never", n)
 	}
 	var feeds []contract.Feed
-	for range 20 { // are told what comes
+	for range 20 { // feeds that read
 		feeds = append(feeds, w.attach(contract.Attachment{HTML: true}))
 	}
 	_, live := w.commit(
@@ -177,7 +177,7 @@ func TestRenderedOnce(t *testing.T) {
 }
 
 // A delta that comes after the text that replaces it, or of an attempt that was given
-// up, is not told.
+// up, is not sent.
 func TestLateDeltas(t *testing.T) {
 	p := &press{gate: make(chan struct{})}
 	close(p.gate)

@@ -42,8 +42,8 @@ type world struct {
 	near   *link // from who writes
 	prev   uint64
 	answer atomic.Pointer[bus.Code] // of core, for every session
-	log    int                      // counts the logs, so that each has events of its own
-	ids    []string                 // of all that is to be told, commits too
+	log    int                      // counts the logs, so that each has different events
+	ids    []string                 // of all notifications to be sent, commits too
 }
 
 func newWorld(t *testing.T, cfg hub.Config, md hub.Markdown) *world {
@@ -76,7 +76,7 @@ func newWorldAt(t *testing.T, srv *natsserver.Server, cfg hub.Config, md hub.Mar
 	return w
 }
 
-// answers sets what core answers to the question where a session stands.
+// answers sets core's answer to the request for a session's state.
 func (w *world) answers(code bus.Code) { w.answer.Store(&code) }
 
 // link is a way to the server that can be cut.
@@ -228,7 +228,7 @@ func next(t testing.TB, f contract.Feed) contract.Notification {
 	return n
 }
 
-// read reads until the id, and returns the ids that were told.
+// read reads until the id, and returns the ids that were sent.
 func read(ctx context.Context, f contract.Feed, until string) (ids []string, err error) {
 	for {
 		n, err := f.Next(ctx)

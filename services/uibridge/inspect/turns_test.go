@@ -83,7 +83,7 @@ func TestTurnsAreListedBackwards(t *testing.T) {
 	}
 }
 
-// Of a turn that failed, too, the figures are told that its events have.
+// A turn that failed has the figures of its events, too.
 func TestATurnThatFailedHasItsFigures(t *testing.T) {
 	const c0 = "t1-p1-c0"
 	end := broken(1, event.FailLimitTokens)

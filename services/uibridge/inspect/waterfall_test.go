@@ -142,7 +142,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			reflect/reflect "reflect" 200+1 ok
 			reflect/end "answered" 201+0 ok
 			`},
-		{"a plan with steps of its own", []Stored{
+		{"a plan with its own steps", []Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "plan:execute"),
 				event.Step{Call: c0 + "-s0", CallID: "a", Parent: c0, Tool: "clock:now", Args: json.RawMessage(`{}`)}, event.Step{Call: c0 + "-s1", CallID: "b", Parent: c0, Tool: "file:write", Args: json.RawMessage(`{}`), DependsOn: []string{c0 + "-s0"}}),
@@ -260,7 +260,7 @@ func checkShape(t *testing.T, tl Timeline) {
 }
 
 // An input that waits is sensed at once and has its turn later; meanwhile the turn
-// before it goes on, of which nothing is told.
+// before it continues, and is left out.
 func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 	commits := []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
@@ -281,7 +281,7 @@ func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 		t3 answered 151 ms
 		sense/sense "sense" 0+1 ok
 		  hook/hook "a at after_sense" 0.6+0.4 ok
-		sense/queue "waits for the turn before" 1+49 ok
+		sense/queue "waits for the previous turn" 1+49 ok
 		plan/plan "plan, round 1" 50.2+99.8 ok
 		  hook/hook "a at before_plan" 50.2+0.1 ok
 		reflect/reflect "reflect" 150+1 ok
@@ -296,7 +296,7 @@ func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 }
 
 // The log's times have milliseconds, its storing has microseconds: what comes within one
-// millisecond is still told in its order.
+// millisecond is still shown in order.
 func TestWithinAMillisecondTheOrderStays(t *testing.T) {
 	first := commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))
 	first.At = start.Add(1300 * time.Microsecond)

@@ -21,7 +21,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// rig is a door with OpenAI's own client before it.
+// rig is a handler with OpenAI's client.
 type rig struct {
 	t      testing.TB
 	server *transporttest.Server

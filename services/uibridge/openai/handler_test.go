@@ -47,7 +47,7 @@ var methods = map[string]string{
 	fmt.Sprintf("%T", contract.PlanCompleted{}): contract.OnPlanCompleted, fmt.Sprintf("%T", contract.TurnEnd{}): contract.OnTurnEnd,
 }
 
-// script streams one turn that is told by hand, and returns what it says and its error.
+// script streams one turn that is sent by hand, and returns what it says and its error.
 func script(t *testing.T, steps ...any) (text string, f *fault, finished bool) {
 	t.Helper()
 	b := transporttest.New()
@@ -189,7 +189,7 @@ func TestHarmlessParametersAreTaken(t *testing.T) {
 	}
 	for _, v := range b.Log() {
 		if in, ok := v.(contract.Submission); ok && in.Text != "x" {
-			t.Errorf("the agent is told %q", in.Text)
+			t.Errorf("the agent's input is %q", in.Text)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestEarlierMessagesCannotEndTheirFrame(t *testing.T) {
 	}}))
 	in, ok := b.Log()[0].(contract.Submission)
 	if !ok || strings.Count(in.Text, "</earlier>") != 1 || !strings.HasSuffix(in.Text, "</earlier>\n\nb") {
-		t.Errorf("the agent is told %+v", b.Log())
+		t.Errorf("the agent's input is %+v", b.Log())
 	}
 }
 
@@ -301,8 +301,8 @@ func TestTheBridgeStops(t *testing.T) {
 	r := serve(t, b, quick)
 	a := r.post(ctx(t), t, body("x", map[string]any{"stream": true, "metadata": map[string]any{"cancel_on_disconnect": "true"}}))
 	r.server.End(contract.ErrGoingAway)
-	if data, _ := a.chunks(); len(data) != 1 || !strings.Contains(data[0], `"error":{"message":"the bridge stops`) {
-		t.Errorf("the client is told %v", data)
+	if data, _ := a.chunks(); len(data) != 1 || !strings.Contains(data[0], `"error":{"message":"the bridge is shutting down`) {
+		t.Errorf("the client got %v", data)
 	}
 	if n := len(b.Log()); n != 1 {
 		t.Errorf("%d things were stored", n)

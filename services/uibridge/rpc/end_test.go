@@ -112,7 +112,7 @@ func TestAFeedThatEndsSaysWhy(t *testing.T) {
 // When the bridge stops, what was taken is answered first.
 func TestShutdown(t *testing.T) {
 	for name, stop := range map[string]func(*rig, context.Context) error{
-		"by the door":             func(r *rig, ctx context.Context) error { return r.Shutdown(ctx) },
+		"by the handler":          func(r *rig, ctx context.Context) error { return r.Shutdown(ctx) },
 		"by the request's end":    func(r *rig, _ context.Context) error { r.End(contract.ErrGoingAway); return nil },
 		"by any other such thing": func(r *rig, _ context.Context) error { r.End(errors.New("?")); return nil },
 	} {

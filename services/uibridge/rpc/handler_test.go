@@ -51,7 +51,7 @@ func TestAUIThatKnowsTheSpecificationAlone(t *testing.T) {
 		SecurityWarning: &hook.Warning{Level: "high", Message: "it cannot be undone"},
 	})
 	if got := string(c.hear(contract.OnAgentStateChange).Params); !strings.Contains(got, `"id":"1.0"`) || !strings.Contains(got, `"state":"thinking"`) {
-		t.Errorf("the state's change is told as %s", got)
+		t.Errorf("the state's change is sent as %s", got)
 	}
 	var asked struct {
 		ToolName        string         `json:"toolName"`
@@ -133,7 +133,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		c := r.dial(t, "?session=s")
 		first := c.message()
 		if want := map[bool]string{true: contract.OnAttached, false: contract.OnDropped}[has == contract.See]; first.Method != want {
-			t.Errorf("who may %s is told %s first, want %s", has, first.Method, want)
+			t.Errorf("a principal that may %s gets %s first, want %s", has, first.Method, want)
 		}
 		for method, k := range calls {
 			m := c.ask(`"`+method+`"`, method, k.params)
@@ -254,7 +254,7 @@ func TestAttachResumesAndMoves(t *testing.T) {
 	var there contract.Receipt
 	c.must("2", "attach", `{"session":"other"}`, &there)
 	if at := c.hear(contract.OnAttached).params(t); at.Session != "other" || there.Session != "other" {
-		t.Errorf("attached to %+v, told %+v", at, there)
+		t.Errorf("attached to %+v, got %+v", at, there)
 	}
 	c.must("3", "submitUserInput", `["x"]`, &there)
 	if there.Session != "other" {

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// rig is a door with a backend in memory behind it and a socket before it.
+// rig is a handler with a backend in memory and a client's socket.
 type rig struct {
 	*transporttest.Backend
 	*rpc.Handler
@@ -37,7 +37,7 @@ type client struct {
 	*ws.Conn
 	ctx   context.Context //nolint:containedctx // of the test
 	heard []message       // notifications that came while an answer was waited for
-	// told, if there is one, is given everything that comes.
+	// check, if set, is called with every message.
 	check func(m message, body []byte)
 }
 
@@ -73,7 +73,7 @@ func (m message) params(t *testing.T) (p struct {
 	return p
 }
 
-// piped connects to a door as a principal over pipes, in a bubble of testing/synctest:
+// piped connects to a handler as a principal over pipes, in a bubble of testing/synctest:
 // there no time passes while somebody works, however busy the machine is.
 func piped(t *testing.T, d *rpc.Handler, p contract.Principal, query string) *client {
 	t.Helper()

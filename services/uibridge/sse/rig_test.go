@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// rig is a door with a backend in memory behind it and a socket before it.
+// rig is a handler with a backend in memory and a client's socket.
 type rig struct {
 	*transporttest.Backend
 	*sse.Handler
@@ -31,7 +31,7 @@ func newRig(t *testing.T, cfg sse.Config) *rig {
 	return &rig{b, d, transporttest.Serve(t, mounted(d), 0)}
 }
 
-// piped serves a door to a principal over pipes, for a bubble of testing/synctest: there
+// piped serves a handler to a principal over pipes, for a bubble of testing/synctest: there
 // no time passes while somebody works, however busy the machine is.
 func piped(t *testing.T, d *sse.Handler, p contract.Principal) *http.Client {
 	t.Helper()
@@ -43,7 +43,7 @@ func piped(t *testing.T, d *sse.Handler, p contract.Principal) *http.Client {
 // inPipes is where a stream of the session s is over pipes.
 const inPipes = "http://bridge.invalid/v1/agents/main/sessions/s/events"
 
-// mounted serves the door as the bridge does.
+// mounted serves the handler as the bridge does.
 func mounted(d *sse.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range sse.Patterns() {

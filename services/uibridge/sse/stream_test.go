@@ -28,10 +28,10 @@ func TestEventsAreNotifications(t *testing.T) {
 	r.Lossy(session)
 	r.Say(session, "two\nlines: and \"quotes\" — ü")
 	if e := s.until(t, contract.OnDelta); e.id != "" || s.last != "" {
-		t.Errorf("a delta is told as %+v, the last id is %q", e, s.last)
+		t.Errorf("a delta is sent as %+v, the last id is %q", e, s.last)
 	}
 	if e := s.until(t, contract.OnNewMessage); e.id != "1.0" || e.params(t).Content != "two\nlines: and \"quotes\" — ü" {
-		t.Errorf("a message is told as %+v", e)
+		t.Errorf("a message is sent as %+v", e)
 	}
 	r.Lossy(session)
 	if e := s.until(t, contract.OnDelta); e.id != "" || s.last != "1.0" {
@@ -39,7 +39,7 @@ func TestEventsAreNotifications(t *testing.T) {
 	}
 }
 
-// Whoever comes back with the id of any event gets exactly the rest.
+// A client that reconnects with the id of any event gets exactly the rest.
 func TestResumingAfterEachEvent(t *testing.T) {
 	r := newRig(t, sse.Config{})
 	const n = 12

@@ -84,7 +84,7 @@ func TestWhatBelongsToOthersIsLeftOut(t *testing.T) {
 	}
 }
 
-// An input whose id was taken before is refused by core; the turn that it had is told.
+// An input whose id was taken before is refused by core; the earlier turn is replayed.
 func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 	b := transporttest.New()
 	b.Tell(ref, contract.OnInput, input("same", 99, "ui-bob")) // another one's may be called alike
@@ -105,7 +105,7 @@ func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 	}
 }
 
-// When the turn of then is in the log no more, the refusal is told.
+// If the log no longer contains the earlier turn, the refusal is returned.
 func TestAnInputThatWasTakenLongBeforeIsRefused(t *testing.T) {
 	b := transporttest.New()
 	tn := begin(t, b, "same")
@@ -193,7 +193,7 @@ func TestTextIsPassedOnUpToAGap(t *testing.T) {
 		}
 		pass(d("p", "b", 1, "late"), "")
 		if got, ok := x.Complete("r", "whole"); got != "whole" || !ok {
-			t.Errorf("of a plan that was not told the rest is %q, %t", got, ok)
+			t.Errorf("of a plan whose beginning was not seen the rest is %q, %t", got, ok)
 		}
 	}
 }

@@ -32,7 +32,7 @@ def post(path, **body):
 
 
 def events():
-    """Everything that happens, each once: whoever comes back with the last id misses nothing."""
+    """All notifications, each once: a client that reconnects with the last id misses nothing."""
     last = {}
     while True:
         try:
