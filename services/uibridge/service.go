@@ -141,14 +141,17 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	url := s.URL()
 	if !hosts.ListensOnLoopback(s.listener.Addr().String()) && !strings.HasPrefix(url, "https://") {
-		log.Warn("the page is reachable from other machines without TLS; put a TLS proxy in front and set its URL as ui.url, or set ui.tls_cert and ui.tls_key", "addr", s.Addr())
+		log.Warn(
+			"the page is reachable from other machines without TLS; put a TLS proxy in front and set its URL as "+
+				"ui.url, or set ui.tls_cert and ui.tls_key", "addr", s.Addr())
 	}
 	s.access.Watch(srv)
 	stopAnswers, err := s.answer()
 	if err != nil {
 		return errors.Join(err, s.listener.Close())
 	}
-	work, stopWork := context.WithCancel(context.WithoutCancel(ctx)) // the backend outlives ctx, until all requests have ended
+	// the backend outlives ctx, until all requests have ended
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 2)
 	go func() { done <- s.transports.run(work) }()
 	go func() { done <- srv.Serve(s.listener) }()

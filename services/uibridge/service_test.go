@@ -144,7 +144,7 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 	}
 	// OpenAI's clients show the message of an error only if it has the API's shape.
 	for path, want := range map[string]int{"/v1/models": 401, "/v1/responses": 401, "/v1/chat/none": 401} {
-		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want || !strings.Contains(res.body, `"error":{"message":"the token`) {
+		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want || !strings.Contains(res.body, `"error":{"message":"unknown token`) {
 			t.Errorf("%s with a wrong key is answered %d %s", path, res.status, res.body)
 		}
 	}

@@ -217,14 +217,16 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 		// Every browser sends Origin with such requests, so one without it does not come from
 		// a browser that logged in here.
 		if (!safe(r.Method) || isUpgrade(r)) && !a.ownOrigin(r, r.Header.Get("Origin")) {
-			return contract.Principal{}, forbidOrigin("a cookie is only valid from the bridge's own page; programs and other pages must send a token")
+			return contract.Principal{}, forbidOrigin(
+				"a cookie is only valid from the bridge's own page; programs and other pages must send a token")
 		}
 		if !isUpgrade(r) {
 			a.slide(w, r, t, said, browserKey)
 		}
 		return loggedIn(t, said), nil
 	}
-	return contract.Principal{}, &refusal{err, 0, "unauthenticated"} // signatures cannot be guessed, so this does not count as a wrong secret
+	// signatures cannot be guessed, so this does not count as a wrong secret
+	return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
 }
 
 // holder returns the token that the text belongs to. While an address sends too many wrong
@@ -263,7 +265,10 @@ func shownToken(r *http.Request) (text string, shown bool, err *contract.Error) 
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		scheme, text, ok := strings.Cut(values[0], " ")
 		if len(values) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") {
-			return "", false, &contract.Error{Code: contract.CodeUnauthenticated, Field: "Authorization", Message: "want one header of the form: Bearer <token>"}
+			return "", false, &contract.Error{
+				Code: contract.CodeUnauthenticated, Field: "Authorization",
+				Message: "want one header of the form: Bearer <token>",
+			}
 		}
 		return strings.TrimSpace(text), true, nil
 	}
@@ -335,7 +340,10 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) 
 func asTooLarge(err error, want string) *contract.Error {
 	var e *http.MaxBytesError
 	if errors.As(err, &e) {
-		return &contract.Error{Code: contract.CodeTooLarge, Message: "body too large; the limit is " + strconv.FormatInt(e.Limit, 10) + " bytes"}
+		return &contract.Error{
+			Code:    contract.CodeTooLarge,
+			Message: "body too large; the limit is " + strconv.FormatInt(e.Limit, 10) + " bytes",
+		}
 	}
 	// err's text is not used: it quotes the body, which may contain a secret, and this is
 	// logged.

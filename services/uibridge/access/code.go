@@ -87,7 +87,8 @@ func (c *codes) use(text string, now time.Time) *contract.Error {
 		c.alive = slices.Delete(c.alive, i, i+1)
 		return nil
 	}
-	return unauthenticated("the code is wrong, was used before, or is older than five minutes; run `skandha ui` for a new one")
+	return unauthenticated(
+		"the code is wrong, was used before, or is older than five minutes; run `skandha ui` for a new one")
 }
 
 // normal normalizes a code as a person may type it.

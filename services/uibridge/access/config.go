@@ -42,12 +42,12 @@ const unguessable = 32
 
 // Config configures access to the bridge.
 type Config struct {
-	URL     string        `yaml:"url"`     // the URL that browsers use, if it differs from the listen address: scheme://host[:port]
-	Hosts   []string      `yaml:"hosts"`   // host names of the bridge, without port, besides localhost, 127.0.0.1, ::1 and url's
+	URL     string        `yaml:"url"`     // browsers' URL, if not the listen address: scheme://host[:port]
+	Hosts   []string      `yaml:"hosts"`   // host names without port, besides localhost, 127.0.0.1, ::1 and url's
 	Origins []string      `yaml:"origins"` // of other pages that may use the bridge, each with its own token
 	Proxies []string      `yaml:"proxies"` // addresses or CIDRs trusted for X-Forwarded-For and X-Forwarded-Proto
 	Cookie  time.Duration `yaml:"cookie"`  // how long an unused browser stays logged in; default 168h
-	Owner   string        `yaml:"owner"`   // the owner's token: env:NAME, file:PATH or the token itself; default: one that is generated and kept in the data directory
+	Owner   string        `yaml:"owner"`   // env:NAME, file:PATH or the token; default: generated, kept in the data directory
 	Tokens  []Token       `yaml:"tokens"`  // further tokens
 	Limits  Limits        `yaml:"limits"`
 }

@@ -72,7 +72,9 @@ func (a *Access) Handler() http.Handler {
 		request.JSON(w, http.StatusOK, contract.PrincipalOf(r.Context()))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it"}, 0)
+		request.Refuse(w, &contract.Error{
+			Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it",
+		}, 0)
 	})
 	return mux
 }

@@ -29,14 +29,16 @@ func forbidOrigin(message string) *refusal {
 // shape checks what can be checked without authentication.
 func (a *Access) shape(r *http.Request) *refusal {
 	if !a.hosts.Has(r.Host) {
-		return refuse(http.StatusMisdirectedRequest, "host", "Host", "unknown host; add it to ui.hosts if it is this bridge's")
+		return refuse(http.StatusMisdirectedRequest, "host", "Host",
+			"unknown host; add it to ui.hosts if it is this bridge's")
 	}
 	if p := r.URL.Path; p == "" || p[0] != '/' || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
 		return refuse(http.StatusBadRequest, "path", "path", "not canonical; remove empty, . and .. segments")
 	}
 	if name := secretInQuery(r.URL.RawQuery); name != "" {
 		return refuse(http.StatusBadRequest, "query", name,
-			"secrets are not accepted in URLs, because URLs end up in logs and histories; send the token in Authorization: Bearer, and replace this one")
+			"secrets are not accepted in URLs, because URLs end up in logs and histories; "+
+				"send the token in Authorization: Bearer, and replace this one")
 	}
 	if ref := a.origin(r); ref != nil {
 		return ref

@@ -55,7 +55,9 @@ func readTokens(c Config, dataDir string) (all []token, made string, err error) 
 			return nil, "", err
 		}
 	case len(c.Tokens) == 0:
-		return nil, "", errors.New("tokens: no token is configured; set owner (SKANDHA_UI_TOKEN) to a token, or set a data directory to keep a generated one in")
+		return nil, "", errors.New(
+			"tokens: no token is configured; set owner (SKANDHA_UI_TOKEN) to a token, or set a data directory " +
+				"to keep a generated one in")
 	}
 	if all, err = c.configured(owner); err != nil {
 		return nil, "", err

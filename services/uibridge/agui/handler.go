@@ -104,7 +104,8 @@ func (d *Handler) read(w http.ResponseWriter, r *http.Request) (*run, int, error
 		return nil, 0, err
 	}
 	return &run{
-		handler: d, p: p, in: in, ref: ref, out: eventstream.New(w, d.cfg.WriteWait), translator: newTranslator(in.ThreadID, in.RunID),
+		handler: d, p: p, in: in, ref: ref, out: eventstream.New(w, d.cfg.WriteWait),
+		translator: newTranslator(in.ThreadID, in.RunID),
 	}, 0, nil
 }
 
@@ -156,7 +157,8 @@ func (r *run) refuseTools() error {
 	r.translator.emit(Event{Type: RunStarted, ThreadID: r.in.ThreadID, RunID: r.in.RunID})
 	r.translator.emit(Event{
 		Type: RunError, Code: "unsupported_tools",
-		Message: "tools: client tools are not supported, because the agent's tools are on the bus, where every UI sees the calls and policy applies; send tools: [], and offer a tool as a plugin",
+		Message: "tools: client tools are not supported, because the agent's tools are on the bus, " +
+			"where every UI sees the calls and policy applies; send tools: [], and offer a tool as a plugin",
 	})
 	return r.send()
 }
@@ -178,7 +180,8 @@ func (r *run) start(ctx context.Context) (*turn.Turn, error) {
 		t.Close()
 		return nil, &contract.Error{
 			Code: contract.CodeConflict, Field: "resume",
-			Message: "a confirmation request is pending in this thread; first answer " + t.Attached.Pending[0].ConfirmationID + " with resume",
+			Message: "a confirmation request is pending in this thread; first answer " +
+				t.Attached.Pending[0].ConfirmationID + " with resume",
 		}
 	}
 	if err := t.Submit(ctx, contract.Submission{Text: text, ID: r.in.RunID, Mode: r.in.props.Mode, Source: "agui"}); err != nil {
@@ -222,7 +225,9 @@ func (r *run) asked() []contract.ToolCallRequest {
 // interrupt ends the run until it is resumed.
 func (r *run) interrupt(asked []contract.ToolCallRequest) {
 	for _, q := range asked {
-		r.handler.sent.put(sentRequest{key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls})
+		r.handler.sent.put(sentRequest{
+			key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls,
+		})
 	}
 	r.translator.interrupt(asked)
 }

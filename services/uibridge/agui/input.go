@@ -45,7 +45,7 @@ type Resume struct {
 // Payload is the answer.
 type Payload struct {
 	Approved *bool        `json:"approved"`
-	Hash     string       `json:"hash"` // of the request that was shown; optional if this handler sent it to the principal
+	Hash     string       `json:"hash"` // of the request; optional if this handler has sent it to the principal
 	Reason   string       `json:"reason"`
 	Always   *event.Grant `json:"always"`
 }
@@ -104,7 +104,8 @@ func readInput(body []byte) (*RunAgentInput, error) {
 	case in.RunID == "":
 		return nil, contract.Invalid("runId", "missing; give each run its own id")
 	case len(in.RunID) > event.MaxInputIDBytes:
-		return nil, contract.Invalid("runId", fmt.Sprintf("has %d bytes; the limit is %d", len(in.RunID), event.MaxInputIDBytes))
+		return nil, contract.Invalid("runId", fmt.Sprintf(
+			"has %d bytes; the limit is %d", len(in.RunID), event.MaxInputIDBytes))
 	}
 	return in, in.checkResume()
 }
@@ -149,7 +150,8 @@ func (in *RunAgentInput) text() (string, error) {
 		return "", contract.Invalid(where, "want a message: "+err.Error())
 	}
 	if m.Role != "user" {
-		return "", contract.Invalid(where+".role", fmt.Sprintf("is %q; the last message is the agent's input and must be a user's", m.Role))
+		return "", contract.Invalid(where+".role", fmt.Sprintf(
+			"is %q; the last message is the agent's input and must be a user's", m.Role))
 	}
 	text, err := contentText(m.Content)
 	if err != nil {

@@ -59,7 +59,8 @@ func (r *run) answers(pending []contract.ToolCallRequest) (answers []contract.An
 	}
 	if len(open) > 0 && r.in.props.Interrupts {
 		return nil, "", &contract.Error{
-			Code: contract.CodeConflict, Field: "resume", Message: "answer all pending requests in one run; missing: " + strings.Join(open, ", "),
+			Code: contract.CodeConflict, Field: "resume",
+			Message: "answer all pending requests in one run; missing: " + strings.Join(open, ", "),
 		}
 	}
 	return answers, id, nil
@@ -80,7 +81,9 @@ func (r *run) answer(a Resume, q contract.ToolCallRequest) (contract.Answer, err
 	if out.Hash == "" {
 		e, ok := r.handler.sent.get(r.key(q.ConfirmationID))
 		if !ok {
-			return out, fmt.Errorf("missing, and the request was not sent to you over this API; send the hash of its %s event", CustomConfirmation)
+			return out, fmt.Errorf(
+				"missing, and the request was not sent to you over this API; send the hash of its %s event",
+				CustomConfirmation)
 		}
 		out.Hash = e.hash
 	}

@@ -87,7 +87,8 @@ func usageOf(u provider.Usage) []Usage {
 // interruptOf converts a confirmation request to AG-UI's form.
 func interruptOf(q contract.ToolCallRequest) Interrupt {
 	i := Interrupt{
-		ID: q.ConfirmationID, Reason: "tool_call", ToolCallID: q.ConfirmationID, Message: "Allow the call of " + q.ToolName + "?",
+		ID: q.ConfirmationID, Reason: "tool_call", ToolCallID: q.ConfirmationID,
+		Message: "Allow the call of " + q.ToolName + "?",
 		ResponseSchema: map[string]any{
 			"type": "object", "required": []string{"approved"},
 			"properties": map[string]any{"approved": map[string]string{"type": "boolean"}, "reason": map[string]string{"type": "string"}},

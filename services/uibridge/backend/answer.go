@@ -32,10 +32,12 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	}
 	if last == 0 {
 		return contract.Receipt{}, &contract.Error{
-			Code: contract.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %s has no history, so no confirmation request is pending in it", a.Ref),
+			Code: contract.CodeNotFound, Field: "session", Message: fmt.Sprintf(
+				"session %s has no history, so no confirmation request is pending in it", a.Ref),
 		}
 	}
-	feed, err := b.hub.Attach(ctx, contract.Attachment{Ref: a.Ref, Name: "answer"}) // before the answer, so that no notification is missed
+	// before the answer, so that no notification is missed
+	feed, err := b.hub.Attach(ctx, contract.Attachment{Ref: a.Ref, Name: "answer"})
 	if err != nil {
 		return contract.Receipt{}, err
 	}
@@ -130,7 +132,8 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 		return contract.Receipt{}, err
 	}
 	if c.Sequence != 0 && c.InputID != "" {
-		return contract.Receipt{}, contract.Invalid("sequence", "sequence and inputId both name an input; send only one")
+		return contract.Receipt{}, contract.Invalid("sequence",
+			"sequence and inputId both name an input; send only one")
 	}
 	if err := first(checkText("inputId", c.InputID, event.MaxInputIDBytes), checkText("reason", c.Reason, maxReasonBytes)); err != nil {
 		return contract.Receipt{}, err

@@ -48,20 +48,31 @@ func errorFor(doing string, err error) *contract.Error {
 			Message: fault.Error() + "; the message may have been stored; a retry with the same id is safe",
 		}
 	case errors.Is(err, bus.ErrTooLarge):
-		return &contract.Error{Code: contract.CodeTooLarge, Message: "the message is larger than the bus accepts; send less at once"}
+		return &contract.Error{
+			Code: contract.CodeTooLarge, Message: "the message is larger than the bus accepts; send less at once",
+		}
 	case errors.Is(err, bus.ErrDenied):
-		return &contract.Error{Code: contract.CodeForbidden, Message: "the bus denied the write; the bridge's credentials lack the permission"}
+		return &contract.Error{
+			Code:    contract.CodeForbidden,
+			Message: "the bus denied the write; the bridge's credentials lack the permission",
+		}
 	case errors.Is(err, bus.ErrRefused):
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "the log accepts no messages now, perhaps because it is full; the message was not stored"}
-	case errors.Is(err, bus.ErrAmbiguous):
 		return &contract.Error{
 			Code:    contract.CodeUnavailable,
-			Message: "the bus did not acknowledge the message, so it may or may not have been stored; a retry with the same id is safe",
+			Message: "the log accepts no messages now, perhaps because it is full; the message was not stored",
+		}
+	case errors.Is(err, bus.ErrAmbiguous):
+		return &contract.Error{
+			Code: contract.CodeUnavailable,
+			Message: "the bus did not acknowledge the message, so it may or may not have been stored; " +
+				"a retry with the same id is safe",
 		}
 	}
 	return &contract.Error{Code: contract.CodeUnavailable, Message: fmt.Sprintf("%s failed: the bus or core does not answer; try again", doing)}
 }
 
 func tooLarge(field string, has, most int) error {
-	return &contract.Error{Code: contract.CodeTooLarge, Field: field, Message: fmt.Sprintf("has %d bytes; the limit is %d", has, most)}
+	return &contract.Error{
+		Code: contract.CodeTooLarge, Field: field, Message: fmt.Sprintf("has %d bytes; the limit is %d", has, most),
+	}
 }

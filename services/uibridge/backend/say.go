@@ -47,7 +47,8 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 	say, cmd := client.Typed(in.Text)
 	if cmd != nil {
 		if len(cmd.Args) > maxArgs {
-			return contract.Receipt{}, contract.Invalid("input", fmt.Sprintf("the command has %d arguments; the limit is %d", len(cmd.Args), maxArgs))
+			return contract.Receipt{}, contract.Invalid("input", fmt.Sprintf(
+				"the command has %d arguments; the limit is %d", len(cmd.Args), maxArgs))
 		}
 		if slices.Contains(commandsOfAllAgents, strings.ToLower(strings.Trim(cmd.Name, "/"))) {
 			if err := p.Everywhere(); err != nil {

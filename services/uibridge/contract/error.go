@@ -17,7 +17,7 @@ const (
 	CodeConflict        Code = "conflict"         // already answered, or no longer pending
 	CodeTooLarge        Code = "too_large"        //
 	CodeRateLimited     Code = "rate_limited"     // retry after RetryAfterMS
-	CodeOverloaded      Code = "overloaded"       // too many messages are waiting; this one is not stored. Retry after RetryAfterMS
+	CodeOverloaded      Code = "overloaded"       // too many messages wait; not stored. Retry after RetryAfterMS
 	CodeSlow            Code = "too_slow"         // the connection did not keep up; continue after the last id seen
 	CodeUnavailable     Code = "unavailable"      // the bus or core does not answer; a retry with the same id is safe
 	CodeUnknownMethod   Code = "unknown_method"   //
@@ -44,7 +44,9 @@ func (e *Error) Error() string {
 // ErrGoingAway is the cause of a request context's end when the bridge stops. A request's
 // context also ends when its token expires or its login ends, with an *Error as its cause
 // that says so. Long-lived connections end with it, and send context.Cause to the client.
-var ErrGoingAway = &Error{Code: CodeUnavailable, Message: "the bridge is shutting down; reconnect and continue after the last id seen"}
+var ErrGoingAway = &Error{
+	Code: CodeUnavailable, Message: "the bridge is shutting down; reconnect and continue after the last id seen",
+}
 
 // Invalid returns an error about a field.
 func Invalid(field, message string) *Error {

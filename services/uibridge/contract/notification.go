@@ -26,7 +26,7 @@ type Notification struct {
 const (
 	OnNewMessage       = "onNewMessage"       // Message
 	OnToolCallRequest  = "onToolCallRequest"  // ToolCallRequest
-	OnReadyForInput    = "onReadyForInput"    // About; without an id right after onAttached, in a feed that begins with new notifications
+	OnReadyForInput    = "onReadyForInput"    // About; no id if it directly follows onAttached, without history
 	OnAgentStateChange = "onAgentStateChange" // StateChange
 
 	OnInput                = "onInput"                // Input: from anybody, this UI included

@@ -53,7 +53,11 @@ func (p Principal) Everywhere() error {
 	if len(p.Agents) == 0 {
 		return nil
 	}
-	return &Error{Code: CodeForbidden, Message: fmt.Sprintf("token %s is limited to the agents %v, but this request concerns all agents", p.Name, p.Agents)}
+	return &Error{
+		Code: CodeForbidden,
+		Message: fmt.Sprintf(
+			"token %s is limited to the agents %v, but this request concerns all agents", p.Name, p.Agents),
+	}
 }
 
 type principalKey struct{}

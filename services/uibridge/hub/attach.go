@@ -64,7 +64,9 @@ func (s *session) check(ctx context.Context, at place) error {
 			return nil
 		}
 	}
-	return contract.LostPlace(fmt.Sprintf(`session %s has no id %q; use the id of a received notification, "0" for the beginning, or none for new notifications only`, s.ref, at.id()))
+	return contract.LostPlace(fmt.Sprintf(
+		`session %s has no id %q; use the id of a received notification, "0" for the beginning, `+
+			`or none for new notifications only`, s.ref, at.id()))
 }
 
 func unavailable(log *slog.Logger, doing string, err error) error {

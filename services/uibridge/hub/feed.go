@@ -178,7 +178,9 @@ func (f *feed) moves() bool {
 	}
 	f.fail(&contract.Error{
 		Code: contract.CodeSlow, After: f.seen,
-		Message: fmt.Sprintf("the connection did not keep up: %d notifications (%d bytes) were waiting; attach again after %q, nothing is lost",
+		Message: fmt.Sprintf(
+			"the connection did not keep up: %d notifications (%d bytes) were waiting; attach again after %q, "+
+				"nothing is lost",
 			len(f.queue), f.bytes, f.seen),
 	})
 	return false

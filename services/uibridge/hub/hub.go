@@ -95,7 +95,9 @@ func (h *Hub) render() func(string) string {
 }
 
 // errClosed is the error of feeds that end with the hub.
-var errClosed = &contract.Error{Code: contract.CodeUnavailable, Message: "the bridge is shutting down; attach again after the last id seen"}
+var errClosed = &contract.Error{
+	Code: contract.CodeUnavailable, Message: "the bridge is shutting down; attach again after the last id seen",
+}
 
 // Close ends all feeds and waits for the hub's goroutines.
 func (h *Hub) Close() {

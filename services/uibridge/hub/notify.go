@@ -12,7 +12,7 @@ import (
 
 // notForwarded lists the event types that produce no notification, with the reason.
 var notForwarded = map[event.Type]string{
-	event.TypeCheckpoint: "it contains the session's state, which is internal to core; onCommit lists the checkpoint without it",
+	event.TypeCheckpoint: "it contains the session's state, which is internal to core; onCommit has the rest",
 }
 
 // Notifications returns the notifications for an item: one, or none for a checkpoint. It

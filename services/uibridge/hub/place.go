@@ -51,7 +51,9 @@ func parsePlace(id string) (place, error) {
 		p.index, err = strconv.Atoi(right)
 	}
 	if !ok || err != nil || p.commit == 0 || p.index >= follow.All || p.id() != id {
-		return place{}, contract.Invalid("after", `want the id of a notification, such as "17.2" or "17.h", "0" for the beginning, or none for new notifications only`)
+		return place{}, contract.Invalid("after",
+			`want the id of a notification, such as "17.2" or "17.h", "0" for the beginning, `+
+				`or none for new notifications only`)
 	}
 	return p, nil
 }

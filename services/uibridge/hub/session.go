@@ -67,7 +67,8 @@ func (s *session) run(ctx context.Context) {
 // endLost ends all feeds because the log no longer contains what was sent to them. Clients
 // that attach from now on get a new session object.
 func (s *session) endLost() {
-	s.log.Warn("the log was replaced or cut; ending the session's feeds", "session", s.ref, "commit", s.position().commit)
+	s.log.Warn(
+		"the log was replaced or cut; ending the session's feeds", "session", s.ref, "commit", s.position().commit)
 	s.hub.forget(s)
 	s.mu.Lock()
 	s.lost = true
@@ -85,7 +86,8 @@ func (s *session) lostPlace(seen string) error {
 	if !s.lost {
 		return nil
 	}
-	return contract.LostPlace(fmt.Sprintf(`the log was replaced or cut and no longer contains the id %q; attach again after "0"`, seen))
+	return contract.LostPlace(fmt.Sprintf(
+		`the log was replaced or cut and no longer contains the id %q; attach again after "0"`, seen))
 }
 
 func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
@@ -142,7 +144,9 @@ func (s *session) came(i follow.Item) {
 	}
 	t, err := newNotification(s.ref, i, s.hub.render())
 	if err != nil {
-		s.log.Warn("making a notification of an event failed", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
+		s.log.Warn(
+			"making a notification of an event failed",
+			"session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
 	}
 	s.paint.replaced(i)
 	s.mu.Lock()
@@ -252,7 +256,9 @@ const (
 
 // page reads from the log what follows a place: everything, if end is true, or as much as
 // fits in a page. The returned list is valid even if there is an error.
-func (s *session) page(ctx context.Context, tail place, commits bool) (list []*notification, at place, end bool, err error) {
+func (s *session) page(ctx context.Context, tail place, commits bool) (
+	list []*notification, at place, end bool, err error,
+) {
 	at = tail
 	after := tail.commit
 	if tail.index < follow.All && after > 0 {
@@ -294,7 +300,9 @@ func (s *session) notificationsOf(m bus.StoredMsg, commits bool) (list []*notifi
 	for _, i := range items {
 		t, err := newNotification(s.ref, i, s.hub.render())
 		if err != nil {
-			s.log.Warn("making a notification of an event failed", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
+			s.log.Warn(
+				"making a notification of an event failed",
+				"session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
 		}
 		if t != nil {
 			list = append(list, t)

@@ -96,7 +96,10 @@ func Artifacts(d Deps) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "private, no-cache")
 		if !slot(r.Context(), slots) {
-			request.Refuse(w, &contract.Error{Code: contract.CodeUnavailable, Message: "too many artifacts are being fetched; try again in a moment", RetryAfterMS: 1000}, 0)
+			request.Refuse(w, &contract.Error{
+				Code: contract.CodeUnavailable, RetryAfterMS: 1000,
+				Message: "too many artifacts are being fetched; try again in a moment",
+			}, 0)
 			return
 		}
 		defer func() { <-slots }()
@@ -138,13 +141,16 @@ func (i *inspector) artifact(r *http.Request) (name string, data []byte, err err
 		name = r.URL.Query().Get("name")
 	}
 	if name == "" || len(name) > 1024 || !utf8.ValidString(name) {
-		return "", nil, contract.Invalid("name", "want an artifact's name within the session, at most 1024 bytes of UTF-8")
+		return "", nil, contract.Invalid("name",
+			"want an artifact's name within the session, at most 1024 bytes of UTF-8")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askWait)
 	defer cancel()
 	data, err = i.client.Bus.GetArtifact(ctx, prefixOf(ref)+name)
 	if bus.CodeOf(err) == bus.CodeNotFound {
-		return "", nil, &contract.Error{Code: contract.CodeNotFound, Message: "no such artifact in this session; listArtifacts lists them"}
+		return "", nil, &contract.Error{
+			Code: contract.CodeNotFound, Message: "no such artifact in this session; listArtifacts lists them",
+		}
 	}
 	return name, data, err
 }

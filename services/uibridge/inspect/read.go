@@ -31,14 +31,18 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	}
 	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
 	if err != nil || seq == 0 || q.Turn != turnOf(seq) {
-		return Timeline{}, contract.Invalid("turn", fmt.Sprintf("is %q; want t<sequence of the input>, such as t17", clip(q.Turn, 40)))
+		return Timeline{}, contract.Invalid("turn", fmt.Sprintf(
+			"is %q; want t<sequence of the input>, such as t17", clip(q.Turn, 40)))
 	}
 	commits, cut, err := i.commitsOf(ctx, ref, seq)
 	if err != nil {
 		return Timeline{}, err
 	}
 	if len(commits) == 0 {
-		return Timeline{}, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("session %s has no turn t%d; it does not exist yet, or was purged", ref, seq)}
+		return Timeline{}, &contract.Error{
+			Code:    contract.CodeNotFound,
+			Message: fmt.Sprintf("session %s has no turn t%d; it does not exist yet, or was purged", ref, seq),
+		}
 	}
 	tl := Build(seq, commits, time.Now())
 	if cut != "" {
@@ -73,7 +77,8 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 		}
 		read, size = read+1, size+c.bytes
 		if read >= scanCommits || size >= scanBytes || len(out) >= turnCommits {
-			return out, fmt.Sprintf("the turn continues: read %d commits of the session, %d of them of this turn", read, len(out)), nil
+			return out, fmt.Sprintf(
+				"the turn continues: read %d commits of the session, %d of them of this turn", read, len(out)), nil
 		}
 	}
 	return out, "", nil

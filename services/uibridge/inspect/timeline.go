@@ -92,7 +92,7 @@ type Span struct {
 
 // Detail holds the properties of a span; its kind determines its fields.
 type Detail struct {
-	Commit     uint64           `json:"commit,omitempty"` // the log's sequence of the commit that began it, or of the mark
+	Commit     uint64           `json:"commit,omitempty"` // sequence of the commit that began it, or of the mark
 	Ended      uint64           `json:"ended,omitempty"`  // that of the commit that ended it
 	Plan       string           `json:"plan,omitempty"`
 	Round      int              `json:"round,omitempty"`

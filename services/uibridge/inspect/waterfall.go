@@ -328,7 +328,8 @@ func (b *builder) bound() []*span {
 		}
 		over -= len(dropped)
 		b.all = slices.DeleteFunc(b.all, func(s *span) bool { return dropped[s.ID] })
-		b.line.Cut = append(b.line.Cut, fmt.Sprintf("the last %d spans (%s) are left out; the limit of a timeline is %d", len(dropped), join(kinds), maxSpans))
+		b.line.Cut = append(b.line.Cut, fmt.Sprintf(
+			"the last %d spans (%s) are left out; the limit of a timeline is %d", len(dropped), join(kinds), maxSpans))
 	}
 	return b.all
 }

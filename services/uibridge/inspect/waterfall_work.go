@@ -195,7 +195,8 @@ func (b *builder) actRequested(p event.ActRequested) {
 	if s.run != nil {
 		b.shut(s.run, b.m.began, StatusCancelled)
 		if s.run.Detail.Reason = "it did not run; it was given to another runner"; p.Uncertain {
-			s.run.Status, s.run.Detail.Reason = StatusUnknown, "it may have run; the tool is idempotent, so it was given to another runner"
+			s.run.Status, s.run.Detail.Reason = StatusUnknown,
+				"it may have run; the tool is idempotent, so it was given to another runner"
 		}
 	} else {
 		why := waitsFor(s)

@@ -168,8 +168,8 @@ func (a *answer) idle() error {
 	}
 	q := a.waiting[0]
 	e := errorOf(http.StatusConflict, "confirmation_required", fmt.Sprintf(
-		"%s waits for approval until %s; decide on the page, in session %s of agent %s, or with POST /v1/agents/%s/sessions/%s/confirmations "+
-			"with confirmationId %s; the turn continues, and the same request with its Idempotency-Key gets its answer",
+		"%s waits for approval until %s; decide on the page, in session %s of agent %s, or with "+
+			"POST /v1/agents/%s/sessions/%s/confirmations with confirmationId %s; the turn continues, and the same request with its Idempotency-Key gets its answer",
 		q.ToolName, q.ExpiresAt.UTC().Format(time.RFC3339), a.ref.Session, a.ref.Agent, a.ref.Agent, a.ref.Session, q.ConfirmationID))
 	return e
 }
@@ -214,7 +214,8 @@ func (a *answer) completed(v *contract.PlanCompleted) error {
 	rest, ok := a.live.Complete(v.Plan, v.Text)
 	if !ok {
 		return errorOf(http.StatusConflict, "text_replaced",
-			"the answer was rewritten or changed after part of it was sent; discard that part. The turn continues in the session; send the request again with its Idempotency-Key, or without stream")
+			"the answer was rewritten or changed after part of it was sent; discard that part. The turn continues "+
+				"in the session; send the request again with its Idempotency-Key, or without stream")
 	}
 	if v.Text != "" {
 		if a.content.Len() > 0 {
@@ -246,7 +247,8 @@ func (a *answer) asked(ctx context.Context, q *contract.ToolCallRequest) error {
 		return a.waits(q)
 	}
 	_, err := a.handler.backend.Confirm(context.WithoutCancel(ctx), a.p, contract.Answer{
-		Ref: a.ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Source: "openai", Reason: "the client does not wait for approvals",
+		Ref: a.ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Source: "openai",
+		Reason: "the client does not wait for approvals",
 	})
 	return err
 }
@@ -271,7 +273,8 @@ func (a *answer) waits(q *contract.ToolCallRequest) error {
 	if q.SecurityWarning != nil {
 		why = " " + q.SecurityWarning.Message
 	}
-	return a.chunk(delta{Reasoning: fmt.Sprintf("Waiting for approval of %s %s in another UI, in session %s, until %s.%s\n",
+	return a.chunk(delta{Reasoning: fmt.Sprintf(
+		"Waiting for approval of %s %s in another UI, in session %s, until %s.%s\n",
 		q.ToolName, args, a.ref.Session, q.ExpiresAt.UTC().Format(time.TimeOnly+" UTC"), why)}, nil)
 }
 
@@ -361,7 +364,9 @@ func (a *answer) send(r reply) error {
 // finish ends the answer.
 func (a *answer) finish() error {
 	if a.stream == nil {
-		r := a.reply("chat.completion", choice{Message: &replyMessage{Role: "assistant", Content: a.content.String()}, FinishReason: &stop})
+		r := a.reply("chat.completion", choice{
+			Message: &replyMessage{Role: "assistant", Content: a.content.String()}, FinishReason: &stop,
+		})
 		r.Usage = a.used()
 		request.JSON(a.w, http.StatusOK, r)
 		return nil

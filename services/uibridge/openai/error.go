@@ -40,7 +40,8 @@ func invalid(param, message string) *apiError {
 }
 
 func noModel(name string) *apiError {
-	e := invalid("model", fmt.Sprintf("%q does not exist, or the token may not access it; GET /v1/models lists the available models", name))
+	e := invalid("model", fmt.Sprintf(
+		"%q does not exist, or the token may not access it; GET /v1/models lists the available models", name))
 	e.Code, e.status = "model_not_found", http.StatusNotFound
 	return e
 }

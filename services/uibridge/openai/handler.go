@@ -92,7 +92,8 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	d.mux.HandleFunc("/v1/models/{id...}", d.only(http.MethodGet, d.model))
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, errorOf(http.StatusNotFound, "unknown_url",
-			"unsupported path; of OpenAI's API, only POST /v1/chat/completions and GET /v1/models are available; use the chat completions API of your client"))
+			"unsupported path; of OpenAI's API, only POST /v1/chat/completions and GET /v1/models are available; "+
+				"use the chat completions API of your client"))
 	})
 	return d
 }
@@ -147,7 +148,8 @@ func (d *Handler) complete(w http.ResponseWriter, r *http.Request) error {
 		return invalid("X-Skandha-Session", "want 1 to 64 characters of A-Z a-z 0-9 _ -")
 	}
 	a := &answer{
-		handler: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w, created: time.Now().Unix(),
+		handler: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w,
+		created: time.Now().Unix(),
 	}
 	return a.give(r.Context(), subject.Session(named))
 }

@@ -52,7 +52,7 @@ var refused = map[string]struct {
 	"audio":              {nil, "the agent only sends text; leave it out"},
 	"modalities":         {regexp.MustCompile(`^\[\s*"text"\s*\]$`), `the agent only sends text; want ["text"]`},
 	"response_format":    {regexp.MustCompile(`^\{\s*"type"\s*:\s*"text"\s*\}$`), `the agent only sends text; want {"type": "text"}`},
-	"stop":               {regexp.MustCompile(`^(""|\[\s*\])$`), "stop sequences have no effect on an agent; leave it out"},
+	"stop":               {regexp.MustCompile(`^(""|\[\s*\])$`), "agents ignore stop sequences; leave it out"},
 	"logit_bias":         {regexp.MustCompile(`^\{\s*\}$`), "the agent's configuration decides; leave it out"},
 	"web_search_options": {nil, "the agent chooses its tools; leave it out"},
 }
@@ -121,7 +121,8 @@ func (c *completion) check() error {
 	last := len(c.Messages) - 1
 	switch m := c.Messages[last]; {
 	case m.Role != "user":
-		return invalid(fmt.Sprintf("messages[%d].role", last), fmt.Sprintf("is %q; the last message is the agent's input and must be a user's", m.Role))
+		return invalid(fmt.Sprintf("messages[%d].role", last), fmt.Sprintf(
+			"is %q; the last message is the agent's input and must be a user's", m.Role))
 	case strings.TrimSpace(m.text) == "":
 		return invalid(fmt.Sprintf("messages[%d].content", last), "is empty; send some text")
 	}
@@ -162,7 +163,8 @@ func (m *message) read(at string) error {
 		case "refusal":
 			texts[i] = p.Refusal
 		default:
-			return invalid(fmt.Sprintf("%s.content[%d].type", at, i), fmt.Sprintf("is %q; the agent only accepts text", p.Type))
+			return invalid(fmt.Sprintf("%s.content[%d].type", at, i), fmt.Sprintf(
+				"is %q; the agent only accepts text", p.Type))
 		}
 	}
 	m.text = strings.Join(texts, "\n")
@@ -195,7 +197,9 @@ func (c *completion) text(fresh bool) (string, error) {
 		last = "/" + last // the backend's escape for text that begins with a slash
 	}
 	if len(last) > event.MaxTextBytes {
-		e := invalid("messages", fmt.Sprintf("the limit for an input is %d bytes, and this one has %d; send less, or continue a session", event.MaxTextBytes, len(last)))
+		e := invalid("messages", fmt.Sprintf(
+			"the limit for an input is %d bytes, and this one has %d; send less, or continue a session",
+			event.MaxTextBytes, len(last)))
 		e.Code = "context_length_exceeded"
 		return "", e
 	}

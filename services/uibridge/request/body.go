@@ -16,7 +16,9 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, sta
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, 0, &contract.Error{Code: contract.CodeTooLarge, Field: "body", Message: "larger than the limit for requests"}
+		return nil, 0, &contract.Error{
+			Code: contract.CodeTooLarge, Field: "body", Message: "larger than the limit for requests",
+		}
 	case err != nil:
 		return nil, 0, contract.Invalid("body", "incomplete")
 	case len(body) == 0:

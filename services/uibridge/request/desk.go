@@ -120,7 +120,9 @@ func (d *Desk) Call(ctx context.Context, p contract.Principal, o Origin, method 
 func (d *Desk) refusal(ctx context.Context, method string, err error) error {
 	e := contract.ErrorOf(err)
 	if ctx.Err() != nil && e.Code == contract.CodeInternal {
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "no answer in time; a retry with the same id is safe"}
+		return &contract.Error{
+			Code: contract.CodeUnavailable, Message: "no answer in time; a retry with the same id is safe",
+		}
 	}
 	if e.Code == contract.CodeInternal {
 		d.log.Error("request failed", "method", method, "error", err)
@@ -159,7 +161,8 @@ func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, para
 		a.Hash = o.Shown(a.Ref, a.ConfirmationID)
 	}
 	if a.Hash == "" {
-		return nil, contract.Invalid("hash", "missing, and this connection was not sent the confirmation request; send the request's hash")
+		return nil, contract.Invalid("hash",
+			"missing, and this connection was not sent the confirmation request; send the request's hash")
 	}
 	return answer(d.backend.Confirm(ctx, p, a))
 }

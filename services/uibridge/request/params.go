@@ -55,7 +55,8 @@ func split(raw json.RawMessage, params []Param) ([]json.RawMessage, error) {
 			return nil, broken(err)
 		}
 		if len(list) > len(params) {
-			return nil, contract.Invalid("params", fmt.Sprintf("got %d values; send at most %d: %s", len(list), len(params), names(params)))
+			return nil, contract.Invalid("params", fmt.Sprintf(
+				"got %d values; send at most %d: %s", len(list), len(params), names(params)))
 		}
 		copy(values, list)
 	default:
@@ -70,7 +71,8 @@ func split(raw json.RawMessage, params []Param) ([]json.RawMessage, error) {
 		for name, v := range object {
 			i := slices.IndexFunc(params, func(p Param) bool { return p.Name == name })
 			if i < 0 {
-				return nil, contract.Invalid(clip(name), fmt.Sprintf("unknown parameter %.64q; available: %s", name, names(params)))
+				return nil, contract.Invalid(clip(name), fmt.Sprintf(
+					"unknown parameter %.64q; available: %s", name, names(params)))
 			}
 			values[i] = v
 		}

@@ -173,7 +173,9 @@ func (c *conn) drop(doing string) {
 func (c *conn) slow(doing string) {
 	c.fell.Do(func() {
 		c.handler.dropped.Add(1)
-		c.handler.log.Info("connection dropped: the peer did not keep up", "from", c.from, "principal", c.principal.Name, "doing", doing)
+		c.handler.log.Info(
+			"connection dropped: the peer did not keep up",
+			"from", c.from, "principal", c.principal.Name, "doing", doing)
 	})
 }
 

@@ -121,7 +121,9 @@ func (d *Handler) admit(r *http.Request, p contract.Principal) (a contract.Attac
 		return a, &contract.Error{Code: contract.CodeUnauthenticated, Message: "missing token"}
 	}
 	if !upgrades(r) {
-		return a, contract.Invalid("Upgrade", "this path serves WebSockets; connect with one, or use POST /v1/rpc/{method} and GET …/events below /v1/agents/")
+		return a, contract.Invalid("Upgrade",
+			"this path serves WebSockets; connect with one, or use POST /v1/rpc/{method} and GET …/events below "+
+				"/v1/agents/")
 	}
 	o := request.Origin{Ref: subject.Ref{Agent: d.cfg.Agent}}
 	if len(p.Agents) > 0 && !slices.Contains(p.Agents, d.cfg.Agent) {

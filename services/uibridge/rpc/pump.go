@@ -74,7 +74,9 @@ func (c *conn) attachFirst() {
 		return
 	}
 	e := contract.ErrorOf(err)
-	c.handler.log.Info("attaching a connection failed", "from", c.from, "principal", c.principal.Name, "session", c.first.Ref, "error", err)
+	c.handler.log.Info(
+		"attaching a connection failed",
+		"from", c.from, "principal", c.principal.Name, "session", c.first.Ref, "error", err)
 	if c.principal.Require(contract.See, "") == nil {
 		c.farewell(e)
 		return

@@ -48,7 +48,9 @@ type Turn struct {
 
 // Attach attaches to a session, after the id of a notification, or "" for new ones only.
 // The transport's name is for logs. The feed ends with ctx, or with Close.
-func Attach(ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, transport string) (*Turn, error) {
+func Attach(
+	ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, transport string,
+) (*Turn, error) {
 	t := &Turn{backend: b, principal: p, ref: ref, name: transport}
 	var err error
 	if t.Attached, err = t.attach(ctx, after); err != nil {
@@ -245,7 +247,9 @@ func sequenceOf(v *contract.TurnEnd) uint64 {
 // Each calls each with every notification, and with the id of its place in the log if it
 // has one. It calls idle whenever nothing has happened for wait. It returns when the turn
 // or ctx ends or one of the functions fails. The error is nil after the turn's end.
-func (t *Turn) Each(ctx context.Context, wait time.Duration, each func(v any, id string) error, idle func() error) error {
+func (t *Turn) Each(
+	ctx context.Context, wait time.Duration, each func(v any, id string) error, idle func() error,
+) error {
 	// ctx itself is checked: a context derived from it may end later, and maybe later than
 	// the feed.
 	reading, cancel := context.WithCancel(ctx)

@@ -43,7 +43,8 @@ func Parse(body []byte) (calls []Call, batch bool) {
 	case len(parts) == 0:
 		return refused(null, codeRequest, contract.Invalid("", "the batch is empty")), false
 	case len(parts) > MaxBatch:
-		return refused(null, codeRequest, contract.Invalid("", fmt.Sprintf("the batch has %d requests; the limit is %d", len(parts), MaxBatch))), false
+		return refused(null, codeRequest, contract.Invalid("", fmt.Sprintf(
+			"the batch has %d requests; the limit is %d", len(parts), MaxBatch))), false
 	}
 	for _, p := range parts {
 		calls = append(calls, one(p))
