@@ -90,7 +90,7 @@ func (b *body) Read(p []byte) (int, error) {
 // brief bounds the time that a client has to read an answer.
 func brief(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// not every writer supports deadlines
+		// Not every writer supports deadlines
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWait))
 		next.ServeHTTP(w, r)
 	})

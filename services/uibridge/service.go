@@ -150,7 +150,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.listener.Close())
 	}
-	// the backend outlives ctx, until all requests have ended
+	// The backend outlives ctx, until all requests have ended
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 2)
 	go func() { done <- s.transports.run(work) }()

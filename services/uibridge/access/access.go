@@ -138,10 +138,10 @@ func (a *Access) Counters() map[string]int64 {
 func (a *Access) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ref := a.shape(r); ref != nil {
-			a.turnAway(w, r, ref)
+			a.reject(w, r, ref)
 			return
 		}
-		if a.share(w, r) {
+		if a.cors(w, r) {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, a.cfg.Limits.Body)
@@ -160,9 +160,9 @@ func (a *Access) Protect(next http.Handler) http.Handler {
 
 // admit lets a request through if it is authenticated and within its limits.
 func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	p, ref := a.who(w, r)
+	p, ref := a.authenticate(w, r)
 	if ref != nil {
-		a.turnAway(w, r, ref)
+		a.reject(w, r, ref)
 		return
 	}
 	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
@@ -170,12 +170,12 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 	use := useOf(r)
 	if err := a.allowances[p.Name].http[use].spend(); err != nil {
-		a.turnAway(w, r, &refusal{err, 0, "rate"})
+		a.reject(w, r, &refusal{err, 0, "rate"})
 		return
 	}
 	ctx, leave, err := a.open.enter(contract.WithPrincipal(r.Context(), p), p, safe(r.Method), use)
 	if err != nil {
-		a.turnAway(w, r, &refusal{err, 0, "connections"})
+		a.reject(w, r, &refusal{err, 0, "connections"})
 		return
 	}
 	defer leave()
@@ -187,8 +187,8 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 	next.ServeHTTP(w, r)
 }
 
-// who returns the principal of a request.
-func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal, *refusal) {
+// authenticate returns the principal of a request.
+func (a *Access) authenticate(w http.ResponseWriter, r *http.Request) (contract.Principal, *refusal) {
 	text, shown, err := shownToken(r)
 	if err == nil && shown {
 		t, ref := a.holder(r, text)
@@ -225,7 +225,7 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 		}
 		return loggedIn(t, said), nil
 	}
-	// signatures cannot be guessed, so this does not count as a wrong secret
+	// Signatures cannot be guessed, so this does not count as a wrong secret
 	return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
 }
 
@@ -314,8 +314,8 @@ func withoutSecrets(h http.Header) {
 	}
 }
 
-// turnAway answers, logs and counts a refusal.
-func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) {
+// reject answers, logs and counts a refusal.
+func (a *Access) reject(w http.ResponseWriter, r *http.Request, ref *refusal) {
 	status := ref.status
 	if status == 0 {
 		status = ref.Status()

@@ -64,15 +64,15 @@ func (c *codes) make(now time.Time) (string, time.Time) {
 	made := code{strings.Join(groups, "-"), now.Add(CodeLife)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bury(now)
+	c.dropExpired(now)
 	if c.alive = append(c.alive, made); len(c.alive) > maxCodes {
 		c.alive = c.alive[1:]
 	}
 	return made.text, made.expires
 }
 
-// bury removes expired codes.
-func (c *codes) bury(now time.Time) {
+// dropExpired removes expired codes.
+func (c *codes) dropExpired(now time.Time) {
 	c.alive = slices.DeleteFunc(c.alive, func(o code) bool { return !now.Before(o.expires) })
 }
 
@@ -81,7 +81,7 @@ func (c *codes) use(text string, now time.Time) *contract.Error {
 	text = normal(text)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bury(now)
+	c.dropExpired(now)
 	same := func(o code) bool { return subtle.ConstantTimeCompare([]byte(normal(o.text)), []byte(text)) == 1 }
 	if i := slices.IndexFunc(c.alive, same); i >= 0 {
 		c.alive = slices.Delete(c.alive, i, i+1)

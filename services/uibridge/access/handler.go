@@ -92,14 +92,14 @@ func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
 		err = errors.New("trailing data")
 	}
 	e := asTooLarge(err, `want a JSON object with a single field "`+path.Base(r.URL.Path)+`", a string`)
-	a.turnAway(w, r, &refusal{e, 0, "body"})
+	a.reject(w, r, &refusal{e, 0, "body"})
 	return false
 }
 
 // finish sets the cookie, or answers with the refusal.
 func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, ref *refusal) {
 	if ref != nil {
-		a.turnAway(w, r, ref)
+		a.reject(w, r, ref)
 		return
 	}
 	request.JSON(w, http.StatusOK, a.logIn(w, r, t))

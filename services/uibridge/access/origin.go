@@ -55,7 +55,7 @@ func (a *Access) origin(r *http.Request) *refusal {
 	switch {
 	case len(origins) > 1:
 		return forbidOrigin("sent more than once")
-	case len(origins) == 1 && (a.ownOrigin(r, origins[0]) || a.friend(origins[0])):
+	case len(origins) == 1 && (a.ownOrigin(r, origins[0]) || a.configuredOrigin(origins[0])):
 		return nil
 	case len(origins) == 1:
 		return forbidOrigin("origin not allowed; add it to ui.origins, or set ui.url if it is the bridge's own")
@@ -82,19 +82,19 @@ func (a *Access) ownOrigin(r *http.Request, origin string) bool {
 	return origin == scheme+strings.ToLower(r.Host) || a.cfg.URL != "" && origin == a.cfg.URL
 }
 
-// friend reports whether the origin is a configured one.
-func (a *Access) friend(origin string) bool { return slices.Contains(a.cfg.Origins, origin) }
+// configuredOrigin reports whether the origin is a configured one.
+func (a *Access) configuredOrigin(origin string) bool { return slices.Contains(a.cfg.Origins, origin) }
 
-// share lets a page of a configured origin read the answer, and answers its browser's
+// cors lets a page of a configured origin read the answer, and answers its browser's
 // preflight requests. Cookies are not allowed for it.
-func (a *Access) share(w http.ResponseWriter, r *http.Request) (answered bool) {
+func (a *Access) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 	if len(a.cfg.Origins) == 0 {
 		return false
 	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
-	if !a.friend(origin) {
+	if !a.configuredOrigin(origin) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
@@ -210,7 +210,7 @@ func (a *Access) described(r *http.Request) []any {
 	return []any{
 		"method", known(slices.Contains(methods, r.Method), r.Method), "path", strings.Join(parts[:min(len(parts), 10)], "/"),
 		"host", known(a.hosts.Has(r.Host), r.Host),
-		"origin", known(a.ownOrigin(r, origin) && a.hosts.Has(r.Host) || a.friend(origin), origin),
+		"origin", known(a.ownOrigin(r, origin) && a.hosts.Has(r.Host) || a.configuredOrigin(origin), origin),
 	}
 }
 

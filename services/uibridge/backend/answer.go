@@ -36,7 +36,7 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 				"session %s has no history, so no confirmation request is pending in it", a.Ref),
 		}
 	}
-	// before the answer, so that no notification is missed
+	// Before the answer, so that no notification is missed
 	feed, err := b.hub.Attach(ctx, contract.Attachment{Ref: a.Ref, Name: "answer"})
 	if err != nil {
 		return contract.Receipt{}, err

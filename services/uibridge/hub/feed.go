@@ -139,7 +139,7 @@ func (f *feed) offer(t *notification) bool {
 	case f.err != nil:
 		return false
 	case !f.live:
-		return len(f.queue) == 0 || f.moves()
+		return len(f.queue) == 0 || f.isRead()
 	case t.whole && !f.commits:
 		return true
 	case t.lossy():
@@ -158,7 +158,7 @@ func (f *feed) offer(t *notification) bool {
 	}
 	if f.full(t, 1) {
 		f.lag()
-		return f.moves()
+		return f.isRead()
 	}
 	f.tail = t.at
 	f.put(t)
@@ -171,8 +171,8 @@ func (f *feed) lag() {
 	f.poke()
 }
 
-// moves reports whether the feed is still being read; if not, it ends the feed.
-func (f *feed) moves() bool {
+// isRead reports whether the feed is still being read; if not, it ends the feed.
+func (f *feed) isRead() bool {
 	if time.Since(f.taken) < f.s.hub.cfg.Stall {
 		return true
 	}

@@ -108,7 +108,7 @@ func (h *Hub) Close() {
 		feeds = append(feeds, f)
 	}
 	for _, s := range h.sessions {
-		h.let(s)
+		h.remove(s)
 	}
 	h.mu.Unlock()
 	for _, f := range feeds {
@@ -250,7 +250,7 @@ func (h *Hub) drop(s *session) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if s.attached == 0 {
-			h.let(s)
+			h.remove(s)
 		}
 	})
 }
@@ -259,11 +259,11 @@ func (h *Hub) drop(s *session) {
 func (h *Hub) forget(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.let(s)
+	h.remove(s)
 }
 
-// let ends a session. The caller holds the lock.
-func (h *Hub) let(s *session) {
+// remove ends a session. The caller holds the lock.
+func (h *Hub) remove(s *session) {
 	if h.sessions[s.ref] == s {
 		delete(h.sessions, s.ref)
 	}

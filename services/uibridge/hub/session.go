@@ -57,7 +57,7 @@ func (s *session) run(ctx context.Context) {
 		s.hub.forget(s)
 		return
 	}
-	for range items { // came receives each item
+	for range items { // receive handles each item
 	}
 	if ctx.Err() == nil {
 		s.endLost()
@@ -99,7 +99,7 @@ func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
 	}
 	s.at, s.oldest, s.bare = at, at, at.commit
 	items, err := follow.With(ctx, s.bus(), s.ref, follow.Position{Commit: at.commit, Index: follow.All}, follow.Options{
-		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.came, Check: true, LastID: id,
+		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.receive, Check: true, LastID: id,
 	})
 	return items, err
 }
@@ -136,10 +136,10 @@ func lastOf(ref subject.Ref, m bus.StoredMsg) (at place, id string) {
 	return place{m.Seq, i}, c.Events[i].ID
 }
 
-// came handles an item from the follower.
-func (s *session) came(i follow.Item) {
+// receive handles an item from the follower.
+func (s *session) receive(i follow.Item) {
 	if i.Delta != nil || i.Output != nil || i.Commit == 0 {
-		s.cameLossy(i)
+		s.receiveLossy(i)
 		return
 	}
 	t, err := newNotification(s.ref, i, s.hub.render())
@@ -166,8 +166,8 @@ func (s *session) came(i follow.Item) {
 	s.hub.release(ended...)
 }
 
-// cameLossy passes on a delta or output. Feeds that want HTML get deltas from the painter.
-func (s *session) cameLossy(i follow.Item) {
+// receiveLossy passes on a delta or output. Feeds that want HTML get deltas from the painter.
+func (s *session) receiveLossy(i follow.Item) {
 	if i.Delta != nil && !s.paint.add(s, i) {
 		return
 	}

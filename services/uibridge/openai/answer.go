@@ -44,8 +44,8 @@ type answer struct {
 // between separates the texts of a turn.
 const between = "\n\n"
 
-// give answers the request.
-func (a *answer) give(ctx context.Context, named subject.Session) error {
+// serve answers the request.
+func (a *answer) serve(ctx context.Context, named subject.Session) error {
 	if a.c.Metadata[metaConfirmations] == "deny" {
 		if err := a.p.Require(contract.Approve, a.c.agent); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (a *answer) wait(ctx context.Context) error {
 		a.remember()
 		return a.finish()
 	}
-	a.gone(ctx)
+	a.disconnected(ctx)
 	e := toAPIError(err)
 	e.taken = true
 	if a.stream == nil || !a.stream.Begun() {
@@ -139,8 +139,8 @@ func (a *answer) wait(ctx context.Context) error {
 	return nil
 }
 
-// gone cancels the turn of a client that has disconnected, if it asked for that.
-func (a *answer) gone(ctx context.Context) {
+// disconnected cancels the turn of a client that has disconnected, if it asked for that.
+func (a *answer) disconnected(ctx context.Context) {
 	var known *contract.Error
 	if a.c.Metadata[metaDisconnect] != "true" || ctx.Err() == nil || errors.As(context.Cause(ctx), &known) {
 		return // the bridge stops, or the token has expired: the client has not disconnected

@@ -151,7 +151,7 @@ func (d *Handler) complete(w http.ResponseWriter, r *http.Request) error {
 		handler: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w,
 		created: time.Now().Unix(),
 	}
-	return a.give(r.Context(), subject.Session(named))
+	return a.serve(r.Context(), subject.Session(named))
 }
 
 func (d *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {

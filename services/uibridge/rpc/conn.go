@@ -27,12 +27,12 @@ type conn struct {
 	life context.Context //nolint:containedctx // of the connection: its requests end with it
 	end  context.CancelFunc
 
-	slots chan struct{}        // for requests in flight
-	lane  chan func()          // requests that must keep their order
-	busy  sync.WaitGroup       // requests accepted and not answered
-	out   chan []byte          // answers
-	due   chan struct{}        // out has answers
-	bye   chan *contract.Error // why the connection ends; only the first one counts
+	slots   chan struct{}        // for requests in flight
+	lane    chan func()          // requests that must keep their order
+	busy    sync.WaitGroup       // requests accepted and not answered
+	out     chan []byte          // answers
+	due     chan struct{}        // out has answers
+	closing chan *contract.Error // why the connection ends; only the first one counts
 
 	taking  sync.Mutex // guards leaving, and busy from 0
 	leaving bool       // no more requests are accepted
@@ -53,12 +53,12 @@ type conn struct {
 func newConn(d *Handler, r *http.Request, p contract.Principal, first contract.Attachment) *conn {
 	c := &conn{
 		handler: d, principal: p, from: r.RemoteAddr, first: first, ref: first.Ref,
-		slots: make(chan struct{}, d.cfg.AtOnce),
-		lane:  make(chan func(), d.cfg.AtOnce+1), // plus one for the first attachment
-		out:   make(chan []byte, 2*d.cfg.AtOnce),
-		due:   make(chan struct{}, 1),
-		bye:   make(chan *contract.Error, 1),
-		after: first.After,
+		slots:   make(chan struct{}, d.cfg.AtOnce),
+		lane:    make(chan func(), d.cfg.AtOnce+1), // plus one for the first attachment
+		out:     make(chan []byte, 2*d.cfg.AtOnce),
+		due:     make(chan struct{}, 1),
+		closing: make(chan *contract.Error, 1),
+		after:   first.After,
 	}
 	// It ends with the connection, not with the HTTP request, so that open requests are
 	// answered first.
@@ -69,10 +69,10 @@ func newConn(d *Handler, r *http.Request, p contract.Principal, first contract.A
 // serve runs the connection until it has ended.
 func (c *conn) serve(asked context.Context) {
 	c.ws.SetReadLimit(c.handler.cfg.MaxMessage)
-	defer context.AfterFunc(asked, func() { c.askedToGo(context.Cause(asked)) })()
+	defer context.AfterFunc(asked, func() { c.requestEnded(context.Cause(asked)) })()
 	if !c.principal.Expires.IsZero() {
 		t := time.AfterFunc(time.Until(c.principal.Expires), func() {
-			c.farewell(&contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"})
+			c.closeWith(&contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"})
 		})
 		defer t.Stop()
 	}
@@ -100,9 +100,9 @@ func (c *conn) read() error {
 		case err != nil:
 			return err
 		case kind != websocket.MessageText:
-			c.farewell(errBinary)
+			c.closeWith(errBinary)
 		case !utf8.Valid(body):
-			c.farewell(errNotUTF8)
+			c.closeWith(errNotUTF8)
 		default:
 			c.take(body)
 		}
@@ -135,10 +135,10 @@ func (c *conn) enter() bool {
 	return !c.leaving
 }
 
-// askedToGo ends the connection when its HTTP request's context ends.
-func (c *conn) askedToGo(cause error) {
+// requestEnded ends the connection when its HTTP request's context ends.
+func (c *conn) requestEnded(cause error) {
 	if e := contract.ErrorOf(cause); e.Code == contract.CodeUnauthenticated {
-		c.farewell(e)
+		c.closeWith(e)
 		return
 	}
 	c.goAway()
@@ -149,15 +149,15 @@ func (c *conn) goAway() {
 	c.stopTaking()
 	go func() {
 		c.busy.Wait() // bounded by the requests' timeouts
-		c.farewell(contract.ErrGoingAway)
+		c.closeWith(contract.ErrGoingAway)
 	}()
 }
 
-// farewell ends the connection with an error, after pending answers are written.
-func (c *conn) farewell(why *contract.Error) {
+// closeWith ends the connection with an error, after pending answers are written.
+func (c *conn) closeWith(why *contract.Error) {
 	c.stopTaking()
 	select {
-	case c.bye <- why:
+	case c.closing <- why:
 	default:
 	}
 }

@@ -57,7 +57,7 @@ func (c *conn) pump(ctx context.Context, p *pump, feed contract.Feed) {
 			return
 		}
 		if err != nil {
-			c.farewell(contract.ErrorOf(err))
+			c.closeWith(contract.ErrorOf(err))
 			return
 		}
 		if !c.note(ctx, n) {
@@ -78,7 +78,7 @@ func (c *conn) attachFirst() {
 		"attaching a connection failed",
 		"from", c.from, "principal", c.principal.Name, "session", c.first.Ref, "error", err)
 	if c.principal.Require(contract.See, "") == nil {
-		c.farewell(e)
+		c.closeWith(e)
 		return
 	}
 	c.note(c.life, dropped(e, c.first.After))

@@ -21,7 +21,7 @@ func (c *conn) write() {
 			if !c.alone(c.answers) {
 				return
 			}
-		case why := <-c.bye:
+		case why := <-c.closing:
 			c.alone(func() bool {
 				if c.answers() {
 					c.close(why)
