@@ -22,7 +22,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// letsIn reports whether a page that may not be served yet lets the token in.
+// letsIn reports whether a page that may not be served yet accepts the token.
 func letsIn(t *testing.T, page, token string) bool {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"/v1/auth/me", nil)
@@ -38,7 +38,7 @@ func letsIn(t *testing.T, page, token string) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// The service's command, as make build makes it and an operator runs it.
+// The service's command, as make build builds it and an operator runs it.
 func TestTheCommand(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "skandha-uibridge")

@@ -177,7 +177,7 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Behind a proxy the bridge itself sees no TLS.
+// Behind a proxy the bridge itself does not see TLS.
 func TestCookiesBehindAProxyWithTLSAreSecure(t *testing.T) {
 	believed, named := usual(), usual()
 	believed.Proxies = []string{"127.0.0.0/8"}
@@ -261,7 +261,7 @@ func TestACookieAloneIsNoLogin(t *testing.T) {
 	r.ask(http.MethodGet, "/v1/x", "", wsKey(firstKey))
 }
 
-// wsKey is a WebSocket of the page that shows the browser's key.
+// wsKey is a WebSocket of the page that sends the browser's key.
 func wsKey(key string) func(*http.Request) {
 	return func(q *http.Request) {
 		page(q)

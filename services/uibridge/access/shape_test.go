@@ -198,7 +198,7 @@ func TestPathsAreInTheirShortestForm(t *testing.T) {
 	}
 }
 
-// A token that was pasted where it does not belong is refused, and not logged.
+// A token pasted where it does not belong is refused, and not logged.
 func TestARefusalLogsNothingThatAClientWrote(t *testing.T) {
 	const secret = "skandha_ui_0123456789abcdefghijklmnopqrstuvwxyz"
 	for about, change := range map[string]func(*http.Request){

@@ -169,7 +169,7 @@ func (s *stream) last() wire {
 	return all[len(all)-1]
 }
 
-// texts are the texts of messages, by id, in their order.
+// texts returns the texts of messages by id, and their order.
 func texts(events []wire) (ids []string, text map[string]string) {
 	text = map[string]string{}
 	for _, e := range events {
@@ -196,7 +196,7 @@ func input(thread, run, text string, more ...map[string]any) map[string]any {
 	return in
 }
 
-// open has a run stay open while a person is asked.
+// open makes a run stay open while a request is pending.
 func open() map[string]any {
 	return map[string]any{"forwardedProps": map[string]any{"skandha": map[string]any{"interrupts": false}}}
 }

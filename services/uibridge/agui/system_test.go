@@ -18,8 +18,8 @@ import (
 
 const asked = `call ` + turntest.Asked + ` {}`
 
-// Whatever a turn does, its events come in an order that clients accept, and the text
-// of its last message is the answer.
+// Whatever a turn does, its events arrive in an order that clients accept, and the text of
+// its last message is the answer.
 func TestTurnsAreTold(t *testing.T) {
 	c := newClient(t, turntest.Start(t), agui.Config{})
 	for i, x := range []struct {
@@ -68,7 +68,7 @@ func TestTurnsAreTold(t *testing.T) {
 	}
 }
 
-// A run that is sent again is not taken again, and tells the same.
+// A run that is sent again is not accepted again, and has the same events.
 func TestARunIsTakenOnce(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, agui.Config{})
@@ -84,8 +84,8 @@ func TestARunIsTakenOnce(t *testing.T) {
 	}
 }
 
-// If the client wants that, the run stays open while a person is asked; any UI answers, this client by a run of
-// its own, which tells the rest, too.
+// If the client asks for that, the run stays open while a request is pending; any UI may
+// answer. This client answers with a separate run, which also returns the rest.
 func TestSomebodyIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, quick)
@@ -126,7 +126,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 	}
 }
 
-// While a person is asked the run ends, and another one goes on where it was.
+// While a request is pending the run ends, and another one continues.
 func TestRunsAreInterrupted(t *testing.T) {
 	c := newClient(t, turntest.Start(t), agui.Config{})
 	for _, approved := range []bool{true, false} {
@@ -187,7 +187,7 @@ func TestWhoWasNotShownMustSayTheHash(t *testing.T) {
 	}
 }
 
-// A client that goes away does not stop the turn.
+// A client that disconnects does not stop the turn.
 func TestTheTurnGoesOnWithoutItsClient(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, agui.Config{})

@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// An input is answered with the reason when too many are waiting or the log cannot
-// store; a command is accepted even then.
+// An input is refused with the reason when too many are waiting or the log cannot store; a
+// command is accepted even then.
 func TestWhatCoresSayRefusesInputs(t *testing.T) {
 	sys := startSystem(t)
 	r := newRig(t, sys, hub.Config{})

@@ -14,8 +14,8 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// twoTurns has a session with two turns, of which one asks and one streams, and
-// returns a feed that was there from the beginning.
+// twoTurns has a session with two turns, of which one needs approval and one streams, and
+// returns a feed that was open from the beginning.
 func (r *rig) twoTurns(ref subject.Ref) *feed {
 	r.t.Helper()
 	f := r.attach(contract.Attachment{Ref: ref, After: "0", Commits: true})
@@ -111,7 +111,7 @@ func sameIDs(t testing.TB, about string, got, want []contract.Notification) {
 	sameNotifications(t, about, bare(got), bare(want))
 }
 
-// What begins "now" has an id, too, after which one can go on.
+// A feed of new notifications also has an id to continue after.
 func TestGoOnAfterNow(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("now")
@@ -204,8 +204,8 @@ func TestTheBusRestarts(t *testing.T) {
 	}
 }
 
-// following is how many goroutines of this process follow sessions or tell of them;
-// the system beside the bridge has its own, which come and go.
+// following counts this process's goroutines that follow sessions or serve feeds; the
+// system beside the bridge has its own, which change.
 func following() (n int) {
 	all := make([]byte, 16<<20)
 	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
@@ -216,7 +216,7 @@ func following() (n int) {
 	return n
 }
 
-// A session that nobody looks at is let go, and a bridge that ends leaves nothing.
+// A session without feeds is released, and a bridge that ends leaves nothing behind.
 func TestNothingIsLeft(t *testing.T) {
 	r := start(t, hub.Config{Idle: 20 * time.Millisecond})
 	r.open(contract.Attachment{Ref: session("warm")}).Close() // what is made once is there

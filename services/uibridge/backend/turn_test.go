@@ -11,7 +11,7 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// A whole turn with a tool that a person approves, as two UIs see it.
+// A complete turn with a tool that a person approves, as two UIs see it.
 func TestATurn(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("turn")
@@ -98,9 +98,9 @@ func checkCommits(t *testing.T, f *feed) {
 	}
 }
 
-// What is streamed comes with its blocks, and joined it is the beginning of the text;
-// nothing of it comes after the text itself. That may come first, if the machine is
-// busy: then there is another turn.
+// Deltas come with their blocks, and joined they are the beginning of the text; none comes
+// after the text itself. The text may come first, if the machine is busy: then there is
+// another turn.
 func TestDeltas(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("deltas")
@@ -126,7 +126,7 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
-// streamed is what a feed was sent of a turn's text before it had it whole, and the
+// streamed returns what a feed was sent of a turn's text before the complete text, and the
 // blocks of that.
 func streamed(t *testing.T, f *feed, turn string) (text string, blocks map[int]string) {
 	t.Helper()

@@ -31,7 +31,7 @@ var (
 	other = subject.Ref{Agent: "main", Session: "other"}
 )
 
-// world is a real bus whose log the test writes itself, so that it can hold what core
+// world is a real bus whose log the test writes itself, so that it can contain what core
 // would not write. A core that knows no session answers for it.
 type world struct {
 	*hub.Hub
@@ -79,7 +79,7 @@ func newWorldAt(t *testing.T, srv *natsserver.Server, cfg hub.Config, md hub.Mar
 // answers sets core's answer to the request for a session's state.
 func (w *world) answers(code bus.Code) { w.answer.Store(&code) }
 
-// link is a way to the server that can be cut.
+// link is a connection to the server that can be cut.
 type link struct {
 	srv *natsserver.Server
 
@@ -102,7 +102,7 @@ func (l *link) InProcessConn() (net.Conn, error) {
 	return c, err
 }
 
-// cut ends what is connected, and lets nobody connect until it is mended.
+// cut closes connections, and allows no new ones until it is restored.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *link) mend() {
 	l.away = false
 }
 
-// use leads to another server.
+// use connects to another server.
 func (l *link) use(srv *natsserver.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,8 @@ func newHub(w *world) *hub.Hub {
 	return h
 }
 
-// commit stores a commit of these payloads, and returns how to publish the live copies.
+// commit stores a commit of these payloads, and returns a function that publishes the live
+// copies.
 func (w *world) commit(payloads ...event.Payload) (seq uint64, live func(index int)) {
 	w.t.Helper()
 	c := event.Commit{Ref: ref, Header: event.Header{

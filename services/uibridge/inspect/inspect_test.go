@@ -17,7 +17,7 @@ import (
 	"skandha.dev/services/uibridge/inspect"
 )
 
-// A person refuses a call, asks again and approves it: lists and waterfalls say so.
+// A person denies a call, asks again and approves it: lists and waterfalls show it.
 func TestWhatHappenedCanBeSeen(t *testing.T) {
 	w := newWorld(t)
 	w.join("guard")

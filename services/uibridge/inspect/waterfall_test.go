@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Every way that a turn can go, and what is drawn of it.
+// Every course that a turn can take, and its timeline.
 func TestATurnAsAWaterfall(t *testing.T) {
 	const c0, c1 = "t1-p1-c0", "t1-p1-c1"
 	begin := commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))
@@ -237,8 +237,8 @@ func TestATurnAsAWaterfall(t *testing.T) {
 	}
 }
 
-// checkShape holds for every timeline: ids are different, parents come first and are as
-// long as their children, nothing begins before the turn, and it is as its schema says.
+// checkShape checks a timeline: ids are unique, parents precede and cover their children,
+// nothing begins before the turn, and it is valid against its schema.
 func checkShape(t *testing.T, tl Timeline) {
 	t.Helper()
 	seen := map[string]Span{}
@@ -259,8 +259,8 @@ func checkShape(t *testing.T, tl Timeline) {
 	stated(t, "getTimeline", tl)
 }
 
-// An input that waits is sensed at once and has its turn later; meanwhile the turn
-// before it continues, and is left out.
+// An input that waits is sensed at once and has its turn later; meanwhile the previous turn
+// continues, and is left out.
 func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 	commits := []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
@@ -295,8 +295,8 @@ func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 	}
 }
 
-// The log's times have milliseconds, its storing has microseconds: what comes within one
-// millisecond is still shown in order.
+// The log's times have milliseconds, its storage times microseconds: events within one
+// millisecond are still shown in order.
 func TestWithinAMillisecondTheOrderStays(t *testing.T) {
 	first := commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))
 	first.At = start.Add(1300 * time.Microsecond)
@@ -360,8 +360,8 @@ func TestADetailSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A turn of a thousand rounds, with large arguments and many plugins, stays small
-// enough to be sent, and says what is not in it.
+// The timeline of a turn of a thousand rounds, with large arguments and many plugins, stays
+// small enough to be sent, and lists what is left out.
 func TestALongTurnIsCut(t *testing.T) {
 	large, err := json.Marshal(strings.Repeat("é", 20_000))
 	if err != nil {
@@ -405,7 +405,7 @@ func TestALongTurnIsCut(t *testing.T) {
 	}
 }
 
-// The same commits give the same timeline, and events that cannot be read are passed over.
+// The same commits give the same timeline, and unreadable events are skipped.
 func TestBuildIsPureAndDoesNotFallOver(t *testing.T) {
 	c := commit(2, 0, said(1), []hook.Verdict{verdict(hook.BeforeAct, "a", "nobody", hook.Continue, -5)}, "t1", heard(1, event.Started), asks("t1", 1, 1),
 		done("t9-p9-c9", "x"), gives("t9-p9-c9", "x", 1), event.ActConfirmed{Call: "t9-p9-c9"}, answers("t1", 7, "of no round"))

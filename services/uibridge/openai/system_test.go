@@ -24,7 +24,7 @@ import (
 
 const asked = `call ` + turntest.Asked + ` {}`
 
-// What is streamed is what is answered without a stream.
+// A stream has the same text as an answer without stream.
 func TestAnswers(t *testing.T) {
 	r := serve(t, turntest.Start(t), openai.Config{})
 	for _, x := range []struct{ text, want string }{
@@ -82,8 +82,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A client that sends the whole conversation goes on in its session; one that changes
-// it, in another one; and another principal in a separate one.
+// A client that sends the whole conversation continues its session; one that changes it
+// gets another session; and another principal gets a separate one.
 func TestAConversationIsContinued(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, openai.Config{})
@@ -170,7 +170,7 @@ func TestTurnsThatFail(t *testing.T) {
 	}
 }
 
-// While a person is asked a stream is kept alive, and continues after the answer.
+// While a request is pending a stream is kept alive, and continues after the answer.
 func TestSomebodyIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, quick)
@@ -197,8 +197,9 @@ func TestSomebodyIsAsked(t *testing.T) {
 	}
 }
 
-// Without a stream nothing says that a person is asked, so the request does not wait for
-// ever: it says where to decide, and the same request gets the answer later.
+// Without a stream a client cannot see that approval is needed, so the request does not
+// wait forever: its answer names where to decide, and the same request gets the result
+// later.
 func TestARequestWithoutStreamSaysThatAPersonIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, openai.Config{KeepAlive: time.Millisecond, DecisionWait: time.Millisecond})
@@ -259,7 +260,7 @@ func TestConfirmationsAreDeniedIfTheClientWants(t *testing.T) {
 	}
 }
 
-// The turn of a client that goes away goes on, unless it wants it cancelled.
+// The turn of a client that disconnects continues, unless the client wants it cancelled.
 func TestAClientGoesAway(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, openai.Config{})

@@ -29,7 +29,7 @@ func reason(err error) string {
 	return ""
 }
 
-// The specification's contract, by somebody who has read nothing but that.
+// The specification's contract, as a client uses it that knows nothing else.
 func TestAUIThatKnowsTheSpecificationAlone(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "")
@@ -157,7 +157,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	}
 }
 
-// What is waiting for the bus holds up nothing but what must come after it.
+// A request that waits for the bus only delays requests that must come after it.
 func TestAnInputIsAnsweredAfterItsAcknowledgement(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")

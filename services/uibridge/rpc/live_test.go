@@ -17,9 +17,9 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// The specification's contract against the real thing: a turn with a refusal and one
-// with an approval, cut off in the middle and resumed. Every message from the bridge is
-// what schemas/ui says.
+// The specification's contract against the real backend: a turn with a denial and one with
+// an approval, cut off in the middle and resumed. Every message from the bridge is valid
+// against schemas/ui.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	l := transporttest.Start(t)
 	check, seen := bySchemas(t)
@@ -144,7 +144,7 @@ func confirmation(t *testing.T, c *client) (asked contract.ToolCallRequest) {
 	return asked
 }
 
-// everyMethod calls what the real backend has, which is what the transports are tested with.
+// everyMethod calls the real backend's methods, which the transports' tests assume.
 func everyMethod(t *testing.T, c *client, session string) {
 	t.Helper()
 	here := `{"agent":"main","session":"` + session + `"}`

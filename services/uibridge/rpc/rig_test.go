@@ -31,7 +31,7 @@ func newRig(t *testing.T, cfg rpc.Config) *rig {
 	return &rig{b, d, transporttest.Serve(t, d, 0)}
 }
 
-// client is a UI that knows JSON-RPC and nothing else.
+// client is a UI that only knows JSON-RPC.
 type client struct {
 	t *testing.T
 	*ws.Conn
@@ -41,7 +41,7 @@ type client struct {
 	check func(m message, body []byte)
 }
 
-// message is anything that comes.
+// message is any message from the bridge.
 type message struct {
 	JSONRPC string           `json:"jsonrpc"`
 	ID      *json.RawMessage `json:"id"`
@@ -74,7 +74,7 @@ func (m message) params(t *testing.T) (p struct {
 }
 
 // piped connects to a handler as a principal over pipes, in a bubble of testing/synctest:
-// there no time passes while somebody works, however busy the machine is.
+// there no time passes while a goroutine works, however busy the machine is.
 func piped(t *testing.T, d *rpc.Handler, p contract.Principal, query string) *client {
 	t.Helper()
 	over := pipenet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +97,8 @@ func (r *rig) dial(t *testing.T, query string) *client {
 	return &client{t: t, Conn: c, ctx: natstest.Context(t)}
 }
 
-// connect connects; a small buffer makes it felt soon that nobody reads.
+// connect connects; with a small buffer it has an effect sooner that the client does not
+// read.
 func connect(ctx context.Context, url string, buffer int) (*ws.Conn, error) {
 	o := &ws.DialOptions{}
 	if buffer > 0 {
@@ -183,7 +184,7 @@ func (c *client) answer(id string) message {
 	}
 }
 
-// must asks and wants a result.
+// must calls ask and requires a result.
 func (c *client) must(id, method, params string, into any) {
 	c.t.Helper()
 	m := c.ask(id, method, params)
@@ -197,7 +198,7 @@ func (c *client) must(id, method, params string, into any) {
 	}
 }
 
-// ended reads until the connection ends, and says how, and what was heard last.
+// ended reads until the connection ends, and returns how it ended and the last message.
 func (c *client) ended() (how ws.CloseError, last message) {
 	c.t.Helper()
 	for {

@@ -44,7 +44,7 @@ func outline(t *testing.T, b []byte) string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
-// What https://www.jsonrpc.org/specification says, with its examples where they apply.
+// The rules of https://www.jsonrpc.org/specification, with its examples where they apply.
 func TestJSONRPCToTheLetter(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "")
@@ -100,7 +100,7 @@ func TestJSONRPCToTheLetter(t *testing.T) {
 	}
 }
 
-// Nothing is said to a notification, whatever becomes of it, and to a batch of them.
+// A notification is never answered, whatever becomes of it, and neither is a batch of them.
 func TestNotificationsAreNotAnswered(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")

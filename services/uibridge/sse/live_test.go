@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// A turn of a live system, by HTTP alone, as schemas/ui has it; then every event of it
-// is resumed after, and exactly the rest comes.
+// A turn of a live system, over HTTP only, valid against schemas/ui; then the stream is
+// resumed after every event, and exactly the rest arrives.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	l := transporttest.Start(t)
 	file := filepath.Join(l.Workspace, "a.txt")

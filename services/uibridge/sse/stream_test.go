@@ -69,7 +69,7 @@ func TestResumingAfterEachEvent(t *testing.T) {
 	}
 }
 
-// A reader that loses its connection again and again, as browsers do, sees all, once.
+// A reader that loses its connection again and again, as browsers do, sees everything once.
 func TestAReaderThatIsCutOffAgainAndAgain(t *testing.T) {
 	r := newRig(t, sse.Config{})
 	var got []string
@@ -151,8 +151,8 @@ func TestStreamsEndWithWhy(t *testing.T) {
 	}
 }
 
-// A browser that connects again by itself after the log was replaced begins anew: it
-// would be refused with the id that it saw last.
+// A browser that reconnects by itself after the log was replaced begins anew: with the last
+// id it saw it would be refused.
 func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
 	r := newRig(t, sse.Config{})
 	s := r.follow(t, "", "")
@@ -192,7 +192,7 @@ func TestAfterShutdownNobodyIsServed(t *testing.T) {
 	}
 }
 
-// A server's own bounds on requests are not for streams.
+// A server's own timeouts for requests do not apply to streams.
 func TestAStreamOutlivesTheServersTimeouts(t *testing.T) {
 	for name, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {

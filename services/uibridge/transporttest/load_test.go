@@ -41,7 +41,7 @@ type bridge struct {
 	url string
 }
 
-// crowd is a system with two bridges, and the UIs that come.
+// crowd is a system with two bridges, and the UIs that connect.
 type crowd struct {
 	*testing.T
 	ctx     context.Context //nolint:containedctx // of the test
@@ -77,7 +77,7 @@ func newCrowd(t *testing.T) *crowd {
 }
 
 // nothingIsLeft verifies, after the UIs, the transports and the bridges have ended, that
-// there are no more sockets than before them.
+// there are no more sockets than before.
 func (c *crowd) nothingIsLeft(before int) func() {
 	return func() {
 		natstest.Eventually(c, "all sockets are closed", func() bool { return sockets() <= before })
@@ -89,7 +89,7 @@ func (c *crowd) nothingIsLeft(before int) func() {
 	}
 }
 
-// sockets are the open ones of this process; 0 where the system does not say.
+// sockets counts the open sockets of this process; 0 where the system does not report them.
 func sockets() (n int) {
 	all, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *crowd) watch(ref subject.Ref) *watcher {
 	return &watcher{c, ref, f, nil}
 }
 
-// say says something and waits for the end of its turn.
+// say sends an input and waits for the end of its turn.
 func (w *watcher) say(text string) {
 	w.c.Helper()
 	_, err := w.c.bridges[1].Submit(w.c.ctx, transporttest.Principal(), contract.Submission{Ref: w.ref, Text: text})
@@ -146,11 +146,11 @@ func (w *watcher) say(text string) {
 	}
 }
 
-// reset ends what a crowd looks at: the readers read until it arrives.
+// reset ends what a crowd follows: the readers read until it arrives.
 const reset = "/reset"
 
-// follow reads until the reset, cut off after each few notifications if it is fickle.
-// It counts in seen the notifications with a place.
+// follow reads until the reset; a fickle UI disconnects after each few notifications. It
+// counts in seen the notifications with a place.
 func (c *crowd) follow(i int, by transport, ref subject.Ref, first ui, fickle bool, seen *atomic.Int64) (ids []string, err error) {
 	u, after, got := first, "0", 0
 	for {
@@ -175,8 +175,9 @@ func (c *crowd) follow(i int, by transport, ref subject.Ref, first ui, fickle bo
 	}
 }
 
-// back reads what a UI that did not read was sent to the last, which must be why it was
-// dropped, reconnects after that, to another bridge, and returns all that it was sent.
+// back reads everything that a UI that did not read was sent, which must end with the
+// reason why it was dropped, then reconnects to another bridge, and returns all that it was
+// sent.
 func (c *crowd) back(by transport, ref subject.Ref, u ui) (ids []string, err error) {
 	var last note
 	for err == nil {
@@ -207,8 +208,8 @@ func (c *crowd) back(by transport, ref subject.Ref, u ui) (ids []string, err err
 	return append(ids, rest...), err
 }
 
-// Of 200 UIs on one session, over both transports of two bridges, two do not read and two lose
-// their connection all the time, and reconnect to the other bridge. Everybody is sent
+// Of 200 UIs on one session, over both transports of two bridges, two do not read and two
+// lose their connection all the time, and reconnect to the other bridge. All are sent
 // everything once; those that do not read are dropped with the reason.
 func TestTwoHundredUIsOfOneSession(t *testing.T) {
 	c := newCrowd(t)
@@ -259,8 +260,8 @@ func TestTwoHundredUIsOfOneSession(t *testing.T) {
 	}
 }
 
-// 200 sessions on one bridge, over both transports: each is sent its own, while one does not
-// read.
+// 200 sessions on one bridge, over both transports: each is sent its own, while one does
+// not read.
 func TestTwoHundredSessionsOfOneBridge(t *testing.T) {
 	c := newCrowd(t)
 	slow := transporttest.Main("slow")
@@ -293,7 +294,7 @@ func TestTwoHundredSessionsOfOneBridge(t *testing.T) {
 	}
 }
 
-// converse says something and waits for its answer and the end of the turn.
+// converse sends an input and waits for its answer and the end of the turn.
 func converse(u ui, ref subject.Ref, text string) error {
 	var answer contract.Message
 	for {

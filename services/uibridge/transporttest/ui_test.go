@@ -35,8 +35,8 @@ type ui interface {
 	Close() error
 }
 
-// transport connects by one of the two protocols. A small buffer makes it felt soon that
-// nobody reads.
+// transport connects by one of the two protocols. With a small buffer it has an effect
+// sooner that the UI does not read.
 type transport func(ctx context.Context, url string, ref subject.Ref, after string, buffer int) (ui, error)
 
 var transports = map[string]transport{"WebSocket": overWebSocket, "SSE": overSSE}
@@ -184,7 +184,7 @@ func mux(r *rpc.Handler, s *sse.Handler) http.Handler {
 	return m
 }
 
-// why is what the last notification of a dropped UI says.
+// why returns the reason in the last notification of a dropped UI.
 func (n note) why() (d contract.Dropped, err error) {
 	if n.method != contract.OnDropped {
 		return d, fmt.Errorf("the last notification is %s", n.method)

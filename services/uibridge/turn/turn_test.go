@@ -46,7 +46,7 @@ func ended(seq uint64, answer string) contract.TurnEnd {
 	return contract.TurnEnd{About: about(event.TurnID(seq)), Recorded: &event.Recorded{Sequence: seq, Answer: answer}}
 }
 
-// rest are the names of what comes, to the end.
+// rest returns the names of the notifications to the end.
 func rest(t *testing.T, tn *turn.Turn) string {
 	t.Helper()
 	var names []string
