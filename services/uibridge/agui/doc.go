@@ -19,14 +19,14 @@
 //	the input was accepted        RUN_STARTED, STATE_SNAPSHOT {…state, skandha: {agent, session, state}}
 //	the agent's state changes     STATE_DELTA of /skandha/state
 //	core asks the model           STEP_STARTED "plan <round>" … STEP_FINISHED
-//	the model thinks               REASONING_START, REASONING_MESSAGE_START/CONTENT/END, REASONING_END
+//	the model thinks              REASONING_START, REASONING_MESSAGE_START/CONTENT/END, REASONING_END
 //	the model writes              TEXT_MESSAGE_START/CONTENT/END, one message for each answer of the model
 //	a tool is called              TOOL_CALL_START/ARGS/END, with the final arguments, then TOOL_CALL_RESULT
 //	a tool prints                 CUSTOM skandha.tool_output {call, stream, text}
-//	approval is required           CUSTOM skandha.confirmation, below
-//	the request was answered       CUSTOM skandha.confirmation_resolved {confirmationId, outcome, by, …}
+//	approval is required          CUSTOM skandha.confirmation, below
+//	the request was answered      CUSTOM skandha.confirmation_resolved {confirmationId, outcome, by, …}
 //	an answer was refused         CUSTOM skandha.audit
-//	the turn ends                  RUN_FINISHED {result: {text, turn, sequence}, usage, outcome}, or RUN_ERROR {message, code}
+//	the turn ends                 RUN_FINISHED {result: {text, turn, sequence}, usage, outcome}, or RUN_ERROR {message, code}
 //
 // If the model fails in the middle of a text, the text is written again as another message;
 // then MESSAGES_SNAPSHOT lists, at the end, the messages that count. The text of a message
