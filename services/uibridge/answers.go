@@ -10,35 +10,35 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 )
 
-// ServiceName is the bridge's name on the bus: service.uibridge.<verb>, and the
-// responder of its answers.
+// ServiceName is the bridge's name on the bus: part of service.uibridge.<verb>, and the
+// responder named in its answers.
 const ServiceName = "uibridge"
 
-// VerbStatus asks any replica how it is; it answers with a [Status].
+// VerbStatus asks any replica for its status; the answer is a [Status].
 const VerbStatus = "status"
 
-// Status says where a bridge serves its page, and to how many.
+// Status reports where a bridge serves its page, and its load.
 type Status struct {
 	Instance    subject.Instance `json:"instance"`
 	Version     string           `json:"version"`
-	Page        string           `json:"page"`        // by which browsers reach it
-	Connections int64            `json:"connections"` // requests that are open, streams and WebSockets included
-	Sessions    int64            `json:"sessions"`    // that are watched
+	Page        string           `json:"page"`        // the URL that browsers use
+	Connections int64            `json:"connections"` // open requests, streams and WebSockets included
+	Sessions    int64            `json:"sessions"`    // sessions that clients follow
 }
 
-// Status is how the bridge is now.
+// Status returns the bridge's current status.
 func (s *Service) Status() Status {
 	n := s.Counters()
 	return Status{s.deps.Bus.Instance(), buildinfo.String(), s.URL() + "/", n["uibridge_connections"], n["uibridge_sessions"]}
 }
 
-// answer answers those who ask over the bus, until stop is called.
+// answer answers requests over the bus until stop is called.
 func (s *Service) answer() (stop func(), err error) {
 	verbs := map[string]func(context.Context) (any, error){
 		VerbLink: func(ctx context.Context) (any, error) {
 			l, err := s.Link(ctx)
 			if err == nil {
-				s.deps.Log.Info("a one-time link was made for somebody on the bus", "expires", l.Expires)
+				s.deps.Log.Info("one-time link created for a client on the bus", "expires", l.Expires)
 			}
 			return l, err
 		},
@@ -53,7 +53,7 @@ func (s *Service) answer() (stop func(), err error) {
 	for verb, answer := range verbs {
 		r, err := s.deps.Bus.Respond(subject.Service(ServiceName, verb), ServiceName, ServiceName, func(q *bus.Request) {
 			if err := reply(q, answer); err != nil {
-				s.deps.Log.Warn("a question was not answered", "verb", verb, "error", err)
+				s.deps.Log.Warn("answering a request over the bus failed", "verb", verb, "error", err)
 			}
 		})
 		if err != nil {

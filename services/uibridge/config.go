@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// DefaultListen is where the bridge listens unless Config says otherwise.
+// DefaultListen is the address that the bridge listens on unless [Config] sets another.
 const DefaultListen = "127.0.0.1:7070"
 
 // Config is the section ui of the configuration file; see the package's documentation.
@@ -25,14 +25,14 @@ type Config struct {
 	access.Config `yaml:",inline"`
 }
 
-// ReadConfig reads and checks the section of a configuration file; the sections of
-// other services are left to them. Without a file or a section it is the defaults. The
-// error names everything that is wrong, with its line.
+// ReadConfig reads and checks the bridge's section of a configuration file, and ignores
+// those of other services. Without a file or a section it returns the defaults. The error
+// lists all faults, with their lines.
 func ReadConfig(path string) (Config, error) {
 	return configfile.Read(path, ParseConfig, Config.Validate)
 }
 
-// ParseConfig decodes the section of what was read.
+// ParseConfig decodes the section from the file's content.
 func ParseConfig(file []byte) (c Config, err error) {
 	_, err = configfile.Section(file, "ui", &c)
 	return c, err
@@ -43,7 +43,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong; each error names its field.
+// Validate reports all faults; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -51,13 +51,13 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("listen: %w", err))
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		errs = append(errs, errors.New("tls_cert and tls_key belong together; set both or none"))
+		errs = append(errs, errors.New("tls_cert and tls_key must be set together; set both or neither"))
 	}
 	return prefixed(errors.Join(append(errs, c.Config.Validate())...))
 }
 
-// CheckFile checks the section as ReadConfig does, and reads the secrets and the
-// certificate that it names, as a start does.
+// CheckFile checks the section as [ReadConfig] does, and also reads the secrets and the
+// certificate that it names, as on start.
 func CheckFile(path string) error {
 	_, err := configfile.Read(path, ParseConfig, func(c Config) error {
 		return errors.Join(c.Validate(), prefixed(c.CheckSecrets()), c.CheckTLS())
@@ -65,7 +65,7 @@ func CheckFile(path string) error {
 	return err
 }
 
-// CheckTLS reads the certificate and its key; without them there is nothing to check.
+// CheckTLS loads the certificate and its key. It returns nil if none are configured.
 func (c Config) CheckTLS() error {
 	if c.TLSKey == "" {
 		return nil // an error of Validate, if there is a certificate
@@ -74,7 +74,7 @@ func (c Config) CheckTLS() error {
 	return err
 }
 
-// certificate is nil if the bridge serves HTTP.
+// certificate returns nil if the bridge serves HTTP.
 func (c Config) certificate() (*tls.Certificate, error) {
 	if c.TLSCert == "" {
 		return nil, nil
@@ -86,7 +86,7 @@ func (c Config) certificate() (*tls.Certificate, error) {
 	return &cert, nil
 }
 
-// prefixed puts the section before each error.
+// prefixed prefixes each error with the section's name.
 func prefixed(err error) error {
 	if err == nil {
 		return nil
@@ -98,7 +98,7 @@ func prefixed(err error) error {
 	return errors.Join(out...)
 }
 
-// url is by what a browser reaches the bridge that listens there.
+// url returns the URL by which browsers reach a bridge that listens on the address.
 func (c Config) url(listens net.Addr) string {
 	if c.URL != "" {
 		return c.URL

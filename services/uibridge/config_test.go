@@ -45,7 +45,7 @@ ui:
 		"iu: {}":                                      "line 1: iu: unknown key",
 		"ui:\n  cookie: 5s":                           "ui.cookie is 5s",
 		"ui:\n  listen: nonsense":                     `ui.listen: "nonsense": want host:port`,
-		"ui:\n  tls_cert: x":                          "ui.tls_cert and tls_key belong together",
+		"ui:\n  tls_cert: x":                          "ui.tls_cert and tls_key must be set together",
 		"ui:\n  hosts: ['*']\n  origins: [localhost]": "ui.origins",
 	} {
 		c, err := uibridge.ParseConfig([]byte(file))

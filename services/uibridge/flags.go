@@ -13,20 +13,20 @@ import (
 // TokenVar is the environment variable that holds the owner's token.
 const TokenVar = "SKANDHA_UI_TOKEN"
 
-// Flags are what a command line and the environment say; they go before the
+// Flags hold the command line's flags and the environment's variables. They override the
 // configuration file.
 type Flags struct {
-	File   string // configuration; empty: none
+	File   string // path of the configuration file; empty: none
 	Listen string // host:port
-	// ListenName is what errors call Listen; default --listen or SKANDHA_UI_LISTEN.
+	// ListenName is the name of Listen in errors; default --listen or SKANDHA_UI_LISTEN.
 	ListenName string
-	URL        string // by which browsers reach the bridge
-	// Port of loopback at which a container's is published; browsers reach the bridge
-	// by it if no URL says otherwise. 0: none.
+	URL        string // the URL by which browsers reach the bridge
+	// Port is the loopback port at which a container publishes the bridge. Browsers use it
+	// if no URL is set. 0: none.
 	Port int
 }
 
-// Config is the checked configuration that the flags ask for.
+// Config returns the checked configuration with the flags applied.
 func (f Flags) Config() (Config, error) {
 	c, err := ReadConfig(f.File)
 	if err := errors.Join(err, f.Check()); err != nil {
@@ -47,7 +47,7 @@ func (f Flags) Config() (Config, error) {
 	return c, c.Validate()
 }
 
-// Check reports what is wrong with the flags; each error names its flag.
+// Check validates the flags; each error names its flag.
 func (f Flags) Check() error {
 	var errs []error
 	if f.Listen != "" {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// pagePolicy is what the page may do: load what lies beside it, and talk to where it
-// comes from. Nothing that a model or a tool has written can run, or phone home.
+// pagePolicy lets the page load only files from its own origin, and connect only there.
+// Nothing that a model or a tool has written can run scripts or send data elsewhere.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// secured sets the headers that every answer has, unless its handler is stricter.
+// secured sets the headers of every answer. A handler may set stricter ones.
 func secured(tls bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -33,7 +33,7 @@ func secured(tls bool, next http.Handler) http.Handler {
 	})
 }
 
-// recovered answers for a handler that panics.
+// recovered logs a panic of a handler, and closes the connection.
 func recovered(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -42,28 +42,28 @@ func recovered(log *slog.Logger, next http.Handler) http.Handler {
 				return
 			}
 			if err, ok := v.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-				log.Error("a handler has panicked", "panic", v, "stack", string(debug.Stack()))
+				log.Error("a handler panicked", "panic", v, "stack", string(debug.Stack()))
 			}
-			panic(http.ErrAbortHandler) // nothing can be said any more: it may have begun to answer
+			panic(http.ErrAbortHandler) // too late for an error answer: part of one may have been sent
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
 
-// How long a client may take to send a body, and to take an answer that is no stream.
+// The time that a client has to send a body, and to read an answer that is not a stream.
 const (
 	bodyWait   = 30 * time.Second
 	answerWait = 2 * time.Minute
 )
 
-// paced bounds how long a client may take to send its body. The bound ends with the
-// body, or when the connection becomes a WebSocket's, because what is answered may be a
-// stream. What handlers bound of an answer
-// ends with it: net/http leaves it to the connection's next one.
+// paced bounds the time that a client has to send its body. The deadline ends with the
+// body, or when the connection becomes a WebSocket, because the answer may be a stream. A
+// write deadline that a handler has set ends before the next request: net/http would keep
+// it for the whole connection.
 func paced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
-		_ = rc.SetWriteDeadline(time.Time{}) // a writer without deadlines has none to end
+		_ = rc.SetWriteDeadline(time.Time{}) // not every writer supports deadlines
 		if r.ContentLength != 0 {
 			if err := rc.SetReadDeadline(time.Now().Add(bodyWait)); err == nil {
 				r.Body = &body{r.Body, rc}
@@ -82,15 +82,16 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = b.rc.SetReadDeadline(time.Time{}) // what follows is not the body's
+		_ = b.rc.SetReadDeadline(time.Time{}) // what follows is not part of the body
 	}
 	return n, err
 }
 
-// brief bounds how long a client may take to take an answer.
+// brief bounds the time that a client has to read an answer.
 func brief(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWait)) // not every writer has one
+		// Not every writer supports deadlines
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWait))
 		next.ServeHTTP(w, r)
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"skandha.dev/services/uibridge/web"
 )
 
-// doors are the ways to the backend.
-type doors struct {
+// transports are the handlers that serve the bridge's protocols, and their backend.
+type transports struct {
 	backend   *backend.Backend
 	ws        *rpc.Handler
 	sse       *sse.Handler
@@ -29,7 +29,7 @@ type doors struct {
 	artifacts http.Handler
 }
 
-func newDoors(a *access.Access, deps Deps) (*doors, error) {
+func newTransports(a *access.Access, deps Deps) (*transports, error) {
 	log := deps.Log
 	b, err := backend.New(backend.Config{}, backend.Deps{Bus: deps.Bus, Log: log, Markdown: hub.Rendering[*markdown.Stream](markdown.New())})
 	if err != nil {
@@ -38,9 +38,9 @@ func newDoors(a *access.Access, deps Deps) (*doors, error) {
 	look := inspect.Deps{Client: b.Client(), Log: log}
 	b.Add(inspect.Methods(look)...)
 	limited := a.Limit(b)
-	return &doors{
+	return &transports{
 		backend: b,
-		// What comes over a connection is counted where it is read.
+		// Requests on a WebSocket are counted where they are read.
 		ws: rpc.New(rpc.Config{Limit: func(_ context.Context, p contract.Principal, method string) error {
 			return a.Spend(p, access.UseOf(method))
 		}}, b, log),
@@ -51,46 +51,48 @@ func newDoors(a *access.Access, deps Deps) (*doors, error) {
 	}, nil
 }
 
-// run runs what is behind the doors until ctx ends.
-func (d *doors) run(ctx context.Context) error { return d.backend.Run(ctx) }
+// run runs the backend until ctx ends.
+func (t *transports) run(ctx context.Context) error { return t.backend.Run(ctx) }
 
-func (d *doors) counters() map[string]int64 {
-	st := d.backend.Stats()
+func (t *transports) counters() map[string]int64 {
+	st := t.backend.Stats()
 	out := map[string]int64{"sessions": int64(st.Sessions), "feeds": int64(st.Feeds), "feeds_slow_total": st.Slow}
-	for _, door := range []interface{ Counters() map[string]int64 }{d.ws, d.sse, d.agui, d.openai} {
-		maps.Copy(out, door.Counters())
+	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai} {
+		maps.Copy(out, c.Counters())
 	}
 	return out
 }
 
-// handler is everything that is served, behind what protects it.
+// handler serves all paths, with the middleware that protects them.
 func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", brief(web.Handler()))
 	mux.Handle("/v1/auth/", brief(s.access.Handler()))
-	for _, door := range []struct {
+	for _, t := range []struct {
 		http.Handler
 		patterns []string
 	}{
-		{s.doors.ws, []string{rpc.Path}}, {s.doors.sse, sse.Patterns()}, {s.doors.agui, agui.Patterns()}, {s.doors.openai, openai.Patterns()},
+		{s.transports.ws, []string{rpc.Path}}, {s.transports.sse, sse.Patterns()},
+		{s.transports.agui, agui.Patterns()}, {s.transports.openai, openai.Patterns()},
 	} {
-		for _, pattern := range door.patterns {
-			mux.Handle(pattern, door)
+		for _, pattern := range t.patterns {
+			mux.Handle(pattern, t)
 		}
 	}
-	mux.Handle(inspect.ArtifactsPattern, brief(s.doors.artifacts))
+	mux.Handle(inspect.ArtifactsPattern, brief(s.transports.artifacts))
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &contract.Error{
-			Code: contract.CodeNotFound, Message: "no such path, or not with this method; see " + pathsDoc,
+			Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it; see " + pathsDoc,
 		}, 0)
 	})
 	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(mux))))
 }
 
-// pathsDoc is where every path is documented.
+// pathsDoc names the documentation of all paths.
 const pathsDoc = `"HTTP paths" in the project's README.md`
 
-// refuse answers a request that no door has taken, in the shape of its path's protocol.
+// refuse answers a request that no handler accepts, in the error format of its path's
+// protocol.
 func refuse(w http.ResponseWriter, r *http.Request, err error, status int) {
 	if openai.Serves(r.URL.Path) {
 		openai.Refuse(w, err, status)

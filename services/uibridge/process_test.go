@@ -22,7 +22,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// letsIn reports whether a page that may not be served yet lets the token in.
+// letsIn reports whether a page that may not be served yet accepts the token.
 func letsIn(t *testing.T, page, token string) bool {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"/v1/auth/me", nil)
@@ -38,7 +38,7 @@ func letsIn(t *testing.T, page, token string) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// The service's command, as make build makes it and an operator runs it.
+// The service's command, as make build builds it and an operator runs it.
 func TestTheCommand(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "skandha-uibridge")
@@ -57,7 +57,7 @@ func TestTheCommand(t *testing.T) {
 		cmd.Stdout, cmd.Stderr = &out, &out
 		return cmd, &out
 	}
-	t.Run("makes a token, says where, and ends in good order", func(t *testing.T) {
+	t.Run("makes a token, says where, and ends cleanly", func(t *testing.T) {
 		for i := range 2 {
 			cmd, out := run("--listen", page, "--http", health, "--data", dir)
 			if err := cmd.Start(); err != nil {

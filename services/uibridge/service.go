@@ -23,50 +23,50 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// DefaultDrain is how long requests may take at the end.
+// DefaultDrain is the default grace period for requests on shutdown.
 const DefaultDrain = 10 * time.Second
 
-// maxSockets is how many connections there may be, idle ones included.
+// maxSockets limits the open connections, idle ones included.
 const maxSockets = 8192
 
-// Options of a bridge.
+// Options configure a bridge.
 type Options struct {
-	Drain time.Duration // how long requests may take at the end; default 10 s
-	// AnyPort takes another port where that of Config.Listen is taken: one of those that
-	// follow, so that the next start finds the same, else a free one.
+	Drain time.Duration // grace period for requests on shutdown; default 10 s
+	// AnyPort chooses another port if that of Config.Listen is in use: one of the following
+	// ones, so that the next start finds the same one again, or else any free port.
 	AnyPort bool
 }
 
-// Deps are what a bridge stands on.
+// Deps are a bridge's dependencies.
 type Deps struct {
 	Bus     *bus.Bus
 	Log     *slog.Logger // default slog.Default
-	DataDir string       // where the owner's token is kept; empty: it is configured
+	DataDir string       // where the owner's token is kept; empty: the token must be configured
 }
 
 // Service is a bridge.
 type Service struct {
-	cfg    Config
-	opts   Options
-	deps   Deps
-	access *access.Access
-	doors  *doors
-	cert   *tls.Certificate // nil: HTTP
+	cfg        Config
+	opts       Options
+	deps       Deps
+	access     *access.Access
+	transports *transports
+	cert       *tls.Certificate // nil: HTTP
 
 	listener net.Listener
-	moved    bool          // to another port
-	up       atomic.Bool   // the page is served
-	begun    chan struct{} // closed when it is, for the first time
+	moved    bool          // it listens on another port than the configured one
+	up       atomic.Bool   // the page is being served
+	begun    chan struct{} // closed when the page is served for the first time
 	ended    chan struct{} // closed when Run has returned
 }
 
-// New makes a bridge, and reads its secrets; an error names the field.
+// New creates a bridge and reads its secrets; an error names the field.
 func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if deps.Bus == nil {
-		return nil, errors.New("configuring the UI bridge: a bus is needed")
+		return nil, errors.New("configuring the UI bridge: missing bus")
 	}
 	if deps.Log == nil {
 		deps.Log = slog.Default()
@@ -82,13 +82,13 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if s.access, err = access.New(cfg.Config, access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
 		return nil, prefixed(err)
 	}
-	if s.doors, err = newDoors(s.access, deps); err != nil {
+	if s.transports, err = newTransports(s.access, deps); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Listen takes the port. Run does, if it was not called.
+// Listen opens the port. Run does so if Listen was not called.
 func (s *Service) Listen(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
@@ -113,7 +113,8 @@ func (s *Service) Listen(ctx context.Context) error {
 	return nil
 }
 
-// otherPorts are the addresses with the ports that follow, and any port at last.
+// otherPorts returns the addresses with the ports that follow, then one with port 0 (any
+// port).
 func otherPorts(addr string) (out []string) {
 	const following = 16
 	host, text, _ := net.SplitHostPort(addr)
@@ -124,8 +125,8 @@ func otherPorts(addr string) (out []string) {
 	return append(out, net.JoinHostPort(host, "0"))
 }
 
-// Run serves until ctx ends, and then lets what was begun finish. It returns nil if
-// nothing was cut off. It may be called once.
+// Run serves until ctx ends, and then lets open requests finish. It returns nil if none was
+// cut off. It may be called only once.
 func (s *Service) Run(ctx context.Context) error {
 	defer close(s.ended)
 	if s.listener == nil {
@@ -140,21 +141,24 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	url := s.URL()
 	if !hosts.ListensOnLoopback(s.listener.Addr().String()) && !strings.HasPrefix(url, "https://") {
-		log.Warn("the page is reached from other machines without TLS; put a proxy with TLS before it and name it in ui.url, or set ui.tls_cert and ui.tls_key", "addr", s.Addr())
+		log.Warn(
+			"the page is reachable from other machines without TLS; put a TLS proxy in front and set its URL as "+
+				"ui.url, or set ui.tls_cert and ui.tls_key", "addr", s.Addr())
 	}
 	s.access.Watch(srv)
 	stopAnswers, err := s.answer()
 	if err != nil {
 		return errors.Join(err, s.listener.Close())
 	}
-	work, stopWork := context.WithCancel(context.WithoutCancel(ctx)) // of the doors, which outlive ctx until all have left
+	// The backend outlives ctx, until all requests have ended
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 2)
-	go func() { done <- s.doors.run(work) }()
+	go func() { done <- s.transports.run(work) }()
 	go func() { done <- srv.Serve(s.listener) }()
 	s.await(ctx)
 	s.up.Store(true)
 	close(s.begun)
-	log.Info("the page is served", "url", url)
+	log.Info("serving the page", "url", url)
 	left := cap(done)
 	select {
 	case <-ctx.Done():
@@ -165,35 +169,35 @@ func (s *Service) Run(ctx context.Context) error {
 	stopAnswers()
 	err = errors.Join(err, s.stop(ctx, srv))
 	stopWork()
-	for range left { // the bus is not given back before both have ended
+	for range left { // the caller may close the bus only after both have ended
 		err = errors.Join(err, ended(<-done))
 	}
 	return err
 }
 
-// await lets the bus know what is answered here, before anybody is told that it is.
+// await flushes the subscriptions to the bus before the bridge reports that it is ready.
 func (s *Service) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := s.deps.Bus.Conn().FlushWithContext(ctx); err != nil {
-		s.deps.Log.Debug("the bus will know later what is answered here", "error", err)
+		s.deps.Log.Debug("flushing the bridge's subscriptions failed", "error", err)
 	}
 }
 
-// AwaitReady waits until the page is served and the bus knows; Run must have been
-// called. The error says that it has ended instead.
+// AwaitReady waits until the page is served and the bus has the bridge's subscriptions. Run
+// must have been called. If the bridge ends first, AwaitReady returns an error.
 func (s *Service) AwaitReady(ctx context.Context) error {
 	select {
 	case <-s.begun:
 		return nil
 	case <-s.ended:
-		return errors.New("the UI bridge has ended before it was ready")
+		return errors.New("the UI bridge ended before it was ready")
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the UI bridge: %w", ctx.Err())
 	}
 }
 
-// ended is why something ended, if that was no shutdown.
+// ended returns err, or nil if it comes from a shutdown.
 func ended(err error) error {
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
 		return nil
@@ -201,7 +205,7 @@ func ended(err error) error {
 	return err
 }
 
-// stop lets nobody in any more, ends the streams, and waits for the rest.
+// stop accepts no more requests, ends the streams, and waits for the rest.
 func (s *Service) stop(ctx context.Context, srv *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
 	defer cancel()
@@ -215,7 +219,7 @@ func (s *Service) stop(ctx context.Context, srv *http.Server) error {
 	return err
 }
 
-// Close gives the port of a bridge free that listens and does not run.
+// Close releases the port of a bridge that listens but does not run.
 func (s *Service) Close() error {
 	if s.listener == nil {
 		return nil
@@ -223,7 +227,7 @@ func (s *Service) Close() error {
 	return s.listener.Close()
 }
 
-// Addr is where it listens, host:port; "" before Listen.
+// Addr returns the address that the bridge listens on, host:port; "" before Listen.
 func (s *Service) Addr() string {
 	if s.listener == nil {
 		return ""
@@ -231,10 +235,10 @@ func (s *Service) Addr() string {
 	return s.listener.Addr().String()
 }
 
-// Moved reports whether it listens on another port because its own was taken.
+// Moved reports whether the bridge listens on another port because its own was in use.
 func (s *Service) Moved() bool { return s.moved }
 
-// URL is by what a browser reaches it, without a path; "" before Listen.
+// URL returns the URL by which browsers reach the bridge, without a path; "" before Listen.
 func (s *Service) URL() string {
 	if s.listener == nil {
 		return ""
@@ -242,14 +246,14 @@ func (s *Service) URL() string {
 	return s.cfg.url(s.listener.Addr())
 }
 
-// Made is the owner's token if it was made by [New], to be shown once; else "".
+// Made returns the owner's token if [New] generated it, to be shown once; else "".
 func (s *Service) Made() string { return s.access.Made() }
 
-// Ready says why the bridge is not of use now; nil if it is.
+// Ready returns nil if the bridge works, or else the reason why it does not.
 func (s *Service) Ready() error {
 	switch {
 	case !s.up.Load():
-		return errors.New("the page is not served")
+		return errors.New("the page is not being served")
 	case !s.deps.Bus.Connected():
 		return errors.New("not connected to the bus")
 	}
@@ -259,10 +263,10 @@ func (s *Service) Ready() error {
 	return nil
 }
 
-// Counters are the service's figures, by name.
+// Counters returns the service's figures, by name.
 func (s *Service) Counters() map[string]int64 {
 	out := s.access.Counters()
-	for name, n := range maps.All(s.doors.counters()) {
+	for name, n := range maps.All(s.transports.counters()) {
 		out["uibridge_"+strings.TrimPrefix(name, "uibridge_")] = n
 	}
 	return out

@@ -33,7 +33,7 @@ import (
 
 const ownerToken = "owner-0123456789abcdef"
 
-// bridge is one that runs until the test ends, without a core.
+// bridge is a bridge that runs until the test ends, without a core.
 type bridge struct {
 	*uibridge.Service
 	t    *testing.T
@@ -74,7 +74,7 @@ func startOn(t *testing.T, b *bus.Bus, cfg uibridge.Config, dataDir string) *bri
 
 func owned() uibridge.Config { return uibridge.Config{Config: access.Config{Owner: ownerToken}} }
 
-// ask asks with a client, nil for a new one; a body is posted as JSON.
+// ask sends a request with a client, nil for a new one; a body is posted as JSON.
 func (b *bridge) ask(c *http.Client, path, body string, headers ...string) answer {
 	b.t.Helper()
 	method := http.MethodGet
@@ -144,7 +144,7 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 	}
 	// OpenAI's clients show the message of an error only if it has the API's shape.
 	for path, want := range map[string]int{"/v1/models": 401, "/v1/responses": 401, "/v1/chat/none": 401} {
-		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want || !strings.Contains(res.body, `"error":{"message":"the token`) {
+		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want || !strings.Contains(res.body, `"error":{"message":"unknown token`) {
 			t.Errorf("%s with a wrong key is answered %d %s", path, res.status, res.body)
 		}
 	}
@@ -153,7 +153,7 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 	}
 }
 
-// Whoever may ask on the bus is given a link; it opens the page once, and the browser
+// Every client on the bus can ask for a link; it opens the page once, and the browser
 // stays logged in through a restart.
 func TestALinkOfTheBusOpensThePageOnce(t *testing.T) {
 	dir := t.TempDir()
@@ -251,7 +251,7 @@ func TestAnotherPortIsTakenIfThatIsAllowed(t *testing.T) {
 	}
 }
 
-// What proxies, caches and parsers might read differently.
+// Requests that proxies, caches and parsers might read differently.
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	b := start(t, owned(), "")
 	_, port, _ := net.SplitHostPort(b.Addr())
@@ -311,7 +311,7 @@ func TestHTTPS(t *testing.T) {
 	}
 }
 
-// certificate makes one for 127.0.0.1, and says whom to trust.
+// certificate makes a certificate for 127.0.0.1, and the pool that trusts it.
 func certificate(t *testing.T, cfg *uibridge.Config) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -344,7 +344,8 @@ func certificate(t *testing.T, cfg *uibridge.Config) *x509.CertPool {
 	return pool
 }
 
-// Without a core what needs one is refused as such, and the bridge lives.
+// Without core, requests that need it are refused as unavailable, and the bridge keeps
+// running.
 func TestWithoutACore(t *testing.T) {
 	b := start(t, owned(), "")
 	res := b.ask(nil, "/v1/rpc/getStatus", `{}`, "Authorization: Bearer "+ownerToken)

@@ -141,7 +141,7 @@ func TestParametersOfMethodsAreWhatTheDoorsRead(t *testing.T) {
 		}
 		var e *ui.Error
 		err := paramsOf(t, d, method, json.RawMessage(`{"nonsense":1}`))
-		if !errors.As(err, &e) || e.Field != "nonsense" || !strings.HasSuffix(e.Message, "there are: "+order) {
+		if !errors.As(err, &e) || e.Field != "nonsense" || !strings.HasSuffix(e.Message, "available: "+order) {
 			t.Errorf("%s: the schema has %s; the doors say: %v", method, order, err)
 		}
 		for name := range props.m {

@@ -221,7 +221,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 			t.Errorf("secret %d is empty or in the log", i)
 		}
 	}
-	if n := strings.Count(log.String(), "a request was refused"); n < 20 {
+	if n := strings.Count(log.String(), "request refused"); n < 20 {
 		t.Errorf("the log tells of %d refusals alone:\n%s", n, log.String())
 	}
 }

@@ -19,27 +19,27 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// The subprotocols by which a page of another origin shows its token.
+// The subprotocols with which a page of another origin presents its token.
 const (
 	Protocol     = "skandha.v1"
 	BearerPrefix = "skandha.bearer."
 )
 
-// Deps are what the package stands on.
+// Deps are the package's dependencies.
 type Deps struct {
 	Log     *slog.Logger // default slog.Default
-	DataDir string       // where the owner's token is kept; empty: nowhere, and it must be configured
-	// Refuse answers a request that is not let in, in the shape that its path has; default
-	// [request.Refuse]. A status of 0 is the error's.
+	DataDir string       // where the owner's token is kept; empty: the token must be configured
+	// Refuse answers a refused request in the error format of its path; default
+	// [request.Refuse]. A status of 0 means that of the error.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error, status int)
 }
 
-// Access decides who is let in. It may be used by any number of goroutines.
+// Access authenticates and limits requests. It is safe for concurrent use.
 type Access struct {
 	cfg        Config
 	log        *slog.Logger
 	refuse     func(w http.ResponseWriter, r *http.Request, err error, status int)
-	bursts     *logburst.Log // of what is over a limit
+	bursts     *logburst.Log // for requests over a limit
 	hosts      hosts.Set
 	proxies    []netip.Prefix
 	tokens     []token
@@ -58,7 +58,7 @@ type Access struct {
 	}
 }
 
-// New reads the secrets; an error names the field.
+// New reads the secrets and returns an Access; an error names the field.
 func New(cfg Config, deps Deps) (*Access, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	a.count.refused = map[string]int64{}
 	for _, t := range tokens {
 		if t.short {
-			deps.Log.Warn("a short token can be held up by wrong guesses from its address; use a longer one",
+			deps.Log.Warn("wrong guesses from its address can delay a short token; use a longer one",
 				"token", t.Name, "min_characters", unguessable)
 		}
 		a.allowances[t.Name] = newAllowance(cfg.Limits)
@@ -99,15 +99,15 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	return a, nil
 }
 
-// Made is the owner's token if it was made by [New], to be shown once; else "".
+// Made returns the owner's token if [New] generated it, to be shown once; else "".
 func (a *Access) Made() string { return a.made }
 
-// Valid says why a principal may do nothing any more; nil: he may do what his rights
-// allow.
+// Valid returns nil if the principal's token and login are still valid, or else an error
+// that says why not.
 func (a *Access) Valid(p contract.Principal) error {
 	switch {
 	case a.named(p.Name) == nil:
-		return unauthenticated("nobody has logged in")
+		return unauthenticated("not logged in")
 	case p.Login != "" && a.logouts.has(p.Login):
 		return unauthenticated("this browser has logged out; log in again")
 	}
@@ -117,7 +117,7 @@ func (a *Access) Valid(p contract.Principal) error {
 	return nil
 }
 
-// Counters are the figures of the package, by name.
+// Counters returns the package's figures, by name.
 func (a *Access) Counters() map[string]int64 {
 	out := map[string]int64{
 		"uibridge_logins": a.count.logins.Load(), "uibridge_codes": a.count.codes.Load(), "uibridge_auth_failed": a.count.failed.Load(),
@@ -132,16 +132,16 @@ func (a *Access) Counters() map[string]int64 {
 	return out
 }
 
-// Protect lets through what may pass; see the package's documentation. Handlers find
-// who is asking with [contract.PrincipalOf]; outside /v1/ and for logging in it is
-// nobody.
+// Protect lets allowed requests through; see the package's documentation. Handlers get the
+// requester with [contract.PrincipalOf]; outside /v1/ and for logins it is the zero
+// Principal.
 func (a *Access) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ref := a.shape(r); ref != nil {
-			a.turnAway(w, r, ref)
+			a.reject(w, r, ref)
 			return
 		}
-		if a.share(w, r) {
+		if a.cors(w, r) {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, a.cfg.Limits.Body)
@@ -158,11 +158,11 @@ func (a *Access) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// admit lets through who is known and within his limits.
+// admit lets a request through if it is authenticated and within its limits.
 func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	p, ref := a.who(w, r)
+	p, ref := a.authenticate(w, r)
 	if ref != nil {
-		a.turnAway(w, r, ref)
+		a.reject(w, r, ref)
 		return
 	}
 	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
@@ -170,12 +170,12 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 	use := useOf(r)
 	if err := a.allowances[p.Name].http[use].spend(); err != nil {
-		a.turnAway(w, r, &refusal{err, 0, "rate"})
+		a.reject(w, r, &refusal{err, 0, "rate"})
 		return
 	}
 	ctx, leave, err := a.open.enter(contract.WithPrincipal(r.Context(), p), p, safe(r.Method), use)
 	if err != nil {
-		a.turnAway(w, r, &refusal{err, 0, "connections"})
+		a.reject(w, r, &refusal{err, 0, "connections"})
 		return
 	}
 	defer leave()
@@ -187,8 +187,8 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 	next.ServeHTTP(w, r)
 }
 
-// who says who is asking.
-func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal, *refusal) {
+// authenticate returns the principal of a request.
+func (a *Access) authenticate(w http.ResponseWriter, r *http.Request) (contract.Principal, *refusal) {
 	text, shown, err := shownToken(r)
 	if err == nil && shown {
 		t, ref := a.holder(r, text)
@@ -204,7 +204,7 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 	browserKey := shownKey(r)
 	err = unauthenticated("log in: Authorization: Bearer …, or open the page with a one-time code (`skandha ui`)")
 	if len(cookies) > 0 && browserKey == "" {
-		err = unauthenticated("a cookie alone is not enough; send the key that the login answered as " +
+		err = unauthenticated("a cookie is not enough; send the key from the login's answer in the header " +
 			KeyHeader + ", or log in again")
 		cookies = nil
 	}
@@ -214,21 +214,25 @@ func (a *Access) who(w http.ResponseWriter, r *http.Request) (contract.Principal
 			err = bad
 			continue
 		}
-		// Every browser says the origin then, so its absence is no browser of ours.
+		// Every browser sends Origin with such requests, so one without it does not come from
+		// a browser that logged in here.
 		if (!safe(r.Method) || isUpgrade(r)) && !a.ownOrigin(r, r.Header.Get("Origin")) {
-			return contract.Principal{}, forbidOrigin("a cookie is for the bridge's own page; programs and other pages show a token")
+			return contract.Principal{}, forbidOrigin(
+				"a cookie is only valid from the bridge's own page; programs and other pages must send a token")
 		}
 		if !isUpgrade(r) {
 			a.slide(w, r, t, said, browserKey)
 		}
 		return loggedIn(t, said), nil
 	}
-	return contract.Principal{}, &refusal{err, 0, "unauthenticated"} // nobody guesses a signature
+	// Signatures cannot be guessed, so this does not count as a wrong secret
+	return contract.Principal{}, &refusal{err, 0, "unauthenticated"}
 }
 
-// holder says whose the token is. While an address shows too many wrong ones, a token
-// that could be guessed is refused there even if it is right: otherwise the brake would
-// slow no guessing. One that cannot be guessed is never held up by the guesses of others.
+// holder returns the token that the text belongs to. While an address sends too many wrong
+// secrets, a guessable token is refused from there even if it is right: otherwise the limit
+// would not slow guessing. A token that cannot be guessed is never delayed by the guesses
+// of others.
 func (a *Access) holder(r *http.Request, text string) (*token, *refusal) {
 	t, err := a.tokenOf(text)
 	switch {
@@ -239,13 +243,13 @@ func (a *Access) holder(r *http.Request, text string) (*token, *refusal) {
 			return nil, &refusal{blocked, 0, "guessing"}
 		}
 	}
-	if err != nil { // it has expired
+	if err != nil { // the token has expired
 		return nil, &refusal{err, 0, "unauthenticated"}
 	}
 	return t, nil
 }
 
-// wrong counts a wrong secret. An address that shows too many must wait.
+// wrong counts a wrong secret. An address that sends too many must wait.
 func (a *Access) wrong(r *http.Request, err *contract.Error) *refusal {
 	a.count.failed.Add(1)
 	addr := a.address(r)
@@ -256,12 +260,15 @@ func (a *Access) wrong(r *http.Request, err *contract.Error) *refusal {
 	return &refusal{err, 0, "unauthenticated"}
 }
 
-// shownToken is the token that the request itself shows.
+// shownToken returns the token that the request carries, other than in a cookie.
 func shownToken(r *http.Request) (text string, shown bool, err *contract.Error) {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		scheme, text, ok := strings.Cut(values[0], " ")
 		if len(values) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") {
-			return "", false, &contract.Error{Code: contract.CodeUnauthenticated, Field: "Authorization", Message: "want one, Bearer and the token"}
+			return "", false, &contract.Error{
+				Code: contract.CodeUnauthenticated, Field: "Authorization",
+				Message: "want one header of the form: Bearer <token>",
+			}
 		}
 		return strings.TrimSpace(text), true, nil
 	}
@@ -273,7 +280,7 @@ func shownToken(r *http.Request) (text string, shown bool, err *contract.Error) 
 	return "", false, nil
 }
 
-// shownKey is the browser's key that the request shows; "" if it shows none.
+// shownKey returns the browser's key that the request carries, or "".
 func shownKey(r *http.Request) string {
 	for _, p := range protocols(r.Header) {
 		if key, ok := strings.CutPrefix(p, KeyPrefix); ok {
@@ -294,7 +301,7 @@ func protocols(h http.Header) (out []string) {
 	return out
 }
 
-// withoutSecrets takes the token and the browser's key out of the subprotocols.
+// withoutSecrets removes the token and the browser's key from the subprotocols.
 func withoutSecrets(h http.Header) {
 	if all := protocols(h); len(all) > 0 {
 		all = slices.DeleteFunc(all, func(p string) bool {
@@ -307,8 +314,8 @@ func withoutSecrets(h http.Header) {
 	}
 }
 
-// turnAway answers, logs and counts a refusal.
-func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) {
+// reject answers, logs and counts a refusal.
+func (a *Access) reject(w http.ResponseWriter, r *http.Request, ref *refusal) {
 	status := ref.status
 	if status == 0 {
 		status = ref.Status()
@@ -320,7 +327,7 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	if ref.reason == "rate" || ref.reason == "connections" || ref.reason == "guessing" {
 		log = func(msg string, args ...any) { a.bursts.Log(slog.LevelInfo, ref.reason, msg, args...) }
 	}
-	log("a request was refused", append([]any{
+	log("request refused", append([]any{
 		"status", status, "reason", ref.reason, "field", ref.Field, "error", ref.Message, "from", a.address(r).String(),
 	}, a.described(r)...)...)
 	if status == http.StatusUnauthorized {
@@ -329,12 +336,16 @@ func (a *Access) turnAway(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	a.refuse(w, r, ref.Error, status)
 }
 
-// asTooLarge tells a body that is too large from one that is not what is wanted.
+// asTooLarge distinguishes a body that is too large from one that is invalid.
 func asTooLarge(err error, want string) *contract.Error {
 	var e *http.MaxBytesError
 	if errors.As(err, &e) {
-		return &contract.Error{Code: contract.CodeTooLarge, Message: "the body is too large; at most " + strconv.FormatInt(e.Limit, 10) + " bytes"}
+		return &contract.Error{
+			Code:    contract.CodeTooLarge,
+			Message: "body too large; the limit is " + strconv.FormatInt(e.Limit, 10) + " bytes",
+		}
 	}
-	// Not err's text, which quotes the body: that may hold a secret, and this is logged.
+	// err's text is not used: it quotes the body, which may contain a secret, and this is
+	// logged.
 	return contract.Invalid("", want)
 }

@@ -13,17 +13,18 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// What bounds one-time codes. With 80 random bits nobody guesses one in its life, so wrong
-// codes need no brake, which could be turned against those who hold a right one.
+// The bounds of one-time codes. 80 random bits cannot be guessed within a code's lifetime,
+// so wrong codes need no rate limit, which could be used to lock out holders of a right
+// one.
 const (
-	CodeLife    = 5 * time.Minute // of a code
-	maxCodes    = 16              // alive; the oldest goes
+	CodeLife    = 5 * time.Minute // lifetime of a code
+	maxCodes    = 16              // valid at a time; the oldest is dropped
 	codeLength  = 16
-	codeGroup   = 4                                  // letters between two dashes
-	codeLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: nothing that looks like something else
+	codeGroup   = 4                                  // characters between two dashes
+	codeLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's alphabet: no characters that look alike
 )
 
-// codes are those that are alive, the oldest first.
+// codes holds the valid codes, oldest first.
 type codes struct {
 	mu    sync.Mutex
 	alive []code
@@ -34,10 +35,11 @@ type code struct {
 	expires time.Time
 }
 
-// ErrNoOwner says that there is no token that a one-time code could stand for.
-var ErrNoOwner = errors.New("there is no owner's token that a one-time code could stand for: set ui.owner or a data directory")
+// ErrNoOwner reports that no owner's token exists for a one-time code.
+var ErrNoOwner = errors.New("no owner's token exists for a one-time code; set ui.owner or a data directory")
 
-// Code makes a one-time code: whoever shows it first, within [CodeLife], is the owner.
+// Code creates a one-time code: the first client that sends it within [CodeLife] is logged
+// in as the owner.
 func (a *Access) Code(context.Context) (text string, expires time.Time, err error) {
 	if a.named(Owner) == nil {
 		return "", time.Time{}, ErrNoOwner
@@ -62,33 +64,34 @@ func (c *codes) make(now time.Time) (string, time.Time) {
 	made := code{strings.Join(groups, "-"), now.Add(CodeLife)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bury(now)
+	c.dropExpired(now)
 	if c.alive = append(c.alive, made); len(c.alive) > maxCodes {
 		c.alive = c.alive[1:]
 	}
 	return made.text, made.expires
 }
 
-// bury removes what has expired.
-func (c *codes) bury(now time.Time) {
+// dropExpired removes expired codes.
+func (c *codes) dropExpired(now time.Time) {
 	c.alive = slices.DeleteFunc(c.alive, func(o code) bool { return !now.Before(o.expires) })
 }
 
-// use spends a code.
+// use consumes a code.
 func (c *codes) use(text string, now time.Time) *contract.Error {
 	text = normal(text)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bury(now)
+	c.dropExpired(now)
 	same := func(o code) bool { return subtle.ConstantTimeCompare([]byte(normal(o.text)), []byte(text)) == 1 }
 	if i := slices.IndexFunc(c.alive, same); i >= 0 {
 		c.alive = slices.Delete(c.alive, i, i+1)
 		return nil
 	}
-	return unauthenticated("the code is wrong, was used before, or is older than five minutes; `skandha ui` makes a new one")
+	return unauthenticated(
+		"the code is wrong, was used before, or is older than five minutes; run `skandha ui` for a new one")
 }
 
-// normal is a code as it may be typed.
+// normal normalizes a code as a person may type it.
 func normal(s string) string {
 	return strings.NewReplacer("-", "", " ", "", "O", "0", "I", "1", "L", "1").Replace(strings.ToUpper(s))
 }

@@ -17,7 +17,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Owner is the name of the token that has all rights and that one-time codes stand for.
+// Owner is the name of the token that has all rights. One-time codes log in with it.
 const Owner = "owner"
 
 // The defaults.
@@ -33,35 +33,35 @@ const (
 	DefaultBody           = 8 << 20
 )
 
-// minToken is how many characters a token has at least.
+// minToken is the minimum length of a token, in characters.
 const minToken = 16
 
-// unguessable is how many characters a token has that no number of guesses finds. A
-// shorter one may have been made up, so guesses of it are slowed.
+// unguessable is the length from which on a token cannot be guessed. A shorter one may have
+// been made up by a person, so guesses of it are slowed.
 const unguessable = 32
 
-// Config says who may do what.
+// Config configures access to the bridge.
 type Config struct {
-	URL     string        `yaml:"url"`     // by which browsers reach the bridge, if that is not where it listens: scheme://host[:port]
-	Hosts   []string      `yaml:"hosts"`   // names by which it is reached, without port, beside localhost, 127.0.0.1, ::1 and url's
-	Origins []string      `yaml:"origins"` // of other pages that may talk to it, with tokens of their own
-	Proxies []string      `yaml:"proxies"` // addresses or CIDRs whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Cookie  time.Duration `yaml:"cookie"`  // how long a browser that is not used stays logged in; default 168h
-	Owner   string        `yaml:"owner"`   // the owner's token: env:NAME, file:PATH or itself; default one that is made and kept in the data directory
-	Tokens  []Token       `yaml:"tokens"`  // of others
+	URL     string        `yaml:"url"`     // browsers' URL, if not the listen address: scheme://host[:port]
+	Hosts   []string      `yaml:"hosts"`   // host names without port, besides localhost, 127.0.0.1, ::1 and url's
+	Origins []string      `yaml:"origins"` // of other pages that may use the bridge, each with its own token
+	Proxies []string      `yaml:"proxies"` // addresses or CIDRs trusted for X-Forwarded-For and X-Forwarded-Proto
+	Cookie  time.Duration `yaml:"cookie"`  // how long an unused browser stays logged in; default 168h
+	Owner   string        `yaml:"owner"`   // env:NAME, file:PATH or the token; default: generated, kept in the data directory
+	Tokens  []Token       `yaml:"tokens"`  // further tokens
 	Limits  Limits        `yaml:"limits"`
 }
 
-// Token lets somebody in.
+// Token configures an access token.
 type Token struct {
-	Name    string           `yaml:"name"`    // an id; he writes on the bus as ui-<name>
+	Name    string           `yaml:"name"`    // an id; the holder writes on the bus as ui-<name>
 	Token   string           `yaml:"token"`   // env:NAME, file:PATH or the secret itself
 	Rights  []contract.Right `yaml:"rights"`  // default see, talk, approve
-	Agents  []subject.Agent  `yaml:"agents"`  // default every one
-	Expires Instant          `yaml:"expires"` // RFC 3339; default never
+	Agents  []subject.Agent  `yaml:"agents"`  // default: all
+	Expires Instant          `yaml:"expires"` // RFC 3339; default: never
 }
 
-// Instant is a time as it stands in a configuration file: RFC 3339.
+// Instant is a time in a configuration file, in RFC 3339.
 type Instant struct{ time.Time }
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
@@ -72,18 +72,18 @@ func (i *Instant) UnmarshalYAML(n *yaml.Node) (err error) {
 	return nil
 }
 
-// Limits bound what one token, or all, may use. 0 is the default.
+// Limits bound the use by one token, or by all. 0 means the default.
 type Limits struct {
-	Requests float64 `yaml:"requests"` // a second and token; default 100
-	Burst    int     `yaml:"burst"`    // of them at once; default 500
-	Inputs   float64 `yaml:"inputs"`   // a minute and token; default 240, a quarter of them at once
-	// Decisions are approvals, denials and cancels a minute and token, which do not count
-	// as requests or inputs; default 240, a quarter of them at once.
+	Requests float64 `yaml:"requests"` // per second and token; default 100
+	Burst    int     `yaml:"burst"`    // requests at once; default 500
+	Inputs   float64 `yaml:"inputs"`   // per minute and token; default 240, a quarter of them at once
+	// Decisions are approvals, denials and cancels per minute and token. They do not count
+	// as requests or inputs. Default 240, a quarter of them at once.
 	Decisions      float64 `yaml:"decisions"`
 	Connections    int     `yaml:"connections"`     // open requests of one token, streams and WebSockets included; default 512
-	AllConnections int     `yaml:"all_connections"` // of all tokens; default 2048
-	Anonymous      int     `yaml:"anonymous"`       // connections on which nobody has logged in; default 4096
-	Body           int64   `yaml:"body"`            // bytes of a request; default 8 MiB
+	AllConnections int     `yaml:"all_connections"` // of all tokens together; default 2048
+	Anonymous      int     `yaml:"anonymous"`       // connections without a login; default 4096
+	Body           int64   `yaml:"body"`            // bytes of a request's body; default 8 MiB
 }
 
 func (l Limits) withDefaults() Limits {
@@ -100,8 +100,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong; each error names its field. Secrets are
-// read by [New] and [Config.CheckSecrets].
+// Validate reports all faults; each error names its field. [New] and [Config.CheckSecrets]
+// read the secrets.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -146,7 +146,7 @@ func (l Limits) validate() error {
 		{"anonymous", float64(l.Anonymous), 1, 1e5},
 		{"body", float64(l.Body), 1 << 10, 256 << 20},
 	} {
-		if !(f.is >= f.from && f.is <= f.to) { // not a number is neither
+		if !(f.is >= f.from && f.is <= f.to) { // also false for NaN
 			errs = append(errs, fmt.Errorf("limits.%s is %v, want %v to %v", f.name, f.is, f.from, f.to))
 		}
 	}
@@ -163,11 +163,11 @@ func (c Config) checkTokens() error {
 		_, err := subject.Parse[subject.Writer](string(writerOf(t.Name)))
 		switch {
 		case t.Name == Owner:
-			bad("name: %s has all rights and is set by owner; choose another name", Owner)
+			bad("name: %s is reserved for the owner's token (see the field owner); choose another name", Owner)
 		case t.Name == "" || err != nil:
 			bad("name: %q: want up to 61 characters of A-Z a-z 0-9 _ -", t.Name)
 		case seen[t.Name]:
-			bad("name: there are two tokens called %s", t.Name)
+			bad("name: duplicate %q", t.Name)
 		}
 		seen[t.Name] = true
 		if t.Token == "" {
@@ -187,7 +187,7 @@ func (c Config) checkTokens() error {
 	return errors.Join(errs...)
 }
 
-// writerOf is as whom the token's holder writes on the bus.
+// writerOf returns the writer name of the token's holder on the bus.
 func writerOf(token string) subject.Writer { return subject.Writer("ui-" + token) }
 
 func parseProxies(list []string) (out []netip.Prefix, err error) {
@@ -205,7 +205,7 @@ func parseProxies(list []string) (out []netip.Prefix, err error) {
 	return out, nil
 }
 
-// hostOfURL is the name in the configured URL, without port.
+// hostOfURL returns the host name of the configured URL, without port.
 func hostOfURL(s string) []string {
 	u, err := url.Parse(s)
 	if s == "" || err != nil {

@@ -15,20 +15,20 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// KeyHeader carries the browser's key: a login answers it, and the page sends it with
-// every request. A WebSocket carries it as a subprotocol that begins with [KeyPrefix].
+// KeyHeader carries the browser's key: a login's answer contains it, and the page sends it
+// with every request. A WebSocket carries it as a subprotocol that begins with [KeyPrefix].
 const (
 	KeyHeader = "Skandha-Key"
 	KeyPrefix = "skandha.key."
 )
 
-// claims are what a cookie says. They are signed with the key of the token, together
-// with the browser's key. A browser sends a cookie to every port of a host, so a cookie
-// alone proves nothing; the browser's key stays in the page's storage, which belongs to
-// one origin, port included.
+// claims are a cookie's content, signed with the token's key together with the browser's
+// key. A browser sends a cookie to every port of a host, so a cookie proves nothing by
+// itself; the browser's key stays in the page's storage, which belongs to one origin, port
+// included.
 type claims struct {
-	Token   string `json:"t"` // by its name
-	Login   string `json:"l"` // random; what a logout ends
+	Token   string `json:"t"` // its name
+	Login   string `json:"l"` // random; a logout ends it
 	Expires int64  `json:"e"` // Unix seconds
 }
 
@@ -36,7 +36,7 @@ var encoding = base64.RawURLEncoding.Strict()
 
 func (t *token) sign(payload, browserKey string) []byte {
 	m := hmac.New(sha256.New, t.key)
-	m.Write([]byte(payload + "." + browserKey)) // a payload has no dot
+	m.Write([]byte(payload + "." + browserKey)) // a payload contains no dot
 	return m.Sum(nil)
 }
 
@@ -49,9 +49,9 @@ func (t *token) cookie(c claims, browserKey string) string {
 	return payload + "." + encoding.EncodeToString(t.sign(payload, browserKey))
 }
 
-// readCookie says whose the cookie is, if it belongs to the browser's key.
+// readCookie returns the cookie's token, if the cookie belongs to the browser's key.
 func (a *Access) readCookie(value, browserKey string) (*token, claims, *contract.Error) {
-	bad := unauthenticated("the cookie and " + KeyHeader + " do not belong together, or their token was replaced; log in again")
+	bad := unauthenticated("the cookie and " + KeyHeader + " do not match, or their token was replaced; log in again")
 	payload, signature, ok := strings.Cut(value, ".")
 	if !ok || len(value) > 1024 {
 		return nil, claims{}, bad
@@ -72,7 +72,7 @@ func (a *Access) readCookie(value, browserKey string) (*token, claims, *contract
 	return t, c, expired(loggedIn(t, c))
 }
 
-// loggedIn is the token's holder in a browser.
+// loggedIn returns the principal of a browser's login.
 func loggedIn(t *token, c claims) contract.Principal {
 	p := t.Principal
 	p.Login = c.Login
@@ -82,15 +82,15 @@ func loggedIn(t *token, c claims) contract.Principal {
 	return p
 }
 
-// secure reports whether the browser came by TLS: to the bridge itself, or to a proxy
-// that says so, or to the URL by which it is reached, if that is https. Who comes to
-// that name without TLS is given a cookie that browsers do not take.
+// secure reports whether the browser uses TLS: to the bridge itself, or to a trusted proxy
+// that says so, or because the host is that of an https ui.url. In the last case, a browser
+// that comes without TLS drops the Secure cookie that it is given.
 func (a *Access) secure(r *http.Request) bool {
 	return r.TLS != nil || a.behindProxy(r) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") ||
 		strings.EqualFold("https://"+r.Host, a.cfg.URL)
 }
 
-// cookieName carries the port, because browsers keep one jar for all ports of a host.
+// cookieName contains the port, because browsers share cookies among all ports of a host.
 func (a *Access) cookieName(r *http.Request) string {
 	_, port, _ := hosts.Split(r.Host)
 	switch {
@@ -104,7 +104,7 @@ func (a *Access) cookieName(r *http.Request) string {
 	return "skandha-" + port
 }
 
-// logIn gives the browser a cookie and the key that goes with it.
+// logIn gives the browser a cookie and the matching key.
 func (a *Access) logIn(w http.ResponseWriter, r *http.Request, t *token) contract.Principal {
 	a.count.logins.Add(1)
 	browserKey := rand.Text()
@@ -123,14 +123,14 @@ func (a *Access) setCookie(w http.ResponseWriter, r *http.Request, t *token, log
 	return p
 }
 
-// slide renews a cookie that has lived a twentieth of its time.
+// slide renews a cookie after a twentieth of its lifetime.
 func (a *Access) slide(w http.ResponseWriter, r *http.Request, t *token, c claims, browserKey string) {
 	if time.Until(time.Unix(c.Expires, 0)) < a.cfg.Cookie*19/20 {
 		a.setCookie(w, r, t, c.Login, browserKey)
 	}
 }
 
-// logOut ends the login of a browser, with its open connections.
+// logOut ends a browser's login and its open connections.
 func (a *Access) logOut(w http.ResponseWriter, r *http.Request, p contract.Principal) error {
 	http.SetCookie(w, &http.Cookie{
 		Name: a.cookieName(r), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r), MaxAge: -1,

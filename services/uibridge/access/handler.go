@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// The paths of the handler.
+// The handler's paths.
 const (
 	pathToken  = "/v1/auth/token"
 	pathCode   = "/v1/auth/code"
@@ -20,24 +20,24 @@ const (
 	pathMe     = "/v1/auth/me"
 )
 
-// maxLogin is how many bytes a login has at most.
+// maxLogin is the maximum size of a login's body, in bytes.
 const maxLogin = 4 << 10
 
-// loginWait is how long a client may take to send a login.
+// loginWait is the time that a client has to send a login.
 const loginWait = 5 * time.Second
 
-// isLogin reports whether the request is one to log in, which nobody may make.
+// isLogin reports whether the request is a login, which needs no authentication.
 func isLogin(r *http.Request) bool { return r.URL.Path == pathToken || r.URL.Path == pathCode }
 
-// Handler serves /v1/auth/; it is for behind [Access.Protect]:
+// Handler serves /v1/auth/. It must run behind [Access.Protect]. Its paths:
 //
 //	POST /v1/auth/token {"token": "…"}  logs in with a token
 //	POST /v1/auth/code {"code": "…"}    logs in with a one-time code
 //	POST /v1/auth/logout                ends the browser's login and its connections
-//	GET /v1/auth/me                     says who one is
+//	GET /v1/auth/me                     returns the requester's principal
 //
-// A login is answered with the [contract.Principal], a cookie, and in [KeyHeader] the key
-// that must be shown with the cookie.
+// The answer to a login has the [contract.Principal] as body, a cookie, and in [KeyHeader]
+// the key that must be sent with the cookie.
 func (a *Access) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathToken, func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func (a *Access) Handler() http.Handler {
 	})
 	mux.HandleFunc("POST "+pathLogout, func(w http.ResponseWriter, r *http.Request) {
 		if err := a.logOut(w, r, contract.PrincipalOf(r.Context())); err != nil {
-			a.log.Error("a logout is forgotten when the bridge restarts", "error", err)
+			a.log.Error("storing a logout failed; it is lost when the bridge restarts", "error", err)
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
@@ -72,14 +72,16 @@ func (a *Access) Handler() http.Handler {
 		request.JSON(w, http.StatusOK, contract.PrincipalOf(r.Context()))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "there is no such path, or not with this method"}, 0)
+		request.Refuse(w, &contract.Error{
+			Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it",
+		}, 0)
 	})
 	return mux
 }
 
-// read decodes the body; if it does not, it has answered.
+// read decodes the body. If it fails, it has sent the answer.
 func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginWait)) // not every writer has one
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginWait)) // not every writer supports deadlines
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
@@ -87,17 +89,17 @@ func (a *Access) read(w http.ResponseWriter, r *http.Request, into any) bool {
 		if _, err = d.Token(); errors.Is(err, io.EOF) {
 			return true
 		}
-		err = errors.New("something follows it")
+		err = errors.New("trailing data")
 	}
-	e := asTooLarge(err, `want one JSON object with the one field "`+path.Base(r.URL.Path)+`", a string`)
-	a.turnAway(w, r, &refusal{e, 0, "body"})
+	e := asTooLarge(err, `want a JSON object with a single field "`+path.Base(r.URL.Path)+`", a string`)
+	a.reject(w, r, &refusal{e, 0, "body"})
 	return false
 }
 
-// finish gives the cookie, or says why not.
+// finish sets the cookie, or answers with the refusal.
 func (a *Access) finish(w http.ResponseWriter, r *http.Request, t *token, ref *refusal) {
 	if ref != nil {
-		a.turnAway(w, r, ref)
+		a.reject(w, r, ref)
 		return
 	}
 	request.JSON(w, http.StatusOK, a.logIn(w, r, t))

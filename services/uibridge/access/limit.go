@@ -17,18 +17,18 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// Use is what something costs of its token's allowance.
+// Use is the kind of a call, which decides which limits of its token it counts against.
 type Use int
 
-// The uses. A decision costs nothing else, so that a flood of inputs keeps nobody from
-// stopping it.
+// The uses. A decision counts only against its own limit, so that a flood of inputs cannot
+// prevent a person from stopping it.
 const (
 	Call     Use = iota // a request
 	Input               // a request and an input
 	Decision            // an approval, a denial or a cancel
 )
 
-// UseOf is what a method costs.
+// UseOf returns the use of a method.
 func UseOf(method string) Use {
 	switch method {
 	case request.SubmitUserInput, request.RunCommand:
@@ -39,7 +39,7 @@ func UseOf(method string) Use {
 	return Call
 }
 
-// useOf is what a request over HTTP costs before it is read.
+// useOf returns the use of an HTTP request before its body is read.
 func useOf(r *http.Request) Use {
 	dir, last := path.Split(r.URL.Path)
 	if dir != "/v1/rpc/" {
@@ -53,11 +53,11 @@ func useOf(r *http.Request) Use {
 
 // allowance is what one token may still use.
 type allowance struct {
-	http [Decision + 1]budget // of requests
-	made [Decision + 1]budget // of calls of the backend, whatever they came by
+	http [Decision + 1]budget // for requests
+	made [Decision + 1]budget // for calls of the backend, over any transport
 }
 
-// budget is a limit, and the field that sets it.
+// budget is a rate limit, and the configuration field that sets it.
 type budget struct {
 	*rate.Limiter
 	what, field string
@@ -77,7 +77,7 @@ func newAllowance(l Limits) allowance {
 	}
 }
 
-// spend takes one, or says how long to wait.
+// spend counts one use, or returns an error with the time to wait.
 func (b budget) spend() *contract.Error {
 	now := time.Now()
 	r := b.ReserveN(now, 1)
@@ -94,8 +94,8 @@ func tooMany(message string, wait time.Duration) *contract.Error {
 	return &contract.Error{Code: contract.CodeRateLimited, Message: message, RetryAfterMS: int64(math.Ceil(float64(wait) / float64(time.Millisecond)))}
 }
 
-// Limit is the backend within the limits: a call costs what its method does. What comes
-// over an open connection whose token or login has ended is refused.
+// Limit returns the backend with the limits applied: each call counts as its method's
+// [Use]. Calls on an open connection whose token or login has ended are refused.
 func (a *Access) Limit(b contract.Backend) contract.Backend { return limited{b, a} }
 
 type limited struct {
@@ -103,8 +103,8 @@ type limited struct {
 	a *Access
 }
 
-// Spend counts something that came over an open connection of a principal. The error
-// says why it is refused.
+// Spend counts a request on an open connection of a principal. The error says why it is
+// refused.
 func (a *Access) Spend(p contract.Principal, use Use) error {
 	if err := a.Valid(p); err != nil {
 		return err
@@ -173,13 +173,13 @@ func (l limited) Methods() map[string]contract.Method {
 	return out
 }
 
-// How many wrong tokens and codes an address may show.
+// How many wrong tokens and codes an address may send.
 const (
 	failBurst, failEvery = 10, 6 * time.Second
-	maxAddresses         = 4096 // that are counted apart
+	maxAddresses         = 4096 // counted separately
 )
 
-// failures are what was wrong lately, by where it came from.
+// failures counts recent wrong secrets by address.
 type failures struct {
 	mu sync.Mutex
 	by map[netip.Addr]*rate.Limiter
@@ -187,8 +187,8 @@ type failures struct {
 
 func newFailures() *failures { return &failures{by: map[netip.Addr]*rate.Limiter{}} }
 
-// of is the address's limiter. When there are too many addresses, those that have
-// behaved since are forgotten; if there are none, the rest are one.
+// of returns the address's limiter. When there are too many addresses, those whose budget
+// is full again are dropped; if there are none, all further addresses share one limiter.
 func (f *failures) of(addr netip.Addr, now time.Time) *rate.Limiter {
 	if l := f.by[addr]; l != nil {
 		return l
@@ -211,7 +211,7 @@ func (f *failures) of(addr netip.Addr, now time.Time) *rate.Limiter {
 	return l
 }
 
-// blocked says why nothing more is looked at from the address now.
+// blocked returns an error if nothing from the address is checked now.
 func (f *failures) blocked(addr netip.Addr) *contract.Error {
 	now := time.Now()
 	f.mu.Lock()
@@ -222,7 +222,7 @@ func (f *failures) blocked(addr netip.Addr) *contract.Error {
 	return nil
 }
 
-// failed counts something wrong.
+// failed counts a wrong secret.
 func (f *failures) failed(addr netip.Addr) {
 	now := time.Now()
 	f.mu.Lock()

@@ -158,7 +158,7 @@ func TestShutdownEndsStreamsAndWaitsForTheRest(t *testing.T) {
 	})
 }
 
-// backend counts what comes through.
+// backend counts the calls that reach it.
 type backend struct {
 	contract.Backend
 	calls map[string]int
@@ -249,7 +249,7 @@ func TestWhatComesOverAnOpenConnectionIsLimitedToo(t *testing.T) {
 	})
 }
 
-// A client that is over its limit does not fill the log.
+// A client over its limit does not flood the log.
 func TestRefusalsOverALimitAreLoggedOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := usual()
@@ -260,15 +260,15 @@ func TestRefusalsOverALimitAreLoggedOnceInAWhile(t *testing.T) {
 		}
 		time.Sleep(logburst.Window)
 		synctest.Wait()
-		if got := r.log.String(); strings.Count(got, "a request was refused") != 2 || !strings.Contains(got, "suppressed=98") {
+		if got := r.log.String(); strings.Count(got, "request refused") != 2 || !strings.Contains(got, "suppressed=98") {
 			t.Errorf("it has logged\n%s", got)
 		}
 		time.Sleep(logburst.Window) // nothing is left
 	})
 }
 
-// A flood of inputs, by HTTP or over an open connection, keeps nobody from approving,
-// denying or cancelling. Decisions have a limit of their own, which its refusal names.
+// A flood of inputs, over HTTP or an open connection, does not prevent approvals, denials
+// and cancels. Decisions have a separate limit, which their refusal names.
 func TestDecisionsAreLimitedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := usual()
@@ -322,7 +322,7 @@ func TestDecisionsAreLimitedApart(t *testing.T) {
 	})
 }
 
-// Nor do requests that are open, however many.
+// Neither do open requests, however many.
 func TestDecisionsHaveRoomBesideOpenRequests(t *testing.T) {
 	cfg := usual()
 	cfg.Limits = access.Limits{Connections: 1}
@@ -349,7 +349,7 @@ func TestDecisionsHaveRoomBesideOpenRequests(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Wrong guesses slow those who guess, and lock out nobody whose secret cannot be guessed.
+// Wrong guesses slow down the guesser, and never lock out a secret that cannot be guessed.
 func TestGuessingLocksNobodyElseOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const long = "long-0123456789abcdef0123456789abcdef"

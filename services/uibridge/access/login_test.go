@@ -177,7 +177,7 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Behind a proxy the bridge itself sees no TLS.
+// Behind a proxy the bridge itself does not see TLS.
 func TestCookiesBehindAProxyWithTLSAreSecure(t *testing.T) {
 	believed, named := usual(), usual()
 	believed.Proxies = []string{"127.0.0.0/8"}
@@ -188,14 +188,14 @@ func TestCookiesBehindAProxyWithTLSAreSecure(t *testing.T) {
 		proto  string // what the proxy says
 		secure bool
 	}{
-		"a proxy that is believed":         {believed, "localhost", "https", true},
-		"one that is reached without TLS":  {believed, "localhost", "http", false},
-		"the URL that browsers come by":    {named, "agent.example.org", "", true},
-		"that in another case":             {named, "Agent.Example.Org", "", true},
-		"another port of it":               {named, "agent.example.org:7070", "", false},
-		"this machine, past the proxy":     {named, "localhost:7070", "", false},
-		"whoever says that he is a proxy":  {named, "localhost:7070", "https", false},
-		"no proxy, and nobody is believed": {usual(), "localhost", "https", false},
+		"a proxy that is believed":           {believed, "localhost", "https", true},
+		"one that is reached without TLS":    {believed, "localhost", "http", false},
+		"the URL that browsers come by":      {named, "agent.example.org", "", true},
+		"that in another case":               {named, "Agent.Example.Org", "", true},
+		"another port of it":                 {named, "agent.example.org:7070", "", false},
+		"this machine, past the proxy":       {named, "localhost:7070", "", false},
+		"a client that claims to be a proxy": {named, "localhost:7070", "https", false},
+		"no proxy, and nobody is believed":   {usual(), "localhost", "https", false},
 	} {
 		scheme, name := "http://", "skandha-"
 		if c.secure {
@@ -261,7 +261,7 @@ func TestACookieAloneIsNoLogin(t *testing.T) {
 	r.ask(http.MethodGet, "/v1/x", "", wsKey(firstKey))
 }
 
-// wsKey is a WebSocket of the page that shows the browser's key.
+// wsKey is a WebSocket of the page that sends the browser's key.
 func wsKey(key string) func(*http.Request) {
 	return func(q *http.Request) {
 		page(q)
@@ -438,7 +438,7 @@ func TestOneTimeCodes(t *testing.T) {
 	})
 }
 
-// A stranger's X-Forwarded-For is not what he is told apart by; a proxy's is.
+// A stranger's X-Forwarded-For does not identify it; a proxy's identifies its client.
 func TestAddressesOfStrangersAreNotBelieved(t *testing.T) {
 	synctest.Test(t, addressesOfStrangers) // no wrong token is forgiven meanwhile
 }

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// logoutsFile is where logouts are kept in the data directory: a login and when its
-// cookies have expired anyway, as Unix seconds, on each line.
+// logoutsFile is the file in the data directory that stores logouts. Each line has a login,
+// and the time, in Unix seconds, when its cookies have expired anyway.
 const logoutsFile = "ui-logouts"
 
-// logouts are the logins that were ended before they expired. Without a path they are
-// forgotten at the end of the process.
+// logouts holds the logins that were ended before they expired. Without a path they are
+// lost when the process ends.
 type logouts struct {
 	path string
 	mu   sync.Mutex
@@ -32,7 +32,7 @@ func readLogouts(dataDir string) (*logouts, error) {
 	l.path = filepath.Join(dataDir, logoutsFile)
 	b, err := os.ReadFile(l.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading who has logged out: %w", err)
+		return nil, fmt.Errorf("reading the stored logouts: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
 		login, at, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -50,8 +50,8 @@ func (l *logouts) has(login string) bool {
 	return ok
 }
 
-// add remembers a logout, and forgets those that matter no more. With an error it is
-// remembered until the process ends.
+// add stores a logout and removes expired ones. If it returns an error, the logout is only
+// kept until the process ends.
 func (l *logouts) add(login string, until time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

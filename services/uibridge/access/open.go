@@ -14,20 +14,20 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// open are the requests that have been let in and have not ended.
+// open holds the accepted requests that have not ended.
 type open struct {
 	max, maxAll int
 
 	mu     sync.Mutex
 	all    map[*connection]struct{}
 	of     map[string]int // by token
-	shut   error          // why nobody is let in any more
+	shut   error          // why no more requests are accepted
 	closed sync.WaitGroup
 }
 
 type connection struct {
 	contract.Principal
-	reads bool // it changes nothing, and goes on elsewhere
+	reads bool // it changes nothing, and the client can continue elsewhere
 	end   context.CancelCauseFunc
 }
 
@@ -35,9 +35,9 @@ func newOpen(l Limits) *open {
 	return &open{max: l.Connections, maxAll: l.AllConnections, all: map[*connection]struct{}{}, of: map[string]int{}}
 }
 
-// enter counts a request in. Its context ends when the principal's time is over, and
-// when end or shutdown say so. Decisions, which have a limit of their own, have room even
-// if other requests of the token hold all that it may.
+// enter registers a request. Its context ends when the principal expires, and when end or
+// Shutdown ends it. Decisions have a separate limit: they are accepted even if other
+// requests of the token use all its connections.
 func (o *open) enter(ctx context.Context, p contract.Principal, reads bool, use Use) (_ context.Context, leave func(), err *contract.Error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,16 +45,16 @@ func (o *open) enter(ctx context.Context, p contract.Principal, reads bool, use 
 	case o.shut != nil:
 		return nil, nil, contract.ErrorOf(o.shut)
 	case o.of[p.Name] >= o.max && use != Decision:
-		return nil, nil, tooMany("this token has as many connections open as it may (ui.limits.connections)", time.Second)
+		return nil, nil, tooMany("connection limit of this token reached (ui.limits.connections)", time.Second)
 	case len(o.all) >= o.maxAll:
-		return nil, nil, tooMany("there are as many connections as there may be (ui.limits.all_connections)", time.Second)
+		return nil, nil, tooMany("connection limit reached (ui.limits.all_connections)", time.Second)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	c := &connection{p, reads, end}
 	o.all[c] = struct{}{}
 	o.of[p.Name]++
 	o.closed.Add(1)
-	// Not a deadline: that would be sent along with what is asked of others.
+	// Not a deadline, which would be passed on in requests to other services.
 	stop := func() bool { return true }
 	if !p.Expires.IsZero() {
 		stop = time.AfterFunc(time.Until(p.Expires), func() { end(unauthenticated("the token or login has expired; log in again")) }).Stop
@@ -72,7 +72,7 @@ func (o *open) enter(ctx context.Context, p contract.Principal, reads bool, use 
 	}, nil
 }
 
-// end ends those that are meant.
+// end ends the matching requests.
 func (o *open) end(meant func(*connection) bool, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,9 +89,10 @@ func (o *open) len() int {
 	return len(o.all)
 }
 
-// Shutdown lets nobody in any more. What only reads ends at once, with
-// [contract.ErrGoingAway] as its context's cause: it goes on after the last id that was
-// seen. What was to change something is waited for until ctx ends, and ends then.
+// Shutdown accepts no more requests. Requests that only read end at once, with
+// [contract.ErrGoingAway] as their context's cause: their clients continue after the last
+// id they saw. Requests that may change something are waited for until ctx ends, and end
+// then.
 func (a *Access) Shutdown(ctx context.Context) error {
 	a.open.mu.Lock()
 	a.open.shut = contract.ErrGoingAway
@@ -108,9 +109,9 @@ func (a *Access) Shutdown(ctx context.Context) error {
 	}
 }
 
-// anonymous are the open connections on which nobody was let in yet. When there are too
+// anonymous holds the open connections without an authenticated request. When there are too
 // many, the oldest of the address that has the most is closed, so that a client that only
-// opens connections keeps out no other.
+// opens connections cannot keep out others.
 type anonymous struct {
 	max     int
 	dropped atomic.Int64
@@ -128,7 +129,7 @@ type arrival struct {
 
 type connKey struct{}
 
-// Watch has a server bound the connections on which nobody is let in. It is to be called
+// Watch limits the server's connections without an authenticated request. It must be called
 // before the server serves.
 func (a *Access) Watch(srv *http.Server) {
 	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
@@ -159,12 +160,12 @@ func (n *anonymous) enter(c net.Conn) {
 	n.leave(oldest)
 	n.dropped.Add(1)
 	if t, ok := oldest.(*tls.Conn); ok {
-		oldest = t.NetConn() // without a farewell, for which a client could keep us waiting
+		oldest = t.NetConn() // without a TLS close message, for which a client could keep us waiting
 	}
-	_ = oldest.Close() // its server notices
+	_ = oldest.Close() // the server notices
 }
 
-// oldest is the first connection of the address that has the most.
+// oldest returns the first connection of the address that has the most.
 func (n *anonymous) oldest() (oldest net.Conn) {
 	most := 0
 	for _, count := range n.of {
@@ -179,7 +180,7 @@ func (n *anonymous) oldest() (oldest net.Conn) {
 	return oldest
 }
 
-// leave forgets a connection that has ended, or on which somebody was let in.
+// leave removes a connection that has ended, or that has an authenticated request.
 func (n *anonymous) leave(c net.Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

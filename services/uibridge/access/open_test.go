@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// pipes is a listener whose connections are in memory, so that time is the test's.
+// pipes is a listener whose connections are in memory, so that the test controls time.
 type pipes struct {
 	net.Listener
 	in chan net.Conn

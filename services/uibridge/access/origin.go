@@ -11,7 +11,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// refusal is why a request is not let in.
+// refusal is the reason why a request is refused.
 type refusal struct {
 	*contract.Error
 	status int    // 0: the error's own
@@ -26,17 +26,19 @@ func forbidOrigin(message string) *refusal {
 	return &refusal{&contract.Error{Code: contract.CodeForbidden, Field: "Origin", Message: message}, 0, "origin"}
 }
 
-// shape looks at what can be judged without knowing who is asking.
+// shape checks what can be checked without authentication.
 func (a *Access) shape(r *http.Request) *refusal {
 	if !a.hosts.Has(r.Host) {
-		return refuse(http.StatusMisdirectedRequest, "host", "Host", "this bridge is not called that; name it in ui.hosts if it is")
+		return refuse(http.StatusMisdirectedRequest, "host", "Host",
+			"unknown host; add it to ui.hosts if it is this bridge's")
 	}
 	if p := r.URL.Path; p == "" || p[0] != '/' || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
-		return refuse(http.StatusBadRequest, "path", "path", "it is not in its shortest form")
+		return refuse(http.StatusBadRequest, "path", "path", "not canonical; remove empty, . and .. segments")
 	}
 	if name := secretInQuery(r.URL.RawQuery); name != "" {
 		return refuse(http.StatusBadRequest, "query", name,
-			"a URL is written into logs and histories, so no secret is taken from one: show the token in Authorization: Bearer, and replace this one")
+			"secrets are not accepted in URLs, because URLs end up in logs and histories; "+
+				"send the token in Authorization: Bearer, and replace this one")
 	}
 	if ref := a.origin(r); ref != nil {
 		return ref
@@ -47,26 +49,26 @@ func (a *Access) shape(r *http.Request) *refusal {
 	return nil
 }
 
-// origin keeps pages of others out.
+// origin refuses requests from pages of unknown origins.
 func (a *Access) origin(r *http.Request) *refusal {
 	origins := r.Header.Values("Origin")
 	switch {
 	case len(origins) > 1:
-		return forbidOrigin("there are several")
-	case len(origins) == 1 && (a.ownOrigin(r, origins[0]) || a.friend(origins[0])):
+		return forbidOrigin("sent more than once")
+	case len(origins) == 1 && (a.ownOrigin(r, origins[0]) || a.configuredOrigin(origins[0])):
 		return nil
 	case len(origins) == 1:
-		return forbidOrigin("pages of this origin are not let in; name it in ui.origins, or in ui.url if it is the bridge's own")
+		return forbidOrigin("origin not allowed; add it to ui.origins, or set ui.url if it is the bridge's own")
 	}
 	site := r.Header.Get("Sec-Fetch-Site")
-	if site == "" { // a program, or an old browser; what it may do with a cookie is looked at later
+	if site == "" { // a program, or an old browser; its use of a cookie is checked later
 		return nil
 	}
 	if isUpgrade(r) || !safe(r.Method) {
-		return forbidOrigin("a browser says where it comes from, and this one does not")
+		return forbidOrigin("missing; a browser must send it with this request")
 	}
 	if (site == "cross-site" || site == "same-site") && (isAPI(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate") {
-		return forbidOrigin("this was asked for by a page of another origin")
+		return forbidOrigin("request from a page of another origin")
 	}
 	return nil
 }
@@ -80,19 +82,19 @@ func (a *Access) ownOrigin(r *http.Request, origin string) bool {
 	return origin == scheme+strings.ToLower(r.Host) || a.cfg.URL != "" && origin == a.cfg.URL
 }
 
-// friend reports whether the origin is a configured one.
-func (a *Access) friend(origin string) bool { return slices.Contains(a.cfg.Origins, origin) }
+// configuredOrigin reports whether the origin is a configured one.
+func (a *Access) configuredOrigin(origin string) bool { return slices.Contains(a.cfg.Origins, origin) }
 
-// share lets a page of a configured origin read the answer, and answers what its
-// browser asks first. Cookies are not for it.
-func (a *Access) share(w http.ResponseWriter, r *http.Request) (answered bool) {
+// cors lets a page of a configured origin read the answer, and answers its browser's
+// preflight requests. Cookies are not allowed for it.
+func (a *Access) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 	if len(a.cfg.Origins) == 0 {
 		return false
 	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
-	if !a.friend(origin) {
+	if !a.configuredOrigin(origin) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
@@ -107,8 +109,8 @@ func (a *Access) share(w http.ResponseWriter, r *http.Request) (answered bool) {
 	return true
 }
 
-// allowedHeaders are those that a page of a configured origin asks for: what libraries
-// send besides means nothing here.
+// allowedHeaders returns the headers that a page of a configured origin asks for. Further
+// ones that libraries send are harmless, because they have no meaning here.
 func allowedHeaders(asked string) string {
 	const usual = "Authorization, Content-Type, Last-Event-ID"
 	if asked == "" || len(asked) > 1024 || strings.Trim(asked, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ") != "" {
@@ -121,8 +123,7 @@ func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// isAPI reports whether the request is for more than the page, which is the same for
-// everybody.
+// isAPI reports whether the request is for more than the page's files, which are public.
 func isAPI(r *http.Request) bool { return r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/") }
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
@@ -135,10 +136,10 @@ func isJSON(types []string) bool {
 	return strings.EqualFold(strings.TrimSpace(t), "application/json")
 }
 
-// secretNames are parameters that carry secrets elsewhere.
+// secretNames are query parameters that carry secrets in other systems.
 var secretNames = []string{"token", "access_token", "auth_token", "id_token", "api_key", "apikey", "api-key", "auth", "authorization", "bearer", "code", "password", "secret"}
 
-// secretInQuery is the name of the first parameter that is one of them.
+// secretInQuery returns the name of the first parameter in secretNames, or "".
 func secretInQuery(query string) string {
 	for part := range strings.FieldsFuncSeq(query, func(c rune) bool { return c == '&' || c == ';' }) {
 		name, _, _ := strings.Cut(part, "=")
@@ -152,7 +153,7 @@ func secretInQuery(query string) string {
 	return ""
 }
 
-// behindProxy reports whether the request comes by a configured proxy.
+// behindProxy reports whether the request comes through a configured proxy.
 func (a *Access) behindProxy(r *http.Request) bool {
 	return len(a.proxies) > 0 && a.isProxy(peer(r.RemoteAddr))
 }
@@ -161,18 +162,19 @@ func (a *Access) isProxy(addr netip.Addr) bool {
 	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// address is who asks: the peer, or whom configured proxies name.
+// address returns the client's address: the peer, or the one that configured proxies
+// report.
 func (a *Access) address(r *http.Request) netip.Addr {
 	addr := peer(r.RemoteAddr)
-	said := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(said) - 1; i >= 0 && a.isProxy(addr); i-- { // what a stranger says stands before what a proxy says
-		next, err := netip.ParseAddr(strings.TrimSpace(said[i]))
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && a.isProxy(addr); i-- { // every proxy appends the address of its peer
+		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
 			break
 		}
 		addr = next.Unmap()
 	}
-	if addr.Is6() { // a machine has as many addresses as it likes in its network
+	if addr.Is6() { // one machine can use any address of its /64 network
 		if p, err := addr.WithZone("").Prefix(64); err == nil {
 			addr = p.Addr()
 		}
@@ -188,8 +190,8 @@ func peer(remote string) netip.Addr {
 	return p.Addr().Unmap()
 }
 
-// described is a request for the log. A secret may be pasted into anything that a client
-// writes, so only what is known beforehand is logged as it is; a URL's query never is.
+// described returns a request's attributes for the log. A client may paste a secret
+// anywhere, so only known values are logged; a URL's query never is.
 func (a *Access) described(r *http.Request) []any {
 	const other = "(unknown)"
 	known := func(is bool, s string) string {
@@ -208,7 +210,7 @@ func (a *Access) described(r *http.Request) []any {
 	return []any{
 		"method", known(slices.Contains(methods, r.Method), r.Method), "path", strings.Join(parts[:min(len(parts), 10)], "/"),
 		"host", known(a.hosts.Has(r.Host), r.Host),
-		"origin", known(a.ownOrigin(r, origin) && a.hosts.Has(r.Host) || a.friend(origin), origin),
+		"origin", known(a.ownOrigin(r, origin) && a.hosts.Has(r.Host) || a.configuredOrigin(origin), origin),
 	}
 }
 

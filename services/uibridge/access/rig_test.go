@@ -21,7 +21,7 @@ const (
 	botToken   = "bot-0123456789abcdef"
 )
 
-// rig is an access layer before something that says who is asking.
+// rig is an access layer in front of a handler that returns the requester.
 type rig struct {
 	*access.Access
 	t    *testing.T
@@ -57,7 +57,7 @@ func usual() access.Config {
 	return access.Config{Owner: ownerToken, Tokens: []access.Token{{Name: "bot", Token: botToken}}}
 }
 
-// ask is a request; each change is one of with's.
+// ask sends a request; each change is one of with's.
 func (r *rig) ask(method, target, body string, changes ...func(*http.Request)) *httptest.ResponseRecorder {
 	r.t.Helper()
 	var in io.Reader
@@ -86,7 +86,7 @@ func (r *rig) ask(method, target, body string, changes ...func(*http.Request)) *
 	return w
 }
 
-// logIn is what a page does with a token; the cookie and its key go with what follows.
+// logIn logs in with a token, as a page does; later requests carry the cookie and its key.
 func (r *rig) logIn(token string) *http.Cookie {
 	r.t.Helper()
 	w := r.ask(http.MethodPost, "/v1/auth/token", `{"token": "`+token+`"}`, page)
@@ -115,7 +115,7 @@ func from(addr string) func(*http.Request) {
 
 func host(h string) func(*http.Request) { return func(q *http.Request) { q.Host = h } }
 
-// page is what a browser says for the bridge's own page.
+// page returns the header that a browser sends for the bridge's own page.
 func page(q *http.Request) {
 	q.Header.Set("Origin", "http://"+q.Host)
 	q.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -126,7 +126,7 @@ func upgrade(q *http.Request) {
 	q.Header.Set("Upgrade", "websocket")
 }
 
-// refusal is the error of an answer.
+// refusal returns the error of an answer.
 func refusal(t *testing.T, w *httptest.ResponseRecorder) contract.Error {
 	t.Helper()
 	var e contract.Error

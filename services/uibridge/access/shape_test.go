@@ -9,7 +9,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Whoever has a page's name resolved to this machine still says his own name.
+// A page whose name resolves to this machine still sends its own name.
 func TestOtherHostNamesAreMisdirected(t *testing.T) {
 	cfg := usual()
 	cfg.Hosts, cfg.URL = []string{"agent.lan"}, "https://agent.example.org"
@@ -198,7 +198,7 @@ func TestPathsAreInTheirShortestForm(t *testing.T) {
 	}
 }
 
-// A token that was pasted where it does not belong is refused, and not logged.
+// A token pasted where it does not belong is refused, and not logged.
 func TestARefusalLogsNothingThatAClientWrote(t *testing.T) {
 	const secret = "skandha_ui_0123456789abcdefghijklmnopqrstuvwxyz"
 	for about, change := range map[string]func(*http.Request){
@@ -221,7 +221,7 @@ func TestARefusalLogsNothingThatAClientWrote(t *testing.T) {
 		r := newRig(t, usual(), "")
 		r.then = func(http.ResponseWriter, *http.Request) { t.Errorf("%s: the request is let in", about) }
 		w := r.ask(http.MethodGet, "/v1/x", "", change)
-		if w.Code < 400 || !strings.Contains(r.log.String(), "a request was refused") {
+		if w.Code < 400 || !strings.Contains(r.log.String(), "request refused") {
 			t.Errorf("%s: it is answered %d, and logged as %s", about, w.Code, r.log.String())
 		}
 		if strings.Contains(r.log.String(), "0123456789") {

@@ -18,17 +18,18 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// TokenFile is where the owner's token is kept in the data directory.
+// TokenFile is the file in the data directory that stores the owner's token.
 const TokenFile = "ui-token"
 
-// tokenPrefix begins a token that was made, so that people and scanners know it.
+// tokenPrefix begins every generated token, so that people and secret scanners recognize
+// it.
 const tokenPrefix = "skandha_ui_"
 
-// token is one that lets in. The secret itself is not kept.
+// token is an access token. The secret itself is not kept.
 type token struct {
 	contract.Principal
 	sum   [sha256.Size]byte
-	key   []byte // of its cookies
+	key   []byte // for signing its cookies
 	short bool   // it might be guessed
 }
 
@@ -43,8 +44,8 @@ func newToken(p contract.Principal, text string) (token, error) {
 	return token{Principal: p, sum: sha256.Sum256([]byte(text)), key: key, short: len(text) < unguessable}, nil
 }
 
-// readTokens reads the owner's token, making it if there is none, and the others'.
-// Made is the owner's if it was made now.
+// readTokens reads the owner's token, generating it if there is none, and the others. Made
+// is the owner's token if it was generated now.
 func readTokens(c Config, dataDir string) (all []token, made string, err error) {
 	owner := ""
 	switch {
@@ -54,7 +55,9 @@ func readTokens(c Config, dataDir string) (all []token, made string, err error) 
 			return nil, "", err
 		}
 	case len(c.Tokens) == 0:
-		return nil, "", errors.New("tokens: nobody could be let in; set owner (SKANDHA_UI_TOKEN) to a token, or name a data directory to keep one in")
+		return nil, "", errors.New(
+			"tokens: no token is configured; set owner (SKANDHA_UI_TOKEN) to a token, or set a data directory " +
+				"to keep a generated one in")
 	}
 	if all, err = c.configured(owner); err != nil {
 		return nil, "", err
@@ -62,14 +65,14 @@ func readTokens(c Config, dataDir string) (all []token, made string, err error) 
 	return all, made, nil
 }
 
-// CheckSecrets reads the tokens that are configured. It reports everything that is
-// wrong with them; each error names its field.
+// CheckSecrets reads the configured tokens. It reports all faults in them; each error names
+// its field.
 func (c Config) CheckSecrets() error {
 	_, err := c.configured("")
 	return err
 }
 
-// configured reads the tokens. The owner's is the text, if none is configured.
+// configured reads the tokens. The argument is the owner's token if none is configured.
 func (c Config) configured(owner string) (all []token, err error) {
 	var errs []error
 	add := func(field, text string, err error, p contract.Principal) {
@@ -83,7 +86,7 @@ func (c Config) configured(owner string) (all []token, err error) {
 		}
 		for _, other := range all {
 			if other.sum == t.sum {
-				errs = append(errs, fmt.Errorf("%s: it is the same as that of %s; each needs its own", field, other.Name))
+				errs = append(errs, fmt.Errorf("%s: same token as %s; each needs its own", field, other.Name))
 			}
 		}
 		all = append(all, t)
@@ -108,7 +111,7 @@ func (c Config) configured(owner string) (all []token, err error) {
 	return all, errors.Join(errs...)
 }
 
-// ownerOf reads the file, or makes it.
+// ownerOf reads the file, or creates it.
 func ownerOf(path string) (text, made string, err error) {
 	b, err := os.ReadFile(path)
 	switch {
@@ -119,32 +122,32 @@ func ownerOf(path string) (text, made string, err error) {
 		return "", "", fmt.Errorf("reading the owner's token: %w", err)
 	}
 	if text = strings.TrimSpace(string(b)); text == "" {
-		return "", "", fmt.Errorf("the owner's token in %s is empty; remove the file, and a new one is made", path)
+		return "", "", fmt.Errorf("the owner's token in %s is empty; remove the file to have a new one generated", path)
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
 		err = os.Chmod(path, 0o600)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("the owner's token must be for its owner's eyes alone: %w", err)
+		return "", "", fmt.Errorf("restricting the owner's token to its owner: %w", err)
 	}
 	return text, "", nil
 }
 
-// makeToken writes 256 random bits to the file, whole or not at all.
+// makeToken writes a token of 256 random bits to the file, atomically.
 func makeToken(path string) (string, error) {
 	var b [32]byte
 	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("making the owner's token: %w", err)
+		return "", fmt.Errorf("generating the owner's token: %w", err)
 	}
 	text := tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
 	if err := writeWhole(path, text+"\n"); err != nil {
-		return "", fmt.Errorf("keeping the owner's token: %w", err)
+		return "", fmt.Errorf("storing the owner's token: %w", err)
 	}
 	return text, nil
 }
 
-// writeWhole replaces a file, readable by its owner alone.
+// writeWhole replaces a file atomically, readable only by its owner.
 func writeWhole(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -153,7 +156,7 @@ func writeWhole(path, text string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // unless it was renamed
+	defer func() { _ = os.Remove(f.Name()) }() // has no effect once it is renamed
 	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -161,7 +164,7 @@ func writeWhole(path, text string) error {
 	return os.Rename(f.Name(), path)
 }
 
-// tokenOf finds who shows the token, in a time that does not depend on it.
+// tokenOf finds the token with this text, in constant time.
 func (a *Access) tokenOf(text string) (t *token, err *contract.Error) {
 	sum := sha256.Sum256([]byte(text))
 	for i := range a.tokens {
@@ -170,7 +173,7 @@ func (a *Access) tokenOf(text string) (t *token, err *contract.Error) {
 		}
 	}
 	if t == nil {
-		return nil, unauthenticated("the token is not one of this bridge's")
+		return nil, unauthenticated("unknown token")
 	}
 	return t, expired(t.Principal)
 }
@@ -184,7 +187,7 @@ func (a *Access) named(name string) *token {
 	return nil
 }
 
-// expired says so if the principal's time is over.
+// expired returns an error if the principal has expired.
 func expired(p contract.Principal) *contract.Error {
 	if !p.Expires.IsZero() && !time.Now().Before(p.Expires) {
 		return unauthenticated("the token or login has expired; log in again")

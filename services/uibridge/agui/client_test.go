@@ -18,7 +18,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// client speaks AG-UI to a door.
+// client speaks AG-UI to a handler.
 type client struct {
 	t      testing.TB
 	server *transporttest.Server
@@ -28,15 +28,15 @@ type client struct {
 func newClient(t testing.TB, b contract.Backend, cfg agui.Config) *client {
 	t.Helper()
 	mux := http.NewServeMux()
-	door := agui.New(cfg, b, slog.New(slog.DiscardHandler))
+	handler := agui.New(cfg, b, slog.New(slog.DiscardHandler))
 	for _, p := range agui.Patterns() {
-		mux.Handle(p, door)
+		mux.Handle(p, handler)
 	}
 	s := transporttest.Serve(t, mux, 0)
 	return &client{t, s, s.URL + "/v1/agui/main"}
 }
 
-// stream is a run that is being told.
+// stream is a run's stream that is being read.
 type stream struct {
 	t      testing.TB
 	body   io.Closer
@@ -169,7 +169,7 @@ func (s *stream) last() wire {
 	return all[len(all)-1]
 }
 
-// texts are the texts of messages, by id, in their order.
+// texts returns the texts of messages by id, and their order.
 func texts(events []wire) (ids []string, text map[string]string) {
 	text = map[string]string{}
 	for _, e := range events {
@@ -196,7 +196,7 @@ func input(thread, run, text string, more ...map[string]any) map[string]any {
 	return in
 }
 
-// open has a run stay open while a person is asked.
+// open makes a run stay open while a request is pending.
 func open() map[string]any {
 	return map[string]any{"forwardedProps": map[string]any{"skandha": map[string]any{"interrupts": false}}}
 }

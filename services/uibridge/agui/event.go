@@ -5,7 +5,7 @@ import "encoding/json"
 // EventType is the type of an AG-UI event.
 type EventType string
 
-// The types that are sent.
+// The event types that are sent.
 const (
 	RunStarted              EventType = "RUN_STARTED"
 	RunFinished             EventType = "RUN_FINISHED"
@@ -30,7 +30,7 @@ const (
 	Custom                  EventType = "CUSTOM"
 )
 
-// Event is an AG-UI event; which fields it has follows from its type.
+// Event is an AG-UI event; its type determines its fields.
 type Event struct {
 	Type      EventType `json:"type"`
 	Timestamp int64     `json:"timestamp,omitempty"` // milliseconds since 1970
@@ -67,27 +67,27 @@ type Patch struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Result is what a run came to.
+// Result is the result of a run.
 type Result struct {
 	Text     string `json:"text"`
 	Turn     string `json:"turn,omitempty"`
 	Sequence uint64 `json:"sequence"` // of the input
 }
 
-// Usage is what a run cost.
+// Usage is the token usage of a run.
 type Usage struct {
 	InputTokens  int64 `json:"inputTokens"`
 	OutputTokens int64 `json:"outputTokens"`
 	TotalTokens  int64 `json:"totalTokens"`
 }
 
-// Outcome is how a run finished.
+// Outcome tells how a run finished.
 type Outcome struct {
 	Type       string      `json:"type"` // success or interrupt
 	Interrupts []Interrupt `json:"interrupts,omitempty"`
 }
 
-// Interrupt asks a person, and ends the run meanwhile.
+// Interrupt asks a person for a decision. It ends the run until the run is resumed.
 type Interrupt struct {
 	ID             string         `json:"id"`
 	Reason         string         `json:"reason"`

@@ -19,11 +19,11 @@ import (
 	"skandha.dev/services/uibridge/turn"
 )
 
-// Config of the door. What is zero has a default.
+// Config configures the handler. A zero field means its default.
 type Config struct {
 	MaxMessage int64         // bytes of a body, which holds the whole conversation; default 8 MiB
-	MaxRuns    int           // that are told at once; default 2048
-	WriteWait  time.Duration // how long a peer may take for an event; default 10 s
+	MaxRuns    int           // open at a time; default 2048
+	WriteWait  time.Duration // how long a peer may take to read an event; default 10 s
 	KeepAlive  time.Duration // between comments; default 15 s
 }
 
@@ -34,26 +34,25 @@ func (c Config) withDefaults() Config {
 	}
 }
 
-// Handler is the handler of [Patterns]. The access layer stands before it.
+// Handler serves [Patterns]. It must run behind the access layer.
 type Handler struct {
 	cfg     Config
 	backend contract.Backend
 	log     *slog.Logger
-	shown   *shown
+	sent    *sentRequests
 
 	open, runs, failed atomic.Int64
 }
 
-// Patterns are what the door is to be served at, for [http.ServeMux.Handle].
+// Patterns returns the patterns to serve the handler at, for [http.ServeMux.Handle].
 func Patterns() []string { return []string{"/v1/agui/{agent}"} }
 
-// New makes the door.
+// New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
-	return &Handler{cfg: cfg.withDefaults(), backend: b, log: log.With("door", "agui"), shown: newShown()}
+	return &Handler{cfg: cfg.withDefaults(), backend: b, log: log.With("door", "agui"), sent: newSentRequests()}
 }
 
-// Counters are for metrics: runs that are told now, that were begun, and requests that
-// failed.
+// Counters returns the metrics: open runs, runs that were begun, and failed requests.
 func (d *Handler) Counters() map[string]int64 {
 	return map[string]int64{"agui_open": d.open.Load(), "agui_runs_total": d.runs.Load(), "agui_failed_total": d.failed.Load()}
 }
@@ -68,29 +67,29 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	run, status, err := d.read(w, r)
 	if err == nil {
 		if d.open.Add(1) > int64(d.cfg.MaxRuns) {
-			err = &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many runs as there may be", RetryAfterMS: 5000}
+			err = &contract.Error{Code: contract.CodeUnavailable, Message: "run limit reached", RetryAfterMS: 5000}
 		}
 		defer d.open.Add(-1)
 	}
 	if err == nil {
-		err = run.tell(r.Context())
+		err = run.follow(r.Context())
 	}
 	switch {
 	case err == nil:
 	case run != nil && run.out.Begun():
-		d.log.Debug("a run is told no more", "session", run.ref, "run", run.in.RunID, "error", err)
+		d.log.Debug("a run's stream ended early", "session", run.ref, "run", run.in.RunID, "error", err)
 	default:
 		d.failed.Add(1)
-		d.log.Debug("a run was refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
+		d.log.Debug("run refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
 		request.Refuse(w, err, status)
 	}
 }
 
-// read reads the request; the status is another one than the error's, or 0.
+// read reads the request. A status other than 0 replaces that of the error.
 func (d *Handler) read(w http.ResponseWriter, r *http.Request) (*run, int, error) {
 	p := contract.PrincipalOf(r.Context())
 	if p.Name == "" {
-		return nil, 0, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}
+		return nil, 0, &contract.Error{Code: contract.CodeUnauthenticated, Message: "missing token"}
 	}
 	body, status, err := request.Body(w, r, d.cfg.MaxMessage)
 	if err != nil {
@@ -105,28 +104,29 @@ func (d *Handler) read(w http.ResponseWriter, r *http.Request) (*run, int, error
 		return nil, 0, err
 	}
 	return &run{
-		door: d, p: p, in: in, ref: ref, out: eventstream.New(w, d.cfg.WriteWait), translator: newTranslator(in.ThreadID, in.RunID),
+		handler: d, p: p, in: in, ref: ref, out: eventstream.New(w, d.cfg.WriteWait),
+		translator: newTranslator(in.ThreadID, in.RunID),
 	}, 0, nil
 }
 
 // run is one request.
 type run struct {
-	door       *Handler
+	handler    *Handler
 	p          contract.Principal
 	in         *RunAgentInput
 	ref        subject.Ref
 	out        *eventstream.Writer
 	translator *translator
-	after      string                     // the id of what was told last
-	replayed   time.Time                  // when a turn of before was attached to; zero: it is none
-	waiting    []contract.ToolCallRequest // then
+	after      string                     // the last id that was sent
+	replayed   time.Time                  // when a replayed turn was attached to; zero: not a replay
+	waiting    []contract.ToolCallRequest // pending requests at that time
 }
 
-// errInterrupted ends the telling of a run that waits for people.
+// errInterrupted ends the stream of a run that waits for people.
 var errInterrupted = errors.New("interrupted")
 
-// tell tells the run. The error is for the log if the response has begun.
-func (r *run) tell(ctx context.Context) error {
+// follow streams the run. If the response has begun, the error is only for the log.
+func (r *run) follow(ctx context.Context) error {
 	if len(r.in.Tools) > 0 {
 		return r.refuseTools()
 	}
@@ -135,7 +135,7 @@ func (r *run) tell(ctx context.Context) error {
 		return err
 	}
 	defer t.Close()
-	r.door.runs.Add(1)
+	r.handler.runs.Add(1)
 	if t.Replayed {
 		r.replay(&t.Attached)
 	}
@@ -143,12 +143,12 @@ func (r *run) tell(ctx context.Context) error {
 	if err := r.send(); err != nil {
 		return err
 	}
-	err = t.Each(ctx, r.door.cfg.KeepAlive, r.next, r.out.KeepAlive)
+	err = t.Each(ctx, r.handler.cfg.KeepAlive, r.next, r.out.KeepAlive)
 	if err == nil || errors.Is(err, errInterrupted) {
 		return nil
 	}
-	// The one who asked may be gone; if the bridge stops, or his token has expired, he
-	// is told so.
+	// The client may have disconnected; but if the bridge stops or the token has expired, it
+	// gets the error.
 	r.translator.fail(err)
 	return errors.Join(err, r.send())
 }
@@ -157,12 +157,13 @@ func (r *run) refuseTools() error {
 	r.translator.emit(Event{Type: RunStarted, ThreadID: r.in.ThreadID, RunID: r.in.RunID})
 	r.translator.emit(Event{
 		Type: RunError, Code: "unsupported_tools",
-		Message: "tools: the client's own tools are not taken; the agent's tools are on the bus, where any UI sees them called and policy decides. Send tools: [], and offer a tool as a plugin",
+		Message: "tools: client tools are not supported, because the agent's tools are on the bus, " +
+			"where every UI sees the calls and policy applies; send tools: [], and offer a tool as a plugin",
 	})
 	return r.send()
 }
 
-// start sends the input, or the answers, whose turn is told.
+// start sends the input, or the answers, and returns the turn to follow.
 func (r *run) start(ctx context.Context) (*turn.Turn, error) {
 	if len(r.in.Resume) > 0 {
 		return r.resume(ctx)
@@ -171,7 +172,7 @@ func (r *run) start(ctx context.Context) (*turn.Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := turn.Attach(ctx, r.door.backend, r.p, r.ref, "", "agui")
+	t, err := turn.Attach(ctx, r.handler.backend, r.p, r.ref, "", "agui")
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +180,8 @@ func (r *run) start(ctx context.Context) (*turn.Turn, error) {
 		t.Close()
 		return nil, &contract.Error{
 			Code: contract.CodeConflict, Field: "resume",
-			Message: "a person is asked in this thread; answer " + t.Attached.Pending[0].ConfirmationID + " with resume first",
+			Message: "a confirmation request is pending in this thread; first answer " +
+				t.Attached.Pending[0].ConfirmationID + " with resume",
 		}
 	}
 	if err := t.Submit(ctx, contract.Submission{Text: text, ID: r.in.RunID, Mode: r.in.props.Mode, Source: "agui"}); err != nil {
@@ -189,18 +191,18 @@ func (r *run) start(ctx context.Context) (*turn.Turn, error) {
 	return t, nil
 }
 
-// next tells one thing that happened.
+// next translates and sends one notification.
 func (r *run) next(v any, id string) error {
 	if id != "" {
 		r.after = id
 	}
-	r.translator.tell(v)
+	r.translator.translate(v)
 	switch v := v.(type) {
 	case *contract.Attached:
 		r.replay(v)
 	case *contract.ToolCallRequest:
-		r.door.shown.put(shownEntry{key: r.key(v.ConfirmationID), hash: v.Hash})
-	case *contract.StateChange: // the last of what asks, when all are asked
+		r.handler.sent.put(sentRequest{key: r.key(v.ConfirmationID), hash: v.Hash})
+	case *contract.StateChange: // follows the last of the turn's confirmation requests
 		if asked := r.asked(); r.in.props.Interrupts && v.State == event.StateConfirming && len(asked) > 0 {
 			r.interrupt(asked)
 			return errors.Join(errInterrupted, r.send())
@@ -211,7 +213,8 @@ func (r *run) next(v any, id string) error {
 
 func (r *run) replay(now *contract.Attached) { r.replayed, r.waiting = time.Now(), now.Pending }
 
-// asked is what a person is asked now. What is told of before may have been answered.
+// asked returns the requests that are pending now. Those in a replayed part of the turn may
+// already be answered.
 func (r *run) asked() []contract.ToolCallRequest {
 	return slices.DeleteFunc(slices.Clone(r.translator.pending), func(q contract.ToolCallRequest) bool {
 		same := func(p contract.ToolCallRequest) bool { return p.ConfirmationID == q.ConfirmationID }
@@ -222,16 +225,18 @@ func (r *run) asked() []contract.ToolCallRequest {
 // interrupt ends the run until it is resumed.
 func (r *run) interrupt(asked []contract.ToolCallRequest) {
 	for _, q := range asked {
-		r.door.shown.put(shownEntry{key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls})
+		r.handler.sent.put(sentRequest{
+			key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls,
+		})
 	}
 	r.translator.interrupt(asked)
 }
 
-func (r *run) key(confirmation string) shownKey {
-	return shownKey{principal: r.p.Name, ref: r.ref, id: confirmation}
+func (r *run) key(confirmation string) sentKey {
+	return sentKey{principal: r.p.Name, ref: r.ref, id: confirmation}
 }
 
-// send sends the events that were made.
+// send sends the translated events.
 func (r *run) send() error {
 	for _, e := range r.translator.take() {
 		b, err := json.Marshal(e)

@@ -27,7 +27,7 @@ func delta(plan, attempt string, n int, text, reasoning string) contract.Delta {
 	return contract.Delta{About: about(), Delta: provider.Delta{Plan: plan, Attempt: attempt, N: n, Text: text, Reasoning: reasoning}}
 }
 
-// script tells one turn by hand, after its input has come.
+// script sends one turn by hand, after its input has arrived.
 func script(t *testing.T, steps ...any) []wire {
 	t.Helper()
 	b := transporttest.New()
@@ -83,7 +83,8 @@ func TestReasoningIsTold(t *testing.T) {
 	}
 }
 
-// A text that is written anew is another message, and at the end it is said which count.
+// A text that is written again is another message, and at the end the messages that count
+// are listed.
 func TestATextThatIsWrittenAnewIsAnotherMessage(t *testing.T) {
 	for name, steps := range map[string][]any{
 		"another attempt":  {requested("p1", "a", 1), delta("p1", "a", 0, "Wrong", ""), requested("p1", "b", 1), delta("p1", "a", 1, " late", ""), delta("p1", "b", 0, "Rig", ""), completed("p1", "Right"), recorded("Right")},
@@ -110,7 +111,7 @@ func TestATextThatIsWrittenAnewIsAnotherMessage(t *testing.T) {
 	}
 }
 
-// What deltas have lost is in the message all the same.
+// The message contains whatever was lost of the deltas.
 func TestLostDeltasAreMadeUpFor(t *testing.T) {
 	events := script(t, delta("p1", "a", 0, "One ", ""), requested("p1", "a", 1), delta("p1", "a", 2, "three ", ""), completed("p1", "One two three four"), recorded("One two three four"))
 	ids, text := texts(events)
@@ -119,7 +120,7 @@ func TestLostDeltasAreMadeUpFor(t *testing.T) {
 	}
 }
 
-// Whatever order things come in, a client can follow: its events are legal, and the
+// Whatever the order of notifications, a client can follow: its events are legal, and the
 // texts that count are those of the log.
 func TestAnyOrderIsLegal(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -252,7 +253,7 @@ func TestTheClientsStateStaysBesideOurs(t *testing.T) {
 	}
 }
 
-// A feed that ends says why, in the protocol's way; one that was too slow goes on.
+// A feed that ends is reported in the protocol's way; one that was too slow continues.
 func TestAFeedThatEnds(t *testing.T) {
 	b := transporttest.New()
 	c := newClient(t, b, agui.Config{})
@@ -273,10 +274,10 @@ func TestRightsAreNeeded(t *testing.T) {
 		p    contract.Principal
 		code int
 	}{
-		"nobody":         {contract.Principal{}, http.StatusUnauthorized},
-		"one who talks":  {transporttest.Principal(contract.Talk), http.StatusForbidden},
-		"one who looks":  {transporttest.Principal(contract.See), http.StatusForbidden},
-		"another's door": {contract.Principal{Name: "x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}}, http.StatusForbidden},
+		"nobody":        {contract.Principal{}, http.StatusUnauthorized},
+		"one who talks": {transporttest.Principal(contract.Talk), http.StatusForbidden},
+		"one who looks": {transporttest.Principal(contract.See), http.StatusForbidden},
+		"another agent": {contract.Principal{Name: "x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}}, http.StatusForbidden},
 	} {
 		c.server.As(x.p)
 		if s := c.ask(ctx(t), input("t", "r", "x")); s.Code != x.code {
@@ -307,7 +308,7 @@ func TestOnlyJSONByPost(t *testing.T) {
 	}
 }
 
-// The check of the order finds what it is there for.
+// The check of the order detects faults.
 func TestOrderCheckFindsWhatIsIllegal(t *testing.T) {
 	start, end := wire{Type: "RUN_STARTED", ThreadID: "t", RunID: "r", Timestamp: 1}, wire{Type: "RUN_FINISHED", ThreadID: "t", RunID: "r", Timestamp: 1}
 	end.Outcome.Type = "success"

@@ -13,7 +13,8 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// RunAgentInput is what a client sends. What the protocol adds later is left out.
+// RunAgentInput is a client's request. Fields that later versions of the protocol add are
+// ignored.
 type RunAgentInput struct {
 	ThreadID       string            `json:"threadId"`
 	RunID          string            `json:"runId"`
@@ -28,7 +29,7 @@ type RunAgentInput struct {
 	props Props
 }
 
-// Context is something that the client's application says of itself.
+// Context is a piece of context from the client's application.
 type Context struct {
 	Description string `json:"description"`
 	Value       string `json:"value"`
@@ -44,13 +45,13 @@ type Resume struct {
 // Payload is the answer.
 type Payload struct {
 	Approved *bool        `json:"approved"`
-	Hash     string       `json:"hash"` // of what was shown; may be left out by whom this door has shown it
+	Hash     string       `json:"hash"` // of the request; optional if this handler has sent it to the principal
 	Reason   string       `json:"reason"`
 	Always   *event.Grant `json:"always"`
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. An unknown field is an error: an approval is
-// for the arguments that were shown, so a client must not believe that it has changed them.
+// for the arguments that were shown, so a client must not assume that it can change them.
 func (p *Payload) UnmarshalJSON(b []byte) error {
 	type plain Payload
 	err := strictjson.Names(b, (*plain)(p))
@@ -71,13 +72,13 @@ func (r *Resume) UnmarshalJSON(b []byte) error {
 	return strictjson.Unmarshal(b, (*plain)(r))
 }
 
-// Props are what forwardedProps.skandha may hold.
+// Props are the fields of forwardedProps.skandha.
 type Props struct {
-	Interrupts bool            `json:"interrupts"` // end the run when a person is asked; default true
+	Interrupts bool            `json:"interrupts"` // end the run when approval is required; default true
 	Mode       event.InputMode `json:"mode"`
 }
 
-// readInput reads what a client sends.
+// readInput decodes and checks a client's request.
 func readInput(body []byte) (*RunAgentInput, error) {
 	in := &RunAgentInput{props: Props{Interrupts: true}}
 	var invalid *contract.Error
@@ -89,7 +90,7 @@ func readInput(body []byte) (*RunAgentInput, error) {
 	var props struct {
 		Skandha json.RawMessage `json:"skandha"`
 	}
-	// Anything may be forwarded; what is Skandha's is read strictly.
+	// A client may forward anything; only Skandha's part is read strictly.
 	if json.Unmarshal(in.ForwardedProps, &props) == nil && len(props.Skandha) > 0 {
 		d := json.NewDecoder(bytes.NewReader(props.Skandha))
 		d.DisallowUnknownFields()
@@ -99,18 +100,19 @@ func readInput(body []byte) (*RunAgentInput, error) {
 	}
 	switch {
 	case in.ThreadID == "":
-		return nil, contract.Invalid("threadId", "it is missing; name the thread")
+		return nil, contract.Invalid("threadId", "missing; name the thread")
 	case in.RunID == "":
-		return nil, contract.Invalid("runId", "it is missing; give each run an id of its own")
+		return nil, contract.Invalid("runId", "missing; give each run its own id")
 	case len(in.RunID) > event.MaxInputIDBytes:
-		return nil, contract.Invalid("runId", fmt.Sprintf("has %d bytes, at most %d", len(in.RunID), event.MaxInputIDBytes))
+		return nil, contract.Invalid("runId", fmt.Sprintf(
+			"has %d bytes; the limit is %d", len(in.RunID), event.MaxInputIDBytes))
 	}
 	return in, in.checkResume()
 }
 
-// field is the one that a JSON error is about.
+// field returns the field that a JSON error is about.
 func field(err error) string {
-	if e, ok := err.(*json.UnmarshalTypeError); ok && e.Field != "" { //nolint:errorlint // it is encoding/json's own, unwrapped
+	if e, ok := err.(*json.UnmarshalTypeError); ok && e.Field != "" { //nolint:errorlint // encoding/json returns it unwrapped
 		return e.Field
 	}
 	return "body"
@@ -121,23 +123,23 @@ func (in *RunAgentInput) checkResume() error {
 		at := fmt.Sprintf("resume[%d].", i)
 		switch {
 		case r.InterruptID == "":
-			return contract.Invalid(at+"interruptId", "it is missing; it is the confirmationId of skandha.confirmation")
+			return contract.Invalid(at+"interruptId", "missing; send the confirmationId of skandha.confirmation")
 		case r.Status != "resolved" && r.Status != "cancelled":
 			return contract.Invalid(at+"status", fmt.Sprintf("is %q, want resolved or cancelled", r.Status))
 		case r.Status == "resolved" && (r.Payload == nil || r.Payload.Approved == nil):
 			return contract.Invalid(at+"payload", "want {approved: true or false, hash?, reason?, always?}")
 		case slices.ContainsFunc(in.Resume[:i], func(q Resume) bool { return q.InterruptID == r.InterruptID }):
-			return contract.Invalid(at+"interruptId", "is answered twice")
+			return contract.Invalid(at+"interruptId", "duplicate answer")
 		}
 	}
 	return nil
 }
 
-// text is the input: the last message, and the context.
+// text returns the input: the last message, and the context.
 func (in *RunAgentInput) text() (string, error) {
 	at := len(in.Messages) - 1
 	if at < 0 {
-		return "", contract.Invalid("messages", "it is empty; the last message is what the agent is told")
+		return "", contract.Invalid("messages", "empty; the last message is the agent's input")
 	}
 	where := fmt.Sprintf("messages[%d]", at)
 	var m struct {
@@ -148,16 +150,17 @@ func (in *RunAgentInput) text() (string, error) {
 		return "", contract.Invalid(where, "want a message: "+err.Error())
 	}
 	if m.Role != "user" {
-		return "", contract.Invalid(where+".role", fmt.Sprintf("is %q; the last message is what the agent is told, and a user's", m.Role))
+		return "", contract.Invalid(where+".role", fmt.Sprintf(
+			"is %q; the last message is the agent's input and must be a user's", m.Role))
 	}
 	text, err := contentText(m.Content)
 	if err != nil {
 		return "", contract.Invalid(where+".content", err.Error())
 	}
 	if strings.TrimSpace(text) == "" {
-		return "", contract.Invalid(where+".content", "is empty; say something")
+		return "", contract.Invalid(where+".content", "empty; send some text")
 	}
-	if len(in.Context) == 0 || strings.HasPrefix(text, "/") { // a slash command takes no more
+	if len(in.Context) == 0 || strings.HasPrefix(text, "/") { // nothing can be appended to a slash command
 		return text, nil
 	}
 	var b strings.Builder
@@ -169,7 +172,7 @@ func (in *RunAgentInput) text() (string, error) {
 	return b.String(), nil
 }
 
-// contentText is a message's text: a string, or parts of type text.
+// contentText returns a message's text: a string, or parts of type text.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -185,7 +188,7 @@ func contentText(raw json.RawMessage) (string, error) {
 	texts := make([]string, 0, len(parts))
 	for _, p := range parts {
 		if p.Type != "text" {
-			return "", fmt.Errorf("has a part of type %q; the agent takes text alone", p.Type)
+			return "", fmt.Errorf("has a part of type %q; the agent only accepts text", p.Type)
 		}
 		texts = append(texts, p.Text)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// order is what a client of AG-UI accepts: the rules of its own verifier, and those of
+// order is what a client of AG-UI accepts: the rules of its verifier, and those of
 // the protocol's pages about reasoning, state, results and interrupts.
 type order struct {
 	first, started, over                          bool
@@ -70,7 +70,7 @@ func (w wire) text() string {
 	return s
 }
 
-// begun notes that something with an id begins, once.
+// begun records the beginning of something with an id, which must be its first.
 func (o *order) begin(open map[string]bool, e wire, id string) {
 	if id == "" || open[id] || o.ids[e.Type+id] {
 		o.fault("%s of %q: it has begun before, or has no id", e.Type, id)
@@ -200,7 +200,7 @@ func (o *order) finished(e wire) {
 	}
 }
 
-// check is what is wrong with a run's events.
+// check returns what is wrong with a run's events.
 func check(events []wire) []string {
 	o := newOrder()
 	for _, e := range events {

@@ -10,17 +10,17 @@ import (
 	"skandha.dev/services/uibridge/turn"
 )
 
-// resume answers what a run was interrupted by, and follows its turn.
+// resume answers the confirmation requests that interrupted a run, and follows its turn.
 func (r *run) resume(ctx context.Context) (*turn.Turn, error) {
-	first, _ := r.door.shown.get(r.key(r.in.Resume[0].InterruptID))
-	t, err := turn.Attach(ctx, r.door.backend, r.p, r.ref, first.after, "agui")
+	first, _ := r.handler.sent.get(r.key(r.in.Resume[0].InterruptID))
+	t, err := turn.Attach(ctx, r.handler.backend, r.p, r.ref, first.after, "agui")
 	if err != nil {
 		return nil, err
 	}
 	answers, id, err := r.answers(t.Attached.Pending)
 	for _, a := range answers {
 		if err == nil {
-			_, err = r.door.backend.Confirm(context.WithoutCancel(ctx), r.p, a)
+			_, err = r.handler.backend.Confirm(context.WithoutCancel(ctx), r.p, a)
 		}
 	}
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *run) resume(ctx context.Context) (*turn.Turn, error) {
 	return t, nil
 }
 
-// answers are the answers to what is asked now, and the turn that asks.
+// answers returns the answers to the pending requests, and the id of their turn.
 func (r *run) answers(pending []contract.ToolCallRequest) (answers []contract.Answer, id string, err error) {
 	var open []string
 	for _, q := range pending {
@@ -48,7 +48,7 @@ func (r *run) answers(pending []contract.ToolCallRequest) (answers []contract.An
 		if n < 0 {
 			return nil, "", &contract.Error{
 				Code: contract.CodeConflict, Field: at + "interruptId",
-				Message: a.InterruptID + " is not asked any more: somebody has answered, it has expired, or it never was",
+				Message: a.InterruptID + " is not pending: it was answered, has expired, or never existed",
 			}
 		}
 		answer, err := r.answer(a, pending[n])
@@ -59,14 +59,15 @@ func (r *run) answers(pending []contract.ToolCallRequest) (answers []contract.An
 	}
 	if len(open) > 0 && r.in.props.Interrupts {
 		return nil, "", &contract.Error{
-			Code: contract.CodeConflict, Field: "resume", Message: "answer all that is asked in one run; missing: " + strings.Join(open, ", "),
+			Code: contract.CodeConflict, Field: "resume",
+			Message: "answer all pending requests in one run; missing: " + strings.Join(open, ", "),
 		}
 	}
 	return answers, id, nil
 }
 
-// answer is bound to the hash of what the principal says that he was shown, or of what
-// this door has shown him; never of what is asked now.
+// answer builds the answer to a request. It is bound to the hash that the client sent, or
+// to the one that this handler sent to the principal; never to that of the pending request.
 func (r *run) answer(a Resume, q contract.ToolCallRequest) (contract.Answer, error) {
 	out := contract.Answer{Ref: r.ref, ConfirmationID: q.ConfirmationID, Source: "agui"}
 	if a.Payload != nil {
@@ -75,12 +76,14 @@ func (r *run) answer(a Resume, q contract.ToolCallRequest) (contract.Answer, err
 	if a.Status == "resolved" {
 		out.Approved, out.Always = *a.Payload.Approved, a.Payload.Always
 	} else if out.Reason == "" {
-		out.Reason = "left unanswered"
+		out.Reason = "cancelled by the client"
 	}
 	if out.Hash == "" {
-		e, ok := r.door.shown.get(r.key(q.ConfirmationID))
+		e, ok := r.handler.sent.get(r.key(q.ConfirmationID))
 		if !ok {
-			return out, fmt.Errorf("it is missing, and this door has not shown you the request; send the hash that came with %s", CustomConfirmation)
+			return out, fmt.Errorf(
+				"missing, and the request was not sent to you over this API; send the hash of its %s event",
+				CustomConfirmation)
 		}
 		out.Hash = e.hash
 	}

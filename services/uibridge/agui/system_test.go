@@ -18,8 +18,8 @@ import (
 
 const asked = `call ` + turntest.Asked + ` {}`
 
-// Whatever a turn does, its events come in an order that clients accept, and the text
-// of its last message is the answer.
+// Whatever a turn does, its events arrive in an order that clients accept, and the text of
+// its last message is the answer.
 func TestTurnsAreTold(t *testing.T) {
 	c := newClient(t, turntest.Start(t), agui.Config{})
 	for i, x := range []struct {
@@ -46,7 +46,7 @@ func TestTurnsAreTold(t *testing.T) {
 		t.Run(x.text, func(t *testing.T) {
 			c := *c
 			c.t = t
-			s := c.ask(ctx(t), input("told", fmt.Sprint("run", i), x.text))
+			s := c.ask(ctx(t), input("events", fmt.Sprint("run", i), x.text))
 			last := s.last()
 			if x.has != "" && !slices.Contains(types(s.events), x.has) {
 				t.Errorf("no %s in %s", x.has, s.types())
@@ -68,7 +68,7 @@ func TestTurnsAreTold(t *testing.T) {
 	}
 }
 
-// A run that is sent again is not taken again, and tells the same.
+// A run that is sent again is not accepted again, and has the same events.
 func TestARunIsTakenOnce(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, agui.Config{})
@@ -84,8 +84,8 @@ func TestARunIsTakenOnce(t *testing.T) {
 	}
 }
 
-// If the client wants that, the run stays open while a person is asked; any UI answers, this client by a run of
-// its own, which tells the rest, too.
+// If the client asks for that, the run stays open while a request is pending; any UI may
+// answer. This client answers with a separate run, which also returns the rest.
 func TestSomebodyIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, quick)
@@ -126,7 +126,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 	}
 }
 
-// While a person is asked the run ends, and another one goes on where it was.
+// While a request is pending the run ends, and another one continues.
 func TestRunsAreInterrupted(t *testing.T) {
 	c := newClient(t, turntest.Start(t), agui.Config{})
 	for _, approved := range []bool{true, false} {
@@ -164,7 +164,7 @@ func TestRunsAreInterrupted(t *testing.T) {
 	}
 }
 
-// An approval is bound to what its principal was shown, by this door or as he says.
+// An approval is bound to what its principal was shown: the hash that it sends, or was sent.
 func TestWhoWasNotShownMustSayTheHash(t *testing.T) {
 	b := turntest.Start(t)
 	s := newClient(t, b, agui.Config{}).ask(ctx(t), input("shown", "r1", asked))
@@ -187,7 +187,7 @@ func TestWhoWasNotShownMustSayTheHash(t *testing.T) {
 	}
 }
 
-// A client that goes away does not stop the turn.
+// A client that disconnects does not stop the turn.
 func TestTheTurnGoesOnWithoutItsClient(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, agui.Config{})
@@ -220,7 +220,7 @@ func TestTheTurnGoesOnWithoutItsClient(t *testing.T) {
 	}
 }
 
-// A run of which nothing is to be told is kept alive, and ends when it is cancelled.
+// A run without notifications is kept alive, and ends when it is cancelled.
 func TestACancelledRunSaysSo(t *testing.T) {
 	b := turntest.Start(t)
 	c := newClient(t, b, quick)

@@ -8,16 +8,15 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// The beginnings of the names of sessions whose thread has a name that no session can
-// have.
+// The prefixes of session names for threads whose names are not valid for sessions.
 const (
 	encoded = "agui-"
 	hashed  = "aguih-"
 )
 
-// SessionOf is the session of a thread. One that can be a session's name is its name;
-// of another one the name is encoded, reversibly ([subject.Encode]) if that is short
-// enough, and a hash if not. Two threads never share a session.
+// SessionOf returns the session of a thread. It has the thread's name if that is a valid
+// session name; otherwise the name is encoded, reversibly ([subject.Encode]) if the result
+// is short enough, and as a hash if not. Two threads never share a session.
 func SessionOf(thread string) subject.Session {
 	if subject.Valid(thread) && !strings.HasPrefix(thread, encoded) && !strings.HasPrefix(thread, hashed) {
 		return subject.Session(thread)
@@ -29,7 +28,7 @@ func SessionOf(thread string) subject.Session {
 	return subject.Session(hashed + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])))
 }
 
-// ThreadOf is the thread of a session; false if its name was hashed.
+// ThreadOf returns the thread of a session; false if its name was hashed.
 func ThreadOf(s subject.Session) (string, bool) {
 	if strings.HasPrefix(string(s), hashed) {
 		return "", false

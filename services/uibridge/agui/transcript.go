@@ -8,15 +8,15 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// transcript is the messages that a client makes of the events, in their order, for
-// when one of them does not count after all.
+// transcript holds the messages that a client makes from the events, in order, to be sent
+// again if one of them does not count after all.
 type transcript struct {
-	before  []json.RawMessage // the client's
-	said    []*message
-	dropped bool
+	before   []json.RawMessage // the client's
+	messages []*message
+	dropped  bool
 }
 
-// message is one of AG-UI's.
+// message is an AG-UI message.
 type message struct {
 	ID         string     `json:"id"`
 	Role       string     `json:"role"`
@@ -37,40 +37,40 @@ type function struct {
 }
 
 func (t *transcript) text(id string) {
-	t.said = append(t.said, &message{ID: id, Role: "assistant"})
+	t.messages = append(t.messages, &message{ID: id, Role: "assistant"})
 }
 
-// add continues the text that was begun last.
-func (t *transcript) add(text string) { t.said[len(t.said)-1].Content += text }
+// add continues the last text.
+func (t *transcript) add(text string) { t.messages[len(t.messages)-1].Content += text }
 
 func (t *transcript) drop(id string) {
 	t.dropped = true
-	t.said = slices.DeleteFunc(t.said, func(m *message) bool { return m.ID == id })
+	t.messages = slices.DeleteFunc(t.messages, func(m *message) bool { return m.ID == id })
 }
 
-// call adds a call to its message, or one of its own.
+// call adds a call to its message, or adds a new message for it.
 func (t *transcript) call(parent, id, name string, args json.RawMessage) {
 	c := toolCall{ID: id, Type: "function", Function: function{Name: name, Arguments: string(args)}}
-	for _, m := range t.said {
+	for _, m := range t.messages {
 		if m.ID == parent && parent != "" {
 			m.ToolCalls = append(m.ToolCalls, c)
 			return
 		}
 	}
-	t.said = append(t.said, &message{ID: id, Role: "assistant", ToolCalls: []toolCall{c}})
+	t.messages = append(t.messages, &message{ID: id, Role: "assistant", ToolCalls: []toolCall{c}})
 }
 
 func (t *transcript) result(id, call, content string) {
-	t.said = append(t.said, &message{ID: id, Role: "tool", Content: content, ToolCallID: call})
+	t.messages = append(t.messages, &message{ID: id, Role: "tool", Content: content, ToolCallID: call})
 }
 
-// all are the messages that count.
+// all returns the messages that count.
 func (t *transcript) all() []json.RawMessage {
 	out := slices.Clone(t.before)
-	for _, m := range t.said {
+	for _, m := range t.messages {
 		b, err := json.Marshal(m)
 		if err != nil {
-			continue // strings alone
+			continue // cannot happen: the struct has only strings
 		}
 		out = append(out, b)
 	}
@@ -84,10 +84,11 @@ func usageOf(u provider.Usage) []Usage {
 	return []Usage{{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}}
 }
 
-// interruptOf is a confirmation request as AG-UI has it.
+// interruptOf converts a confirmation request to AG-UI's form.
 func interruptOf(q contract.ToolCallRequest) Interrupt {
 	i := Interrupt{
-		ID: q.ConfirmationID, Reason: "tool_call", ToolCallID: q.ConfirmationID, Message: "May " + q.ToolName + " be called?",
+		ID: q.ConfirmationID, Reason: "tool_call", ToolCallID: q.ConfirmationID,
+		Message: "Allow the call of " + q.ToolName + "?",
 		ResponseSchema: map[string]any{
 			"type": "object", "required": []string{"approved"},
 			"properties": map[string]any{"approved": map[string]string{"type": "boolean"}, "reason": map[string]string{"type": "string"}},

@@ -13,26 +13,26 @@ import (
 	"skandha.dev/services/uibridge/turn"
 )
 
-// translator makes AG-UI's events of what happens in a turn, in an order that its
-// clients accept: everything that is begun is ended before the run is, and nothing is
-// continued that has not begun.
+// translator converts a turn's notifications into AG-UI events, in an order that its
+// clients accept: everything that begins ends before the run does, and nothing continues
+// that has not begun.
 type translator struct {
 	thread, run string
 	text        turn.Text
-	message     string // the text message that is open
-	reasoning   string // the reasoning that is open
-	step        string // the step that is open
+	message     string // the open text message
+	reasoning   string // the open reasoning message
+	step        string // the open step
 	round       int
-	written     int // texts of the plan that were begun
+	written     int // texts of the plan that have begun
 	calls       map[string]*call
 	state       event.AgentState
 	known       bool // the client has a state that can be patched
 	transcript  transcript
-	pending     []contract.ToolCallRequest // that are asked, as far as it was told
+	pending     []contract.ToolCallRequest // requests that are pending according to the notifications so far
 	out         []Event
 }
 
-// call is a tool call, as far as the client knows it.
+// call is a tool call as the client knows it.
 type call struct {
 	step    event.Step
 	parent  string // the message that it belongs to
@@ -48,7 +48,7 @@ func (t *translator) emit(e Event) {
 	t.out = append(t.out, e)
 }
 
-// take returns the events that have been made since.
+// take returns the events since the last take.
 func (t *translator) take() []Event {
 	out := t.out
 	t.out = nil
@@ -61,15 +61,15 @@ func (t *translator) begin(in *RunAgentInput, ref subject.Ref, now event.AgentSt
 	t.emit(Event{Type: RunStarted, ThreadID: t.thread, RunID: t.run, ParentRunID: in.ParentRunID})
 	state := map[string]any{}
 	if len(in.State) > 0 && string(in.State) != "null" && json.Unmarshal(in.State, &state) != nil {
-		return // it is the client's, and no object: nothing can be put beside it
+		return // the client's state is not an object, so nothing can be added to it
 	}
 	t.state, t.known = now, true
 	state["skandha"] = map[string]any{"agent": ref.Agent, "session": ref.Session, "state": now}
 	t.emit(Event{Type: StateSnapshot, Snapshot: state})
 }
 
-// tell makes events of one thing that happened.
-func (t *translator) tell(v any) {
+// translate converts one notification into events.
+func (t *translator) translate(v any) {
 	switch v := v.(type) {
 	case *contract.PlanRequested:
 		t.requested(v)
@@ -97,7 +97,7 @@ func (t *translator) tell(v any) {
 	case *contract.StateChange:
 		t.changed(v.State)
 	case *contract.Message:
-		if v.Turn == "" && v.Content != "" { // what a command answers; a turn's is the plan's text
+		if v.Turn == "" && v.Content != "" { // a command's answer; the text of a turn comes from the plan
 			t.openMessage("answer-" + v.Cause)
 			t.say(v.Content)
 			t.closeMessage()
@@ -175,7 +175,7 @@ func (t *translator) closeMessage() {
 	}
 }
 
-// abandon ends a text that does not count, since it is written anew.
+// abandon ends a text that does not count, because it is written again.
 func (t *translator) abandon() {
 	t.closeReasoning()
 	if t.message != "" {
@@ -202,7 +202,7 @@ func (t *translator) closeReasoning() {
 	}
 }
 
-// completed has the whole text, and what calls there will be.
+// completed handles a plan's complete text and its calls.
 func (t *translator) completed(v *contract.PlanCompleted) {
 	rest, ok := t.text.Complete(v.Plan, v.Text)
 	if !ok {
@@ -221,7 +221,7 @@ func (t *translator) completed(v *contract.PlanCompleted) {
 	}
 }
 
-// call tells a call once, with the arguments that run.
+// call sends a call once, with the final arguments.
 func (t *translator) call(id, name string, args json.RawMessage) {
 	c := t.calls[id]
 	if c == nil {
@@ -244,7 +244,7 @@ func (t *translator) call(id, name string, args json.RawMessage) {
 func (t *translator) result(v *contract.ToolResult) {
 	var args json.RawMessage
 	if c := t.calls[v.Call]; c != nil {
-		args = c.step.Args // it never ran, so these are all there are
+		args = c.step.Args // the call never ran, so there are no others
 	}
 	t.call(v.Call, v.ToolName, args)
 	content, err := json.Marshal(v.Result)
@@ -263,8 +263,8 @@ func (t *translator) changed(s event.AgentState) {
 	}
 }
 
-// closeAll ends what is open, before the run ends, and says which messages count if
-// one of them does not.
+// closeAll ends everything that is open before the run ends, and lists the messages that
+// count if one of them does not.
 func (t *translator) closeAll() {
 	t.closeReasoning()
 	t.closeMessage()
@@ -282,7 +282,7 @@ func (t *translator) end(v *contract.TurnEnd) {
 	}
 	r := v.Recorded
 	if r == nil {
-		t.fail(&contract.Error{Code: contract.CodeInternal, Message: "the turn's end cannot be read"})
+		t.fail(&contract.Error{Code: contract.CodeInternal, Message: "decoding the turn's end failed"})
 		return
 	}
 	t.emit(Event{
@@ -291,7 +291,7 @@ func (t *translator) end(v *contract.TurnEnd) {
 	})
 }
 
-// interrupt ends the run while people are asked.
+// interrupt ends the run while requests are pending.
 func (t *translator) interrupt(asked []contract.ToolCallRequest) {
 	t.closeAll()
 	o := &Outcome{Type: "interrupt"}

@@ -13,22 +13,22 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// agents are those that core has, as far as it has said so.
+// agents caches the names of core's agents.
 type agents struct {
 	ask func(context.Context) ([]subject.Agent, error)
 
 	mu    sync.Mutex
 	names []subject.Agent
-	asked time.Time // when it was asked last, with or without success
+	asked time.Time // time of the last request, successful or not
 }
 
 const (
-	agentsFresh = time.Minute     // how long a name is believed
-	agentsAgain = time.Second     // core is not asked more often
-	agentsWait  = 2 * time.Second // how long it may take
+	agentsFresh = time.Minute     // how long a name is cached
+	agentsAgain = time.Second     // minimum interval between requests to core
+	agentsWait  = 2 * time.Second // timeout of a request
 )
 
-// unknown reports whether core is known not to have the agent, and which it has.
+// unknown reports whether core is known not to have the agent, and which agents it has.
 func (a *agents) unknown(ctx context.Context, name subject.Agent) ([]subject.Agent, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +43,7 @@ func (a *agents) unknown(ctx context.Context, name subject.Agent) ([]subject.Age
 		names, err := a.ask(ctx)
 		a.asked = time.Now()
 		if err != nil {
-			a.names = nil // core ends an input for an agent that it has not
+			a.names = nil // the check is left to core, which fails inputs for unknown agents
 			return nil, false
 		}
 		a.names = names
@@ -58,7 +58,7 @@ func (b *Backend) askAgents(ctx context.Context) ([]subject.Agent, error) {
 	return s.Agents, err
 }
 
-// checkRef verifies both names.
+// checkRef validates both names.
 func (b *Backend) checkRef(ctx context.Context, ref subject.Ref) error {
 	if _, err := subject.Parse[subject.Agent](string(ref.Agent)); err != nil {
 		return contract.Invalid("agent", err.Error())
@@ -74,7 +74,7 @@ func (b *Backend) checkRef(ctx context.Context, ref subject.Ref) error {
 		slices.Sort(names)
 		return &contract.Error{
 			Code: contract.CodeNotFound, Field: "agent",
-			Message: fmt.Sprintf("there is no agent %q; there is: %s", ref.Agent, strings.Join(names, ", ")),
+			Message: fmt.Sprintf("no agent %q; available: %s", ref.Agent, strings.Join(names, ", ")),
 		}
 	}
 	return nil

@@ -24,18 +24,20 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
 	defer cancel()
-	// Core creates no session for an answer, so for one without history it would neither
-	// audit the answer nor notify anybody.
+	// Core creates no session for an answer, so without history it would neither audit the
+	// answer nor notify anybody.
 	last, err := b.client.Bus.LastCommitSeq(ctx, a.Ref)
 	if err != nil {
-		return contract.Receipt{}, b.told("looking for a session", err)
+		return contract.Receipt{}, b.refusal("looking for a session", err)
 	}
 	if last == 0 {
 		return contract.Receipt{}, &contract.Error{
-			Code: contract.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %s has no history, so nothing in it waits for an answer", a.Ref),
+			Code: contract.CodeNotFound, Field: "session", Message: fmt.Sprintf(
+				"session %s has no history, so no confirmation request is pending in it", a.Ref),
 		}
 	}
-	feed, err := b.hub.Attach(ctx, contract.Attachment{Ref: a.Ref, Name: "answer"}) // before, so that nothing is missed
+	// Before the answer, so that no notification is missed
+	feed, err := b.hub.Attach(ctx, contract.Attachment{Ref: a.Ref, Name: "answer"})
 	if err != nil {
 		return contract.Receipt{}, err
 	}
@@ -45,17 +47,17 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source, Always: a.Always,
 	})
 	if err != nil {
-		return r, b.told("storing an answer", err)
+		return r, b.refusal("storing an answer", err)
 	}
 	b.judged(ctx, feed, a.ConfirmationID, &r)
 	return r, nil
 }
 
-// verdictWait is how long an answer waits for core's judgement.
+// verdictWait is how long Confirm waits for core's decision on an answer.
 const verdictWait = 3 * time.Second
 
-// judged waits for what core makes of an answer. The answer is stored already, so without
-// a judgement the receipt says nothing about it.
+// judged waits for core's decision on an answer. The answer is already stored, so without a
+// decision Counted and Reason of the receipt stay empty.
 func (b *Backend) judged(ctx context.Context, feed contract.Feed, id string, r *contract.Receipt) {
 	ctx, cancel := context.WithTimeout(ctx, verdictWait)
 	defer cancel()
@@ -90,13 +92,13 @@ func (b *Backend) judged(ctx context.Context, feed contract.Feed, id string, r *
 func checkAnswer(a contract.Answer) error {
 	switch {
 	case a.ConfirmationID == "":
-		return contract.Invalid("confirmationId", "is missing; it is that of onToolCallRequest")
+		return contract.Invalid("confirmationId", "missing; send that of onToolCallRequest")
 	case a.Hash == "":
-		return contract.Invalid("hash", "is missing; it is that of onToolCallRequest, of exactly what was shown")
+		return contract.Invalid("hash", "missing; send that of the onToolCallRequest that was shown")
 	case a.Always != nil && !a.Approved:
-		return contract.Invalid("always", "goes with an approval alone")
+		return contract.Invalid("always", "only allowed with an approval")
 	case a.Always != nil && a.Always.Tool == "":
-		return contract.Invalid("always", "names no tool; send one of those that onToolCallRequest offers")
+		return contract.Invalid("always", "tool is missing; send one of the grants that onToolCallRequest offers")
 	}
 	return first(
 		checkText("confirmationId", a.ConfirmationID, event.MaxInputIDBytes),
@@ -130,7 +132,8 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 		return contract.Receipt{}, err
 	}
 	if c.Sequence != 0 && c.InputID != "" {
-		return contract.Receipt{}, contract.Invalid("sequence", "names the input, and so does inputId; send one of them")
+		return contract.Receipt{}, contract.Invalid("sequence",
+			"sequence and inputId both name an input; send only one")
 	}
 	if err := first(checkText("inputId", c.InputID, event.MaxInputIDBytes), checkText("reason", c.Reason, maxReasonBytes)); err != nil {
 		return contract.Receipt{}, err
@@ -140,10 +143,10 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 	if c.Sequence == 0 && c.InputID == "" {
 		now, err := b.client.Session(ctx, c.Ref)
 		if err != nil {
-			return contract.Receipt{}, b.told("asking what runs", err)
+			return contract.Receipt{}, b.refusal("looking up the running turn", err)
 		}
 		if now.Running == 0 {
-			return contract.Receipt{}, &contract.Error{Code: contract.CodeConflict, Message: "nothing is running that could be cancelled"}
+			return contract.Receipt{}, &contract.Error{Code: contract.CodeConflict, Message: "no turn is running"}
 		}
 		c.Sequence = now.Running
 	}
@@ -154,5 +157,5 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 	}
 	var err error
 	r.Sequence, err = b.client.As(p.Writer).Stop(ctx, c.Ref, event.Cancel{Sequence: c.Sequence, InputID: c.InputID, Reason: c.Reason})
-	return r, b.told("storing a cancel", err)
+	return r, b.refusal("storing a cancel", err)
 }

@@ -16,17 +16,17 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// Config of a backend. The zero value has the defaults.
+// Config configures a backend. The zero value means the defaults.
 type Config struct {
 	Hub      hub.Config
-	Patience time.Duration // how long the bus and core may take to answer; default 10 s
+	Patience time.Duration // timeout for answers from the bus and core; default 10 s
 }
 
-// Deps of a backend.
+// Deps are a backend's dependencies.
 type Deps struct {
 	Bus *bus.Bus
 	Log *slog.Logger
-	// Markdown renders what the agent says; nil: nothing is rendered. See [hub.Rendering].
+	// Markdown renders the agent's text; nil: nothing is rendered. See [hub.Rendering].
 	Markdown hub.Markdown
 }
 
@@ -34,7 +34,7 @@ type Deps struct {
 type Backend struct {
 	cfg    Config
 	log    *slog.Logger
-	bursts *logburst.Log // of what is refused
+	bursts *logburst.Log // for refusals
 	client *client.Client
 	hub    *hub.Hub
 	agents agents
@@ -45,13 +45,13 @@ type Backend struct {
 
 var _ contract.Backend = (*Backend)(nil)
 
-// writer is whose name the backend's own questions carry; it writes nothing itself.
+// writer is the writer name of the backend's own requests; it stores nothing under it.
 const writer = "uibridge"
 
-// New makes a backend on a connection; Close ends it.
+// New creates a backend on a connection; Close ends it.
 func New(cfg Config, deps Deps) (*Backend, error) {
 	if deps.Bus == nil || deps.Log == nil {
-		return nil, errors.New("backend: Deps.Bus and Deps.Log are needed")
+		return nil, errors.New("backend: Deps.Bus and Deps.Log are required")
 	}
 	if cfg.Patience <= 0 {
 		cfg.Patience = 10 * time.Second
@@ -75,28 +75,28 @@ func (b *Backend) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close ends all feeds. The connection stays. It may be called more than once.
+// Close ends all feeds. The connection stays open. Close may be called more than once.
 func (b *Backend) Close() {
 	b.hub.Close()
 	if err := b.client.Close(); err != nil {
-		b.log.Debug("closing the reply subscription", "error", err) // it was closed, or the connection is gone
+		b.log.Debug("closing the reply subscription", "error", err) // already closed, or the connection was lost
 	}
 }
 
-// Client is the connection's, for methods that ask core.
+// Client returns the client of the connection, for methods that ask core.
 func (b *Backend) Client() *client.Client { return b.client }
 
-// Stats are figures of the feeds.
+// Stats returns the figures of the feeds.
 func (b *Backend) Stats() hub.Stats { return b.hub.Stats() }
 
-// Add makes methods callable. It panics if a name is taken, or the method lacks a
-// right or a function: that is a mistake of the program.
+// Add makes methods callable. It panics if a name is in use, or a method lacks a right or a
+// function: both are programming errors.
 func (b *Backend) Add(methods ...contract.Method) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range methods {
 		if _, taken := b.methods[m.Name]; taken || m.Name == "" || m.Right == "" || m.Call == nil {
-			panic(fmt.Sprintf("backend: the method %q is there already, or lacks a name, a right or a function", m.Name))
+			panic(fmt.Sprintf("backend: method %q exists already, or lacks a name, a right or a function", m.Name))
 		}
 		b.methods[m.Name] = m
 	}
@@ -131,7 +131,7 @@ func (b *Backend) Attach(ctx context.Context, p contract.Principal, a contract.A
 
 var errExpired = &contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"}
 
-// expiring is a feed that ends when its principal does.
+// expiring is a feed that ends when its principal expires.
 type expiring struct {
 	contract.Feed
 	cancel context.CancelFunc

@@ -1,22 +1,22 @@
-// Package backend is what the doors of the UI bridge stand on: it implements
-// contract.Backend over the bus.
+// Package backend implements contract.Backend over the bus, for the transports of the UI
+// bridge.
 //
-// # What it writes and asks
+// # Subjects
 //
 //	agent.<agent>.<session>.sense.{input,command,confirmation,cancel}.<writer>   stored causes
-//	service.core.session, service.core.status                                    questions
+//	service.core.session, service.core.status                                    requests
 //
-// What it reads for feeds is the hub's (package hub). All of it goes over one
-// connection; each principal writes under a name of his own.
+// Package hub reads the log and the live copies for feeds. Everything uses one connection;
+// each principal writes under its own name.
 //
-// # What is promised
+// # Guarantee
 //
-// Every call checks the principal's right first, then each field, and names the one
-// that is wrong. A receipt means that the log has acknowledged the cause: from then on
-// an input ends in exactly one terminal event, whatever dies.
+// Every call checks the principal's right first, then each field, and its error names the
+// wrong one. A receipt means that the log has acknowledged the cause: from then on an input
+// ends in exactly one terminal event, whichever process dies.
 //
-// # When something fails
+// # Failure
 //
-// Without bus or core the error is CodeUnavailable. What was said may have been stored
-// then: saying it again with the same id is safe.
+// Without the bus or core the error is CodeUnavailable. The input may have been stored
+// then: sending it again with the same id is safe.
 package backend

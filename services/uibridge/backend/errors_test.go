@@ -22,8 +22,8 @@ func TestRefusedInputsDoNotFloodTheLog(t *testing.T) {
 		refuse := func(err error, want contract.Code) {
 			t.Helper()
 			var e *contract.Error
-			if !errors.As(b.told("storing an input", err), &e) || e.Code != want {
-				t.Fatalf("told %+v, want %s", e, want)
+			if !errors.As(b.refusal("storing an input", err), &e) || e.Code != want {
+				t.Fatalf("got %+v, want %s", e, want)
 			}
 		}
 		for range 500 {

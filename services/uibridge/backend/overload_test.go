@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// An input is answered with the reason when too many are waiting or the log cannot
-// store; a command is accepted even then.
+// An input is refused with the reason when too many are waiting or the log cannot store; a
+// command is accepted even then.
 func TestWhatCoresSayRefusesInputs(t *testing.T) {
 	sys := startSystem(t)
 	r := newRig(t, sys, hub.Config{})
@@ -31,7 +31,7 @@ func TestWhatCoresSayRefusesInputs(t *testing.T) {
 		text   string
 	}{
 		{bus.Beacon{Backlog: 7, Limit: 7}, contract.CodeOverloaded, http.StatusTooManyRequests, "7 inputs wait"},
-		{bus.Beacon{Storage: &bus.StorageFault{Reason: "it is tired"}}, contract.CodeUnavailable, http.StatusServiceUnavailable, "the bus cannot store: it is tired; it was not stored"},
+		{bus.Beacon{Storage: &bus.StorageFault{Reason: "it is tired"}}, contract.CodeUnavailable, http.StatusServiceUnavailable, "the bus cannot store: it is tired; the message was not stored"},
 	} {
 		var e *contract.Error
 		natstest.Eventually(t, c.text, func() bool { // the system's own core overrides it once a second

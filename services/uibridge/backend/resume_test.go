@@ -14,8 +14,8 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// twoTurns has a session with two turns, of which one asks and one streams, and
-// returns a feed that was there from the beginning.
+// twoTurns has a session with two turns, of which one needs approval and one streams, and
+// returns a feed that was open from the beginning.
 func (r *rig) twoTurns(ref subject.Ref) *feed {
 	r.t.Helper()
 	f := r.attach(contract.Attachment{Ref: ref, After: "0", Commits: true})
@@ -31,8 +31,8 @@ func (r *rig) twoTurns(ref subject.Ref) *feed {
 	return f
 }
 
-// Whoever goes on after any id gets exactly what follows it: what was before he came,
-// from memory or from the log, and what happens while he is there.
+// A client that continues after any id gets exactly what follows it: earlier notifications,
+// from memory or from the log, and new ones.
 func TestGoOnAfterEveryID(t *testing.T) {
 	ref := session("cuts")
 	r := start(t, hub.Config{Ring: 8}) // most of it has left memory
@@ -99,7 +99,7 @@ func withoutCommits(all []contract.Notification) (out []contract.Notification) {
 	return out
 }
 
-// sameIDs compares ids and methods alone, as some were told with HTML.
+// sameIDs compares ids and methods alone, because some came with HTML.
 func sameIDs(t testing.TB, about string, got, want []contract.Notification) {
 	t.Helper()
 	bare := func(all []contract.Notification) (out []contract.Notification) {
@@ -108,10 +108,10 @@ func sameIDs(t testing.TB, about string, got, want []contract.Notification) {
 		}
 		return out
 	}
-	sameTold(t, about, bare(got), bare(want))
+	sameNotifications(t, about, bare(got), bare(want))
 }
 
-// What begins "now" has an id, too, after which one can go on.
+// A feed of new notifications also has an id to continue after.
 func TestGoOnAfterNow(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("now")
@@ -134,10 +134,10 @@ func TestGoOnAfterNow(t *testing.T) {
 	for _, f := range []*feed{now, again} {
 		f.await(contract.OnReadyForInput, 1)
 	}
-	sameTold(t, "after the id of onAttached", again.placed(), now.placed())
+	sameNotifications(t, "after the id of onAttached", again.placed(), now.placed())
 }
 
-// An id that was never told is refused, and the error names the field.
+// An id that was never sent is refused, and the error names the field.
 func TestUnknownPlaces(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref, other := session("here"), session("there")
@@ -164,7 +164,7 @@ func TestUnknownPlaces(t *testing.T) {
 	}
 }
 
-// When the bus restarts in the middle of a session, nothing is lost or told twice.
+// When the bus restarts in the middle of a session, nothing is lost or sent twice.
 func TestTheBusRestarts(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("restart")
@@ -199,13 +199,13 @@ func TestTheBusRestarts(t *testing.T) {
 		if i%2 != 0 {
 			w = withoutCommits(w)
 		}
-		natstest.Eventually(t, "everything is told", func() bool { return len(f.placed()) >= len(w) })
+		natstest.Eventually(t, "everything has arrived", func() bool { return len(f.placed()) >= len(w) })
 		sameIDs(t, fmt.Sprintf("feed %d", i), f.placed(), w)
 	}
 }
 
-// following is how many goroutines of this process follow sessions or tell of them;
-// the system beside the bridge has its own, which come and go.
+// following counts this process's goroutines that follow sessions or serve feeds; the
+// system beside the bridge has its own, which change.
 func following() (n int) {
 	all := make([]byte, 16<<20)
 	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
@@ -216,7 +216,7 @@ func following() (n int) {
 	return n
 }
 
-// A session that nobody looks at is let go, and a bridge that ends leaves nothing.
+// A session without feeds is released, and a bridge that ends leaves nothing behind.
 func TestNothingIsLeft(t *testing.T) {
 	r := start(t, hub.Config{Idle: 20 * time.Millisecond})
 	r.open(contract.Attachment{Ref: session("warm")}).Close() // what is made once is there

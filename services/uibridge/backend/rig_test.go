@@ -21,11 +21,11 @@ import (
 	"skandha.dev/services/uibridge/markdown"
 )
 
-// policy has a person asked before something is written.
+// policy requires approval for writes.
 const policy = "policy: [{tool: 'file_system:write_file', effect: confirm, reason: it is a test}]\n"
 
-// rig is a whole system in this process, and a backend on it. Its model answers by
-// the offline provider's rules for tests.
+// rig is a complete system in this process, and a backend on it. Its model follows the
+// offline provider's rules for tests.
 type rig struct {
 	*backend.Backend
 	t   *testing.T
@@ -123,7 +123,7 @@ func (r *rig) attach(a contract.Attachment) *feed {
 	return f
 }
 
-// open begins a feed that nobody reads.
+// open begins a feed that is not read.
 func (r *rig) open(a contract.Attachment) contract.Feed {
 	r.t.Helper()
 	f, err := r.Attach(context.Background(), r.ann, a)
@@ -146,7 +146,7 @@ func (f *feed) ended() error {
 	return f.err
 }
 
-// placed are those that have an id, but for the first, onAttached.
+// placed returns the notifications that have an id, except the first, onAttached.
 func (f *feed) placed() []contract.Notification { return placed(f.all()) }
 
 func placed(all []contract.Notification) (out []contract.Notification) {
@@ -158,8 +158,8 @@ func placed(all []contract.Notification) (out []contract.Notification) {
 	return out
 }
 
-// count is how often a method was told. An onReadyForInput without a place is about the
-// beginning, and not the end of a turn.
+// count returns how often a method has arrived. An onReadyForInput without a place is about
+// the beginning, not the end of a turn.
 func (f *feed) count(method string) (n int) {
 	for _, g := range f.all() {
 		if g.Method == method && (method != contract.OnReadyForInput || g.ID != "") {
@@ -169,10 +169,10 @@ func (f *feed) count(method string) (n int) {
 	return n
 }
 
-// await waits until a method was told so often.
+// await waits until a method has arrived so often.
 func (f *feed) await(method string, times int) {
 	f.t.Helper()
-	natstest.Eventually(f.t, method+" is told", func() bool {
+	natstest.Eventually(f.t, method+" has arrived", func() bool {
 		if err := f.ended(); err != nil {
 			f.t.Fatalf("waiting for %s: the feed has ended: %v", method, err)
 		}
@@ -192,12 +192,12 @@ func last[P any](f *feed, method string) (p P) {
 			return p
 		}
 	}
-	f.t.Fatalf("%s was not told", method)
+	f.t.Fatalf("%s did not arrive", method)
 	return p
 }
 
-// sameTold compares what two feeds were told, and says where they differ.
-func sameTold(t testing.TB, about string, got, want []contract.Notification) {
+// sameNotifications compares the notifications of two feeds, and reports where they differ.
+func sameNotifications(t testing.TB, about string, got, want []contract.Notification) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
 		g, w := got[i], want[i]
@@ -210,7 +210,7 @@ func sameTold(t testing.TB, about string, got, want []contract.Notification) {
 	}
 }
 
-// refused are the code and the field of an error that callers are told.
+// refused returns the code and the field of an error for callers.
 func refused(err error) (contract.Code, string) {
 	var e *contract.Error
 	if !errors.As(err, &e) {

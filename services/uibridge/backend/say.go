@@ -13,16 +13,16 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// The bounds of what a caller says beside the text, in bytes.
+// Limits of a request's fields other than the text, in bytes.
 const (
 	maxSourceBytes = 64
 	maxReasonBytes = 4 << 10
-	maxArgs        = 64 // of a slash command
+	maxArgs        = 64 // number of a slash command's arguments
 	maxGrantBytes  = 64 << 10
 )
 
-// commandsOfAllAgents are the slash commands whose answers concern every agent, like
-// the methods listPlugins and getHooks.
+// commandsOfAllAgents are the slash commands whose answers concern all agents, like the
+// methods listPlugins and getHooks.
 var commandsOfAllAgents = []string{"plugins", "metrics"}
 
 // Submit implements contract.Backend.
@@ -47,7 +47,8 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 	say, cmd := client.Typed(in.Text)
 	if cmd != nil {
 		if len(cmd.Args) > maxArgs {
-			return contract.Receipt{}, contract.Invalid("input", fmt.Sprintf("the command has %d arguments, at most %d", len(cmd.Args), maxArgs))
+			return contract.Receipt{}, contract.Invalid("input", fmt.Sprintf(
+				"the command has %d arguments; the limit is %d", len(cmd.Args), maxArgs))
 		}
 		if slices.Contains(commandsOfAllAgents, strings.ToLower(strings.Trim(cmd.Name, "/"))) {
 			if err := p.Everywhere(); err != nil {
@@ -56,13 +57,13 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 		}
 		cmd.ID = in.ID
 		r.Sequence, err = c.Run(ctx, in.Ref, *cmd)
-		return r, b.told("storing a command", err)
+		return r, b.refusal("storing a command", err)
 	}
 	r.Sequence, err = c.Say(ctx, in.Ref, event.Input{Text: say, ID: in.ID, Source: in.Source, Mode: in.Mode})
 	if err == nil {
 		r.Turn = event.TurnID(r.Sequence)
 	}
-	return r, b.told("storing an input", err)
+	return r, b.refusal("storing an input", err)
 }
 
 func receipt(ref subject.Ref) contract.Receipt {
@@ -72,7 +73,7 @@ func receipt(ref subject.Ref) contract.Receipt {
 func checkSubmission(in contract.Submission) error {
 	switch {
 	case strings.TrimSpace(in.Text) == "":
-		return contract.Invalid("input", "is empty; say something")
+		return contract.Invalid("input", "empty; send some text")
 	case len(in.Text) > event.MaxTextBytes:
 		return tooLarge("input", len(in.Text), event.MaxTextBytes)
 	case in.Mode != "" && in.Mode != event.ModeQueue && in.Mode != event.ModeInterrupt:
@@ -85,13 +86,13 @@ func checkSubmission(in contract.Submission) error {
 	)
 }
 
-// checkText verifies that a text is not too long, and one at all.
+// checkText checks a text's length and encoding.
 func checkText(field, text string, most int) error {
 	switch {
 	case len(text) > most:
 		return tooLarge(field, len(text), most)
 	case !utf8.ValidString(text):
-		return contract.Invalid(field, "is no UTF-8")
+		return contract.Invalid(field, "not valid UTF-8")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// Rights come before everything else, and each call has its own.
+// Rights are checked before everything else, and each call needs its own.
 func TestRights(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("rights")
@@ -67,7 +67,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// A slash command gives a token that is limited to an agent no more than the methods.
+// A slash command does not give a token that is limited to an agent more than the methods
+// do.
 func TestCommandsThatConcernEveryAgent(t *testing.T) {
 	r := start(t, hub.Config{})
 	limited := r.ann
@@ -107,7 +108,7 @@ func TestAFeedExpires(t *testing.T) {
 	}
 }
 
-// An answer to a session without history would have no effect at all, so it is refused.
+// An answer to a session without history would have no effect, so it is refused.
 func TestAnAnswerToNobodysQuestion(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("no-history")
@@ -120,7 +121,7 @@ func TestAnAnswerToNobodysQuestion(t *testing.T) {
 	}
 }
 
-// What is wrong is named, before anything is stored.
+// An invalid request is refused with its field, before anything is stored.
 func TestFields(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("fields")
@@ -188,7 +189,8 @@ func TestTheSameInputTwice(t *testing.T) {
 	}
 }
 
-// What begins with a slash bypasses the model; two of them begin a text with one.
+// Text that begins with a slash bypasses the model; with two slashes it is text that begins
+// with one.
 func TestCommands(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("commands")
@@ -227,7 +229,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A turn is cancelled by its sequence, by the id of its input, or as the one that runs.
+// A turn is cancelled by its sequence, by the id of its input, or as the running one.
 func TestCancel(t *testing.T) {
 	r := start(t, hub.Config{})
 	for name, of := range map[string]func(in contract.Receipt) contract.Cancellation{
@@ -254,7 +256,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Two principals answer one request: the first wins, and both are told who it was.
+// Two principals answer one request: the first wins, and both are notified of the winner.
 func TestTheFirstAnswerWins(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("race")
@@ -290,7 +292,7 @@ func TestTheFirstAnswerWins(t *testing.T) {
 	}
 }
 
-// Without bus the caller is told so, and that the same id is safe.
+// Without the bus the error says so, and that the same id is safe.
 func TestWithoutBus(t *testing.T) {
 	r := start(t, hub.Config{})
 	r.open(contract.Attachment{Ref: session("without")})
@@ -311,7 +313,7 @@ func TestWithoutBus(t *testing.T) {
 	}
 }
 
-// A method is there under its name, once.
+// A method is registered under its name, only once.
 func TestMethods(t *testing.T) {
 	r := start(t, hub.Config{})
 	m := contract.Method{

@@ -11,7 +11,7 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// A whole turn with a tool that a person approves, as two UIs see it.
+// A complete turn with a tool that a person approves, as two UIs see it.
 func TestATurn(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("turn")
@@ -28,7 +28,7 @@ func TestATurn(t *testing.T) {
 		t.Errorf("asked %+v", q)
 	}
 
-	// Who comes now is told what waits.
+	// A new feed gets the pending requests.
 	late := r.attach(contract.Attachment{Ref: ref})
 	late.await(contract.OnAttached, 1)
 	a := last[contract.Attached](late, contract.OnAttached)
@@ -36,7 +36,7 @@ func TestATurn(t *testing.T) {
 		t.Fatalf("attached %+v, want one request that waits", a)
 	}
 	if p, _ := json.Marshal(a.Pending[0]); string(p) != string(find(ann, contract.OnToolCallRequest).Params) {
-		t.Errorf("pending %s, want what was told", p)
+		t.Errorf("pending %s, want what was sent", p)
 	}
 
 	if _, err := r.Confirm(natstest.Context(t), r.ann, contract.Answer{
@@ -78,7 +78,7 @@ func find(f *feed, method string) contract.Notification {
 	return contract.Notification{}
 }
 
-// checkCommits verifies that each commit is told right before its events.
+// checkCommits verifies that each commit is sent right before its events.
 func checkCommits(t *testing.T, f *feed) {
 	t.Helper()
 	var commit string
@@ -90,7 +90,7 @@ func checkCommits(t *testing.T, f *feed) {
 			commit = of
 			commits++
 		case of != commit:
-			t.Errorf("%s %s is told without its commit", n.ID, n.Method)
+			t.Errorf("%s %s arrived without its commit", n.ID, n.Method)
 		}
 	}
 	if commits < 4 {
@@ -98,9 +98,9 @@ func checkCommits(t *testing.T, f *feed) {
 	}
 }
 
-// What is streamed comes with its blocks, and joined it is the beginning of the text;
-// nothing of it comes after the text itself. That may come first, if the machine is
-// busy: then there is another turn.
+// Deltas come with their blocks, and joined they are the beginning of the text; none comes
+// after the text itself. The text may come first, if the machine is busy: then there is
+// another turn.
 func TestDeltas(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("deltas")
@@ -108,7 +108,7 @@ func TestDeltas(t *testing.T) {
 	seen, ctx := map[*feed]bool{}, natstest.Context(t)
 	for turns := 1; len(seen) < 2; turns++ {
 		if ctx.Err() != nil {
-			t.Fatalf("in %d turns, pieces were told to %d of 2 feeds", turns-1, len(seen))
+			t.Fatalf("in %d turns, pieces were sent to %d of 2 feeds", turns-1, len(seen))
 		}
 		turn := r.say(ref, "stream 20 words every 2 ms").Turn
 		for _, f := range []*feed{plain, html} {
@@ -126,7 +126,7 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
-// streamed is what a feed was told of a turn's text before it had it whole, and the
+// streamed returns what a feed was sent of a turn's text before the complete text, and the
 // blocks of that.
 func streamed(t *testing.T, f *feed, turn string) (text string, blocks map[int]string) {
 	t.Helper()

@@ -5,32 +5,32 @@ import (
 	"net/http"
 )
 
-// Code is the closed set of reasons why the bridge refuses a request.
+// Code is the reason why the bridge refuses a request. The set of codes is closed.
 type Code string
 
 // The codes.
 const (
-	CodeInvalid         Code = "invalid_argument" // Field is wrong
-	CodeUnauthenticated Code = "unauthenticated"  // no token, a wrong one, or one that has expired
-	CodeForbidden       Code = "forbidden"        // the token has not the right
+	CodeInvalid         Code = "invalid_argument" // Field is invalid
+	CodeUnauthenticated Code = "unauthenticated"  // the token is missing, wrong or expired
+	CodeForbidden       Code = "forbidden"        // the token lacks the right
 	CodeNotFound        Code = "not_found"        //
-	CodeConflict        Code = "conflict"         // it was answered before, or is not pending any more
+	CodeConflict        Code = "conflict"         // already answered, or no longer pending
 	CodeTooLarge        Code = "too_large"        //
-	CodeRateLimited     Code = "rate_limited"     // Retry after RetryAfterMS
-	CodeOverloaded      Code = "overloaded"       // too much is waiting; it is not stored. Retry after RetryAfterMS
-	CodeSlow            Code = "too_slow"         // the connection did not keep up; go on after the last id seen
-	CodeUnavailable     Code = "unavailable"      // the bus or core does not answer; the same id again is safe
+	CodeRateLimited     Code = "rate_limited"     // retry after RetryAfterMS
+	CodeOverloaded      Code = "overloaded"       // too many messages wait; not stored. Retry after RetryAfterMS
+	CodeSlow            Code = "too_slow"         // the connection did not keep up; continue after the last id seen
+	CodeUnavailable     Code = "unavailable"      // the bus or core does not answer; a retry with the same id is safe
 	CodeUnknownMethod   Code = "unknown_method"   //
 	CodeInternal        Code = "internal"         //
 )
 
-// Error is what a caller is told.
+// Error is an error that the caller sees.
 type Error struct {
 	Code         Code   `json:"code"`
 	Field        string `json:"field,omitempty"` // of the request
 	Message      string `json:"message"`         // what is wrong, and what to do
 	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
-	After        string `json:"after,omitempty"` // of a feed that has ended: go on after this id
+	After        string `json:"after,omitempty"` // of a feed that has ended: continue after this id
 }
 
 // Error implements error.
@@ -41,25 +41,26 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// ErrGoingAway is the cause of the end of a request's context when the bridge stops.
-// The context of a request that the access layer has let through also ends, with an
-// *Error that says why, when its token expires or its login is ended: long-lived
-// connections end with it, and tell context.Cause.
-var ErrGoingAway = &Error{Code: CodeUnavailable, Message: "the bridge stops; connect again and go on after the last id that was seen"}
+// ErrGoingAway is the cause of a request context's end when the bridge stops. A request's
+// context also ends when its token expires or its login ends, with an *Error as its cause
+// that says so. Long-lived connections end with it, and send context.Cause to the client.
+var ErrGoingAway = &Error{
+	Code: CodeUnavailable, Message: "the bridge is shutting down; reconnect and continue after the last id seen",
+}
 
-// Invalid is an error about a field.
+// Invalid returns an error about a field.
 func Invalid(field, message string) *Error {
 	return &Error{Code: CodeInvalid, Field: field, Message: message}
 }
 
-// LostPlace is the error of a feed, or of attaching, when the log does not hold the
+// LostPlace returns the error of a feed or of Attach when the log does not contain the
 // place to continue after.
 func LostPlace(message string) *Error {
 	return &Error{Code: CodeInvalid, Field: "after", Message: message, After: "0"}
 }
 
-// Resume is the id to attach after when a feed has ended with the error, and seen is
-// the last id that was sent.
+// Resume returns the id to attach after when a feed has ended with the error; seen is the
+// last id that was sent.
 func (e *Error) Resume(seen string) string {
 	if e.Code == CodeInvalid && e.After != "" {
 		return e.After // see LostPlace
@@ -67,17 +68,17 @@ func (e *Error) Resume(seen string) string {
 	return seen
 }
 
-// ErrorOf is err as callers are told it. What is not meant for them is internal, and
-// its text stays here.
+// ErrorOf returns err as callers see it. An error that is not meant for them becomes
+// CodeInternal, and its text is not sent.
 func ErrorOf(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e
 	}
-	return &Error{Code: CodeInternal, Message: "the bridge has failed; its log says how"}
+	return &Error{Code: CodeInternal, Message: "internal error; see the bridge's log"}
 }
 
-// Status is the HTTP status of the error.
+// Status returns the HTTP status of the error.
 func (e *Error) Status() int {
 	switch e.Code {
 	case CodeInvalid:

@@ -11,44 +11,44 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Notification is something that a UI is told: a JSON-RPC notification, or an SSE
-// event of the same name.
+// Notification is a message to a UI: a JSON-RPC notification, or an SSE event of the same
+// name.
 type Notification struct {
-	// ID is the place in the log, "<commit sequence>.<index of the event>", or
-	// "<commit sequence>.h" for onCommit, which comes before its events. Empty: it is
-	// lossy and has no place.
+	// ID is the place in the log: "<commit sequence>.<index of the event>", or "<commit
+	// sequence>.h" for onCommit, which precedes its events. Empty: the notification is lossy
+	// and has no place.
 	ID     string
 	Method string
-	Params json.RawMessage // one of the types below; encoded once for all who are told
+	Params json.RawMessage // one of the types below; encoded once for all receivers
 }
 
-// What UIs are told. The first four are the specification's.
+// The notifications. The specification defines the first four.
 const (
 	OnNewMessage       = "onNewMessage"       // Message
 	OnToolCallRequest  = "onToolCallRequest"  // ToolCallRequest
-	OnReadyForInput    = "onReadyForInput"    // About; without an id right after onAttached, in a feed without a past
+	OnReadyForInput    = "onReadyForInput"    // About; no id if it directly follows onAttached, without history
 	OnAgentStateChange = "onAgentStateChange" // StateChange
 
-	OnInput                = "onInput"                // Input: somebody's, this UI's own too
-	OnPlanRequested        = "onPlanRequested"        // PlanRequested: the model is asked
-	OnPlanCompleted        = "onPlanCompleted"        // PlanCompleted: it has answered, or failed
-	OnToolCall             = "onToolCall"             // ToolCall: it was given to an executor
+	OnInput                = "onInput"                // Input: from anybody, this UI included
+	OnPlanRequested        = "onPlanRequested"        // PlanRequested: core asked the model
+	OnPlanCompleted        = "onPlanCompleted"        // PlanCompleted: the model answered or failed
+	OnToolCall             = "onToolCall"             // ToolCall: core gave the call to an executor
 	OnToolResult           = "onToolResult"           // ToolResult
 	OnConfirmationResolved = "onConfirmationResolved" // ConfirmationResolved: who answered first
 	OnAudit                = "onAudit"                // Audit: what the security layer decided
 	OnTurnEnd              = "onTurnEnd"              // TurnEnd
 	OnSessionLocked        = "onSessionLocked"        // SessionLocked
 	OnSessionReset         = "onSessionReset"         // SessionReset
-	OnCommit               = "onCommit"               // Commit: for those who asked for commits
+	OnCommit               = "onCommit"               // Commit: for feeds with Attachment.Commits
 
 	OnDelta      = "onDelta"      // Delta; lossy
 	OnToolOutput = "onToolOutput" // ToolOutput; lossy
-	OnAttached   = "onAttached"   // Attached: the first one; it has no id
-	OnBus        = "onBus"        // Bus: the bus is lost or cannot store, or that is over; it has no id
-	OnDropped    = "onDropped"    // Dropped: the last one; it has no id
+	OnAttached   = "onAttached"   // Attached: the first notification; no id
+	OnBus        = "onBus"        // Bus: the bus was lost or cannot store, or has recovered; no id
+	OnDropped    = "onDropped"    // Dropped: the last notification; no id
 )
 
-// About is what all notifications say beside their own.
+// About holds the fields that all notifications have.
 type About struct {
 	Agent   subject.Agent   `json:"agent"`
 	Session subject.Session `json:"session"`
@@ -57,18 +57,18 @@ type About struct {
 	Cause   string          `json:"cause,omitempty"`
 }
 
-// Of is what a notification is about.
+// Of returns a itself, for any notification that embeds it.
 func (a About) Of() About { return a }
 
-// Message is text for the person.
+// Message is text for the user.
 type Message struct {
 	About
 	event.UIMessage
-	HTML string `json:"html,omitempty"` // sanitised; for those who asked for HTML
+	HTML string `json:"html,omitempty"` // sanitised; for feeds with Attachment.HTML
 }
 
-// ToolCallRequest asks a person to approve a call. The names of its first fields are
-// the specification's.
+// ToolCallRequest asks a person to approve a call. The specification defines the names of
+// the first fields.
 type ToolCallRequest struct {
 	About
 	ToolName        string          `json:"toolName"`
@@ -76,25 +76,25 @@ type ToolCallRequest struct {
 	ConfirmationID  string          `json:"confirmationId"`
 	SecurityWarning *hook.Warning   `json:"security_warning,omitempty"`
 	Hash            string          `json:"hash"`             // what an approval is bound to: see [event.ToolCallRequest]
-	ExpiresAt       time.Time       `json:"expiresAt"`        // no answer until then means denied
-	Always          []event.Grant   `json:"always,omitempty"` // one of them may go with an approval
+	ExpiresAt       time.Time       `json:"expiresAt"`        // a request without an answer by then is denied
+	Always          []event.Grant   `json:"always,omitempty"` // grants; an approval may include one of them
 	Owner           string          `json:"owner,omitempty"`  // the plugin that runs the tool; empty: built in
-	Answer          *event.Answered `json:"answer,omitempty"` // what a plugin answers instead of the tool
+	Answer          *event.Answered `json:"answer,omitempty"` // what a plugin answers in place of the tool
 }
 
-// StateChange says what the agent is doing.
+// StateChange reports what the agent is doing.
 type StateChange struct {
 	About
 	event.UIState
 }
 
-// Input is a perception of anybody.
+// Input is an input from any source.
 type Input struct {
 	About
 	event.Perceived
 }
 
-// PlanRequested says that the model is asked.
+// PlanRequested reports that core has asked the model.
 type PlanRequested struct {
 	About
 	Plan     string           `json:"plan"`
@@ -104,11 +104,11 @@ type PlanRequested struct {
 	Provider subject.Instance `json:"provider"`
 }
 
-// PlanCompleted is what the model has answered.
+// PlanCompleted is the model's answer or error.
 type PlanCompleted struct {
 	About
 	Plan       string          `json:"plan"`
-	Text       string          `json:"text,omitempty"` // beside calls too
+	Text       string          `json:"text,omitempty"` // also present beside calls
 	HTML       string          `json:"html,omitempty"`
 	Reasoning  string          `json:"reasoning,omitempty"`
 	Steps      []event.Step    `json:"steps,omitempty"`
@@ -117,7 +117,7 @@ type PlanCompleted struct {
 	DurationMS int64           `json:"duration_ms,omitempty"`
 }
 
-// ToolCall says that a call was given to an executor.
+// ToolCall reports that core gave a call to an executor.
 type ToolCall struct {
 	About
 	Call       string           `json:"call"`
@@ -128,7 +128,7 @@ type ToolCall struct {
 	ApprovedBy subject.Writer   `json:"approvedBy,omitempty"`
 }
 
-// ToolResult is a call's one result.
+// ToolResult is the one result of a call.
 type ToolResult struct {
 	About
 	Call       string      `json:"call"`
@@ -138,7 +138,7 @@ type ToolResult struct {
 	Note       string      `json:"note,omitempty"`
 }
 
-// ConfirmationResolved says how a request ended, and by whom.
+// ConfirmationResolved reports how a confirmation request ended, and by whom.
 type ConfirmationResolved struct {
 	About
 	ConfirmationID string               `json:"confirmationId"`
@@ -162,72 +162,72 @@ type TurnEnd struct {
 	Failed   *event.TurnFailed `json:"failed,omitempty"`
 }
 
-// SessionLocked says that the circuit breaker opened.
+// SessionLocked reports that the circuit breaker opened.
 type SessionLocked struct {
 	About
 	event.SessionLocked
 }
 
-// SessionReset says that the conversation was cleared.
+// SessionReset reports that the conversation was cleared.
 type SessionReset struct {
 	About
 	event.SessionReset
 }
 
-// Commit is one decision as it stands in the log, for the event view: what made core
-// decide, what each hook did, and every event.
+// Commit is one commit from the log, for the event view: what triggered it, what each hook
+// did, and all its events.
 type Commit struct {
 	About
 	Commit  uint64         `json:"commit"`
 	Trigger event.Trigger  `json:"trigger"`
 	Hooks   []hook.Verdict `json:"hooks,omitempty"`
-	Events  []event.Event  `json:"events"` // a checkpoint comes without its state
+	Events  []event.Event  `json:"events"` // a checkpoint is included without its state
 }
 
 // Delta is a piece of the model's answer while it is being written.
 type Delta struct {
 	About
 	provider.Delta
-	// Blocks are the Markdown blocks of the attempt's text so far that have changed,
-	// for those who asked for HTML: block Index is now HTML.
+	// Blocks are the changed Markdown blocks of the attempt's text so far, for feeds with
+	// Attachment.HTML: block Index is now HTML.
 	Blocks []Block `json:"blocks,omitempty"`
 }
 
-// Block is a block of a text that is being written, as sanitised HTML.
+// Block is a block of an unfinished text, as sanitised HTML.
 type Block struct {
 	Index int    `json:"index"`
 	HTML  string `json:"html"`
 }
 
-// ToolOutput is a piece of what a tool prints.
+// ToolOutput is a piece of a tool's output.
 type ToolOutput struct {
 	About
 	tool.Output
 }
 
-// Attached is the first thing that is told: where one is.
+// Attached is the first notification of a feed. It describes where the feed begins.
 type Attached struct {
 	About
-	After string           `json:"after"` // what follows comes after this id
-	Until string           `json:"until"` // what follows up to this id has happened before; what comes after it is news
+	After string           `json:"after"` // all following notifications come after this id
+	Until string           `json:"until"` // notifications up to this id are history; later ones are new
 	State event.AgentState `json:"state"`
 	Title string           `json:"title,omitempty"`
-	// Pending are the confirmation requests that wait now. They are told again if
-	// their place in the log is after After.
+	// Pending are the open confirmation requests. They are sent again if their place in the
+	// log is after After.
 	Pending []ToolCallRequest `json:"pending,omitempty"`
 }
 
-// Bus says whether the bridge reaches the bus. While it does not, nothing is told, and
-// nothing that was is lost: what happens meanwhile is told once it does again.
+// Bus reports whether the bridge is connected to the bus. While it is not, no notifications
+// are sent, but none are lost: they are sent after it has reconnected.
 type Bus struct {
 	About
 	Connected bool   `json:"connected"`
 	Fault     string `json:"fault,omitempty"` // why the bus cannot store, and what to do; empty if it can
 }
 
-// Dropped says why nothing more will come.
+// Dropped reports why the feed ends.
 type Dropped struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
-	After   string `json:"after"` // go on after this id; "0" if the log no longer holds what was told
+	After   string `json:"after"` // continue after this id; "0" if the log no longer contains what was sent
 }

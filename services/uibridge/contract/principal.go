@@ -9,10 +9,10 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Right is something that a token allows.
+// Right is a permission of a token.
 type Right string
 
-// The rights. None includes another.
+// The rights. No right includes another.
 const (
 	See        Right = "see"        // sessions, events, tools, plugins, artifacts
 	Talk       Right = "talk"       // inputs, cancels and slash commands
@@ -20,50 +20,56 @@ const (
 	Administer Right = "administer" // plugins: suspend, resume, unload
 )
 
-// AllRights lists the rights.
+// AllRights returns all rights.
 func AllRights() []Right { return []Right{See, Talk, Approve, Administer} }
 
-// Principal is who speaks: a token's holder.
+// Principal is the holder of a token.
 type Principal struct {
 	Name    string          `json:"name"`             // the token's
-	Writer  subject.Writer  `json:"writer"`           // as whom he writes on the bus, "ui-<name>"
+	Writer  subject.Writer  `json:"writer"`           // its writer name on the bus, "ui-<name>"
 	Rights  []Right         `json:"rights"`           //
-	Agents  []subject.Agent `json:"agents,omitempty"` // that he may reach; empty: every one
-	Expires time.Time       `json:"expires,omitzero"` // from then on nothing is allowed, on open connections too
-	Login   string          `json:"-"`                // of a browser, which can log out; empty: the token itself
+	Agents  []subject.Agent `json:"agents,omitempty"` // that it may reach; empty: all
+	Expires time.Time       `json:"expires,omitzero"` // nothing is allowed from then on, on open connections either
+	Login   string          `json:"-"`                // of a browser, which can log out; empty for the token itself
 }
 
-// Require says why the principal may not use the right with the agent; nil: he may.
-// An empty agent is not asked about.
+// Require returns nil if the principal may use the right with the agent, or else an error
+// that says why not. An empty agent is not checked.
 func (p Principal) Require(r Right, a subject.Agent) error {
 	switch {
 	case !p.Expires.IsZero() && !time.Now().Before(p.Expires):
 		return &Error{Code: CodeUnauthenticated, Message: "the token has expired"}
 	case !slices.Contains(p.Rights, r):
-		return &Error{Code: CodeForbidden, Message: "the token " + p.Name + " has not the right to " + string(r)}
+		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("token %s lacks the %q right", p.Name, r)}
 	case a != "" && len(p.Agents) > 0 && !slices.Contains(p.Agents, a):
-		return &Error{Code: CodeForbidden, Message: "the token " + p.Name + " may not reach the agent " + string(a)}
+		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("token %s may not access agent %s", p.Name, a)}
 	}
 	return nil
 }
 
-// Everywhere says why the principal may not do what concerns every agent; nil: it may.
+// Everywhere returns nil if the principal may do what concerns all agents, or else an
+// error.
 func (p Principal) Everywhere() error {
 	if len(p.Agents) == 0 {
 		return nil
 	}
-	return &Error{Code: CodeForbidden, Message: fmt.Sprintf("the token %s is limited to the agents %v, and this concerns every agent", p.Name, p.Agents)}
+	return &Error{
+		Code: CodeForbidden,
+		Message: fmt.Sprintf(
+			"token %s is limited to the agents %v, but this request concerns all agents", p.Name, p.Agents),
+	}
 }
 
 type principalKey struct{}
 
-// WithPrincipal is ctx with who is asking, for handlers behind the access layer.
+// WithPrincipal returns ctx with the requester's principal, for handlers behind the access
+// layer.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// PrincipalOf is who is asking. Without the access layer in front it is nobody, who
-// may do nothing.
+// PrincipalOf returns the requester's principal. Without the access layer it returns the
+// zero Principal, which has no rights.
 func PrincipalOf(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p

@@ -1,7 +1,7 @@
-// Package examples holds UIs of an agent in other languages, for people to read, to
-// start and to copy: python/chat.py, which stays and comes back after a restart of the
-// bridge, and shell/ask.sh, which asks one thing by curl.
+// Package examples holds UIs of an agent in other languages, to read, run and copy:
+// python/chat.py, which keeps running and reconnects after a restart of the bridge, and
+// shell/ask.sh, which asks one thing with curl.
 //
-// Both speak HTTP as package sse has it, with a token in SKANDHA_UI_TOKEN. There is no
-// Go in it but tests, which start each beside a live system.
+// Both use the HTTP API of package sse, with a token in SKANDHA_UI_TOKEN. The only Go code
+// here is tests, which run each example against a live system.
 package examples

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// begin finds where the feed begins, and makes onAttached.
+// begin finds the place where the feed begins, and creates onAttached.
 func (f *feed) begin(ctx context.Context, after string) error {
 	at := f.s.position()
 	if after != "" {
@@ -31,7 +31,7 @@ func (f *feed) begin(ctx context.Context, after string) error {
 		return err
 	}
 	f.s.join(f)
-	// A feed without a past hears at once that the session waits for input.
+	// A feed without history learns at once that the session waits for input.
 	first, err := f.s.welcome(ctx, at.id(), after == "" || at.commit == 0 && f.s.position().commit == 0)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (f *feed) begin(ctx context.Context, after string) error {
 	return nil
 }
 
-// check verifies that something has that place.
+// check returns an error if the session has no event at the place.
 func (s *session) check(ctx context.Context, at place) error {
 	if at.commit == 0 || at == s.position() {
 		return nil
@@ -52,19 +52,21 @@ func (s *session) check(ctx context.Context, at place) error {
 	case errors.Is(err, bus.ErrNotFound):
 		last, err := s.end(ctx)
 		if err != nil {
-			return unavailable(s.log, "looking at the log", err)
+			return unavailable(s.log, "reading the log", err)
 		}
 		if at.commit < last.commit {
-			return nil // it was purged, or deleted; what follows is there
+			return nil // it was purged or deleted, but what follows it exists
 		}
 	case err != nil:
-		return unavailable(s.log, "looking at the log", err)
+		return unavailable(s.log, "reading the log", err)
 	case m.Subject == s.ref.Commit():
 		if last, _ := lastOf(s.ref, m); at.index <= last.index {
 			return nil
 		}
 	}
-	return contract.LostPlace(fmt.Sprintf(`nothing in session %s has the id %q; use the id of a notification that was seen, "0" for the beginning, or nothing for what comes now`, s.ref, at.id()))
+	return contract.LostPlace(fmt.Sprintf(
+		`session %s has no id %q; use the id of a received notification, "0" for the beginning, `+
+			`or none for new notifications only`, s.ref, at.id()))
 }
 
 func unavailable(log *slog.Logger, doing string, err error) error {
@@ -87,8 +89,8 @@ func (s *session) leave(f *feed) {
 	delete(s.feeds, f)
 }
 
-// welcome is onAttached: where the session stands, at a time after the id; and
-// onReadyForInput, without a place, if that is wanted and the session waits for input.
+// welcome returns onAttached: the session's state at a time after the id. If ready is set
+// and the session waits for input, it also returns onReadyForInput, without a place.
 func (s *session) welcome(ctx context.Context, after string, ready bool) ([]contract.Notification, error) {
 	about := contract.About{Agent: s.ref.Agent, Session: s.ref.Session}
 	until := s.position().id()
@@ -98,7 +100,7 @@ func (s *session) welcome(ctx context.Context, after string, ready bool) ([]cont
 		now, err = client.Session{State: event.StateLocked}, nil
 	}
 	if err != nil {
-		return nil, unavailable(s.log, "asking where a session stands", err)
+		return nil, unavailable(s.log, "asking for a session's state", err)
 	}
 	a := contract.Attached{About: about, After: after, Until: until, State: now.State, Title: now.Title}
 	for _, q := range now.Pending {

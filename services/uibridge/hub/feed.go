@@ -11,41 +11,41 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// feed tells one connection. It is live, and the session puts into its queue what
-// comes; or it is behind, and Next reads from the log until it has caught up.
+// feed serves one connection. Either it is live, and the session puts new notifications
+// into its queue; or it lags, and Next reads from the log until it has caught up.
 type feed struct {
 	s       *session
 	name    string
 	commits bool
 	html    bool
-	wake    chan struct{} // something was put, or has changed
+	wake    chan struct{} // the queue or the state has changed
 
 	mu    sync.Mutex
-	first []contract.Notification // what a feed begins with: onAttached
-	taken time.Time               // when Next took something last
+	first []contract.Notification // the first notifications: onAttached
+	taken time.Time               // time of the last take by Next
 	bus   busState                // as last sent
-	queue []*told
+	queue []*notification
 	bytes int
 	live  bool
-	tail  place              // everything up to here is told or in the queue
+	tail  place              // everything up to here was returned or is in the queue
 	seen  string             // the last id that Next returned
-	err   error              // it has ended
-	stop  context.CancelFunc // of the reading of the log
-	apart func() bool        // from the context of Attach
-	done  chan struct{}      // closed with err
+	err   error              // why the feed has ended
+	stop  context.CancelFunc // stops reading the log
+	apart func() bool        // detaches from the context of Attach
+	done  chan struct{}      // closed when err is set
 }
 
-// Next implements contract.Feed. One goroutine at a time may wait in it.
+// Next implements contract.Feed. Only one goroutine at a time may call it.
 func (f *feed) Next(ctx context.Context) (contract.Notification, error) {
 	var since time.Time // when reading the log began to fail
 	for {
-		n, ok, behind, err := f.take()
+		n, ok, lagging, err := f.take()
 		switch {
 		case err != nil:
 			return contract.Notification{}, err
 		case ok:
 			return n, nil
-		case behind:
+		case lagging:
 			if err := f.catchUp(ctx, &since); err != nil {
 				return contract.Notification{}, err
 			}
@@ -60,8 +60,8 @@ func (f *feed) Next(ctx context.Context) (contract.Notification, error) {
 	}
 }
 
-// take gives the next one that waits.
-func (f *feed) take() (n contract.Notification, ok, behind bool, err error) {
+// take returns the next waiting notification. Lagging means that Next must read the log.
+func (f *feed) take() (n contract.Notification, ok, lagging bool, err error) {
 	f.mu.Lock()
 	if f.err != nil {
 		defer f.mu.Unlock()
@@ -106,7 +106,7 @@ func (f *feed) endWith(ctx context.Context) {
 	}
 }
 
-// end ends the feed for a reason; the first one counts.
+// end ends the feed with an error; only the first one counts.
 func (f *feed) end(err error) {
 	f.mu.Lock()
 	if f.err != nil {
@@ -118,7 +118,7 @@ func (f *feed) end(err error) {
 	f.s.hub.release(f)
 }
 
-// fail ends it under the lock.
+// fail ends the feed. The caller holds the lock.
 func (f *feed) fail(err error) {
 	f.err, f.queue, f.first, f.bytes, f.live = err, nil, nil, 0, false
 	close(f.done)
@@ -130,16 +130,16 @@ func (f *feed) fail(err error) {
 	}
 }
 
-// offer puts what has come into the queue, if the feed is live. It never waits. It
-// reports whether the feed goes on; if not, it is to be released.
-func (f *feed) offer(t *told) bool {
+// offer queues a notification if the feed is live. It never waits. It reports whether the
+// feed continues; if not, the caller must release it.
+func (f *feed) offer(t *notification) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.err != nil:
 		return false
 	case !f.live:
-		return len(f.queue) == 0 || f.moves()
+		return len(f.queue) == 0 || f.isRead()
 	case t.whole && !f.commits:
 		return true
 	case t.lossy():
@@ -148,49 +148,51 @@ func (f *feed) offer(t *told) bool {
 		}
 		return true
 	case !f.tail.before(t.at):
-		return true // it was read from the log
+		return true // already read from the log
 	case f.commits && t.bare && f.tail.commit < t.at.commit:
-		f.fallBehind() // its onCommit is in the log alone
+		f.lag() // its onCommit is only in the log
 		return true
 	}
 	if f.full(t, 1) {
 		f.dropLossy()
 	}
 	if f.full(t, 1) {
-		f.fallBehind()
-		return f.moves()
+		f.lag()
+		return f.isRead()
 	}
 	f.tail = t.at
 	f.put(t)
 	return true
 }
 
-// fallBehind has Next read what follows the queue from the log.
-func (f *feed) fallBehind() {
+// lag makes Next read from the log what follows the queue.
+func (f *feed) lag() {
 	f.live = false
 	f.poke()
 }
 
-// moves reports whether somebody still reads; if not, the feed ends.
-func (f *feed) moves() bool {
+// isRead reports whether the feed is still being read; if not, it ends the feed.
+func (f *feed) isRead() bool {
 	if time.Since(f.taken) < f.s.hub.cfg.Stall {
 		return true
 	}
 	f.fail(&contract.Error{
 		Code: contract.CodeSlow, After: f.seen,
-		Message: fmt.Sprintf("the connection did not keep up: %d notifications (%d bytes) waited; attach again after %q, nothing is lost",
+		Message: fmt.Sprintf(
+			"the connection did not keep up: %d notifications (%d bytes) were waiting; attach again after %q, "+
+				"nothing is lost",
 			len(f.queue), f.bytes, f.seen),
 	})
 	return false
 }
 
-// full reports whether t does not fit into a part of the queue.
-func (f *feed) full(t *told, part int) bool {
+// full reports whether t does not fit into 1/part of the queue.
+func (f *feed) full(t *notification, part int) bool {
 	c := f.s.hub.cfg
 	return len(f.queue) > 0 && (len(f.queue) >= c.Queue/part || f.bytes+t.size() > c.QueueBytes/part)
 }
 
-func (f *feed) put(t *told) {
+func (f *feed) put(t *notification) {
 	f.queue = append(f.queue, t)
 	f.bytes += t.size()
 	f.poke()
@@ -216,8 +218,8 @@ func (f *feed) dropLossy() {
 	f.queue = kept
 }
 
-// catchUp goes live if the session still has all that follows in memory, and
-// otherwise reads a page of the log into the queue.
+// catchUp makes the feed live if the session still has everything that follows in memory,
+// and otherwise reads a page of the log into the queue.
 func (f *feed) catchUp(ctx context.Context, since *time.Time) error {
 	if f.s.join(f) {
 		return nil
@@ -227,13 +229,13 @@ func (f *feed) catchUp(ctx context.Context, since *time.Time) error {
 	mark := f.s.position()
 	page, at, end, err := f.s.page(ctx, f.tail, f.commits)
 	if end {
-		// What the session had seen by then was in the log, or is there no more.
+		// Everything that the session had seen by then was in the log, or no longer exists.
 		if at.before(place{mark.commit, follow.All}) {
 			at = place{mark.commit, follow.All}
 		}
 	}
 	f.mu.Lock()
-	f.taken = time.Now() // somebody waited for it, however long the log took
+	f.taken = time.Now() // a reader waited for it, however long the log took
 	if f.err == nil {
 		f.tail = at
 		for _, t := range page {
@@ -248,7 +250,7 @@ func (f *feed) catchUp(ctx context.Context, since *time.Time) error {
 	return f.retry(ctx, since, err)
 }
 
-// until is ctx that ends with the feed, too.
+// until returns a context that also ends with the feed.
 func (f *feed) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	f.mu.Lock()
@@ -260,19 +262,20 @@ func (f *feed) until(ctx context.Context) (context.Context, context.CancelFunc) 
 	return ctx, cancel
 }
 
-// retry waits before the log is read again, unless that has failed for too long.
+// retry waits before the log is read again. If that has failed for too long, it ends the
+// feed.
 func (f *feed) retry(ctx context.Context, since *time.Time, err error) error {
 	if since.IsZero() {
 		*since = time.Now()
 	}
 	if ctx.Err() == nil && (!bus.Retryable(err) || time.Since(*since) > f.s.hub.cfg.Patience) {
-		f.s.log.Warn("a feed cannot read the log", "feed", f.name, "error", err)
+		f.s.log.Warn("reading the log for a feed failed", "feed", f.name, "error", err)
 		after := f.lastSeen()
 		f.end(&contract.Error{
 			Code: contract.CodeUnavailable, After: after,
-			Message: fmt.Sprintf("the log cannot be read now; attach again after %q", after),
+			Message: fmt.Sprintf("reading the log failed; attach again after %q", after),
 		})
-		return nil // take says it
+		return nil // take returns the error
 	}
 	t := time.NewTimer(retryPause)
 	defer t.Stop()
@@ -287,7 +290,7 @@ func (f *feed) retry(ctx context.Context, since *time.Time, err error) error {
 	return nil
 }
 
-// lastSeen is the last id that Next returned.
+// lastSeen returns the last id that Next returned.
 func (f *feed) lastSeen() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,5 +303,5 @@ func (f *feed) ended() error {
 	return f.err
 }
 
-// retryPause is between two attempts at reading the log.
+// retryPause is the pause between two attempts to read the log.
 const retryPause = 100 * time.Millisecond

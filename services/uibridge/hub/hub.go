@@ -13,16 +13,16 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Config of a hub. The zero value has the defaults.
+// Config configures a hub. The zero value means the defaults.
 type Config struct {
-	Queue      int           // notifications that may wait for one feed; default 1024
-	QueueBytes int           // their size; default 4 MiB
-	Ring       int           // notifications of a session kept for feeds that come back; default 1024
-	RingBytes  int           // their size; default 2 MiB
-	Idle       time.Duration // how long a session is kept without feeds; default 10 s
-	Stall      time.Duration // a feed that nobody reads for so long ends, when its queue is full or it is behind; default 5 s
-	Patience   time.Duration // how long a feed that is behind tries to read the log; default 30 s
-	Outage     time.Duration // how long the bus has to be away before feeds are told; default 1 s
+	Queue      int           // maximum number of notifications in a feed's queue; default 1024
+	QueueBytes int           // their maximum size in bytes; default 4 MiB
+	Ring       int           // notifications of a session kept for reconnecting feeds; default 1024
+	RingBytes  int           // their maximum size in bytes; default 2 MiB
+	Idle       time.Duration // how long a session without feeds is kept; default 10 s
+	Stall      time.Duration // a feed that is not read for so long ends if its queue is full or it lags; default 5 s
+	Patience   time.Duration // how long a lagging feed retries reading the log; default 30 s
+	Outage     time.Duration // how long the bus must be away before feeds are notified; default 1 s
 }
 
 func (c Config) withDefaults() Config {
@@ -43,17 +43,17 @@ func orElse[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// Deps of a hub.
+// Deps are a hub's dependencies.
 type Deps struct {
-	Client   *client.Client // of the connection; the hub asks, and writes nothing
+	Client   *client.Client // the hub only sends requests, and writes nothing
 	Log      *slog.Logger
 	Markdown Markdown // nil: nothing is rendered
 }
 
-// Stats are figures of a hub.
+// Stats are the figures of a hub.
 type Stats struct {
 	Sessions int   // followed now
-	Feeds    int   // now
+	Feeds    int   // open now
 	Slow     int64 // feeds that did not keep up, since the start
 }
 
@@ -63,8 +63,8 @@ type Hub struct {
 	deps     Deps
 	rendered *rendered // nil without Markdown
 	running  sync.WaitGroup
-	stop     context.CancelFunc // of the watch over the bus
-	bus      atomic.Value       // a busState, for feeds
+	stop     context.CancelFunc // stops watching the bus
+	bus      atomic.Value       // a busState for feeds
 	slow     atomic.Int64
 
 	mu       sync.Mutex
@@ -73,7 +73,7 @@ type Hub struct {
 	closed   bool
 }
 
-// New makes a hub; Close ends it.
+// New creates a hub; Close ends it.
 func New(cfg Config, deps Deps) *Hub {
 	h := &Hub{cfg: cfg.withDefaults(), deps: deps, sessions: map[subject.Ref]*session{}, feeds: map[*feed]struct{}{}}
 	if deps.Markdown != nil {
@@ -86,7 +86,7 @@ func New(cfg Config, deps Deps) *Hub {
 	return h
 }
 
-// render is nil without Markdown.
+// render returns nil without Markdown.
 func (h *Hub) render() func(string) string {
 	if h.rendered == nil {
 		return nil
@@ -94,10 +94,12 @@ func (h *Hub) render() func(string) string {
 	return h.rendered.of
 }
 
-// errClosed is what feeds are told when the hub ends.
-var errClosed = &contract.Error{Code: contract.CodeUnavailable, Message: "the bridge is shutting down; attach again after the last id"}
+// errClosed is the error of feeds that end with the hub.
+var errClosed = &contract.Error{
+	Code: contract.CodeUnavailable, Message: "the bridge is shutting down; attach again after the last id seen",
+}
 
-// Close ends all feeds and waits until nothing of the hub runs.
+// Close ends all feeds and waits for the hub's goroutines.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -106,7 +108,7 @@ func (h *Hub) Close() {
 		feeds = append(feeds, f)
 	}
 	for _, s := range h.sessions {
-		h.let(s)
+		h.remove(s)
 	}
 	h.mu.Unlock()
 	for _, f := range feeds {
@@ -116,16 +118,16 @@ func (h *Hub) Close() {
 	h.running.Wait()
 }
 
-// Stats are the hub's figures now.
+// Stats returns the hub's current figures.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Stats{Sessions: len(h.sessions), Feeds: len(h.feeds), Slow: h.slow.Load()}
 }
 
-// Attach begins to tell what happens in a session. The feed ends with ctx.
+// Attach begins a feed of a session's notifications. The feed ends with ctx.
 //
-// Errors: *contract.Error with CodeInvalid if a.After is no id of the session, and
+// Errors: *contract.Error with CodeInvalid if a.After is not an id of the session, and
 // CodeUnavailable if the bus or core does not answer.
 func (h *Hub) Attach(ctx context.Context, a contract.Attachment) (contract.Feed, error) {
 	s, err := h.session(ctx, a)
@@ -147,7 +149,7 @@ func (h *Hub) Attach(ctx context.Context, a contract.Attachment) (contract.Feed,
 	return f, nil
 }
 
-// session finds or begins the session of an attachment, and holds it.
+// session finds or starts the session of an attachment, and holds it.
 func (h *Hub) session(ctx context.Context, a contract.Attachment) (*session, error) {
 	h.mu.Lock()
 	s := h.sessions[a.Ref]
@@ -169,7 +171,7 @@ func (h *Hub) session(ctx context.Context, a contract.Attachment) (*session, err
 			return s, nil
 		}
 		h.drop(s)
-		h.deps.Log.Warn("a session cannot be followed", "session", a.Ref, "error", s.failed)
+		h.deps.Log.Warn("following a session failed", "session", a.Ref, "error", s.failed)
 		return nil, &contract.Error{Code: contract.CodeUnavailable, Message: "the bus does not answer; try again"}
 	case <-ctx.Done():
 		h.drop(s)
@@ -177,7 +179,7 @@ func (h *Hub) session(ctx context.Context, a contract.Attachment) (*session, err
 	}
 }
 
-// start begins to follow a session, under the lock.
+// start begins to follow a session. The caller holds the lock.
 func (h *Hub) start(ref subject.Ref) *session {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
@@ -188,7 +190,7 @@ func (h *Hub) start(ref subject.Ref) *session {
 	return s
 }
 
-// add counts a feed of a session that is held.
+// add registers a feed of a held session.
 func (h *Hub) add(f *feed) bool {
 	if f.commits {
 		f.s.commits.Add(1)
@@ -207,7 +209,7 @@ func (h *Hub) add(f *feed) bool {
 	return !closed
 }
 
-// release lets go of feeds that have ended. A second time it does nothing.
+// release unregisters feeds that have ended. Releasing one twice has no effect.
 func (h *Hub) release(feeds ...*feed) {
 	for _, f := range feeds {
 		f.s.leave(f)
@@ -233,11 +235,11 @@ func (h *Hub) log(f *feed) {
 	var e *contract.Error
 	if err := f.ended(); errors.As(err, &e) && e.Code == contract.CodeSlow {
 		h.slow.Add(1)
-		h.deps.Log.Warn("a feed did not keep up", "session", f.s.ref, "feed", f.name, "after", e.After)
+		h.deps.Log.Warn("feed did not keep up", "session", f.s.ref, "feed", f.name, "after", e.After)
 	}
 }
 
-// drop lets go of a hold on a session.
+// drop releases one hold on a session.
 func (h *Hub) drop(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,20 +250,20 @@ func (h *Hub) drop(s *session) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if s.attached == 0 {
-			h.let(s)
+			h.remove(s)
 		}
 	})
 }
 
-// forget drops a session that could not be followed.
+// forget removes a session that could not be followed.
 func (h *Hub) forget(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.let(s)
+	h.remove(s)
 }
 
-// let ends a session, under the lock.
-func (h *Hub) let(s *session) {
+// remove ends a session. The caller holds the lock.
+func (h *Hub) remove(s *session) {
 	if h.sessions[s.ref] == s {
 		delete(h.sessions, s.ref)
 	}

@@ -20,7 +20,7 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// rest is what follows an id; "0" is before all.
+// rest returns what follows an id; "0" is before everything.
 func rest(ids []string, after string, commits bool) (out []string) {
 	for _, id := range ids[slices.Index(ids, after)+1:] {
 		if commits || !strings.HasSuffix(id, ".h") {
@@ -30,7 +30,7 @@ func rest(ids []string, after string, commits bool) (out []string) {
 	return out
 }
 
-// joined is what a feed was told that began somewhere.
+// joined is what a feed that began at some place was sent.
 type joined struct {
 	after   string
 	commits bool
@@ -38,7 +38,7 @@ type joined struct {
 	err     error
 }
 
-// reader begins a feed, reads so many ids or until the session is reset, and reports
+// reader begins a feed, reads that many ids or until the session is reset, and reports
 // whether it was.
 func (w *world) reader(ctx context.Context, j *joined, most int) (over bool) {
 	f, err := w.Attach(ctx, contract.Attachment{Ref: ref, After: j.after, Commits: j.commits})
@@ -63,8 +63,8 @@ func (w *world) reader(ctx context.Context, j *joined, most int) (over bool) {
 	return false
 }
 
-// While commits are stored and their live copies come, are lost, doubled and late,
-// feeds come and go at any place: each gets exactly what follows it.
+// While commits are stored and their live copies arrive, are lost, duplicated and delayed,
+// feeds begin and end at any place: each gets exactly what follows it.
 func TestJoiningIsExact(t *testing.T) {
 	w := newWorld(t, hub.Config{Ring: 24, Queue: 64, Idle: time.Millisecond, Stall: time.Hour}, nil)
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any will do
@@ -114,7 +114,7 @@ func TestJoiningIsExact(t *testing.T) {
 	}
 }
 
-// babble stores many commits, whose live copies come as badly as they can.
+// babble stores many commits, whose live copies arrive in the worst way possible.
 func (w *world) babble(dice *rand.Rand, stored func()) {
 	w.t.Helper()
 	var late []func()
@@ -146,7 +146,7 @@ func (w *world) babble(dice *rand.Rand, stored func()) {
 	}
 }
 
-// Garbage on the session's subjects, and commits that were deleted, are passed over.
+// Garbage on the session's subjects, and deleted commits, are skipped.
 func TestGarbageIsPassedOver(t *testing.T) {
 	w := newWorld(t, hub.Config{}, nil)
 	w.said("one")
@@ -186,7 +186,7 @@ func TestGarbageIsPassedOver(t *testing.T) {
 	after := decode[contract.Attached](t, next(t, f)).After
 	again, err := fresh.Attach(natstest.Context(t), contract.Attachment{Ref: ref, After: after})
 	if err != nil {
-		t.Fatalf("after %q, which was told: %v", after, err)
+		t.Fatalf("after %q, which was sent: %v", after, err)
 	}
 	again.Close()
 }
@@ -221,7 +221,7 @@ func (w *world) garbage() {
 	w.publish(ref.Live("ui", "message"), nil, forged.AppendJSON(nil))
 }
 
-// A history of many pages is read at the reader's own pace, while the session goes on.
+// A history of many pages is read at the reader's pace, while the session continues.
 func TestALongHistory(t *testing.T) {
 	w := newWorld(t, hub.Config{Queue: 32, Ring: 16, Stall: time.Hour}, nil)
 	text := strings.Repeat("x", 4<<10)
@@ -245,8 +245,8 @@ func TestALongHistory(t *testing.T) {
 	}
 }
 
-// A feed that is read, but more slowly than things come, goes on from the log; deltas
-// are what it misses. One that is not read ends.
+// A feed that is read more slowly than notifications arrive continues from the log, and
+// only misses deltas. One that is not read ends.
 func TestSlowButAlive(t *testing.T) {
 	w := newWorld(t, hub.Config{Queue: 8, Stall: time.Hour}, nil)
 	alive := w.attach(contract.Attachment{})

@@ -14,9 +14,9 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// An open feed does not stay silent when the log is replaced beneath it: it ends with
-// the error of attaching after a lost place, whatever the new log holds by then.
-// Whoever attaches again is told all of the new log, and what comes.
+// An open feed does not stay silent when the log is replaced: it ends with the error of
+// attaching after a lost place, whatever the new log contains by then. A client that
+// attaches again gets all of the new log, and what follows.
 func TestAReplacedLogEndsFeeds(t *testing.T) {
 	for about, fresh := range map[string]func(*world){
 		"it is empty":               func(*world) {},
@@ -45,7 +45,7 @@ func TestAReplacedLogEndsFeeds(t *testing.T) {
 	}
 }
 
-// So does a feed when the server comes back with an older copy of its data.
+// So does a feed when the server returns with an older copy of its data.
 func TestALogRestoredFromAnOlderCopyEndsFeeds(t *testing.T) {
 	dir, older := t.TempDir(), t.TempDir()
 	srv := startAt(t, dir)
@@ -69,7 +69,7 @@ func TestALogRestoredFromAnOlderCopyEndsFeeds(t *testing.T) {
 	w.mustGoOn()
 }
 
-// A feed goes on over a restart of the server with the same log.
+// A feed continues over a restart of the server with the same log.
 func TestARestartedServerEndsNoFeed(t *testing.T) {
 	dir := t.TempDir()
 	srv := startAt(t, dir)
@@ -94,7 +94,7 @@ func TestANewSessionGoesOnInAReplacedLog(t *testing.T) {
 	}
 }
 
-// A session whose log core finds damaged can be read, and says that it is locked.
+// A session whose log core finds damaged can be read, and is reported as locked.
 func TestADamagedSessionCanBeRead(t *testing.T) {
 	w := newWorld(t, hub.Config{}, nil)
 	w.said("one")
@@ -112,7 +112,7 @@ func TestADamagedSessionCanBeRead(t *testing.T) {
 	}
 }
 
-// replaceLog deletes the log and makes it anew.
+// replaceLog deletes the log and creates a new one.
 func (w *world) replaceLog() {
 	w.t.Helper()
 	if err := w.bus.JetStream().DeleteStream(natstest.Context(w.t), bus.StreamSessions); err != nil {
@@ -129,7 +129,7 @@ func (w *world) stored(text string) {
 	w.commit(event.UIMessage{Content: text, Format: event.Text})
 }
 
-// otherSaid stores a message that is another session's.
+// otherSaid stores a message of another session.
 func (w *world) otherSaid() {
 	w.t.Helper()
 	last, err := w.bus.LastCommitSeq(natstest.Context(w.t), other)
@@ -182,13 +182,14 @@ func (w *world) mustBeLost(f contract.Feed) {
 		}
 		var e *contract.Error
 		if !errors.As(err, &e) || e.Code != contract.CodeInvalid || e.Field != "after" || e.After != "0" {
-			w.t.Fatalf("told %q, %v; want the error of a lost place", n.ID, err)
+			w.t.Fatalf("got %q, %v; want the error of a lost place", n.ID, err)
 		}
 		return
 	}
 }
 
-// mustGoOn attaches from the beginning, and must receive all that the log holds and what comes.
+// mustGoOn attaches from the beginning, and must receive everything in the log and new
+// notifications.
 func (w *world) mustGoOn() {
 	w.t.Helper()
 	f := w.attach(contract.Attachment{After: "0"})

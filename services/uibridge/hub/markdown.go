@@ -2,21 +2,21 @@ package hub
 
 import "skandha.dev/services/uibridge/contract"
 
-// Markdown renders what the agent says, as sanitised HTML.
+// Markdown renders the agent's text as sanitised HTML.
 type Markdown interface {
-	// Render renders a whole text.
+	// Render renders a complete text.
 	Render(text string) string
-	// Stream renders a text while it is being written.
+	// Stream renders a text while the model writes it.
 	Stream() Stream
 }
 
-// Stream renders one text that grows. One goroutine uses it.
+// Stream renders one growing text. It is not safe for concurrent use.
 type Stream interface {
-	// Append adds a piece and returns the blocks that have changed.
+	// Append adds a piece and returns the changed blocks.
 	Append(text string) []contract.Block
 }
 
-// Rendering makes a [Markdown] of a renderer whose Stream returns a type of its own.
+// Rendering makes a [Markdown] from a renderer whose Stream method returns a concrete type.
 func Rendering[S Stream](r interface {
 	Render(text string) string
 	Stream() S

@@ -9,37 +9,37 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// told is a notification on its way to many.
-type told struct {
-	at    place // zero: it is lossy
+// notification is a notification that is shared by many feeds.
+type notification struct {
+	at    place // zero: the notification is lossy
 	whole bool  // onCommit
-	bare  bool  // an event whose onCommit was not made, as nobody wanted it
+	bare  bool  // an event without its onCommit, because no feed wanted that
 	note  contract.Notification
-	// html is the notification with rendered Markdown, made when the first one wants
-	// it. Nil: there is none to render.
+	// html returns the notification with rendered Markdown, rendered on first use. Nil: it
+	// has none.
 	html func() contract.Notification
 }
 
-func (t *told) lossy() bool { return t.at.commit == 0 }
+func (t *notification) lossy() bool { return t.at.commit == 0 }
 
-// size is about how many bytes wait with it.
-func (t *told) size() int { return len(t.note.Params) + 128 }
+// size estimates the notification's size in a queue, in bytes.
+func (t *notification) size() int { return len(t.note.Params) + 128 }
 
-// is for a feed that wants HTML, or not.
-func (t *told) is(html bool) contract.Notification {
+// is returns the notification for a feed with or without HTML.
+func (t *notification) is(html bool) contract.Notification {
 	if html && t.html != nil {
 		return t.html()
 	}
 	return t.note
 }
 
-// tellOf is what is told of an item; nil: nothing.
-func tellOf(ref subject.Ref, i follow.Item, render func(string) string) (*told, error) {
-	method, params, err := tell(ref, i)
+// newNotification makes the notification of an item; nil if it has none.
+func newNotification(ref subject.Ref, i follow.Item, render func(string) string) (*notification, error) {
+	method, params, err := paramsOf(ref, i)
 	if err != nil || method == "" {
 		return nil, err
 	}
-	t := &told{at: placeOf(i), whole: i.Whole != nil}
+	t := &notification{at: placeOf(i), whole: i.Whole != nil}
 	if t.note, err = encode(t.at, method, params); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,8 @@ func tellOf(ref subject.Ref, i follow.Item, render func(string) string) (*told, 
 	return t, nil
 }
 
-// renderer makes the parameters with HTML; nil: they have no Markdown.
+// renderer returns a function that adds HTML to the parameters, or nil if they have no
+// Markdown.
 func renderer(params any, render func(string) string) func() any {
 	if render == nil {
 		return nil
@@ -74,9 +75,8 @@ func renderer(params any, render func(string) string) func() any {
 	return nil
 }
 
-// rendered keeps what was rendered lately, so that the same text is rendered once
-// however many want it: a plan's text and the message that is made of it, and a
-// history that many read from the log.
+// rendered caches rendered texts, so that the same text is rendered only once: a plan's
+// text and the message with the same text, and a history that many feeds read from the log.
 type rendered struct {
 	render func(string) string
 
@@ -86,7 +86,7 @@ type rendered struct {
 	bytes int
 }
 
-// The bounds of what is kept.
+// The bounds of the cache.
 const (
 	renderedTexts = 512
 	renderedBytes = 4 << 20

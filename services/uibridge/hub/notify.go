@@ -10,15 +10,15 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// untold are the types of events that no notification is made of, with the reason.
-var untold = map[event.Type]string{
-	event.TypeCheckpoint: "it carries the session's state, which is core's alone; onCommit says that there was one",
+// notForwarded lists the event types that produce no notification, with the reason.
+var notForwarded = map[event.Type]string{
+	event.TypeCheckpoint: "it contains the session's state, which is internal to core; onCommit has the rest",
 }
 
-// Notifications are what UIs are told of an item: one, or none for a checkpoint. The
-// error says why an item cannot be told.
+// Notifications returns the notifications for an item: one, or none for a checkpoint. It
+// returns an error if the item cannot be decoded or encoded.
 func Notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, error) {
-	method, params, err := tell(ref, i)
+	method, params, err := paramsOf(ref, i)
 	if err != nil || method == "" {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func Notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, err
 	return []contract.Notification{n}, nil
 }
 
-// placeOf is the zero place for what has none.
+// placeOf returns an item's place, the zero place for lossy items.
 func placeOf(i follow.Item) place {
 	if i.Delta != nil || i.Output != nil {
 		return place{}
@@ -49,8 +49,8 @@ func encode(at place, method string, params any) (contract.Notification, error) 
 	return n, nil
 }
 
-// tell is the method and the parameters that an item becomes.
-func tell(ref subject.Ref, i follow.Item) (method string, params any, err error) {
+// paramsOf returns the method and the parameters of an item's notification.
+func paramsOf(ref subject.Ref, i follow.Item) (method string, params any, err error) {
 	about := contract.About{Agent: ref.Agent, Session: ref.Session, Turn: i.Turn}
 	switch {
 	case i.Delta != nil:
@@ -61,12 +61,12 @@ func tell(ref subject.Ref, i follow.Item) (method string, params any, err error)
 		return contract.OnCommit, commit(about, i), nil
 	}
 	about.Turn, about.Time, about.Cause = i.Event.Turn, i.Event.Time, i.Event.Cause
-	f, ok := tellers[i.Event.Type]
+	f, ok := shapers[i.Event.Type]
 	if !ok {
-		if untold[i.Event.Type] != "" {
+		if notForwarded[i.Event.Type] != "" {
 			return "", nil, nil
 		}
-		return "", nil, fmt.Errorf("telling %s: %w", i.Event.Type, event.ErrUnknownType)
+		return "", nil, fmt.Errorf("making a notification of %s: %w", i.Event.Type, event.ErrUnknownType)
 	}
 	return f(about, i.Event)
 }
@@ -84,7 +84,7 @@ func commit(about contract.About, i follow.Item) contract.Commit {
 	return c
 }
 
-// withoutState is a checkpoint's body without the state.
+// withoutState returns a checkpoint's body without the state.
 func withoutState(e event.Event) json.RawMessage {
 	var body struct {
 		Reason string `json:"reason"`
@@ -99,13 +99,13 @@ func withoutState(e event.Event) json.RawMessage {
 	return b
 }
 
-type teller func(contract.About, event.Event) (method string, params any, err error)
+type shaper func(contract.About, event.Event) (method string, params any, err error)
 
-// telling makes a teller of a function that shapes a payload for UIs.
-func telling[P any, PP interface {
+// shaping makes a shaper from a function that converts a payload for UIs.
+func shaping[P any, PP interface {
 	*P
 	event.Payload
-}](method string, shape func(contract.About, P) any) teller {
+}](method string, shape func(contract.About, P) any) shaper {
 	return func(about contract.About, e event.Event) (string, any, error) {
 		var p P
 		if err := e.DataAs(PP(&p)); err != nil {
@@ -115,52 +115,52 @@ func telling[P any, PP interface {
 	}
 }
 
-var tellers = map[event.Type]teller{
-	event.TypePerceived: telling(contract.OnInput, func(a contract.About, p event.Perceived) any {
+var shapers = map[event.Type]shaper{
+	event.TypePerceived: shaping(contract.OnInput, func(a contract.About, p event.Perceived) any {
 		return contract.Input{About: a, Perceived: p}
 	}),
-	event.TypePlanRequested: telling(contract.OnPlanRequested, func(a contract.About, p event.PlanRequested) any {
+	event.TypePlanRequested: shaping(contract.OnPlanRequested, func(a contract.About, p event.PlanRequested) any {
 		return contract.PlanRequested{
 			About: a, Plan: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
 		}
 	}),
-	event.TypePlanCompleted: telling(contract.OnPlanCompleted, planCompleted),
-	event.TypeActRequested: telling(contract.OnToolCall, func(a contract.About, p event.ActRequested) any {
+	event.TypePlanCompleted: shaping(contract.OnPlanCompleted, planCompleted),
+	event.TypeActRequested: shaping(contract.OnToolCall, func(a contract.About, p event.ActRequested) any {
 		return contract.ToolCall{
 			About: a, Call: p.Call, ToolName: p.Tool, Args: p.Args, Runner: p.Runner, Attempts: p.Attempts, ApprovedBy: p.ApprovedBy,
 		}
 	}),
-	event.TypeActConfirmed: telling(contract.OnConfirmationResolved, func(a contract.About, p event.ActConfirmed) any {
+	event.TypeActConfirmed: shaping(contract.OnConfirmationResolved, func(a contract.About, p event.ActConfirmed) any {
 		return contract.ConfirmationResolved{
 			About: a, ConfirmationID: p.Call, Outcome: p.Outcome, By: p.By, Source: p.Source, Reason: p.Reason, Always: p.Always,
 		}
 	}),
-	event.TypeActCompleted: telling(contract.OnToolResult, func(a contract.About, p event.ActCompleted) any {
+	event.TypeActCompleted: shaping(contract.OnToolResult, func(a contract.About, p event.ActCompleted) any {
 		return contract.ToolResult{About: a, Call: p.Call, ToolName: p.Tool, Result: p.Result, DurationMS: p.DurationMS, Note: p.Note}
 	}),
-	event.TypeAudited: telling(contract.OnAudit, func(a contract.About, p event.Audited) any {
+	event.TypeAudited: shaping(contract.OnAudit, func(a contract.About, p event.Audited) any {
 		return contract.Audit{About: a, Audited: p}
 	}),
-	event.TypeRecorded: telling(contract.OnTurnEnd, func(a contract.About, p event.Recorded) any {
+	event.TypeRecorded: shaping(contract.OnTurnEnd, func(a contract.About, p event.Recorded) any {
 		return contract.TurnEnd{About: a, Recorded: &p}
 	}),
-	event.TypeTurnFailed: telling(contract.OnTurnEnd, func(a contract.About, p event.TurnFailed) any {
+	event.TypeTurnFailed: shaping(contract.OnTurnEnd, func(a contract.About, p event.TurnFailed) any {
 		return contract.TurnEnd{About: a, Failed: &p}
 	}),
-	event.TypeSessionLocked: telling(contract.OnSessionLocked, func(a contract.About, p event.SessionLocked) any {
+	event.TypeSessionLocked: shaping(contract.OnSessionLocked, func(a contract.About, p event.SessionLocked) any {
 		return contract.SessionLocked{About: a, SessionLocked: p}
 	}),
-	event.TypeSessionReset: telling(contract.OnSessionReset, func(a contract.About, p event.SessionReset) any {
+	event.TypeSessionReset: shaping(contract.OnSessionReset, func(a contract.About, p event.SessionReset) any {
 		return contract.SessionReset{About: a, SessionReset: p}
 	}),
-	event.TypeUIMessage: telling(contract.OnNewMessage, func(a contract.About, p event.UIMessage) any {
+	event.TypeUIMessage: shaping(contract.OnNewMessage, func(a contract.About, p event.UIMessage) any {
 		return contract.Message{About: a, UIMessage: p}
 	}),
-	event.TypeToolCallRequest: telling(contract.OnToolCallRequest, func(a contract.About, p event.ToolCallRequest) any {
+	event.TypeToolCallRequest: shaping(contract.OnToolCallRequest, func(a contract.About, p event.ToolCallRequest) any {
 		return toolCallRequest(a, p)
 	}),
-	event.TypeUIReady: telling(contract.OnReadyForInput, func(a contract.About, _ event.UIReady) any { return a }),
-	event.TypeUIState: telling(contract.OnAgentStateChange, func(a contract.About, p event.UIState) any {
+	event.TypeUIReady: shaping(contract.OnReadyForInput, func(a contract.About, _ event.UIReady) any { return a }),
+	event.TypeUIState: shaping(contract.OnAgentStateChange, func(a contract.About, p event.UIState) any {
 		return contract.StateChange{About: a, UIState: p}
 	}),
 }

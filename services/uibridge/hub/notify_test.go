@@ -23,7 +23,7 @@ var (
 
 const about = `"agent":"main","session":"one","turn":"t3","time":"2026-11-21T12:00:00Z","cause":"3"`
 
-// payloads has one of each type, with what UIs are told of it.
+// payloads has one of each type, with its notification.
 var payloads = []struct {
 	payload event.Payload
 	method  string
@@ -114,7 +114,7 @@ func TestEveryEventIsTold(t *testing.T) {
 			continue
 		}
 		if c.method == "" {
-			if len(got) != 0 || untold[e.Type] == "" {
+			if len(got) != 0 || notForwarded[e.Type] == "" {
 				t.Errorf("%s: got %v, want nothing, with a reason", e.Type, got)
 			}
 			continue
@@ -129,11 +129,11 @@ func TestEveryEventIsTold(t *testing.T) {
 		if !seen[typ] {
 			t.Errorf("%s: there is no example of it here", typ)
 		}
-		if tellers[typ] == nil && untold[typ] == "" {
-			t.Errorf("%s: nobody is told, and no reason is given", typ)
+		if shapers[typ] == nil && notForwarded[typ] == "" {
+			t.Errorf("%s: it is not forwarded, and no reason is given", typ)
 		}
-		if tellers[typ] != nil && untold[typ] != "" {
-			t.Errorf("%s: is told, and not told", typ)
+		if shapers[typ] != nil && notForwarded[typ] != "" {
+			t.Errorf("%s: it is forwarded, and also listed in notForwarded", typ)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestACommitIsToldWithoutCheckpoint(t *testing.T) {
 		t.Errorf("got %+v", back)
 	}
 	if s := string(got[0].Params); strings.Contains(s, "big") || !strings.Contains(s, `{"reason":"every 100"}`) {
-		t.Errorf("the checkpoint's state is told, or its reason is not: %s", s)
+		t.Errorf("the checkpoint's state is sent, or its reason is not: %s", s)
 	}
 	if !strings.Contains(string(c.Events[len(c.Events)-1].Data), "big") {
 		t.Error("the commit itself was changed")

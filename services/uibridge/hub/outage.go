@@ -9,11 +9,11 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// busState is the state of the bus that feeds are sent. The zero value means that all
-// is well.
+// busState is the state of the bus that feeds are sent. The zero value means that all is
+// well.
 type busState struct {
 	away  bool
-	fault string // why it cannot store
+	fault string // why the bus cannot store
 }
 
 // faultEvery is how often the hub checks whether the bus can store.
@@ -25,19 +25,19 @@ func (h *Hub) watch(ctx context.Context) {
 	conn := h.deps.Client.Bus.Conn()
 	changed := conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED)
 	defer conn.RemoveStatusListener(changed)
-	// Connections are lost for a moment whenever a server of a cluster restarts; that
-	// is nobody's business.
+	// Connections are lost briefly whenever a server of a cluster restarts; feeds are not
+	// notified of that.
 	timer := time.NewTimer(h.cfg.Outage)
 	defer timer.Stop()
 	tick := time.NewTicker(faultEvery)
 	defer tick.Stop()
-	waits := true // the timer
+	waits := true // the timer is running
 	for {
 		switch {
 		case conn.IsConnected():
 			timer.Stop()
 			waits = false
-			h.tellBus(false)
+			h.wakeAll(false)
 		case !h.busState().away && !waits:
 			timer.Reset(h.cfg.Outage)
 			waits = true
@@ -47,7 +47,7 @@ func (h *Hub) watch(ctx context.Context) {
 		case <-tick.C:
 		case <-timer.C:
 			waits = false
-			h.tellBus(!conn.IsConnected())
+			h.wakeAll(!conn.IsConnected())
 		case <-ctx.Done():
 			return
 		}
@@ -56,8 +56,9 @@ func (h *Hub) watch(ctx context.Context) {
 
 func (h *Hub) busState() busState { return h.bus.Load().(busState) } //nolint:forcetypeassert // New stored one
 
-// tellBus wakes all feeds if something has changed; each looks by itself.
-func (h *Hub) tellBus(away bool) {
+// wakeAll wakes all feeds if the state has changed; each compares it with what it last
+// sent.
+func (h *Hub) wakeAll(away bool) {
 	state := busState{away: away}
 	if f := h.deps.Client.Bus.StorageFault(); f != nil && !away {
 		state.fault = f.Error()

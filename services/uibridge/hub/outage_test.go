@@ -11,8 +11,8 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// People are told when the bus is away, and when it is back, and then what happened
-// meanwhile; who attaches later is told nothing of it.
+// Clients are notified when the bus is away, and when it is back, and then what happened
+// meanwhile; one that attaches later is not notified of it.
 func TestAnOutageIsTold(t *testing.T) {
 	w := newWorld(t, hub.Config{Outage: time.Millisecond}, nil)
 	w.said("before")
@@ -25,13 +25,13 @@ func TestAnOutageIsTold(t *testing.T) {
 	}
 	defer elsewhere.Close()
 	feeds["one of another session"] = elsewhere
-	told := map[string][]bool{} // of the bus
+	seen := map[string][]bool{} // of the bus
 	until := func(about string, enough func(contract.Notification) bool) {
 		t.Helper()
 		for {
 			n := next(t, feeds[about])
 			if n.Method == contract.OnBus {
-				told[about] = append(told[about], decode[contract.Bus](t, n).Connected)
+				seen[about] = append(seen[about], decode[contract.Bus](t, n).Connected)
 			}
 			if enough(n) {
 				return
@@ -48,20 +48,20 @@ func TestAnOutageIsTold(t *testing.T) {
 	last := w.ids[len(w.ids)-1]
 	for about, f := range feeds {
 		missed := f != elsewhere
-		until(about, func(n contract.Notification) bool { // the log may be read before it is told that it can be
+		until(about, func(n contract.Notification) bool { // the log may be read before the notification
 			missed = missed && n.ID != last
-			return !missed && len(told[about]) == 2
+			return !missed && len(seen[about]) == 2
 		})
-		if !slices.Equal(told[about], []bool{false, true}) {
-			t.Errorf("%s was told that the bus is connected: %v", about, told[about])
+		if !slices.Equal(seen[about], []bool{false, true}) {
+			t.Errorf("%s was notified that the bus is connected: %v", about, seen[about])
 		}
 	}
 	w.said("after")
 	feeds["one that came later"] = w.attach(contract.Attachment{After: "0"})
 	last = w.ids[len(w.ids)-1]
 	until("one that came later", func(n contract.Notification) bool { return n.ID == last })
-	if got := told["one that came later"]; len(got) > 0 {
-		t.Errorf("a feed that began later was told of the bus %v", got)
+	if got := seen["one that came later"]; len(got) > 0 {
+		t.Errorf("a feed that began later was notified of the bus: %v", got)
 	}
 }
 

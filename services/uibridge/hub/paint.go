@@ -11,29 +11,29 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// painter renders the text of the attempt that is being written, for the feeds that
-// want HTML. What comes while it renders is rendered in one go, so that however slow
-// rendering is, it is at most one step behind.
+// painter renders the text of the current attempt for the feeds that want HTML. Deltas that
+// arrive while it renders are rendered in one go, so that it is at most one step behind,
+// however slow rendering is.
 type painter struct {
 	mu       sync.Mutex
 	plan     string
 	attempt  string
-	before   string // the attempt before; what still comes of it is late
+	before   string // the previous attempt; further deltas of it are too late
 	done     string // the plan that was completed last; likewise
-	attempts int    // counts them, so that one that is over is known by its number
+	attempts int    // counts attempts, to identify one that has ended
 
-	text, reasoning strings.Builder // what waits
-	last            follow.Item     // of what waits
-	stream          Stream          // nil until somebody wants HTML
-	blocks          []string        // so far
-	all             bool            // somebody new has not seen the blocks before
-	painting        bool            // a goroutine is at it
+	text, reasoning strings.Builder // not rendered yet
+	last            follow.Item     // the last delta of text and reasoning
+	stream          Stream          // nil until a feed wants HTML
+	blocks          []string        // rendered so far
+	all             bool            // a new feed has not seen the blocks yet
+	painting        bool            // a goroutine is rendering
 }
 
-// maxUnpainted bounds the text that is kept in case somebody wants it as HTML, in bytes.
+// maxUnpainted limits the text that is kept in case a feed wants it as HTML, in bytes.
 const maxUnpainted = 1 << 20
 
-// add takes a delta, and reports whether it is still of interest.
+// add adds a delta, and reports whether it is still of interest.
 func (p *painter) add(s *session, i follow.Item) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *painter) add(s *session, i follow.Item) bool {
 	return true
 }
 
-// reset forgets the attempt.
+// reset drops the attempt.
 func (p *painter) reset() {
 	p.attempts++
 	p.text.Reset()
@@ -67,7 +67,7 @@ func (p *painter) reset() {
 	p.stream, p.blocks, p.all = nil, nil, false
 }
 
-// replaced forgets an attempt whose text is in the log now.
+// replaced drops an attempt whose text is in the log now.
 func (p *painter) replaced(i follow.Item) {
 	var body struct {
 		Plan string `json:"plan"`
@@ -87,7 +87,7 @@ func (p *painter) replaced(i follow.Item) {
 	case body.Plan == p.plan:
 		p.reset()
 	case body.Plan == "" && i.Event.Turn != "" && i.Event.Turn == p.last.Turn:
-		body.Plan = p.plan // cut off
+		body.Plan = p.plan // the attempt was cut off
 		p.reset()
 	}
 	if body.Plan != "" {
@@ -95,14 +95,14 @@ func (p *painter) replaced(i follow.Item) {
 	}
 }
 
-// repaint has all blocks told with the next delta.
+// repaint includes all blocks in the next delta.
 func (p *painter) repaint() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = true
 }
 
-// paint renders until nothing waits.
+// paint renders until nothing is waiting.
 func (p *painter) paint(s *session) {
 	for {
 		stream, delta, number, ok := p.next(s)
@@ -111,25 +111,25 @@ func (p *painter) paint(s *session) {
 		}
 		var changed []contract.Block
 		if delta.Text != "" {
-			changed = stream.Append(delta.Text) // of an attempt that may be over by now, which keep knows
+			changed = stream.Append(delta.Text) // the attempt may have ended by now; keep checks that
 		}
 		delta.Blocks = p.keep(changed, number)
 		n, err := encode(place{}, contract.OnDelta, delta)
 		if err != nil {
-			s.log.Warn("a delta cannot be told", "session", s.ref, "error", err)
+			s.log.Warn("encoding a delta failed", "session", s.ref, "error", err)
 			continue
 		}
 		s.mu.Lock()
 		var ended []*feed
 		if p.current(number) { // else the log has the text, or another attempt has begun
-			ended = s.offer(&told{note: n}, withHTML)
+			ended = s.offer(&notification{note: n}, withHTML)
 		}
 		s.mu.Unlock()
 		s.hub.release(ended...)
 	}
 }
 
-// next takes what waits, and the stream that renders it.
+// next takes the waiting text, and returns the stream that renders it.
 func (p *painter) next(s *session) (stream Stream, d contract.Delta, number int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *painter) next(s *session) (stream Stream, d contract.Delta, number int,
 	return p.stream, d, p.attempts, true
 }
 
-// keep notes the blocks that have changed and returns those that are to be told.
+// keep stores the changed blocks and returns those to send.
 func (p *painter) keep(changed []contract.Block, number int) []contract.Block {
 	p.mu.Lock()
 	defer p.mu.Unlock()

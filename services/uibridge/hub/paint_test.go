@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/uibridge/hub"
 )
 
-// press is a renderer that takes its time: as long as the gate is shut.
+// press is a renderer that blocks while the gate is shut.
 type press struct {
 	gate     chan struct{}
 	rendered atomic.Int64
@@ -58,8 +58,8 @@ func piece(n int, text string) provider.Delta {
 	return provider.Delta{Plan: "t1-p1", Attempt: "a", N: n, Text: text}
 }
 
-// A renderer that is slow holds up nobody who wants no HTML, and does not fall behind:
-// what comes meanwhile is rendered in one go.
+// A slow renderer does not delay feeds without HTML, and does not fall behind: what arrives
+// meanwhile is rendered in one go.
 func TestASlowRenderer(t *testing.T) {
 	p := &press{gate: make(chan struct{})}
 	w := newWorld(t, hub.Config{}, hub.Rendering(p))
@@ -93,7 +93,7 @@ func TestASlowRenderer(t *testing.T) {
 	}
 }
 
-// Who comes in the middle of an answer is told all blocks so far with the next piece.
+// A feed that begins in the middle of an answer gets all blocks so far with the next piece.
 func TestBlocksForWhoComesLate(t *testing.T) {
 	p := &press{gate: make(chan struct{})}
 	close(p.gate)
@@ -123,7 +123,7 @@ func TestBlocksForWhoComesLate(t *testing.T) {
 	}
 }
 
-// However many want HTML, a text is rendered once; if nobody does, not at all.
+// However many feeds want HTML, a text is rendered once; if none does, not at all.
 func TestRenderedOnce(t *testing.T) {
 	p := &press{}
 	w := newWorld(t, hub.Config{Ring: 1}, hub.Rendering(p))
@@ -134,7 +134,7 @@ func TestRenderedOnce(t *testing.T) {
 		t.Errorf("rendered %d times, want never", n)
 	}
 	var feeds []contract.Feed
-	for range 20 { // are told what comes
+	for range 20 { // feeds that read
 		feeds = append(feeds, w.attach(contract.Attachment{HTML: true}))
 	}
 	_, live := w.commit(
@@ -176,8 +176,8 @@ func TestRenderedOnce(t *testing.T) {
 	}
 }
 
-// A delta that comes after the text that replaces it, or of an attempt that was given
-// up, is not told.
+// A delta that arrives after the text that replaces it, or of an abandoned attempt, is not
+// sent.
 func TestLateDeltas(t *testing.T) {
 	p := &press{gate: make(chan struct{})}
 	close(p.gate)

@@ -9,8 +9,8 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// place is where something stands in a session's order. The index is [header] for a
-// commit itself, which comes before its events, and [follow.All] after the last of them.
+// place is a position in a session's order of events. The index is [header] for a commit
+// itself, which precedes its events, and [follow.All] after the last of them.
 type place struct {
 	commit uint64
 	index  int
@@ -28,7 +28,7 @@ func (p place) compare(q place) int {
 
 func (p place) before(q place) bool { return p.compare(q) < 0 }
 
-// id is the notification's; of the place before the first commit it is "0".
+// id returns the notification's id; "0" for the place before the first commit.
 func (p place) id() string {
 	switch {
 	case p.commit == 0:
@@ -39,7 +39,7 @@ func (p place) id() string {
 	return strconv.FormatUint(p.commit, 10) + "." + strconv.Itoa(p.index)
 }
 
-// parsePlace reads an id, strictly: what was told is written in one way only.
+// parsePlace parses an id strictly: every place has only one spelling.
 func parsePlace(id string) (place, error) {
 	if id == start {
 		return place{0, follow.All}, nil
@@ -51,7 +51,9 @@ func parsePlace(id string) (place, error) {
 		p.index, err = strconv.Atoi(right)
 	}
 	if !ok || err != nil || p.commit == 0 || p.index >= follow.All || p.id() != id {
-		return place{}, contract.Invalid("after", `want the id of a notification, such as "17.2" or "17.h", "0" for the beginning, or nothing for what comes now`)
+		return place{}, contract.Invalid("after",
+			`want the id of a notification, such as "17.2" or "17.h", "0" for the beginning, `+
+				`or none for new notifications only`)
 	}
 	return p, nil
 }

@@ -18,35 +18,34 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// session is what all feeds of a session share: the follower, and what it brought
-// lately.
+// session is shared by all feeds of a session: the follower, and its recent notifications.
 type session struct {
 	hub     *Hub
 	ref     subject.Ref
 	log     *slog.Logger
 	cancel  context.CancelFunc
-	ready   chan struct{} // closed when it follows, or failed to
+	ready   chan struct{} // closed when following has begun or failed
 	failed  error         // set before ready is closed
 	commits atomic.Int32  // feeds that want onCommit
 	html    atomic.Int32  // feeds that want HTML
 	paint   painter
 
-	// Of the hub, under its lock.
+	// Owned by the hub, under its lock.
 	attached int
 	idle     *time.Timer
 
-	mu    sync.Mutex
-	feeds map[*feed]struct{} // live ones
-	at    place              // of the last that came
-	ring  []*told            // what came lately and has a place
-	bytes int
-	floor place  // the ring has everything after it
-	whole uint64 // the last commit that came whole
-	bare  uint64 // the last one that did not
-	lost  bool   // the log no longer holds at
+	mu     sync.Mutex
+	feeds  map[*feed]struct{} // live ones
+	at     place              // place of the last item
+	ring   []*notification    // recent notifications that have a place
+	bytes  int
+	oldest place  // the ring has everything after this place
+	whole  uint64 // the last commit with onCommit
+	bare   uint64 // the last commit without
+	lost   bool   // the log no longer contains at
 }
 
-// startWait bounds how long a session may take to begin to follow.
+// startWait limits the time in which following must begin.
 const startWait = 5 * time.Second
 
 // run follows the session until ctx ends.
@@ -58,17 +57,18 @@ func (s *session) run(ctx context.Context) {
 		s.hub.forget(s)
 		return
 	}
-	for range items { // each item goes to came
+	for range items { // receive handles each item
 	}
 	if ctx.Err() == nil {
 		s.endLost()
 	}
 }
 
-// endLost ends all feeds because the log no longer holds what was sent to them. Clients
+// endLost ends all feeds because the log no longer contains what was sent to them. Clients
 // that attach from now on get a new session object.
 func (s *session) endLost() {
-	s.log.Warn("the log was replaced or cut; the session's feeds end", "session", s.ref, "commit", s.position().commit)
+	s.log.Warn(
+		"the log was replaced or cut; ending the session's feeds", "session", s.ref, "commit", s.position().commit)
 	s.hub.forget(s)
 	s.mu.Lock()
 	s.lost = true
@@ -79,14 +79,15 @@ func (s *session) endLost() {
 	}
 }
 
-// lostPlace is the error for a feed of a session that the log no longer holds.
+// lostPlace returns the error for a feed if the log no longer contains what was sent.
 func (s *session) lostPlace(seen string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.lost {
 		return nil
 	}
-	return contract.LostPlace(fmt.Sprintf(`the log was replaced or cut and no longer holds the id %q; attach again after "0"`, seen))
+	return contract.LostPlace(fmt.Sprintf(
+		`the log was replaced or cut and no longer contains the id %q; attach again after "0"`, seen))
 }
 
 func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
@@ -96,22 +97,22 @@ func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.at, s.floor, s.bare = at, at, at.commit
+	s.at, s.oldest, s.bare = at, at, at.commit
 	items, err := follow.With(ctx, s.bus(), s.ref, follow.Position{Commit: at.commit, Index: follow.All}, follow.Options{
-		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.came, Check: true, LastID: id,
+		Log: s.log, Commits: func() bool { return s.commits.Load() > 0 }, Each: s.receive, Check: true, LastID: id,
 	})
 	return items, err
 }
 
 func (s *session) bus() *bus.Bus { return s.hub.deps.Client.Bus }
 
-// end is the place of the session's last event.
+// end returns the place of the session's last event.
 func (s *session) end(ctx context.Context) (place, error) {
 	at, _, err := s.last(ctx)
 	return at, err
 }
 
-// last is the place and the id of the session's last event.
+// last returns the place and the id of the session's last event.
 func (s *session) last(ctx context.Context) (at place, id string, err error) {
 	m, err := s.bus().LastCommit(ctx, s.ref)
 	if errors.Is(err, bus.ErrNotFound) {
@@ -124,8 +125,8 @@ func (s *session) last(ctx context.Context) (at place, id string, err error) {
 	return at, id, nil
 }
 
-// lastOf is the place and the id of the last event of a message on the session's
-// commit subject; the place of the commit itself if it has none, or cannot be read.
+// lastOf returns the place and the id of the last event of a message on the session's
+// commit subject, or the place of the commit itself if it has no events or cannot be read.
 func lastOf(ref subject.Ref, m bus.StoredMsg) (at place, id string) {
 	c, err := event.DecodeCommit(ref, m.Data)
 	if err != nil || len(c.Events) == 0 {
@@ -135,15 +136,17 @@ func lastOf(ref subject.Ref, m bus.StoredMsg) (at place, id string) {
 	return place{m.Seq, i}, c.Events[i].ID
 }
 
-// came takes what the follower brings.
-func (s *session) came(i follow.Item) {
+// receive handles an item from the follower.
+func (s *session) receive(i follow.Item) {
 	if i.Delta != nil || i.Output != nil || i.Commit == 0 {
-		s.cameLossy(i)
+		s.receiveLossy(i)
 		return
 	}
-	t, err := tellOf(s.ref, i, s.hub.render())
+	t, err := newNotification(s.ref, i, s.hub.render())
 	if err != nil {
-		s.log.Warn("an event cannot be told", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
+		s.log.Warn(
+			"making a notification of an event failed",
+			"session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
 	}
 	s.paint.replaced(i)
 	s.mu.Lock()
@@ -163,8 +166,8 @@ func (s *session) came(i follow.Item) {
 	s.hub.release(ended...)
 }
 
-// cameLossy passes on a delta or output. Feeds that want HTML get deltas from the painter.
-func (s *session) cameLossy(i follow.Item) {
+// receiveLossy passes on a delta or output. Feeds that want HTML get deltas from the painter.
+func (s *session) receiveLossy(i follow.Item) {
 	if i.Delta != nil && !s.paint.add(s, i) {
 		return
 	}
@@ -172,9 +175,9 @@ func (s *session) cameLossy(i follow.Item) {
 	if i.Delta != nil && s.hub.deps.Markdown != nil {
 		to = withoutHTML
 	}
-	t, err := tellOf(s.ref, i, nil)
+	t, err := newNotification(s.ref, i, nil)
 	if err != nil {
-		s.log.Warn("a delta cannot be told", "session", s.ref, "error", err)
+		s.log.Warn("encoding a delta failed", "session", s.ref, "error", err)
 		return
 	}
 	s.mu.Lock()
@@ -183,14 +186,14 @@ func (s *session) cameLossy(i follow.Item) {
 	s.hub.release(ended...)
 }
 
-// Who is offered something.
+// The receivers of a notification.
 func everybody(*feed) bool     { return true }
 func withoutHTML(f *feed) bool { return !f.html }
 func withHTML(f *feed) bool    { return f.html }
 
-// offer hands t to the feeds it is for, under the lock. Those that are returned did
-// not keep up and are to be released.
-func (s *session) offer(t *told, to func(*feed) bool) (ended []*feed) {
+// offer queues t for the feeds that it is for. The caller holds the lock, and must release
+// the returned feeds, which did not keep up.
+func (s *session) offer(t *notification, to func(*feed) bool) (ended []*feed) {
 	for f := range s.feeds {
 		if to(f) && !f.offer(t) {
 			delete(s.feeds, f)
@@ -200,14 +203,14 @@ func (s *session) offer(t *told, to func(*feed) bool) (ended []*feed) {
 	return ended
 }
 
-// keep has t in memory for those who come back.
-func (s *session) keep(t *told) {
+// keep stores t for feeds that reconnect.
+func (s *session) keep(t *notification) {
 	s.ring = append(s.ring, t)
 	s.bytes += t.size()
 	drop := 0
 	for len(s.ring)-drop > s.hub.cfg.Ring || s.bytes > s.hub.cfg.RingBytes && len(s.ring)-drop > 1 {
 		s.bytes -= s.ring[drop].size()
-		s.floor = s.ring[drop].at
+		s.oldest = s.ring[drop].at
 		s.ring[drop] = nil
 		drop++
 	}
@@ -220,7 +223,7 @@ func (s *session) position() place {
 	return s.at
 }
 
-// join makes a feed live if memory has all that follows what it was told.
+// join makes a feed live if memory has everything that follows what the feed was sent.
 func (s *session) join(f *feed) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,8 +231,8 @@ func (s *session) join(f *feed) bool {
 	defer f.mu.Unlock()
 	switch {
 	case f.err != nil, f.live:
-		return true // take says it
-	case f.tail.before(s.floor), f.commits && f.tail.commit < s.bare:
+		return true // take returns the error
+	case f.tail.before(s.oldest), f.commits && f.tail.commit < s.bare:
 		return false
 	}
 	for _, t := range s.ring {
@@ -247,42 +250,44 @@ func (s *session) join(f *feed) bool {
 
 // The bounds of a page of the log.
 const (
-	pageTold  = 1024
-	pageBytes = 1 << 20
+	pageNotifications = 1024
+	pageBytes         = 1 << 20
 )
 
-// page reads what follows a place from the log: all of it, which end says, or as
-// much as a page has. What was read is sound even if there is an error.
-func (s *session) page(ctx context.Context, tail place, commits bool) (list []*told, at place, end bool, err error) {
+// page reads from the log what follows a place: everything, if end is true, or as much as
+// fits in a page. The returned list is valid even if there is an error.
+func (s *session) page(ctx context.Context, tail place, commits bool) (
+	list []*notification, at place, end bool, err error,
+) {
 	at = tail
 	after := tail.commit
 	if tail.index < follow.All && after > 0 {
-		after-- // some of that commit may not have been told
+		after-- // some of that commit may not have been sent
 	}
 	bytes := 0
 	for m, err := range s.bus().Commits(ctx, s.ref, after) {
 		if err != nil {
 			return list, at, false, err
 		}
-		for _, t := range s.tellCommit(m, commits) {
+		for _, t := range s.notificationsOf(m, commits) {
 			if tail.before(t.at) {
 				list = append(list, t)
 				bytes += t.size()
 			}
 		}
 		at = place{m.Seq, follow.All}
-		if len(list) >= pageTold || bytes >= pageBytes {
+		if len(list) >= pageNotifications || bytes >= pageBytes {
 			return list, at, false, nil
 		}
 	}
 	return list, at, true, nil
 }
 
-// tellCommit is what is told of a stored commit; nothing if it cannot be read.
-func (s *session) tellCommit(m bus.StoredMsg, commits bool) (list []*told) {
+// notificationsOf returns the notifications of a stored commit; none if it cannot be read.
+func (s *session) notificationsOf(m bus.StoredMsg, commits bool) (list []*notification) {
 	c, err := event.DecodeCommit(s.ref, m.Data)
 	if err != nil {
-		s.log.Warn("a commit cannot be read", "session", s.ref, "commit", m.Seq, "error", err)
+		s.log.Warn("decoding a commit failed", "session", s.ref, "commit", m.Seq, "error", err)
 		return nil
 	}
 	items := make([]follow.Item, 0, len(c.Events)+1)
@@ -293,9 +298,11 @@ func (s *session) tellCommit(m bus.StoredMsg, commits bool) (list []*told) {
 		items = append(items, follow.Item{Commit: m.Seq, Index: i, Event: e})
 	}
 	for _, i := range items {
-		t, err := tellOf(s.ref, i, s.hub.render())
+		t, err := newNotification(s.ref, i, s.hub.render())
 		if err != nil {
-			s.log.Warn("an event cannot be told", "session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
+			s.log.Warn(
+				"making a notification of an event failed",
+				"session", s.ref, "commit", i.Commit, "index", i.Index, "error", err)
 		}
 		if t != nil {
 			list = append(list, t)

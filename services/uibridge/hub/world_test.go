@@ -31,7 +31,7 @@ var (
 	other = subject.Ref{Agent: "main", Session: "other"}
 )
 
-// world is a real bus whose log the test writes itself, so that it can hold what core
+// world is a real bus whose log the test writes itself, so that it can contain what core
 // would not write. A core that knows no session answers for it.
 type world struct {
 	*hub.Hub
@@ -42,8 +42,8 @@ type world struct {
 	near   *link // from who writes
 	prev   uint64
 	answer atomic.Pointer[bus.Code] // of core, for every session
-	log    int                      // counts the logs, so that each has events of its own
-	ids    []string                 // of all that is to be told, commits too
+	log    int                      // counts the logs, so that each has different events
+	ids    []string                 // of all notifications to be sent, commits too
 }
 
 func newWorld(t *testing.T, cfg hub.Config, md hub.Markdown) *world {
@@ -76,10 +76,10 @@ func newWorldAt(t *testing.T, srv *natsserver.Server, cfg hub.Config, md hub.Mar
 	return w
 }
 
-// answers sets what core answers to the question where a session stands.
+// answers sets core's answer to the request for a session's state.
 func (w *world) answers(code bus.Code) { w.answer.Store(&code) }
 
-// link is a way to the server that can be cut.
+// link is a connection to the server that can be cut.
 type link struct {
 	srv *natsserver.Server
 
@@ -102,7 +102,7 @@ func (l *link) InProcessConn() (net.Conn, error) {
 	return c, err
 }
 
-// cut ends what is connected, and lets nobody connect until it is mended.
+// cut closes connections, and allows no new ones until it is restored.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *link) mend() {
 	l.away = false
 }
 
-// use leads to another server.
+// use connects to another server.
 func (l *link) use(srv *natsserver.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,8 @@ func newHub(w *world) *hub.Hub {
 	return h
 }
 
-// commit stores a commit of these payloads, and returns how to publish the live copies.
+// commit stores a commit of these payloads, and returns a function that publishes the live
+// copies.
 func (w *world) commit(payloads ...event.Payload) (seq uint64, live func(index int)) {
 	w.t.Helper()
 	c := event.Commit{Ref: ref, Header: event.Header{
@@ -228,7 +229,7 @@ func next(t testing.TB, f contract.Feed) contract.Notification {
 	return n
 }
 
-// read reads until the id, and returns the ids that were told.
+// read reads until the id, and returns the ids that were sent.
 func read(ctx context.Context, f contract.Feed, until string) (ids []string, err error) {
 	for {
 		n, err := f.Next(ctx)

@@ -23,17 +23,17 @@ import (
 // ArtifactInfo is an artifact in a listing.
 type ArtifactInfo struct {
 	Name   string    `json:"name"` // within its session, e.g. "t17-p1-c0/x9/plot.png"
-	Ref    string    `json:"ref"`  // as results name it: <agent>/<session>/<name>
+	Ref    string    `json:"ref"`  // as in results: <agent>/<session>/<name>
 	Bytes  uint64    `json:"bytes"`
 	Stored time.Time `json:"stored"`
 	URL    string    `json:"url"` // where Artifacts serves it, without a host
 }
 
-// maxArtifacts is how many a listing has: the latest.
+// maxArtifacts is the maximum length of a listing, which has the latest ones.
 const maxArtifacts = 500
 
-// listArtifacts lists what tools left in a session, and what people gave it, the
-// latest first: at most the latest 500.
+// listArtifacts lists a session's artifacts, from tools and people, latest first: at most
+// the latest 500.
 func (i *inspector) listArtifacts(ctx context.Context, p contract.Principal, q sessionQuery) ([]ArtifactInfo, error) {
 	ref, err := reach(p, q.Agent, q.Session)
 	if err != nil {
@@ -53,15 +53,16 @@ func (i *inspector) listArtifacts(ctx context.Context, p contract.Principal, q s
 	return out, nil
 }
 
-// prefixOf begins the names of a session's artifacts. Ids have no slash, so that no
-// session's prefix begins another's.
+// prefixOf returns the prefix of the names of a session's artifacts. Ids contain no slash,
+// so no session's prefix begins another's.
 func prefixOf(ref subject.Ref) string { return ref.String() + "/" }
 
-// ArtifactURL is where Artifacts serves an artifact, whose name is within its session.
+// ArtifactURL returns the URL at which Artifacts serves an artifact. The name is within its
+// session.
 func ArtifactURL(ref subject.Ref, name string) string {
 	base := "/v1/agents/" + string(ref.Agent) + "/sessions/" + string(ref.Session) + "/artifacts/"
 	if name == "" || path.Clean("/"+name) != "/"+name {
-		return base + "?name=" + url.QueryEscape(name) // servers and browsers would tidy such a path
+		return base + "?name=" + url.QueryEscape(name) // servers and browsers would clean such a path
 	}
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
@@ -70,20 +71,20 @@ func ArtifactURL(ref subject.Ref, name string) string {
 	return base + strings.Join(parts, "/")
 }
 
-// ArtifactsPattern is what Artifacts is to be mounted at.
+// ArtifactsPattern is the pattern to serve Artifacts at.
 const ArtifactsPattern = "GET /v1/agents/{agent}/sessions/{session}/artifacts/{name...}"
 
-// fetches bounds how many artifacts, of up to 64 MiB each, are held at a time. Whoever
-// mounts the handler bounds how long an answer may take.
+// fetches limits how many artifacts, of up to 64 MiB each, are in memory at a time. The
+// caller that mounts the handler limits the time of an answer.
 const fetches = 8
 
-// Artifacts serves what tools left and people gave, at [ArtifactsPattern], behind the
-// access layer: a name within the session or, for names that no path can have, the
-// query's name. It needs the right to see, and the agent.
+// Artifacts serves a session's artifacts at [ArtifactsPattern], behind the access layer.
+// The name is within the session: that of the path or, for names that are not possible in a
+// path, the query's name. The principal needs the right "see", and access to the agent.
 //
-// What is inside was made by strangers. Pictures are told apart by what they begin
-// with, and only PNG, JPEG, GIF and WebP are shown; everything else is downloaded, as
-// bytes, whatever it says it is: no HTML and no SVG gets to run on this origin.
+// The content is untrusted. Pictures are recognized by their first bytes, and only PNG,
+// JPEG, GIF and WebP are shown; everything else is downloaded, as bytes, whatever type it
+// claims: no HTML and no SVG can run on this origin.
 func Artifacts(d Deps) http.Handler {
 	i := newInspector(d)
 	slots := make(chan struct{}, fetches)
@@ -95,7 +96,10 @@ func Artifacts(d Deps) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "private, no-cache")
 		if !slot(r.Context(), slots) {
-			request.Refuse(w, &contract.Error{Code: contract.CodeUnavailable, Message: "many artifacts are being fetched already; try again in a moment", RetryAfterMS: 1000}, 0)
+			request.Refuse(w, &contract.Error{
+				Code: contract.CodeUnavailable, RetryAfterMS: 1000,
+				Message: "too many artifacts are being fetched; try again in a moment",
+			}, 0)
 			return
 		}
 		defer func() { <-slots }()
@@ -108,7 +112,7 @@ func Artifacts(d Deps) http.Handler {
 	})
 }
 
-// slot waits for one of the slots.
+// slot waits for a free slot.
 func slot(ctx context.Context, slots chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
@@ -120,14 +124,14 @@ func slot(ctx context.Context, slots chan struct{}) bool {
 	}
 }
 
-// artifact fetches what the request names.
+// artifact fetches the artifact that the request names.
 func (i *inspector) artifact(r *http.Request) (name string, data []byte, err error) {
 	p := contract.PrincipalOf(r.Context())
 	if err := p.Require(contract.See, ""); err != nil {
 		return "", nil, err
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return "", nil, contract.Invalid("method", "is "+r.Method+"; artifacts are only read")
+		return "", nil, contract.Invalid("method", "is "+r.Method+"; artifacts are read-only")
 	}
 	ref, err := reach(p, r.PathValue("agent"), r.PathValue("session"))
 	if err != nil {
@@ -137,13 +141,16 @@ func (i *inspector) artifact(r *http.Request) (name string, data []byte, err err
 		name = r.URL.Query().Get("name")
 	}
 	if name == "" || len(name) > 1024 || !utf8.ValidString(name) {
-		return "", nil, contract.Invalid("name", "names no artifact: want its name within the session, at most 1024 bytes of UTF-8")
+		return "", nil, contract.Invalid("name",
+			"want an artifact's name within the session, at most 1024 bytes of UTF-8")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askWait)
 	defer cancel()
 	data, err = i.client.Bus.GetArtifact(ctx, prefixOf(ref)+name)
 	if bus.CodeOf(err) == bus.CodeNotFound {
-		return "", nil, &contract.Error{Code: contract.CodeNotFound, Message: "the session has no such artifact; listArtifacts lists them"}
+		return "", nil, &contract.Error{
+			Code: contract.CodeNotFound, Message: "no such artifact in this session; listArtifacts lists them",
+		}
 	}
 	return name, data, err
 }
@@ -159,10 +166,10 @@ func serve(w http.ResponseWriter, r *http.Request, name string, data []byte) {
 	h.Set("Content-Disposition", disposition+"; "+filename(name))
 	sum := sha256.Sum256(data)
 	h.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data)) // answers HEAD, If-None-Match and Range too
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data)) // also answers HEAD, If-None-Match and Range
 }
 
-// picture is the type to serve data as, and whether it may be shown in a page.
+// picture returns the type to serve data as, and whether it may be shown in a page.
 func picture(data []byte) (kind string, shown bool) {
 	switch kind = http.DetectContentType(data); kind {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
@@ -171,8 +178,8 @@ func picture(data []byte) (kind string, shown bool) {
 	return "application/octet-stream", false
 }
 
-// filename is the last part of a name as a parameter of Content-Disposition (RFC 6266):
-// plain ASCII for old clients, and as it is. Nothing of it can end the header, name a
+// filename returns the last part of a name as a parameter of Content-Disposition (RFC
+// 6266): in plain ASCII for old clients, and unchanged. It cannot end the header, name a
 // folder or change the direction of the text around it.
 func filename(name string) string {
 	base := name[strings.LastIndexAny(name, `/\`)+1:]

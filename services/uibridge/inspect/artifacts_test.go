@@ -8,8 +8,8 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Names are strangers' words: whatever they hold, the header is one header, says one
-// file name, and no browser makes a path or a trick of it.
+// Names are untrusted: whatever they contain, the header is one header with one file name,
+// and no browser interprets it as a path.
 func TestAFileNameInAHeader(t *testing.T) {
 	for name, want := range map[string]string{
 		"t1-p1-c0/x/plot.png":              "plot.png",

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// clip cuts a text to n bytes, between characters, and says so with "…".
+// clip shortens a text to n bytes, between characters, and appends "…" if it did.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -13,19 +13,19 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// line is the first n bytes of a text in one line.
+// line returns the first n bytes of a text as one line.
 func line(s string, n int) string {
 	return clip(strings.Join(strings.Fields(clip(s, 4*n)), " "), n)
 }
 
-// clipper cuts values to a size each, and to much less once all of them together
-// have used up the budget.
+// clipper shortens values to a maximum size each, and to a much smaller one after all of
+// them together have used up the budget.
 type clipper struct {
 	most   int // bytes of one value
 	budget int // bytes of all
 }
 
-// scarce is what a value keeps when the budget is used up, in bytes.
+// scarce is the maximum size of a value when the budget is used up, in bytes.
 const scarce = 240
 
 func (c *clipper) room() int {
@@ -35,7 +35,7 @@ func (c *clipper) room() int {
 	return c.most
 }
 
-// text cuts a text; cut reports whether it did.
+// text shortens a text; cut reports whether it did.
 func (c *clipper) text(s string) (out string, cut bool) {
 	room := c.room()
 	out = clip(s, room)
@@ -43,7 +43,8 @@ func (c *clipper) text(s string) (out string, cut bool) {
 	return out, len(s) > room
 }
 
-// json cuts a JSON value, which becomes a string: the beginning of its text.
+// json shortens a JSON value. A shortened value becomes a string: the beginning of its
+// text.
 func (c *clipper) json(v json.RawMessage) (out json.RawMessage, cut bool) {
 	if len(v) <= c.room() {
 		c.budget -= len(v)

@@ -9,8 +9,8 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// A detail says which of its fields are not whole, also when a value came from another
-// span: of a plan's attempt, or of a run that is not shown because nothing else happened.
+// A detail lists its shortened fields, also when a value came from another span: from a
+// plan's attempt, or from a run that is not shown because nothing else happened.
 func TestADetailSaysWhatOfItIsCut(t *testing.T) {
 	const c0, c1, c2 = "t1-p1-c0", "t1-p1-c1", "t1-p1-c2"
 	large, err := json.Marshal(strings.Repeat("x", maxDetailBytes))

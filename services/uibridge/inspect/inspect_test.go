@@ -17,7 +17,7 @@ import (
 	"skandha.dev/services/uibridge/inspect"
 )
 
-// A person refuses a call, asks again and approves it: lists and waterfalls say so.
+// A person denies a call, asks again and approves it: lists and waterfalls show it.
 func TestWhatHappenedCanBeSeen(t *testing.T) {
 	w := newWorld(t)
 	w.join("guard")
@@ -132,7 +132,7 @@ func TestWhatCoreSaysIsPassedOn(t *testing.T) {
 	}
 }
 
-// Of agents that he may not reach, a principal is told nothing.
+// A principal sees nothing of agents that it may not access.
 func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 	w := newWorld(t)
 	w.say(subject.Ref{Agent: "main", Session: "one"}, "call time:now {}", true) // a figure
@@ -168,19 +168,19 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 	}
 	slices.Sort(seen)
 	if want := []string{"main/one", "main/two", "other/one", "other/two"}; !slices.Equal(seen, want) {
-		t.Errorf("he sees %v", seen)
+		t.Errorf("it sees %v", seen)
 	}
 	st, err := try[coreapi.Status](w, bob, "getStatus", nil)
 	if err != nil || !slices.Equal(st.Agents, []subject.Agent{"main", "other"}) {
-		t.Errorf("he is told of the agents %v, %v", st.Agents, err)
+		t.Errorf("it sees the agents %v, %v", st.Agents, err)
 	}
-	// What concerns every agent is not for him, and figures tell of others.
+	// What concerns all agents is not for it, and figures would reveal others.
 	if len(st.Executors) != 0 || len(st.Counters) != 0 || st.Open != 0 || st.View.Sessions != 0 {
-		t.Errorf("he is told of the system %+v", st)
+		t.Errorf("it sees of the system %+v", st)
 	}
 	tools, err := try[[]coreapi.ToolInfo](w, bob, "listTools", nil)
 	if err != nil || len(tools) == 0 || slices.ContainsFunc(tools, func(i coreapi.ToolInfo) bool { return i.Used != 0 || i.Succeeded != 0 || i.MeanLatencyMS != 0 }) {
-		t.Errorf("he is told of the tools %+v, %v", tools, err)
+		t.Errorf("it sees the tools %+v, %v", tools, err)
 	}
 	boss := bob
 	boss.Rights = contract.AllRights()

@@ -17,13 +17,13 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// Deps is what looking needs.
+// Deps are the package's dependencies.
 type Deps struct {
-	Client *client.Client // asks core, reads the log and the artifacts
-	Log    *slog.Logger   // of what goes wrong inside; default discards
+	Client *client.Client // asks core, and reads the log and the artifacts
+	Log    *slog.Logger   // for internal errors; default: discarded
 }
 
-// askWait bounds one question.
+// askWait is the timeout of a request.
 const askWait = 10 * time.Second
 
 type inspector struct {
@@ -39,9 +39,8 @@ func newInspector(d Deps) *inspector {
 	return &inspector{client: d.Client, log: log}
 }
 
-// Methods are listSessions, getSession, listTools, listPlugins, getHooks, getStatus,
-// pluginAction, listTurns, getTimeline and listArtifacts. They may be called at the
-// same time.
+// Methods returns listSessions, getSession, listTools, listPlugins, getHooks, getStatus,
+// pluginAction, listTurns, getTimeline and listArtifacts. They are safe for concurrent use.
 func Methods(d Deps) []contract.Method {
 	i := newInspector(d)
 	return []contract.Method{
@@ -58,14 +57,14 @@ func Methods(d Deps) []contract.Method {
 	}
 }
 
-// query is a method's parameters.
+// query holds a method's parameters.
 type query[Q any] interface {
 	*Q
 	params() []request.Param
 }
 
-// method decodes the parameters, bounds the time and translates errors. The right is
-// required here too: whoever forgets to check it gives nothing away.
+// method decodes the parameters, limits the time and converts errors. It also checks the
+// right, so that a caller that forgets to check it reveals nothing.
 func method[Q, A any, P query[Q]](i *inspector, name string, right contract.Right, call func(context.Context, contract.Principal, Q) (A, error)) contract.Method {
 	return contract.Method{Name: name, Right: right, Call: func(ctx context.Context, p contract.Principal, params json.RawMessage) (any, error) {
 		if err := p.Require(right, ""); err != nil {
@@ -85,12 +84,12 @@ func method[Q, A any, P query[Q]](i *inspector, name string, right contract.Righ
 	}}
 }
 
-// none are the parameters of a method that has none.
+// none is the query of a method without parameters.
 type none struct{}
 
 func (*none) params() []request.Param { return nil }
 
-// reach checks the names of a session and that the principal may reach its agent.
+// reach checks the names of a session, and that the principal may access its agent.
 func reach(p contract.Principal, agent, session string) (subject.Ref, error) {
 	ref, err := request.Ref(agent, session)
 	if err != nil {
@@ -99,10 +98,10 @@ func reach(p contract.Principal, agent, session string) (subject.Ref, error) {
 	return ref, p.Require(contract.See, ref.Agent)
 }
 
-// notAnID says what an id looks like.
+// notAnID is the error for an invalid id.
 const notAnID = "want 1 to 64 characters of A-Z a-z 0-9 _ -"
 
-// pass gives what core answers to a question without parameters.
+// pass returns core's answer to a request without parameters.
 func pass(i *inspector, verb string) func(context.Context, contract.Principal, none) (json.RawMessage, error) {
 	return func(ctx context.Context, _ contract.Principal, _ none) (json.RawMessage, error) {
 		var answer json.RawMessage
@@ -110,7 +109,7 @@ func pass(i *inspector, verb string) func(context.Context, contract.Principal, n
 	}
 }
 
-// everywhere refuses a token that is limited to some agents: plugins serve all of them.
+// everywhere refuses a token that is limited to some agents: plugins serve all agents.
 func everywhere[Q, A any](call func(context.Context, contract.Principal, Q) (A, error)) func(context.Context, contract.Principal, Q) (A, error) {
 	return func(ctx context.Context, p contract.Principal, q Q) (a A, err error) {
 		if err := p.Everywhere(); err != nil {
@@ -120,8 +119,8 @@ func everywhere[Q, A any](call func(context.Context, contract.Principal, Q) (A, 
 	}
 }
 
-// listTools gives the tools of agents, without those that are internal. The statistics
-// count all agents, so a token that is limited to some does not see them.
+// listTools returns the tools of agents, without internal ones. The statistics cover all
+// agents, so a token that is limited to some agents does not see them.
 func (i *inspector) listTools(ctx context.Context, p contract.Principal, _ none) ([]coreapi.ToolInfo, error) {
 	all := []coreapi.ToolInfo{}
 	if err := i.client.Ask(ctx, coreapi.VerbTools, nil, &all); err != nil {
@@ -130,17 +129,17 @@ func (i *inspector) listTools(ctx context.Context, p contract.Principal, _ none)
 	all = slices.DeleteFunc(all, func(t coreapi.ToolInfo) bool { return t.Internal })
 	if p.Everywhere() != nil {
 		for n, t := range all {
-			all[n] = coreapi.ToolInfo{Spec: t.Spec, Live: t.Live, SuccessRate: 0.5} // as of a tool that was not used
+			all[n] = coreapi.ToolInfo{Spec: t.Spec, Live: t.Live, SuccessRate: 0.5} // like a tool that was never used
 		}
 	}
 	return all, nil
 }
 
-// Bounds of listSessions.
+// The limits of listSessions.
 const (
 	defaultSessions = 50
 	maxSessions     = 200
-	maxSessionPages = 20 // that core is asked for, to find the sessions that may be seen
+	maxSessionPages = 20 // maximum requests to core to find the sessions that may be seen
 )
 
 type sessionsQuery struct {
@@ -153,8 +152,8 @@ func (q *sessionsQuery) params() []request.Param {
 	return []request.Param{{Name: "agent", Into: &q.Agent}, {Name: "limit", Into: &q.Limit}, {Name: "after", Into: &q.After}}
 }
 
-// listSessions gives a page of the sessions that the principal may see, most recently
-// updated first. A page may be shorter than its limit; there is more if Next is set.
+// listSessions returns a page of the sessions that the principal may see, most recently
+// updated first. A page may be shorter than its limit; there are more if Next is set.
 func (i *inspector) listSessions(ctx context.Context, p contract.Principal, q sessionsQuery) (coreapi.SessionsPage, error) {
 	page := coreapi.SessionsPage{Sessions: []coreapi.SessionRow{}}
 	if q.Agent != "" {
@@ -177,8 +176,8 @@ func (i *inspector) listSessions(ctx context.Context, p contract.Principal, q se
 		var got coreapi.SessionsPage
 		err := i.client.Ask(ctx, coreapi.VerbSessions, ask, &got)
 		switch {
-		case bus.CodeOf(err) == bus.CodeInvalidArgument && ask.After != "": // the rest was checked
-			return page, contract.Invalid("after", "is none of listSessions' cursors: take the next of the page before")
+		case bus.CodeOf(err) == bus.CodeInvalidArgument && ask.After != "": // the other fields were checked
+			return page, contract.Invalid("after", "invalid cursor; use `next` from the previous page")
 		case err != nil:
 			return page, err
 		}
@@ -194,7 +193,7 @@ func (i *inspector) listSessions(ctx context.Context, p contract.Principal, q se
 	return page, nil
 }
 
-// bounded gives a number its default and refuses what is out of range.
+// bounded returns n, or the default if it is 0, and refuses n if it is out of range.
 func bounded(field string, n, standard, most int) (int, error) {
 	switch {
 	case n == 0:
@@ -211,7 +210,7 @@ func (q *sessionQuery) params() []request.Param {
 	return []request.Param{{Name: "agent", Into: &q.Agent, Must: true}, {Name: "session", Into: &q.Session, Must: true}}
 }
 
-// getSession gives a session as core folds it: {state, digest}.
+// getSession returns a session as core folds it: {state, digest}.
 func (i *inspector) getSession(ctx context.Context, p contract.Principal, q sessionQuery) (json.RawMessage, error) {
 	ref, err := reach(p, q.Agent, q.Session)
 	if err != nil {
@@ -221,8 +220,8 @@ func (i *inspector) getSession(ctx context.Context, p contract.Principal, q sess
 	return answer, i.client.Ask(ctx, coreapi.VerbSession, ref, &answer)
 }
 
-// getStatus gives what one core knows of the system; to a token that is limited to some
-// agents, what concerns these.
+// getStatus returns what one core knows of the system. A token that is limited to some
+// agents only gets what concerns these.
 func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none) (coreapi.Status, error) {
 	var st coreapi.Status
 	if err := i.client.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
@@ -232,7 +231,7 @@ func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none)
 	st.Agents = slices.DeleteFunc(st.Agents, hidden)
 	st.Guides = slices.DeleteFunc(st.Guides, func(t coreapi.GuideTrouble) bool { return hidden(t.Agent) })
 	st.Faults = slices.DeleteFunc(st.Faults, func(f coreapi.Fault) bool { return f.Agent != "" && hidden(f.Agent) })
-	if p.Everywhere() != nil { // what is left is the agents', and what concerns everybody
+	if p.Everywhere() != nil { // the rest is about the token's agents, or concerns everybody
 		troubles := slices.DeleteFunc(st.Troubles, func(t coreapi.Trouble) bool { return t.Ref != subject.Ref{} && hidden(t.Agent) })
 		st = coreapi.Status{
 			Instance: st.Instance, Version: st.Version, Agents: st.Agents, Counters: map[string]int64{}, View: coreapi.View{State: st.View.State},
@@ -255,11 +254,11 @@ func (q *pluginAction) params() []request.Param {
 	return []request.Param{{Name: "op", Into: &q.Op, Must: true}, {Name: "plugin", Into: &q.Plugin, Must: true}, {Name: "force", Into: &q.Force}, {Name: "reason", Into: &q.Reason}}
 }
 
-// maxReason bounds what an operator says, in bytes.
+// maxReason limits the length of an operator's reason, in bytes.
 const maxReason = 500
 
-// pluginAction has core suspend, resume or unload a plugin, and gives the plugin as
-// it is then. Core is told who wants it, as part of the reason.
+// pluginAction has core suspend, resume or unload a plugin, and returns the plugin's new
+// state. The reason that core gets includes the principal.
 func (i *inspector) pluginAction(ctx context.Context, p contract.Principal, q pluginAction) (json.RawMessage, error) {
 	switch {
 	case !slices.Contains([]string{"suspend", "resume", "unload"}, q.Op):
@@ -267,16 +266,16 @@ func (i *inspector) pluginAction(ctx context.Context, p contract.Principal, q pl
 	case !subject.Valid(q.Plugin):
 		return nil, contract.Invalid("plugin", notAnID)
 	case len(q.Reason) > maxReason:
-		return nil, contract.Invalid("reason", fmt.Sprintf("has %d bytes, at most %d", len(q.Reason), maxReason))
+		return nil, contract.Invalid("reason", fmt.Sprintf("has %d bytes; the limit is %d", len(q.Reason), maxReason))
 	case q.Force && q.Op != "unload":
-		return nil, contract.Invalid("force", "goes with unload alone")
+		return nil, contract.Invalid("force", "only allowed with unload")
 	}
 	if q.Op == "resume" {
 		q.Reason = ""
 	} else {
 		q.Reason = strings.TrimSuffix("by "+string(p.Writer)+": "+q.Reason, ": ")
 	}
-	i.log.Info("a plugin is operated on", "op", q.Op, "plugin", q.Plugin, "by", p.Writer, "force", q.Force)
+	i.log.Info("plugin action requested", "op", q.Op, "plugin", q.Plugin, "by", p.Writer, "force", q.Force)
 	var answer json.RawMessage
 	return answer, i.client.Ask(ctx, coreapi.VerbPlugin, q, &answer)
 }

@@ -11,30 +11,31 @@ import (
 	"skandha.dev/pkg/hook"
 )
 
-// asked is one verdict and when its plugin was asked.
+// asked is one verdict, and the time when its plugin was asked.
 type asked struct {
 	hook.Verdict
-	owner      string // whose it is: see owners
+	owner      string // what the verdict is about: see ownersOf
 	start, end time.Time
 }
 
-// moments are the times within one commit.
+// moments holds the times within one commit.
 type moments struct {
-	began   time.Time // what made core decide was there
-	first   time.Time // it began to ask plugins
+	began   time.Time // core had the commit's trigger
+	first   time.Time // core began to ask plugins
 	decided time.Time // the last plugin had answered
-	stored  time.Time // the log had it: from then on executors and people know
+	stored  time.Time // the commit was in the log: from then on executors and people know of it
 	asked   []asked
 }
 
-// momentsOf places what happened within a commit. The log says when it began and,
-// by the bus's clock, when it was stored; plugins say how long they took. A cause's
-// time is of the bus too, so that with a cause the plugins were asked just before the
-// commit was stored. A reply's time is of core's clock, which may differ: plugins
-// were asked right after it, and the time of storing counts as far as it is possible.
+// momentsOf places what happened within a commit in time. The log records when the commit
+// began and, by the bus's clock, when it was stored; plugins report how long they took. The
+// time of a cause comes from the bus's clock too, so if a cause triggered the commit, the
+// plugins were asked just before it was stored. The time of a reply comes from core's
+// clock, which may differ: the plugins were asked right after it, and the time of storing
+// is used as far as it is plausible.
 //
-// The log's times are cut to milliseconds. What happened after prev, the moments of the
-// commit before, is not told as if it was before them.
+// The log's times are truncated to milliseconds. What happened after prev, the moments of
+// the previous commit, is not placed before them.
 func momentsOf(c Stored, prev moments, next time.Time) moments {
 	m := moments{began: c.Header.Now, asked: place(c)}
 	if prev.decided.After(m.began) {
@@ -67,7 +68,7 @@ func momentsOf(c Stored, prev moments, next time.Time) moments {
 	return m
 }
 
-// place gives the verdicts of a commit times as if asking had begun at its time: the
+// place assigns times to the verdicts of a commit as if asking had begun at its time: the
 // plugins of a chain one after another, those of a parallel point together.
 func place(c Stored) []asked {
 	out := make([]asked, len(c.Header.Hooks))
@@ -87,10 +88,10 @@ func place(c Stored) []asked {
 	return out
 }
 
-// ownersOf says what each verdict of a commit was about: "sense:<sequence>" an input,
-// "plan:<id>" a model call, "call:<id>" a step, "end:<sequence>" the end of a turn. The
-// log names the step alone; a commit may end one turn and begin another, and then the
-// verdicts of one point come in the order of the events.
+// ownersOf returns what each verdict of a commit was about: "sense:<sequence>" an input,
+// "plan:<id>" a model call, "call:<id>" a step, "end:<sequence>" the end of a turn. The log
+// only names the step. A commit may end one turn and begin another, and then the verdicts
+// of one point are in the order of the events.
 func ownersOf(c Stored) []string {
 	out := make([]string, len(c.Header.Hooks))
 	var begun, failed []string
@@ -107,7 +108,7 @@ func ownersOf(c Stored) []string {
 		case event.TypeTurnFailed:
 			p, ok := read[event.TurnFailed](e)
 			if !ok || e.Turn == "" && p.Sequence != c.Header.Trigger.Sequence {
-				continue // of an input that waited: nobody is asked
+				continue // of an input that waited: no plugin is asked
 			}
 			failed = append(failed, endKey(p.Sequence))
 			if p.Code == event.FailDenied && e.Turn != "" && !planDenied {
@@ -142,8 +143,8 @@ func ownersOf(c Stored) []string {
 func senseKey(seq uint64) string { return "sense:" + strconv.FormatUint(seq, 10) }
 func endKey(seq uint64) string   { return "end:" + strconv.FormatUint(seq, 10) }
 
-// rounds deals out owners to verdicts of one point: the next one's turn has come when
-// a plugin is asked again.
+// rounds assigns owners to verdicts of one point, moving on to the next owner when a plugin
+// is asked again.
 type rounds struct {
 	of   []string
 	seen map[string]bool
@@ -163,7 +164,7 @@ func (r *rounds) next(v hook.Verdict) string {
 	return r.of[0]
 }
 
-// read decodes an event's payload. One that cannot be read tells nothing.
+// read decodes an event's payload; false if it cannot be decoded.
 func read[P event.Payload](e event.Event) (P, bool) {
 	var p P
 	err := e.DataAs(any(&p).(event.Payload)) // a pointer has its type's methods

@@ -22,8 +22,8 @@ func (q *timelineQuery) params() []request.Param {
 	return append(q.sessionQuery.params(), request.Param{Name: "turn", Into: &q.Turn, Must: true})
 }
 
-// getTimeline reads the turn's commits, from its input to its end, and builds the
-// waterfall of them.
+// getTimeline reads the turn's commits, from its input to its end, and builds the waterfall
+// from them.
 func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q timelineQuery) (Timeline, error) {
 	ref, err := reach(p, q.Agent, q.Session)
 	if err != nil {
@@ -31,14 +31,18 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	}
 	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
 	if err != nil || seq == 0 || q.Turn != turnOf(seq) {
-		return Timeline{}, contract.Invalid("turn", fmt.Sprintf("is %q; want t<sequence of the input>, e.g. t17", clip(q.Turn, 40)))
+		return Timeline{}, contract.Invalid("turn", fmt.Sprintf(
+			"is %q; want t<sequence of the input>, such as t17", clip(q.Turn, 40)))
 	}
 	commits, cut, err := i.commitsOf(ctx, ref, seq)
 	if err != nil {
 		return Timeline{}, err
 	}
 	if len(commits) == 0 {
-		return Timeline{}, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("session %s has no turn t%d: nothing was decided about such an input, or it was purged", ref, seq)}
+		return Timeline{}, &contract.Error{
+			Code:    contract.CodeNotFound,
+			Message: fmt.Sprintf("session %s has no turn t%d; it does not exist yet, or was purged", ref, seq),
+		}
 	}
 	tl := Build(seq, commits, time.Now())
 	if cut != "" {
@@ -47,11 +51,11 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	return tl, nil
 }
 
-// turnOf is the turn of the input at the sequence.
+// turnOf returns the turn of the input at the sequence.
 func turnOf(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }
 
-// commitsOf reads the commits that say something of the turn, from the one that took
-// up its input to the one that ended it.
+// commitsOf reads the commits that concern the turn, from the one that took up its input to
+// the one that ended it.
 func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []Stored, cut string, err error) {
 	id, read, size := turnOf(seq), 0, 0
 	for m, err := range i.client.Bus.Commits(ctx, ref, seq-1) {
@@ -66,19 +70,21 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 		if about {
 			out = append(out, c.Stored)
 		}
-		// Causes are processed in the order of the log: this one was, and begins no turn.
+		// Causes are processed in the order of the log: this one was processed, and began no
+		// turn.
 		if ends || len(out) == 0 && c.Header.Cursor >= seq {
 			break
 		}
 		read, size = read+1, size+c.bytes
 		if read >= scanCommits || size >= scanBytes || len(out) >= turnCommits {
-			return out, fmt.Sprintf("the turn goes on: %d commits of the session were read, %d of them its own", read, len(out)), nil
+			return out, fmt.Sprintf(
+				"the turn continues: read %d commits of the session, %d of them of this turn", read, len(out)), nil
 		}
 	}
 	return out, "", nil
 }
 
-// concerns reports whether a commit says something of the turn, and whether it ends it.
+// concerns reports whether a commit concerns the turn, and whether it ends it.
 func concerns(c Stored, id string, seq uint64) (about, ends bool) {
 	about = c.Header.Trigger.Sequence == seq
 	for _, e := range c.Events {

@@ -8,18 +8,18 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// refusal is err as the caller is told it. What he cannot act on goes to the log.
+// refusal converts err for the caller. An error that the caller cannot act on is logged.
 func (i *inspector) refusal(doing string, err error) error {
-	var told *contract.Error
-	if errors.As(err, &told) {
-		return told
+	var known *contract.Error
+	if errors.As(err, &known) {
+		return known
 	}
 	message := err.Error()
 	var e *bus.Error
 	if errors.As(err, &e) && e.Message != "" {
-		message = e.Message // without what this side was doing
+		message = e.Message // without the operation's name
 	}
-	code, known := map[bus.Code]contract.Code{
+	code, mapped := map[bus.Code]contract.Code{
 		bus.CodeInvalidArgument: contract.CodeInvalid,
 		bus.CodeNotFound:        contract.CodeNotFound,
 		bus.CodeDenied:          contract.CodeForbidden,
@@ -27,7 +27,7 @@ func (i *inspector) refusal(doing string, err error) error {
 		bus.CodeConflict:        contract.CodeConflict,
 	}[bus.CodeOf(err)]
 	switch {
-	case known:
+	case mapped:
 		return &contract.Error{Code: code, Message: clip(message, 1000)}
 	case errors.Is(err, context.Canceled):
 		return err
@@ -35,6 +35,6 @@ func (i *inspector) refusal(doing string, err error) error {
 		i.log.Warn("core or the bus does not answer", "doing", doing, "error", err)
 		return &contract.Error{Code: contract.CodeUnavailable, Message: "core or the bus does not answer; try again in a moment", RetryAfterMS: 1000}
 	}
-	i.log.Error("looking has failed", "doing", doing, "error", err)
+	i.log.Error("request failed", "doing", doing, "error", err)
 	return err
 }

@@ -9,14 +9,14 @@ import (
 	"skandha.dev/services/uibridge/schematest"
 )
 
-// allowed is whether schemas/ui/results/<method>.json allows the answer.
+// allowed reports whether schemas/ui/results/<method>.json allows the answer.
 func allowed(method string, answer []byte) error {
 	return schematest.Check("results/"+method, answer)
 }
 
-// What each method answers is as its schema says, wherever these tests call one (see
-// try). And the schemas do not allow just anything: of each answer, a property that is
-// not there is refused, a value of another type, and that what is required is missing.
+// The answer of each method is valid against its schema, wherever these tests call one (see
+// try). And the schemas do not allow just anything: for each answer, an unknown property, a
+// value of another type and a missing required one are refused.
 func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 	w := newWorld(t)
 	w.join("guard")

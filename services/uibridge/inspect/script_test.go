@@ -13,14 +13,14 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// A session is written down as its commits, and a timeline read as lines of text.
+// A session is written down as its commits, and a timeline is read as lines of text.
 
 var (
 	here  = subject.Ref{Agent: "main", Session: "s"}
 	start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 )
 
-// at is so many milliseconds after the start.
+// at returns the time so many milliseconds after the start.
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
 // commit is decided at ms, and stored a millisecond later.
@@ -104,8 +104,8 @@ func broken(seq uint64, code event.FailCode) event.TurnFailed {
 	return event.TurnFailed{Sequence: seq, Code: code, Reason: "because"}
 }
 
-// draw writes a timeline down, one span a line: indented under its parent, with its
-// start, its duration (in milliseconds) and how it ended.
+// draw formats a timeline, one span a line: indented under its parent, with its start, its
+// duration (in milliseconds) and its status.
 func draw(t Timeline) string {
 	depth := map[string]int{}
 	var b strings.Builder

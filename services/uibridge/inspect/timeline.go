@@ -17,45 +17,45 @@ type Lane string
 // The lanes.
 const (
 	LaneSense   Lane = "sense"   // an input is taken up, or waits for its turn
-	LanePlan    Lane = "plan"    // the model is asked
+	LanePlan    Lane = "plan"    // core asks the model
 	LaneAct     Lane = "act"     // a tool runs, or waits for what it needs
 	LaneReflect Lane = "reflect" // the turn ends
-	LaneHook    Lane = "hook"    // a plugin is asked
-	LaneConfirm Lane = "confirm" // policy decides, a person is asked
+	LaneHook    Lane = "hook"    // core asks a plugin
+	LaneConfirm Lane = "confirm" // policy decides, or a person is asked
 )
 
-// Kind is what a span stands for.
+// Kind is what a span represents.
 type Kind string
 
 // The kinds.
 const (
 	KindSense   Kind = "sense"
-	KindQueue   Kind = "queue"   // behind the turn before
-	KindPlan    Kind = "plan"    // one round: from the question to the answer, all attempts
-	KindAttempt Kind = "attempt" // at a model call, when there is more than one
-	KindStep    Kind = "step"    // a tool call, from when the model wanted it to its one result
-	KindWait    Kind = "wait"    // of a step, for steps that it depends on or for a runner
-	KindConfirm Kind = "confirm" // of a step, for a person
+	KindQueue   Kind = "queue"   // waits for the previous turn
+	KindPlan    Kind = "plan"    // one round: from request to answer, all attempts
+	KindAttempt Kind = "attempt" // one attempt at a model call that has several
+	KindStep    Kind = "step"    // a tool call, from the model's request to its one result
+	KindWait    Kind = "wait"    // a step waits for steps that it depends on, or for a runner
+	KindConfirm Kind = "confirm" // a step waits for a person
 	KindRun     Kind = "run"     // one attempt of a runner
 	KindHook    Kind = "hook"    // one verdict of a plugin
-	KindPolicy  Kind = "policy"  // a mark: what the security layer decided
+	KindPolicy  Kind = "policy"  // a mark: a decision of the security layer
 	KindReflect Kind = "reflect"
 	KindEnd     Kind = "end" // a mark: the turn's terminal event
 )
 
-// Status is how a span ended.
+// Status tells how a span ended.
 type Status string
 
 // The statuses.
 const (
 	StatusOK        Status = "ok"
 	StatusFailed    Status = "failed"
-	StatusDenied    Status = "denied"    // by a hook, policy, a person, or nobody in time
-	StatusAsked     Status = "asked"     // a hook or policy wanted a person to decide
-	StatusCancelled Status = "cancelled" // it did not run, or did not end
+	StatusDenied    Status = "denied"    // by a hook, policy or a person, or no answer in time
+	StatusAsked     Status = "asked"     // a hook or policy asked for a person's decision
+	StatusCancelled Status = "cancelled" // did not run, or did not finish
 	StatusSkipped   Status = "skipped"   // a step that it depends on failed
-	StatusUnknown   Status = "unknown"   // nobody can know whether it ran
-	StatusOpen      Status = "open"      // it goes on
+	StatusUnknown   Status = "unknown"   // unknown whether it ran
+	StatusOpen      Status = "open"      // still running
 )
 
 // Timeline is one turn as a waterfall.
@@ -70,15 +70,14 @@ type Timeline struct {
 	Outcome    string          `json:"outcome"`          // as in TurnRow
 	Reason     string          `json:"reason,omitempty"` // why it failed
 	Started    time.Time       `json:"started"`          // when the input was stored
-	DurationMS int64           `json:"duration_ms"`      // until its end or, while it goes on, until now
-	Spans      []Span          `json:"spans"`            // parents before their children, both by their start
-	Cut        []string        `json:"cut,omitempty"`    // what is not here, in words
+	DurationMS int64           `json:"duration_ms"`      // until its end or, if it is still running, until now
+	Spans      []Span          `json:"spans"`            // parents before their children, siblings ordered by start
+	Cut        []string        `json:"cut,omitempty"`    // what is left out, as text
 }
 
-// Span is a stretch of time, or, with a duration of 0, a mark. Times are in
-// microseconds since the timeline's start. Those of the log have milliseconds; a
-// plugin's latency, which has microseconds, is placed between them in the order in
-// which plugins were asked.
+// Span is a period of time, or, with a duration of 0, a mark. Times are in microseconds
+// since the timeline's start. The log's times have milliseconds; a plugin's latency, which
+// has microseconds, is placed between them in the order in which plugins were asked.
 type Span struct {
 	ID         string `json:"id"`
 	Parent     string `json:"parent,omitempty"`
@@ -91,11 +90,10 @@ type Span struct {
 	Detail     Detail `json:"detail"`
 }
 
-// Detail is what a span has to say beside its times; which fields there are depends
-// on its kind.
+// Detail holds the properties of a span; its kind determines its fields.
 type Detail struct {
-	Commit     uint64           `json:"commit,omitempty"` // the log's sequence of what began it, or of the mark
-	Ended      uint64           `json:"ended,omitempty"`  // and of what ended it
+	Commit     uint64           `json:"commit,omitempty"` // sequence of the commit that began it, or of the mark
+	Ended      uint64           `json:"ended,omitempty"`  // that of the commit that ended it
 	Plan       string           `json:"plan,omitempty"`
 	Round      int              `json:"round,omitempty"`
 	Attempt    string           `json:"attempt,omitempty"`
@@ -104,7 +102,7 @@ type Detail struct {
 	Model      string           `json:"model,omitempty"`
 	Usage      *provider.Usage  `json:"usage,omitempty"`
 	Text       string           `json:"text,omitempty"`
-	Offered    int              `json:"offered,omitempty"` // how many tools the model could call
+	Offered    int              `json:"offered,omitempty"` // number of tools the model could call
 	Calls      int              `json:"calls,omitempty"`
 	Rounds     int              `json:"rounds,omitempty"`
 	Notes      []string         `json:"notes,omitempty"`
@@ -115,9 +113,9 @@ type Detail struct {
 	DependsOn  []string         `json:"depends_on,omitempty"`
 	Runner     subject.Instance `json:"runner,omitempty"`
 	Idempotent bool             `json:"idempotent,omitempty"`
-	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run
+	Uncertain  bool             `json:"uncertain,omitempty"` // an earlier attempt may have run
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
-	WorkedMS   int64            `json:"worked_ms,omitempty"` // as the executor measured it
+	WorkedMS   int64            `json:"worked_ms,omitempty"` // measured by the executor
 	Code       string           `json:"code,omitempty"`      // of an error, or of the turn's end
 	Error      string           `json:"error,omitempty"`
 	Result     json.RawMessage  `json:"result,omitempty"` // its data
@@ -140,17 +138,17 @@ type Detail struct {
 	Warning     *hook.Warning        `json:"warning,omitempty"`
 	Reason      string               `json:"reason,omitempty"`
 
-	Cut []string `json:"cut,omitempty"` // fields that are not whole
+	Cut []string `json:"cut,omitempty"` // fields that were shortened
 }
 
-// Stored is a commit and what the log says of it.
+// Stored is a commit with its metadata from the log.
 type Stored struct {
 	event.Commit
 	Sequence uint64
 	At       time.Time // when the log stored it, by the bus's clock; may be zero
 }
 
-// statusOf is how a call with this result ended.
+// statusOf returns how a call with this result ended.
 func statusOf(r tool.Result) Status {
 	if r.Success {
 		return StatusOK
@@ -171,7 +169,7 @@ func statusOf(r tool.Result) Status {
 	return StatusFailed
 }
 
-// endOf is how a turn with this code ended.
+// endOf returns how a turn with this code ended.
 func endOf(c event.FailCode) Status {
 	switch c {
 	case event.FailDenied, event.FailDropped, event.FailLocked:

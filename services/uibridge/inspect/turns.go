@@ -15,39 +15,39 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// What a turn's outcome is, beside the codes of turn.failed.
+// The outcomes of a turn, besides the codes of turn.failed.
 const (
 	OutcomeAnswered = "answered"
-	OutcomeCommand  = "command" // it was a slash command
+	OutcomeCommand  = "command" // a slash command
 	OutcomeRunning  = "running"
 	OutcomeQueued   = "queued" // behind a running turn
 )
 
-// The bounds of listTurns and getTimeline.
+// The limits of listTurns and getTimeline.
 const (
 	defaultTurns = 20
 	maxTurns     = 100
 
-	walkCommits = 1000     // that one page of turns looks at
-	walkBytes   = 32 << 20 // of commits, likewise
+	walkCommits = 1000     // commits read for one page of turns
+	walkBytes   = 32 << 20 // bytes of these commits
 
-	turnCommits = 2000     // of one turn's that a timeline is made of
-	scanCommits = 20000    // of the session's that are looked at for it
-	scanBytes   = 64 << 20 // likewise
+	turnCommits = 2000     // commits of one turn in a timeline
+	scanCommits = 20000    // commits of the session read for it
+	scanBytes   = 64 << 20 // bytes of these commits
 )
 
 // TurnRow is a turn in a listing.
 type TurnRow struct {
 	Turn       string         `json:"turn"`     // t<sequence>
 	Sequence   uint64         `json:"sequence"` // of the input
-	After      string         `json:"after"`    // the id after which all that is told of it comes
+	After      string         `json:"after"`    // all notifications of the turn come after this id
 	Text       string         `json:"text"`     // its beginning, in one line
 	Writer     subject.Writer `json:"writer,omitempty"`
 	Outcome    string         `json:"outcome"` // answered, command, running, queued, or a code of turn.failed
 	Reason     string         `json:"reason,omitempty"`
 	Started    time.Time      `json:"started,omitzero"` // when the input was stored
-	DurationMS int64          `json:"duration_ms"`      // from then to its end; 0 while it has none
-	Calls      int            `json:"calls"`            // of tools, that have a result
+	DurationMS int64          `json:"duration_ms"`      // from then to its end; 0 if it has not ended
+	Calls      int            `json:"calls"`            // tool calls that have a result
 	Rounds     int            `json:"rounds"`
 	Tokens     int64          `json:"tokens"` // in and out
 }
@@ -55,8 +55,8 @@ type TurnRow struct {
 // TurnsPage is a page of turns, the latest input first.
 type TurnsPage struct {
 	Turns []TurnRow `json:"turns"`
-	Next  string    `json:"next,omitempty"` // before, for the following page
-	Cut   string    `json:"cut,omitempty"`  // why the page is shorter than asked for
+	Next  string    `json:"next,omitempty"` // the following page's Before
+	Cut   string    `json:"cut,omitempty"`  // why the page is shorter than requested
 }
 
 type turnsQuery struct {
@@ -83,7 +83,7 @@ func (i *inspector) listTurns(ctx context.Context, p contract.Principal, q turns
 	var at uint64
 	if q.Before != "" {
 		if _, err := fmt.Sscanf(q.Before, "%d-%d", &at, &w.below); err != nil || at == 0 || w.below == 0 || q.Before != cursor(at, w.below) {
-			return TurnsPage{}, contract.Invalid("before", "is none of listTurns' cursors: take the next of the page before")
+			return TurnsPage{}, contract.Invalid("before", "invalid cursor; use `next` from the previous page")
 		}
 	}
 	return i.backwards(ctx, ref, at, w)
@@ -94,13 +94,13 @@ func (i *inspector) backwards(ctx context.Context, ref subject.Ref, at uint64, w
 	size := 0
 	for n := 0; ; n++ {
 		if bus.CodeOf(err) == bus.CodeNotFound {
-			return w.page(0, ""), nil // there is no more, or it was purged
+			return w.page(0, ""), nil // the beginning was reached, or the rest was purged
 		}
 		if err != nil {
 			return TurnsPage{}, err
 		}
 		if n == walkCommits || size > walkBytes {
-			return w.page(m.Sequence, fmt.Sprintf("only the %d commits before were read; ask for the following page", n)), nil
+			return w.page(m.Sequence, fmt.Sprintf("only %d commits were read; request the next page", n)), nil
 		}
 		size += m.bytes
 		if w.take(m.Stored) || m.Header.Prev == 0 {
@@ -115,7 +115,7 @@ type readCommit struct {
 	bytes int
 }
 
-// commitAt reads one commit of the session: the one at the sequence or, at 0, the last.
+// commitAt reads one commit of the session: that at the sequence or, for 0, the last.
 func (i *inspector) commitAt(ctx context.Context, ref subject.Ref, at uint64) (readCommit, error) {
 	var m bus.StoredMsg
 	var err error
@@ -128,7 +128,7 @@ func (i *inspector) commitAt(ctx context.Context, ref subject.Ref, at uint64) (r
 		return readCommit{}, err
 	}
 	if m.Subject != ref.Commit() {
-		return readCommit{}, contract.Invalid("before", "is no place in this session")
+		return readCommit{}, contract.Invalid("before", "invalid cursor; it does not belong to this session")
 	}
 	return stored(ref, m)
 }
@@ -141,8 +141,8 @@ func stored(ref subject.Ref, m bus.StoredMsg) (readCommit, error) {
 	return readCommit{Stored{Commit: c, Sequence: m.Seq, At: m.Time}, len(m.Data)}, nil
 }
 
-// walk collects turns from a session's commits, read backwards. Inputs are taken up
-// in the order of the log, so that turns become whole in that order, too, latest first.
+// walk collects turns from a session's commits, read backwards. Inputs are taken up in the
+// order of the log, so turns also become complete in that order, latest first.
 type walk struct {
 	limit int
 	below uint64 // only inputs before this one; 0: all
@@ -152,13 +152,13 @@ type walk struct {
 
 type turnRow struct {
 	TurnRow
-	last   uint64    // the last commit that speaks of it
-	end    time.Time // of its terminal event; zero: there is none
+	last   uint64    // the last commit that mentions it
+	end    time.Time // time of its terminal event; zero: none yet
 	begun  bool      // its turn has begun
-	counts bool      // its figures come from its events: it has not ended, or has failed
+	counts bool      // its figures come from its events, because it has not ended or has failed
 }
 
-// row is the turn's, or nil if it is not wanted.
+// row returns the turn's row, or nil if it is outside of the page.
 func (w *walk) row(seq, commit uint64) *turnRow {
 	if seq == 0 || w.below > 0 && seq >= w.below {
 		return nil
@@ -171,7 +171,7 @@ func (w *walk) row(seq, commit uint64) *turnRow {
 	return r
 }
 
-// take reads one commit, and reports whether the page is full.
+// take processes one commit, and reports whether the page is full.
 func (w *walk) take(c Stored) bool {
 	for _, e := range slices.Backward(c.Events) {
 		w.event(c, e)
@@ -183,7 +183,7 @@ func (w *walk) take(c Stored) bool {
 			r.Writer = t.Writer
 		}
 		if !r.end.IsZero() {
-			r.DurationMS = max(r.end.Sub(r.Started).Milliseconds(), 0) // cores' clocks may differ
+			r.DurationMS = max(r.end.Sub(r.Started).Milliseconds(), 0) // the clocks of cores may differ
 		}
 		w.whole = append(w.whole, r)
 		delete(w.rows, t.Sequence)
@@ -197,7 +197,7 @@ func (w *walk) event(c Stored, e event.Event) {
 		if r != nil {
 			r.end = c.Header.Now
 			if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
-				r.end = c.At // it ended as it was taken up
+				r.end = c.At // it ended in the commit that took it up
 			}
 		}
 		return r
@@ -244,7 +244,7 @@ func (w *walk) event(c Stored, e event.Event) {
 	}
 }
 
-// count adds what an event says of a turn whose terminal event does not sum it up.
+// count adds an event to a turn whose terminal event does not have the totals.
 func (w *walk) count(c Stored, e event.Event) {
 	seq, err := strconv.ParseUint(strings.TrimPrefix(e.Turn, "t"), 10, 64)
 	if err != nil {
@@ -275,8 +275,8 @@ func (w *walk) count(c Stored, e event.Event) {
 	}
 }
 
-// page is what was found, with the way on if the log goes on before at: from the last
-// commit that speaks of a turn that is not whole yet.
+// page returns the turns that were found, and a cursor if the log continues before at: from
+// the last commit that mentions an incomplete turn.
 func (w *walk) page(at uint64, cut string) TurnsPage {
 	out := TurnsPage{Turns: make([]TurnRow, len(w.whole)), Cut: cut}
 	below := w.below
@@ -297,5 +297,5 @@ func (w *walk) page(at uint64, cut string) TurnsPage {
 	return out
 }
 
-// cursor is where a page begins: at a commit, with the inputs before one.
+// cursor encodes where a page begins: at a commit, with the inputs before a sequence.
 func cursor(at, below uint64) string { return fmt.Sprintf("%d-%d", at, below) }

@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// pages reads the turns of a session page by page, as listTurns does, and gives them one
+// pages reads the turns of a session page by page, as listTurns does, and returns them one
 // line each.
 func pages(t *testing.T, commits []Stored, limit int) (lines []string) {
 	t.Helper()
@@ -49,8 +49,8 @@ func pages(t *testing.T, commits []Stored, limit int) (lines []string) {
 	return nil
 }
 
-// However many turns a page has, paging backwards gives every turn once, the latest
-// first, with the figures of its whole life.
+// However many turns a page has, paging backwards returns every turn once, latest first,
+// with the figures of all its commits.
 func TestTurnsAreListedBackwards(t *testing.T) {
 	const c0 = "t11-p1-c0"
 	commits := []Stored{
@@ -83,7 +83,7 @@ func TestTurnsAreListedBackwards(t *testing.T) {
 	}
 }
 
-// Of a turn that failed, too, the figures are told that its events have.
+// A turn that failed has the figures of its events, too.
 func TestATurnThatFailedHasItsFigures(t *testing.T) {
 	const c0 = "t1-p1-c0"
 	end := broken(1, event.FailLimitTokens)

@@ -10,18 +10,18 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// The bounds of a timeline.
+// The limits of a timeline.
 const (
 	maxSpans       = 2000
-	maxDetailBytes = 8 << 10   // of one value, e.g. a result
+	maxDetailBytes = 8 << 10   // of one value, such as a result
 	maxDetails     = 768 << 10 // of all values
 	maxListed      = 64        // entries of a list in a detail
 )
 
-// Build makes the waterfall of the turn of the input at seq. commits are its
-// session's, in order, from the one that took up the input; those that say nothing of
-// the turn may be missing, and do not matter. What has not ended goes on until now.
-// Build is pure: the same commits give the same timeline.
+// Build builds the waterfall of the turn of the input at seq. commits are its session's, in
+// order, from the one that took up the input; those that do not concern the turn may be
+// missing. A span that has not ended extends until now. Build is pure: the same arguments
+// give the same timeline.
 func Build(seq uint64, commits []Stored, now time.Time) Timeline {
 	b := &builder{
 		id: turnOf(seq), seq: seq,
@@ -44,12 +44,12 @@ func Build(seq uint64, commits []Stored, now time.Time) Timeline {
 	return b.done(now)
 }
 
-// span is a Span while it is being made.
+// span is a Span under construction.
 type span struct {
 	Span
 	start, end time.Time
 	closed     bool
-	n          int // in the order of making
+	n          int // order of creation
 }
 
 // plan is a round of the turn.
@@ -62,8 +62,8 @@ type plan struct {
 // step is a tool call of the turn.
 type step struct {
 	*span
-	ready   time.Time // since when it has waited
-	readyIn uint64    // the commit that made it wait
+	ready   time.Time // when it began to wait
+	readyIn uint64    // the commit in which it began to wait
 	confirm *span
 	run     *span
 	runs    int
@@ -80,9 +80,9 @@ type builder struct {
 	sense, queue *span
 	plans        map[string]*plan
 	steps        map[string]*step
-	owned        map[string]*span // whose a hook's verdict is, see ownersOf
+	owned        map[string]*span // what hooks' verdicts are about; see ownersOf
 
-	// Of the commit that is being read.
+	// The commit that is being read.
 	c Stored
 	m moments
 }
@@ -123,7 +123,7 @@ func (b *builder) commit(c Stored, m moments) {
 		b.event(e)
 	}
 	b.hooks()
-	// The input was taken up when its plugins had answered.
+	// The input was taken up after its plugins had answered.
 	end := b.asked(senseKey(b.seq))
 	if end.IsZero() {
 		end = m.first
@@ -131,8 +131,8 @@ func (b *builder) commit(c Stored, m moments) {
 	b.shut(b.sense, end, StatusOK)
 }
 
-// asked is when the last plugin that was asked about the owner in this commit had
-// answered; zero: none was.
+// asked returns when the last plugin that was asked about the owner in this commit had
+// answered; zero: none was asked.
 func (b *builder) asked(owner string) (end time.Time) {
 	for _, a := range b.m.asked {
 		if a.owner == owner {
@@ -142,10 +142,11 @@ func (b *builder) asked(owner string) (end time.Time) {
 	return end
 }
 
-// after is asked, or when core began to decide.
+// after returns the same, or when core began to decide if that is later.
 func (b *builder) after(owner string) time.Time { return later(b.m.began, b.asked(owner)) }
 
-// before is when the first plugin was asked about the owner in this commit, or else at.
+// before returns when the first plugin was asked about the owner in this commit, or else
+// at.
 func (b *builder) before(owner string, at time.Time) time.Time {
 	for _, a := range b.m.asked {
 		if a.owner == owner {
@@ -155,12 +156,12 @@ func (b *builder) before(owner string, at time.Time) time.Time {
 	return at
 }
 
-// hooks puts the commit's verdicts under what they were about.
+// hooks adds the commit's verdicts below the spans that they are about.
 func (b *builder) hooks() {
 	for i, a := range b.m.asked {
 		owner := b.owned[a.owner]
 		if owner == nil {
-			continue // of another turn
+			continue // belongs to another turn
 		}
 		parent := owner.ID
 		if owner.Kind == KindEnd {
@@ -183,7 +184,7 @@ func (b *builder) hooks() {
 	}
 }
 
-// event reads what concerns the turn.
+// event processes an event of the turn.
 func (b *builder) event(e event.Event) {
 	switch e.Type {
 	case event.TypePerceived:
@@ -227,7 +228,7 @@ func (b *builder) perceived(p event.Perceived) {
 		return
 	}
 	if b.sense == nil {
-		return // taken up in somebody else's commit: that cannot be
+		return // cannot happen: it is always taken up in its own commit
 	}
 	b.line.Writer, b.line.Source = p.Writer, p.Source
 	b.line.Text, _ = b.clip.text(p.Text)
@@ -235,11 +236,11 @@ func (b *builder) perceived(p event.Perceived) {
 	d.By, d.Source, d.Notes = p.Writer, p.Source, b.list(p.Annotations, d)
 	if p.Disposition == event.Queued {
 		b.line.Outcome = OutcomeQueued
-		b.queue = b.open("queue", "", LaneSense, KindQueue, "waits for the turn before", b.m.decided)
+		b.queue = b.open("queue", "", LaneSense, KindQueue, "waits for the previous turn", b.m.decided)
 	}
 }
 
-// list cuts a list of texts, the notes of d.
+// list shortens a list of texts, which are the notes of d.
 func (b *builder) list(texts []string, d *Detail) []string {
 	some := texts[:min(len(texts), maxListed)]
 	whole := len(some) == len(texts)
@@ -253,7 +254,7 @@ func (b *builder) list(texts []string, d *Detail) []string {
 	return out
 }
 
-// done closes what is open, and sorts and bounds what there is.
+// done closes open spans, and sorts and limits the result.
 func (b *builder) done(now time.Time) Timeline {
 	b.alone()
 	end := b.line.Started
@@ -274,8 +275,8 @@ func (b *builder) done(now time.Time) Timeline {
 	return b.line
 }
 
-// alone takes out what says nothing that its parent does not say: the run of a step in
-// which nothing else happened, and the one attempt at a model call.
+// alone removes spans that add nothing to their parent: the run of a step without other
+// spans, and the only attempt at a model call.
 func (b *builder) alone() {
 	inside, attempts := map[string]int{}, map[string]int{}
 	for _, s := range b.all {
@@ -295,7 +296,7 @@ func (b *builder) cover() {
 	for _, s := range b.all {
 		byID[s.ID] = s
 	}
-	for _, s := range slices.Backward(b.all) { // children are made after their parents
+	for _, s := range slices.Backward(b.all) { // children are created after their parents
 		if p := byID[s.Parent]; p != nil {
 			p.end = later(p.end, s.end)
 			if s.start.Before(p.start) {
@@ -305,7 +306,8 @@ func (b *builder) cover() {
 	}
 }
 
-// bound drops what is too much: hooks first, then what is inside of steps, the last first.
+// bound drops spans over the limit: hooks first, then the contents of steps, the last ones
+// first.
 func (b *builder) bound() []*span {
 	over := len(b.all) - maxSpans
 	if over <= 0 {
@@ -326,12 +328,13 @@ func (b *builder) bound() []*span {
 		}
 		over -= len(dropped)
 		b.all = slices.DeleteFunc(b.all, func(s *span) bool { return dropped[s.ID] })
-		b.line.Cut = append(b.line.Cut, fmt.Sprintf("%d spans (%s) are left out, the last ones: a timeline has at most %d", len(dropped), join(kinds), maxSpans))
+		b.line.Cut = append(b.line.Cut, fmt.Sprintf(
+			"the last %d spans (%s) are left out; the limit of a timeline is %d", len(dropped), join(kinds), maxSpans))
 	}
 	return b.all
 }
 
-// tree puts children behind their parents, and all of them in the order of time.
+// tree orders spans by time, with children after their parents.
 func (b *builder) tree(all []*span) []Span {
 	children := map[string][]*span{}
 	there := map[string]bool{"": true}

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Every way that a turn can go, and what is drawn of it.
+// Every course that a turn can take, and its timeline.
 func TestATurnAsAWaterfall(t *testing.T) {
 	const c0, c1 = "t1-p1-c0", "t1-p1-c1"
 	begin := commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))
@@ -142,7 +142,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			reflect/reflect "reflect" 200+1 ok
 			reflect/end "answered" 201+0 ok
 			`},
-		{"a plan with steps of its own", []Stored{
+		{"a plan with its own steps", []Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "plan:execute"),
 				event.Step{Call: c0 + "-s0", CallID: "a", Parent: c0, Tool: "clock:now", Args: json.RawMessage(`{}`)}, event.Step{Call: c0 + "-s1", CallID: "b", Parent: c0, Tool: "file:write", Args: json.RawMessage(`{}`), DependsOn: []string{c0 + "-s0"}}),
@@ -237,8 +237,8 @@ func TestATurnAsAWaterfall(t *testing.T) {
 	}
 }
 
-// checkShape holds for every timeline: ids are different, parents come first and are as
-// long as their children, nothing begins before the turn, and it is as its schema says.
+// checkShape checks a timeline: ids are unique, parents precede and cover their children,
+// nothing begins before the turn, and it is valid against its schema.
 func checkShape(t *testing.T, tl Timeline) {
 	t.Helper()
 	seen := map[string]Span{}
@@ -259,8 +259,8 @@ func checkShape(t *testing.T, tl Timeline) {
 	stated(t, "getTimeline", tl)
 }
 
-// An input that waits is sensed at once and has its turn later; meanwhile the turn
-// before it goes on, of which nothing is told.
+// An input that waits is sensed at once and has its turn later; meanwhile the previous turn
+// continues, and is left out.
 func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 	commits := []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
@@ -281,7 +281,7 @@ func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 		t3 answered 151 ms
 		sense/sense "sense" 0+1 ok
 		  hook/hook "a at after_sense" 0.6+0.4 ok
-		sense/queue "waits for the turn before" 1+49 ok
+		sense/queue "waits for the previous turn" 1+49 ok
 		plan/plan "plan, round 1" 50.2+99.8 ok
 		  hook/hook "a at before_plan" 50.2+0.1 ok
 		reflect/reflect "reflect" 150+1 ok
@@ -295,8 +295,8 @@ func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 	}
 }
 
-// The log's times have milliseconds, its storing has microseconds: what comes within one
-// millisecond is still told in its order.
+// The log's times have milliseconds, its storage times microseconds: events within one
+// millisecond are still shown in order.
 func TestWithinAMillisecondTheOrderStays(t *testing.T) {
 	first := commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))
 	first.At = start.Add(1300 * time.Microsecond)
@@ -360,8 +360,8 @@ func TestADetailSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A turn of a thousand rounds, with large arguments and many plugins, stays small
-// enough to be sent, and says what is not in it.
+// The timeline of a turn of a thousand rounds, with large arguments and many plugins, stays
+// small enough to be sent, and lists what is left out.
 func TestALongTurnIsCut(t *testing.T) {
 	large, err := json.Marshal(strings.Repeat("é", 20_000))
 	if err != nil {
@@ -405,7 +405,7 @@ func TestALongTurnIsCut(t *testing.T) {
 	}
 }
 
-// The same commits give the same timeline, and events that cannot be read are passed over.
+// The same commits give the same timeline, and unreadable events are skipped.
 func TestBuildIsPureAndDoesNotFallOver(t *testing.T) {
 	c := commit(2, 0, said(1), []hook.Verdict{verdict(hook.BeforeAct, "a", "nobody", hook.Continue, -5)}, "t1", heard(1, event.Started), asks("t1", 1, 1),
 		done("t9-p9-c9", "x"), gives("t9-p9-c9", "x", 1), event.ActConfirmed{Call: "t9-p9-c9"}, answers("t1", 7, "of no round"))

@@ -30,7 +30,7 @@ func (b *builder) planRequested(p event.PlanRequested) {
 	if pl.attempt != nil {
 		b.shut(pl.attempt, b.m.began, StatusFailed)
 		pl.attempt.Detail.Usage = usage(p.Spent)
-		pl.attempt.Detail.Error = "its answer was of no use, or none came: another attempt was made"
+		pl.attempt.Detail.Error = "its answer was invalid or missing; another attempt was made"
 	}
 	pl.n++
 	pl.attempt = b.open(fmt.Sprintf("%s/a%d", p.Plan, pl.n), p.Plan, LanePlan, KindAttempt, fmt.Sprintf("attempt %d, %s", p.Attempts, p.Provider), at)
@@ -46,7 +46,7 @@ func usage(u provider.Usage) *provider.Usage {
 	return &u
 }
 
-// planCompleted ends a round; the calls of the answer begin to wait.
+// planCompleted ends a round. The calls of the answer begin to wait.
 func (b *builder) planCompleted(p event.PlanCompleted) {
 	pl := b.plans[p.Plan]
 	if pl == nil {
@@ -96,13 +96,13 @@ func (b *builder) args(d *Detail, args []byte) {
 	d.whole("args", !cut)
 }
 
-// argsOf gives a detail the arguments of another.
+// argsOf copies the arguments of another detail.
 func (d *Detail) argsOf(from *Detail) {
 	d.Args = from.Args
 	d.whole("args", !slices.Contains(from.Cut, "args"))
 }
 
-// whole notes whether a field is whole.
+// whole records whether a field is complete.
 func (d *Detail) whole(field string, is bool) {
 	switch i := slices.Index(d.Cut, field); {
 	case is && i >= 0:
@@ -112,7 +112,7 @@ func (d *Detail) whole(field string, is bool) {
 	}
 }
 
-// moved ends a step's waiting: now it is decided about.
+// moved ends a step's waiting, because it is being decided about now.
 func (b *builder) moved(s *step, why string) {
 	at := b.before("call:"+s.ID, b.m.began)
 	if !s.ready.IsZero() && s.readyIn != b.c.Sequence && at.After(s.ready) {
@@ -123,7 +123,7 @@ func (b *builder) moved(s *step, why string) {
 	s.ready = time.Time{}
 }
 
-// waitsFor is what a step that was planned has waited for.
+// waitsFor returns what a planned step has waited for.
 func waitsFor(s *step) string {
 	if len(s.Detail.DependsOn) > 0 {
 		return "waits for " + strings.Join(s.Detail.DependsOn, ", ")
@@ -131,7 +131,7 @@ func waitsFor(s *step) string {
 	return "waits for a runner"
 }
 
-// audited marks what the security layer decided.
+// audited marks a decision of the security layer.
 func (b *builder) audited(p event.Audited) {
 	parent, at := "", b.m.began
 	if s := b.steps[p.Call]; s != nil {
@@ -152,7 +152,7 @@ func (b *builder) audited(p event.Audited) {
 	d.Rule, d.Reason, d.Grant, d.Obligations = p.Rule, clip(p.Reason, 1000), p.Grant, p.Obligations
 }
 
-// confirmAsked begins the waiting for a person, who knows once the log has it.
+// confirmAsked begins waiting for a person, who is notified when the request is in the log.
 func (b *builder) confirmAsked(p event.ToolCallRequest) {
 	s := b.steps[p.ConfirmationID]
 	if s == nil {
@@ -186,7 +186,7 @@ func (b *builder) confirmed(p event.ActConfirmed) {
 	b.shut(s.confirm, b.m.began, st)
 }
 
-// actRequested gives a step to a runner, who knows once the log has it.
+// actRequested gives a step to a runner, which gets it when the event is in the log.
 func (b *builder) actRequested(p event.ActRequested) {
 	s := b.steps[p.Call]
 	if s == nil {
@@ -194,8 +194,9 @@ func (b *builder) actRequested(p event.ActRequested) {
 	}
 	if s.run != nil {
 		b.shut(s.run, b.m.began, StatusCancelled)
-		if s.run.Detail.Reason = "it certainly did not run: it was given to another"; p.Uncertain {
-			s.run.Status, s.run.Detail.Reason = StatusUnknown, "it may have run: the tool is idempotent, so it was given to another"
+		if s.run.Detail.Reason = "it did not run; it was given to another runner"; p.Uncertain {
+			s.run.Status, s.run.Detail.Reason = StatusUnknown,
+				"it may have run; the tool is idempotent, so it was given to another runner"
 		}
 	} else {
 		why := waitsFor(s)
@@ -214,7 +215,7 @@ func (b *builder) actRequested(p event.ActRequested) {
 	}
 }
 
-// actCompleted gives a step its one result.
+// actCompleted sets a step's one result.
 func (b *builder) actCompleted(p event.ActCompleted) {
 	s := b.steps[p.Call]
 	if s == nil {
@@ -243,7 +244,7 @@ func (b *builder) actCompleted(p event.ActCompleted) {
 	b.shut(s.span, b.after("call:"+p.Call), st)
 }
 
-// children are the steps of a plan:execute call.
+// children returns the steps of a plan:execute call.
 func (b *builder) children(of *step) (out []*step) {
 	for _, s := range b.steps {
 		if s.Parent == of.ID {
@@ -253,7 +254,7 @@ func (b *builder) children(of *step) (out []*step) {
 	return out
 }
 
-// recorded ends a turn that went through.
+// recorded ends a turn that succeeded.
 func (b *builder) recorded(p event.Recorded) {
 	if p.Sequence != b.seq {
 		return
@@ -309,7 +310,7 @@ func (b *builder) turnFailed(p event.TurnFailed) {
 	b.rest(at, StatusCancelled)
 }
 
-// rest ends what the turn's end has ended.
+// rest ends all open spans at the end of the turn.
 func (b *builder) rest(at time.Time, st Status) {
 	for _, s := range b.all {
 		b.shut(s, at, st)

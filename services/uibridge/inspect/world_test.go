@@ -24,7 +24,7 @@ import (
 	"skandha.dev/services/uibridge/inspect"
 )
 
-// world is a whole system, and what looks into it.
+// world is a complete system, and an inspector of it.
 type world struct {
 	*testing.T
 	system    *system.System
@@ -78,10 +78,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// ada may do everything.
+// ada has all rights.
 var ada = contract.Principal{Name: "ada", Writer: "ui-ada", Rights: contract.AllRights()}
 
-// call calls a method as ada and decodes what it answers, see try.
+// call calls a method as ada and decodes its answer; see try.
 func call[A any](w *world, method string, params any) A {
 	w.Helper()
 	a, err := try[A](w, ada, method, params)
@@ -91,7 +91,7 @@ func call[A any](w *world, method string, params any) A {
 	return a
 }
 
-// try calls a method and decodes what it answers, which must be as its schema says.
+// try calls a method and decodes its answer, which must be valid against its schema.
 func try[A any](w *world, p contract.Principal, method string, params any) (a A, err error) {
 	w.Helper()
 	var raw json.RawMessage
@@ -117,7 +117,7 @@ func try[A any](w *world, p contract.Principal, method string, params any) (a A,
 	return a, nil
 }
 
-// refused says with which code a call is refused, and about which field.
+// refused checks the code and the field with which a call is refused.
 func (w *world) refused(p contract.Principal, method string, params any) string {
 	w.Helper()
 	_, err := try[any](w, p, method, params)
@@ -135,7 +135,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// say runs a turn to its end, answering what a person is asked, and gives its sequence.
+// say runs a turn to its end, answering confirmation requests, and returns its sequence.
 func (w *world) say(ref subject.Ref, text string, approve ...bool) uint64 {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
@@ -170,7 +170,7 @@ func (w *world) say(ref subject.Ref, text string, approve ...bool) uint64 {
 	return 0
 }
 
-// join runs a plugin that lets all calls of tools pass, until the test ends.
+// join runs a plugin that allows all tool calls, until the test ends.
 func (w *world) join(name subject.Plugin) {
 	w.Helper()
 	b, err := w.system.Connect(natstest.Context(w.T), string(name))

@@ -18,9 +18,9 @@ import (
 	"skandha.dev/services/uibridge/turn"
 )
 
-// answer is one request while it is answered.
+// answer is one request in progress.
 type answer struct {
-	door    *Handler
+	handler *Handler
 	p       contract.Principal
 	c       *completion
 	id      string // the input's; "": a random one
@@ -28,24 +28,24 @@ type answer struct {
 	created int64
 
 	ref     subject.Ref
-	taken   *remembered // the conversation that is continued
+	taken   *remembered // the conversation that the request continues
 	turn    *turn.Turn
-	stream  *eventstream.Writer // nil: all at once
+	stream  *eventstream.Writer // nil: answered all at once
 	live    turn.Text
-	began   bool            // the stream has said the role
-	streams bool            // something of the plan's text was passed on
-	passed  bool            // something was
-	content strings.Builder // what the log has
+	began   bool            // the stream has sent the role
+	streams bool            // some of the plan's text was passed on
+	passed  bool            // some text was
+	content strings.Builder // the content in the log
 	usage   provider.Usage
-	waiting []*contract.ToolCallRequest // that nobody has answered
-	since   time.Time                   // when the first of them was asked
+	waiting []*contract.ToolCallRequest // pending confirmation requests
+	since   time.Time                   // when the first of them arrived
 }
 
 // between separates the texts of a turn.
 const between = "\n\n"
 
-// give answers.
-func (a *answer) give(ctx context.Context, named subject.Session) error {
+// serve answers the request.
+func (a *answer) serve(ctx context.Context, named subject.Session) error {
 	if a.c.Metadata[metaConfirmations] == "deny" {
 		if err := a.p.Require(contract.Approve, a.c.agent); err != nil {
 			return err
@@ -61,14 +61,14 @@ func (a *answer) give(ctx context.Context, named subject.Session) error {
 	a.w.Header().Set("X-Skandha-Session", string(a.ref.Session))
 	a.w.Header().Set("X-Skandha-Sequence", fmt.Sprint(t.Receipt.Sequence))
 	if a.c.Stream {
-		a.stream = eventstream.New(a.w, a.door.cfg.WriteWait)
+		a.stream = eventstream.New(a.w, a.handler.cfg.WriteWait)
 	}
 	return a.wait(ctx)
 }
 
-// submit says the last message in the session.
+// submit sends the last message to the session.
 func (a *answer) submit(ctx context.Context) error {
-	t, err := turn.Attach(ctx, a.door.backend, a.p, a.ref, "", "openai")
+	t, err := turn.Attach(ctx, a.handler.backend, a.p, a.ref, "", "openai")
 	if err != nil {
 		return err
 	}
@@ -84,11 +84,11 @@ func (a *answer) submit(ctx context.Context) error {
 	return nil
 }
 
-// session is the one that the conversation is continued in, or a fresh one.
+// session returns the session of the conversation, or a new one.
 func (a *answer) session(named subject.Session) subject.Session {
 	again := requestKey(a.p.Name, a.c.agent, a.id)
 	if a.id != "" {
-		if s, ok := a.door.conversations.get(again); ok {
+		if s, ok := a.handler.conversations.get(again); ok {
 			return s
 		}
 	}
@@ -97,7 +97,7 @@ func (a *answer) session(named subject.Session) subject.Session {
 		s = a.continued()
 	}
 	if a.id != "" {
-		a.door.conversations.put(again, s)
+		a.handler.conversations.put(again, s)
 	}
 	return s
 }
@@ -105,7 +105,7 @@ func (a *answer) session(named subject.Session) subject.Session {
 func (a *answer) continued() subject.Session {
 	if before := a.c.before(); len(before) > 0 {
 		k := conversationKey(a.p.Name, a.c.agent, before)
-		if s, ok := a.door.conversations.take(k); ok {
+		if s, ok := a.handler.conversations.take(k); ok {
 			a.taken = &remembered{k, s}
 			return s
 		}
@@ -113,69 +113,69 @@ func (a *answer) continued() subject.Session {
 	return request.Fresh()
 }
 
-// putBack lets the conversation be found again: nothing was added to it.
+// putBack makes the conversation available again: nothing was added to it.
 func (a *answer) putBack() {
 	if a.taken != nil {
-		a.door.conversations.put(a.taken.key, a.taken.session)
+		a.handler.conversations.put(a.taken.key, a.taken.session)
 	}
 }
 
-// wait tells the turn, and its end.
+// wait follows the turn to its end.
 func (a *answer) wait(ctx context.Context) error {
-	err := a.turn.Each(ctx, a.door.cfg.KeepAlive, func(v any, _ string) error { return a.tell(ctx, v) }, a.idle)
+	err := a.turn.Each(ctx, a.handler.cfg.KeepAlive, func(v any, _ string) error { return a.handle(ctx, v) }, a.idle)
 	if err == nil {
 		a.remember()
 		return a.finish()
 	}
-	a.gone(ctx)
-	e := told(err)
+	a.disconnected(ctx)
+	e := toAPIError(err)
 	e.taken = true
 	if a.stream == nil || !a.stream.Begun() {
 		return e
 	}
-	a.door.failed.Add(1)
-	a.door.log.Debug("a stream has ended early", "session", a.ref, "error", err)
-	_ = a.stream.Data(e.body()) // the asker may be gone, which is why
+	a.handler.failed.Add(1)
+	a.handler.log.Debug("a stream ended early", "session", a.ref, "error", err)
+	_ = a.stream.Data(e.body()) // the client may have disconnected, which may be the cause
 	return nil
 }
 
-// gone cancels the turn of a client that has gone away, if it wants that.
-func (a *answer) gone(ctx context.Context) {
+// disconnected cancels the turn of a client that has disconnected, if it asked for that.
+func (a *answer) disconnected(ctx context.Context) {
 	var known *contract.Error
 	if a.c.Metadata[metaDisconnect] != "true" || ctx.Err() == nil || errors.As(context.Cause(ctx), &known) {
-		return // the bridge stops, or the token has expired: the client is there
+		return // the bridge stops, or the token has expired: the client has not disconnected
 	}
-	c := contract.Cancellation{Ref: a.ref, Sequence: a.turn.Receipt.Sequence, Reason: "the client has gone away"}
-	if _, err := a.door.backend.Cancel(context.WithoutCancel(ctx), a.p, c); err != nil {
-		a.door.log.Warn("the turn of a client that has gone was not cancelled", "session", a.ref, "error", err)
+	c := contract.Cancellation{Ref: a.ref, Sequence: a.turn.Receipt.Sequence, Reason: "the client has disconnected"}
+	if _, err := a.handler.backend.Cancel(context.WithoutCancel(ctx), a.p, c); err != nil {
+		a.handler.log.Warn("cancelling the turn of a disconnected client failed", "session", a.ref, "error", err)
 	}
 }
 
-// remember makes the conversation, with the answer, be continued in this session.
+// remember notes that the conversation, with the answer, continues in this session.
 func (a *answer) remember() {
 	all := append(slices.Clone(a.c.Messages), message{Role: "assistant", text: a.content.String()})
-	a.door.conversations.put(conversationKey(a.p.Name, a.c.agent, all), a.ref.Session)
+	a.handler.conversations.put(conversationKey(a.p.Name, a.c.agent, all), a.ref.Session)
 }
 
-// idle keeps a stream alive. Without one a client sees nothing, so it is not left to wait
-// for a person until its own timeout.
+// idle keeps a stream alive. Without a stream a client sees nothing, so idle ends a request
+// that waits too long for a person, before the client's own timeout.
 func (a *answer) idle() error {
 	if a.stream != nil {
 		return a.stream.KeepAlive()
 	}
-	if len(a.waiting) == 0 || time.Since(a.since) < a.door.cfg.DecisionWait {
+	if len(a.waiting) == 0 || time.Since(a.since) < a.handler.cfg.DecisionWait {
 		return nil
 	}
 	q := a.waiting[0]
 	e := errorOf(http.StatusConflict, "confirmation_required", fmt.Sprintf(
-		"%s waits for a person's approval until %s; decide on the page, in session %s of agent %s, or by POST /v1/agents/%s/sessions/%s/confirmations "+
-			"with confirmationId %s; the turn goes on, and the same request with its Idempotency-Key gets its answer",
+		"%s waits for approval until %s; decide on the page, in session %s of agent %s, or with "+
+			"POST /v1/agents/%s/sessions/%s/confirmations with confirmationId %s; the turn continues, and the same request with its Idempotency-Key gets its answer",
 		q.ToolName, q.ExpiresAt.UTC().Format(time.RFC3339), a.ref.Session, a.ref.Agent, a.ref.Agent, a.ref.Session, q.ConfirmationID))
 	return e
 }
 
-// tell takes one thing that happened.
-func (a *answer) tell(ctx context.Context, v any) error {
+// handle handles one notification.
+func (a *answer) handle(ctx context.Context, v any) error {
 	switch v := v.(type) {
 	case *contract.PlanRequested:
 		early, _ := a.live.Begin(v.Plan, v.Attempt)
@@ -200,7 +200,7 @@ func (a *answer) tell(ctx context.Context, v any) error {
 	return nil
 }
 
-// written passes on what the model writes.
+// written passes on a delta.
 func (a *answer) written(d *contract.Delta) error {
 	if a.stream == nil || a.c.Metadata[metaDeltas] == "off" {
 		return nil
@@ -209,12 +209,13 @@ func (a *answer) written(d *contract.Delta) error {
 	return a.pass(text)
 }
 
-// completed has a plan's whole text.
+// completed handles a plan's complete text.
 func (a *answer) completed(v *contract.PlanCompleted) error {
 	rest, ok := a.live.Complete(v.Plan, v.Text)
 	if !ok {
 		return errorOf(http.StatusConflict, "text_replaced",
-			"the answer was written anew, or changed, after a part of it was sent; what was sent does not count. The turn goes on in the session; send the request again with its Idempotency-Key, or ask without stream")
+			"the answer was rewritten or changed after part of it was sent; discard that part. The turn continues "+
+				"in the session; send the request again with its Idempotency-Key, or without stream")
 	}
 	if v.Text != "" {
 		if a.content.Len() > 0 {
@@ -227,7 +228,7 @@ func (a *answer) completed(v *contract.PlanCompleted) error {
 	return err
 }
 
-// pass passes a piece of a text on.
+// pass passes on a piece of text.
 func (a *answer) pass(text string) error {
 	if a.stream == nil || text == "" {
 		return nil
@@ -239,21 +240,23 @@ func (a *answer) pass(text string) error {
 	return a.chunk(delta{Content: text}, nil)
 }
 
-// asked says in a stream that a person is asked, or refuses if the client wants that.
+// asked reports a confirmation request in a stream, or denies it if the client asked for
+// that.
 func (a *answer) asked(ctx context.Context, q *contract.ToolCallRequest) error {
 	if a.c.Metadata[metaConfirmations] != "deny" {
 		return a.waits(q)
 	}
-	_, err := a.door.backend.Confirm(context.WithoutCancel(ctx), a.p, contract.Answer{
-		Ref: a.ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Source: "openai", Reason: "the client does not wait for people",
+	_, err := a.handler.backend.Confirm(context.WithoutCancel(ctx), a.p, contract.Answer{
+		Ref: a.ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Source: "openai",
+		Reason: "the client does not wait for approvals",
 	})
 	return err
 }
 
-// maxShown is how many bytes of a call's arguments a stream says that it waits for.
-const maxShown = 400
+// maxArgs limits the arguments of a call that a stream shows, in bytes.
+const maxArgs = 400
 
-// waits says what is waited for beside the content, which stays what the log has.
+// waits reports a pending request outside the content, which must equal the log's.
 func (a *answer) waits(q *contract.ToolCallRequest) error {
 	if a.stream == nil {
 		if len(a.waiting) == 0 {
@@ -263,14 +266,15 @@ func (a *answer) waits(q *contract.ToolCallRequest) error {
 		return nil
 	}
 	args := string(q.Args)
-	if len(args) > maxShown {
-		args = strings.ToValidUTF8(args[:maxShown], "") + "…"
+	if len(args) > maxArgs {
+		args = strings.ToValidUTF8(args[:maxArgs], "") + "…"
 	}
 	why := ""
 	if q.SecurityWarning != nil {
 		why = " " + q.SecurityWarning.Message
 	}
-	return a.chunk(delta{Reasoning: fmt.Sprintf("Waiting for a person to approve %s %s in another UI, in the session %s, until %s.%s\n",
+	return a.chunk(delta{Reasoning: fmt.Sprintf(
+		"Waiting for approval of %s %s in another UI, in session %s, until %s.%s\n",
 		q.ToolName, args, a.ref.Session, q.ExpiresAt.UTC().Format(time.TimeOnly+" UTC"), why)}, nil)
 }
 
@@ -279,17 +283,17 @@ func (a *answer) end(v *contract.TurnEnd) error {
 	case v.Failed != nil:
 		return failed(v.Failed)
 	case v.Recorded == nil:
-		return fmt.Errorf("the turn's end cannot be read")
+		return fmt.Errorf("decoding the turn's end failed")
 	}
 	a.usage = v.Recorded.Usage
-	if a.content.Len() == 0 { // a slash command's
+	if a.content.Len() == 0 { // a slash command's answer
 		a.content.WriteString(v.Recorded.Answer)
 		return a.pass(v.Recorded.Answer)
 	}
 	return nil
 }
 
-// What is answered.
+// The response types.
 type (
 	reply struct {
 		ID      string    `json:"id"`
@@ -300,22 +304,22 @@ type (
 		Usage   *apiUsage `json:"usage,omitempty"`
 	}
 	choice struct {
-		Index        int      `json:"index"`
-		Message      *said    `json:"message,omitempty"`
-		Delta        *delta   `json:"delta,omitempty"`
-		Logprobs     *float64 `json:"logprobs"` // none
-		FinishReason *string  `json:"finish_reason"`
+		Index        int           `json:"index"`
+		Message      *replyMessage `json:"message,omitempty"`
+		Delta        *delta        `json:"delta,omitempty"`
+		Logprobs     *float64      `json:"logprobs"` // always null
+		FinishReason *string       `json:"finish_reason"`
 	}
-	said struct {
+	replyMessage struct {
 		Role    string  `json:"role"`
 		Content string  `json:"content"`
-		Refusal *string `json:"refusal"` // none
+		Refusal *string `json:"refusal"` // always null
 	}
 	delta struct {
 		Role    string `json:"role,omitempty"`
 		Content string `json:"content,omitempty"`
-		// Reasoning is no field of OpenAI's. Servers of models that think out loud send
-		// it, and clients that know it show it apart.
+		// Reasoning is not a field of OpenAI's API. Servers of reasoning models send it, and
+		// clients that support it show it separately.
 		Reasoning string `json:"reasoning_content,omitempty"`
 	}
 	apiUsage struct {
@@ -338,7 +342,7 @@ func (a *answer) used() *apiUsage {
 	return &apiUsage{PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
 }
 
-// chunk sends a chunk of a stream; the first one says the role.
+// chunk sends a chunk of a stream. The first one is preceded by one with the role.
 func (a *answer) chunk(d delta, finish *string) error {
 	if !a.began {
 		a.began = true
@@ -357,10 +361,12 @@ func (a *answer) send(r reply) error {
 	return a.stream.Data(b)
 }
 
-// finish says that this was all.
+// finish ends the answer.
 func (a *answer) finish() error {
 	if a.stream == nil {
-		r := a.reply("chat.completion", choice{Message: &said{Role: "assistant", Content: a.content.String()}, FinishReason: &stop})
+		r := a.reply("chat.completion", choice{
+			Message: &replyMessage{Role: "assistant", Content: a.content.String()}, FinishReason: &stop,
+		})
 		r.Usage = a.used()
 		request.JSON(a.w, http.StatusOK, r)
 		return nil
@@ -375,7 +381,7 @@ func (a *answer) finish() error {
 		err = a.stream.Data([]byte("[DONE]"))
 	}
 	if err != nil {
-		a.door.log.Debug("a stream was not read to its end", "session", a.ref, "error", err)
+		a.handler.log.Debug("finishing a stream failed", "session", a.ref, "error", err)
 	}
-	return nil // it has begun, so there is nothing else to tell
+	return nil // the response has begun, so no error can be sent
 }

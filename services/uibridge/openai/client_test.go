@@ -21,7 +21,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// rig is a door with OpenAI's own client before it.
+// rig is a handler with OpenAI's client.
 type rig struct {
 	t      testing.TB
 	server *transporttest.Server
@@ -31,9 +31,9 @@ type rig struct {
 func serve(t testing.TB, b contract.Backend, cfg openai.Config) *rig {
 	t.Helper()
 	mux := http.NewServeMux()
-	door := openai.New(cfg, b, slog.New(slog.DiscardHandler))
+	handler := openai.New(cfg, b, slog.New(slog.DiscardHandler))
 	for _, p := range openai.Patterns() {
-		mux.Handle(p, door)
+		mux.Handle(p, handler)
 	}
 	s := transporttest.Serve(t, mux, 0)
 	return &rig{t, s, sdk.NewClient(option.WithBaseURL(s.URL+"/v1"), option.WithAPIKey("token"), option.WithMaxRetries(0))}
@@ -59,7 +59,7 @@ func (r *rig) stream(t testing.TB, p sdk.ChatCompletionNewParams, opts ...option
 	return acc, s.Err()
 }
 
-// raw is an answer as it comes over HTTP.
+// raw is an HTTP answer.
 type raw struct {
 	*http.Response
 	t     testing.TB
@@ -91,7 +91,7 @@ func (r *rig) post(ctx context.Context, t testing.TB, body any, header ...string
 	return &raw{Response: answer, t: t}
 }
 
-// fault is an error in OpenAI's shape.
+// fault is an error in OpenAI's format.
 type fault struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -121,7 +121,7 @@ func (r *raw) fault() fault {
 	return *e.Error
 }
 
-// content is what an answer without stream says.
+// content returns the text of an answer without stream.
 func (r *raw) content() string {
 	r.t.Helper()
 	var c sdk.ChatCompletion
@@ -135,7 +135,7 @@ func (r *raw) content() string {
 	return c.Choices[0].Message.Content
 }
 
-// chunks are what a stream says: the data of its events, and how many comments.
+// chunks returns the data of a stream's events, and the number of comments.
 func (r *raw) chunks() (data []string, comments int) { return r.read(func() bool { return false }) }
 
 // untilKept reads until the stream was kept alive; what follows is for chunks.

@@ -12,17 +12,17 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// conversations remembers which session an answer was given from, by what was said
-// until then. It is bounded: what was used least lately is forgotten.
+// conversations remembers from which session an answer was given, keyed by the messages up
+// to it. Its size is limited: the least recently used entry is dropped.
 type conversations struct {
 	most int
 
 	mu    sync.Mutex
 	known map[key]*list.Element
-	order *list.List // of remembered, the latest first
+	order *list.List // of remembered, latest first
 }
 
-// key is a hash of who said what to whom.
+// key is a hash of principal, agent and messages.
 type key [sha256.Size]byte
 
 type remembered struct {
@@ -34,7 +34,7 @@ func newConversations(most int) *conversations {
 	return &conversations{most: most, known: map[key]*list.Element{}, order: list.New()}
 }
 
-// keyOf hashes each part with its length, so that no two lists hash alike.
+// keyOf hashes each part with its length, so that different lists have different hashes.
 func keyOf(parts ...string) key {
 	h := sha256.New()
 	for _, p := range parts {
@@ -46,7 +46,7 @@ func keyOf(parts ...string) key {
 	return key(h.Sum(nil))
 }
 
-// conversationKey is that of a conversation. Clients may trim what they are told.
+// conversationKey returns the key of a conversation. Clients may trim the texts they got.
 func conversationKey(principal string, agent subject.Agent, messages []message) key {
 	parts := []string{"conversation", principal, string(agent)}
 	for _, m := range messages {
@@ -55,7 +55,7 @@ func conversationKey(principal string, agent subject.Agent, messages []message) 
 	return keyOf(parts...)
 }
 
-// requestKey is that of a request that may be sent again.
+// requestKey returns the key of a request that may be sent again.
 func requestKey(principal string, agent subject.Agent, id string) key {
 	return keyOf("request", principal, string(agent), id)
 }
@@ -77,7 +77,7 @@ func (c *conversations) drop(k key) {
 	}
 }
 
-// take is the session, which is not to be found by this key any more.
+// take returns the session and removes it from this key.
 func (c *conversations) take(k key) (subject.Session, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// apiError is an error in OpenAI's shape.
+// apiError is an error in OpenAI's format.
 type apiError struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -19,7 +19,7 @@ type apiError struct {
 
 	status  int
 	retryMS int64
-	taken   bool // the input was, so that the same request would be another one
+	taken   bool // the input was accepted, so the same request would count as another one
 }
 
 // Error implements error.
@@ -40,12 +40,13 @@ func invalid(param, message string) *apiError {
 }
 
 func noModel(name string) *apiError {
-	e := invalid("model", fmt.Sprintf("%q does not exist, or you may not reach it; GET /v1/models lists what there is", name))
+	e := invalid("model", fmt.Sprintf(
+		"%q does not exist, or the token may not access it; GET /v1/models lists the available models", name))
 	e.Code, e.status = "model_not_found", http.StatusNotFound
 	return e
 }
 
-// types are OpenAI's types of errors by status; others are server_error.
+// types maps statuses to OpenAI's error types; others are server_error.
 var types = map[int]string{
 	http.StatusBadRequest: "invalid_request_error", http.StatusUnauthorized: "authentication_error", http.StatusForbidden: "permission_error",
 	http.StatusNotFound: "invalid_request_error", http.StatusMethodNotAllowed: "invalid_request_error", http.StatusConflict: "conflict_error",
@@ -56,12 +57,12 @@ func errorOf(status int, code, message string) *apiError {
 	return &apiError{Message: message, Type: cmp.Or(types[status], "server_error"), Code: code, status: status}
 }
 
-// params are the request's names of what the backend calls otherwise.
+// params maps the backend's field names to the request's.
 var params = map[string]string{"agent": "model", "input": "messages", "session": "metadata.session", "id": "Idempotency-Key"}
 
-// told is an error as it is told.
-func told(err error) *apiError {
-	if e, ok := err.(*apiError); ok { //nolint:errorlint // it is this package's own, unwrapped
+// toAPIError converts an error.
+func toAPIError(err error) *apiError {
+	if e, ok := err.(*apiError); ok { //nolint:errorlint // this package returns it unwrapped
 		return e
 	}
 	e := contract.ErrorOf(err)
@@ -77,7 +78,7 @@ func told(err error) *apiError {
 	return out
 }
 
-// failures are the statuses of turns that fail; others are 500.
+// failures maps the codes of failed turns to statuses; others are 500.
 var failures = map[event.FailCode]int{
 	event.FailMalformed: http.StatusBadRequest, event.FailUnknownCommand: http.StatusBadRequest, event.FailUnknownAgent: http.StatusNotFound,
 	event.FailDuplicate: http.StatusConflict, event.FailDropped: http.StatusForbidden, event.FailDenied: http.StatusForbidden,
@@ -87,23 +88,23 @@ var failures = map[event.FailCode]int{
 }
 
 func failed(f *event.TurnFailed) *apiError {
-	e := errorOf(cmp.Or(failures[f.Code], http.StatusInternalServerError), string(f.Code), "the turn has failed: "+f.Reason)
+	e := errorOf(cmp.Or(failures[f.Code], http.StatusInternalServerError), string(f.Code), "the turn failed: "+f.Reason)
 	e.taken = true
 	return e
 }
 
-// body is the error as JSON.
+// body returns the error as JSON.
 func (e *apiError) body() []byte {
 	b, err := json.Marshal(map[string]*apiError{"error": e})
 	if err != nil {
-		return []byte(`{"error":{"message":"the error cannot be told","type":"server_error","param":null,"code":"internal"}}`)
+		return []byte(`{"error":{"message":"encoding the error failed","type":"server_error","param":null,"code":"internal"}}`)
 	}
 	return b
 }
 
 // refuse answers with the error.
 func refuse(w http.ResponseWriter, err error) {
-	e := told(err)
+	e := toAPIError(err)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
@@ -115,5 +116,5 @@ func refuse(w http.ResponseWriter, err error) {
 		h.Set("X-Should-Retry", "false")
 	}
 	w.WriteHeader(e.status)
-	_, _ = w.Write(e.body()) // the asker may be gone
+	_, _ = w.Write(e.body()) // the client may have disconnected
 }

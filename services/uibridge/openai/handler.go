@@ -17,12 +17,12 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// Config of the door. What is zero has a default.
+// Config configures the handler. A zero field means its default.
 type Config struct {
 	MaxMessage    int64         // bytes of a body, which holds the whole conversation; default 8 MiB
-	MaxOpen       int           // requests that wait at once; default 2048
-	Conversations int           // that are remembered; default 16384
-	WriteWait     time.Duration // how long a peer may take for an event; default 10 s
+	MaxOpen       int           // concurrent requests; default 2048
+	Conversations int           // remembered ones; default 16384
+	WriteWait     time.Duration // how long a peer may take to read an event; default 10 s
 	KeepAlive     time.Duration // between comments of a stream; default 15 s
 	DecisionWait  time.Duration // how long a request without stream waits for a person; default 1 min
 }
@@ -35,7 +35,7 @@ func (c Config) withDefaults() Config {
 	}
 }
 
-// Handler is the handler of [Patterns]. The access layer stands before it.
+// Handler serves [Patterns]. It must run behind the access layer.
 type Handler struct {
 	cfg           Config
 	backend       contract.Backend
@@ -47,7 +47,7 @@ type Handler struct {
 	open, requests, failed atomic.Int64
 }
 
-// Patterns are what the door is to be served at, for [http.ServeMux.Handle].
+// Patterns returns the patterns to serve the handler at, for [http.ServeMux.Handle].
 func Patterns() []string {
 	out := []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}"}
 	for _, path := range elsewhere {
@@ -56,29 +56,31 @@ func Patterns() []string {
 	return out
 }
 
-// elsewhere are paths of OpenAI's API that the bridge does not have. Its clients show a
-// message only if it has OpenAI's shape.
+// elsewhere lists paths of OpenAI's API that the bridge does not support. Its clients only
+// show messages in OpenAI's format.
 var elsewhere = []string{
 	"/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/conversations", "/v1/assistants", "/v1/threads", "/v1/files", "/v1/images", "/v1/audio",
 	"/v1/moderations", "/v1/batches", "/v1/fine_tuning", "/v1/vector_stores", "/v1/realtime",
 }
 
-// Serves reports whether a path is one of OpenAI's API, whose errors have its shape.
+// Serves reports whether a path belongs to OpenAI's API, so that its errors have OpenAI's
+// format.
 func Serves(path string) bool {
 	below := func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") }
 	return below("/v1/chat") || below("/v1/models") || slices.ContainsFunc(elsewhere, below)
 }
 
-// Refuse answers in OpenAI's shape for what stands before the door. A status of 0 is the error's.
+// Refuse answers in OpenAI's format, for middleware in front of the handler. A status of 0
+// means the error's.
 func Refuse(w http.ResponseWriter, err error, status int) {
-	e := told(err)
+	e := toAPIError(err)
 	if status != 0 {
 		e.status, e.Type = status, cmp.Or(types[status], "server_error")
 	}
 	refuse(w, e)
 }
 
-// New makes the door.
+// New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	cfg = cfg.withDefaults()
 	d := &Handler{
@@ -90,12 +92,13 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	d.mux.HandleFunc("/v1/models/{id...}", d.only(http.MethodGet, d.model))
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, errorOf(http.StatusNotFound, "unknown_url",
-			"of OpenAI's API there are POST /v1/chat/completions and GET /v1/models; use the chat completions API of your client"))
+			"unsupported path; of OpenAI's API, only POST /v1/chat/completions and GET /v1/models are available; "+
+				"use the chat completions API of your client"))
 	})
 	return d
 }
 
-// Counters are for metrics: requests that wait now, that came, and that failed.
+// Counters returns the metrics: open requests, all requests, and failed ones.
 func (d *Handler) Counters() map[string]int64 {
 	return map[string]int64{"openai_open": d.open.Load(), "openai_requests_total": d.requests.Load(), "openai_failed_total": d.failed.Load()}
 }
@@ -103,7 +106,7 @@ func (d *Handler) Counters() map[string]int64 {
 // ServeHTTP implements [http.Handler].
 func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// only lets one HTTP method through, from somebody, and tells errors.
+// only lets one HTTP method through, and only authenticated requests, and answers errors.
 func (d *Handler) only(method string, next func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
@@ -113,24 +116,24 @@ func (d *Handler) only(method string, next func(http.ResponseWriter, *http.Reque
 			w.Header().Set("Allow", method)
 			err = errorOf(http.StatusMethodNotAllowed, "method_not_allowed", "use "+method)
 		case contract.PrincipalOf(r.Context()).Name == "":
-			err = &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token as the API key"}
+			err = &contract.Error{Code: contract.CodeUnauthenticated, Message: "missing token; send it as the API key"}
 		default:
 			err = next(w, r)
 		}
 		if err != nil {
 			d.failed.Add(1)
-			d.log.Debug("a request was refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
+			d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
 			refuse(w, err)
 		}
 	}
 }
 
-// complete answers a chat completion. An error is told by the caller; what has begun
-// tells its own.
+// complete answers a chat completion. The caller answers its error; a response that has
+// begun reports its own.
 func (d *Handler) complete(w http.ResponseWriter, r *http.Request) error {
 	defer d.open.Add(-1)
 	if d.open.Add(1) > int64(d.cfg.MaxOpen) {
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many requests as there may be", RetryAfterMS: 5000}
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "request limit reached", RetryAfterMS: 5000}
 	}
 	body, err := d.body(w, r)
 	if err != nil {
@@ -145,9 +148,10 @@ func (d *Handler) complete(w http.ResponseWriter, r *http.Request) error {
 		return invalid("X-Skandha-Session", "want 1 to 64 characters of A-Z a-z 0-9 _ -")
 	}
 	a := &answer{
-		door: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w, created: time.Now().Unix(),
+		handler: d, p: contract.PrincipalOf(r.Context()), c: c, id: r.Header.Get("Idempotency-Key"), w: w,
+		created: time.Now().Unix(),
 	}
-	return a.give(r.Context(), subject.Session(named))
+	return a.serve(r.Context(), subject.Session(named))
 }
 
 func (d *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -156,14 +160,14 @@ func (d *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case status == http.StatusUnsupportedMediaType:
 		return nil, errorOf(status, "unsupported_media_type", err.Error())
 	case err != nil:
-		e := told(err)
-		e.Param = nil // none is wrong
+		e := toAPIError(err)
+		e.Param = nil // the error is not about a parameter
 		return nil, e
 	}
 	return body, nil
 }
 
-// model is one of OpenAI's.
+// model is an OpenAI model.
 type model struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -171,7 +175,7 @@ type model struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-// agents are those that core has and the principal may reach.
+// agents returns core's agents that the principal may access.
 func (d *Handler) agents(ctx context.Context) ([]subject.Agent, error) {
 	p := contract.PrincipalOf(ctx)
 	if err := p.Require(contract.See, ""); err != nil {

@@ -47,7 +47,7 @@ var methods = map[string]string{
 	fmt.Sprintf("%T", contract.PlanCompleted{}): contract.OnPlanCompleted, fmt.Sprintf("%T", contract.TurnEnd{}): contract.OnTurnEnd,
 }
 
-// script streams one turn that is told by hand, and returns what it says and its error.
+// script streams one turn that is sent by hand, and returns its text and its error.
 func script(t *testing.T, steps ...any) (text string, f *fault, finished bool) {
 	t.Helper()
 	b := transporttest.New()
@@ -82,8 +82,8 @@ func script(t *testing.T, steps ...any) (text string, f *fault, finished bool) {
 	return text, f, finished
 }
 
-// A stream that says that it has finished has said what the log has, whatever was lost
-// or begun anew; one that can't say it says so.
+// A stream that has finished has sent the log's content, whatever was lost or written
+// again; one that cannot do so ends with an error.
 func TestAStreamIsTheAnswerOrAnError(t *testing.T) {
 	for name, x := range map[string]struct {
 		steps []any
@@ -172,7 +172,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 	}
 }
 
-// What does no harm is taken, and what reaches the agent is the text alone.
+// Harmless parameters are accepted, and only the text reaches the agent.
 func TestHarmlessParametersAreTaken(t *testing.T) {
 	b := transporttest.New()
 	r := serve(t, b, quick)
@@ -189,12 +189,12 @@ func TestHarmlessParametersAreTaken(t *testing.T) {
 	}
 	for _, v := range b.Log() {
 		if in, ok := v.(contract.Submission); ok && in.Text != "x" {
-			t.Errorf("the agent is told %q", in.Text)
+			t.Errorf("the agent's input is %q", in.Text)
 		}
 	}
 }
 
-// An end of </earlier> that somebody has said is none.
+// A </earlier> within a message does not end the block.
 func TestEarlierMessagesCannotEndTheirFrame(t *testing.T) {
 	b := transporttest.New()
 	r := serve(t, b, quick)
@@ -203,7 +203,7 @@ func TestEarlierMessagesCannotEndTheirFrame(t *testing.T) {
 	}}))
 	in, ok := b.Log()[0].(contract.Submission)
 	if !ok || strings.Count(in.Text, "</earlier>") != 1 || !strings.HasSuffix(in.Text, "</earlier>\n\nb") {
-		t.Errorf("the agent is told %+v", b.Log())
+		t.Errorf("the agent's input is %+v", b.Log())
 	}
 }
 
@@ -215,7 +215,7 @@ func TestALongConversationIsRefused(t *testing.T) {
 	}
 }
 
-// Nothing was said, so the next request goes on in the same session.
+// No input was stored, so the next request continues in the same session.
 func TestAConversationSurvivesAFailure(t *testing.T) {
 	b := transporttest.New()
 	r := serve(t, b, quick)
@@ -277,7 +277,7 @@ func TestOnlyTheRightMethod(t *testing.T) {
 	}
 }
 
-// A client of OpenAI's shows the message of an error only if it has the API's shape.
+// A client of OpenAI's only shows the message of an error in the API's format.
 func TestPathsThatAreNotThereAreAnsweredInOpenAIsShape(t *testing.T) {
 	r := serve(t, transporttest.New(), openai.Config{})
 	_, err := r.sdk.Responses.New(ctx(t), responses.ResponseNewParams{Model: "main"})
@@ -295,14 +295,14 @@ func TestPathsThatAreNotThereAreAnsweredInOpenAIsShape(t *testing.T) {
 	}
 }
 
-// A bridge that stops says so in the stream, and cancels nothing.
+// A bridge that stops reports so in the stream, and cancels nothing.
 func TestTheBridgeStops(t *testing.T) {
 	b := transporttest.New()
 	r := serve(t, b, quick)
 	a := r.post(ctx(t), t, body("x", map[string]any{"stream": true, "metadata": map[string]any{"cancel_on_disconnect": "true"}}))
 	r.server.End(contract.ErrGoingAway)
-	if data, _ := a.chunks(); len(data) != 1 || !strings.Contains(data[0], `"error":{"message":"the bridge stops`) {
-		t.Errorf("the client is told %v", data)
+	if data, _ := a.chunks(); len(data) != 1 || !strings.Contains(data[0], `"error":{"message":"the bridge is shutting down`) {
+		t.Errorf("the client got %v", data)
 	}
 	if n := len(b.Log()); n != 1 {
 		t.Errorf("%d things were stored", n)

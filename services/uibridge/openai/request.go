@@ -27,7 +27,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// message is one of the conversation.
+// message is a message of the conversation.
 type message struct {
 	Role      string          `json:"role"`
 	Content   json.RawMessage `json:"content"`
@@ -36,28 +36,28 @@ type message struct {
 	text string
 }
 
-// refused are parameters that change what the answer is, and that an agent does not
-// obey; each says which values do no harm.
+// refused lists parameters that would change the answer but that an agent does not support,
+// with the values that are harmless.
 var refused = map[string]struct {
 	harmless *regexp.Regexp
 	why      string
 }{
-	"n":                  {regexp.MustCompile(`^1$`), "one answer is given; leave it out or send 1"},
+	"n":                  {regexp.MustCompile(`^1$`), "only one answer is supported; leave it out or send 1"},
 	"tools":              {regexp.MustCompile(`^\[\s*\]$`), "the agent's tools are on the bus; offer one as a plugin"},
 	"functions":          {regexp.MustCompile(`^\[\s*\]$`), "the agent's tools are on the bus; offer one as a plugin"},
 	"tool_choice":        {regexp.MustCompile(`^"(none|auto)"$`), "the agent chooses its tools; leave it out"},
 	"function_call":      {regexp.MustCompile(`^"(none|auto)"$`), "the agent chooses its tools; leave it out"},
-	"logprobs":           {regexp.MustCompile(`^false$`), "an agent has none; leave it out"},
-	"top_logprobs":       {regexp.MustCompile(`^0$`), "an agent has none; leave it out"},
-	"audio":              {nil, "the agent speaks text alone; leave it out"},
-	"modalities":         {regexp.MustCompile(`^\[\s*"text"\s*\]$`), `the agent speaks text alone; want ["text"]`},
-	"response_format":    {regexp.MustCompile(`^\{\s*"type"\s*:\s*"text"\s*\}$`), `the agent answers in text; want {"type": "text"}`},
-	"stop":               {regexp.MustCompile(`^(""|\[\s*\])$`), "the agent's answer is not cut; leave it out"},
+	"logprobs":           {regexp.MustCompile(`^false$`), "agents have no logprobs; leave it out"},
+	"top_logprobs":       {regexp.MustCompile(`^0$`), "agents have no logprobs; leave it out"},
+	"audio":              {nil, "the agent only sends text; leave it out"},
+	"modalities":         {regexp.MustCompile(`^\[\s*"text"\s*\]$`), `the agent only sends text; want ["text"]`},
+	"response_format":    {regexp.MustCompile(`^\{\s*"type"\s*:\s*"text"\s*\}$`), `the agent only sends text; want {"type": "text"}`},
+	"stop":               {regexp.MustCompile(`^(""|\[\s*\])$`), "agents ignore stop sequences; leave it out"},
 	"logit_bias":         {regexp.MustCompile(`^\{\s*\}$`), "the agent's configuration decides; leave it out"},
 	"web_search_options": {nil, "the agent chooses its tools; leave it out"},
 }
 
-// The keys of metadata that mean something here.
+// The metadata keys that this package uses.
 const (
 	metaSession       = "session"
 	metaConfirmations = "confirmations"        // wait or deny
@@ -69,11 +69,11 @@ var choices = map[string][]string{
 	metaConfirmations: {"wait", "deny"}, metaDisconnect: {"true", "false"}, metaDeltas: {"on", "off"},
 }
 
-// readCompletion reads a request.
+// readCompletion decodes and checks a request.
 func readCompletion(body []byte) (*completion, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, invalid("", "the body is no JSON object: "+err.Error())
+		return nil, invalid("", "the body is not a JSON object: "+err.Error())
 	}
 	for _, name := range sortedKeys(refused) {
 		r, v := refused[name], bytes.TrimSpace(all[name])
@@ -87,7 +87,7 @@ func readCompletion(body []byte) (*completion, error) {
 	if err := json.Unmarshal(body, c); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return nil, invalid(wrong.Field, "is of the wrong type: a "+wrong.Value)
+			return nil, invalid(wrong.Field, "has the wrong type: "+wrong.Value)
 		}
 		return nil, invalid("", err.Error())
 	}
@@ -98,11 +98,11 @@ func (c *completion) check() error {
 	name := strings.TrimPrefix(c.Model, "skandha/")
 	switch {
 	case c.Model == "":
-		return invalid("model", "is missing; it is an agent's name")
+		return invalid("model", "is missing; send an agent's name")
 	case !subject.Valid(name):
 		return noModel(c.Model)
 	case len(c.Messages) == 0:
-		return invalid("messages", "is empty; the last message is what the agent is told")
+		return invalid("messages", "is empty; the last message is the agent's input")
 	}
 	c.agent = subject.Agent(name)
 	for key, values := range choices {
@@ -121,14 +121,15 @@ func (c *completion) check() error {
 	last := len(c.Messages) - 1
 	switch m := c.Messages[last]; {
 	case m.Role != "user":
-		return invalid(fmt.Sprintf("messages[%d].role", last), fmt.Sprintf("is %q; the last message is what the agent is told, and a user's", m.Role))
+		return invalid(fmt.Sprintf("messages[%d].role", last), fmt.Sprintf(
+			"is %q; the last message is the agent's input and must be a user's", m.Role))
 	case strings.TrimSpace(m.text) == "":
-		return invalid(fmt.Sprintf("messages[%d].content", last), "is empty; say something")
+		return invalid(fmt.Sprintf("messages[%d].content", last), "is empty; send some text")
 	}
 	return nil
 }
 
-// read reads a message's text.
+// read decodes a message's text.
 func (m *message) read(at string) error {
 	switch m.Role {
 	case "user", "assistant", "system", "developer":
@@ -162,21 +163,22 @@ func (m *message) read(at string) error {
 		case "refusal":
 			texts[i] = p.Refusal
 		default:
-			return invalid(fmt.Sprintf("%s.content[%d].type", at, i), fmt.Sprintf("is %q; the agent takes text alone", p.Type))
+			return invalid(fmt.Sprintf("%s.content[%d].type", at, i), fmt.Sprintf(
+				"is %q; the agent only accepts text", p.Type))
 		}
 	}
 	m.text = strings.Join(texts, "\n")
 	return nil
 }
 
-// before are the messages before the last one.
+// before returns the messages before the last one.
 func (c *completion) before() []message { return c.Messages[:len(c.Messages)-1] }
 
-// command matches a slash command; a path, say, is none.
+// command matches a slash command, but not, for example, a path.
 var command = regexp.MustCompile(`^/[a-z]+(\s|$)`)
 
-// text is what the agent is told, with the messages before it if the session does not
-// have them.
+// text returns the agent's input. For a new session it includes the messages before the
+// last one.
 func (c *completion) text(fresh bool) (string, error) {
 	last := c.Messages[len(c.Messages)-1].text
 	if command.MatchString(last) {
@@ -192,10 +194,12 @@ func (c *completion) text(fresh bool) (string, error) {
 		last = b.String()
 	}
 	if strings.HasPrefix(last, "/") {
-		last = "/" + last // the backend's way of saying that it is text
+		last = "/" + last // the backend's escape for text that begins with a slash
 	}
 	if len(last) > event.MaxTextBytes {
-		e := invalid("messages", fmt.Sprintf("an input has at most %d bytes, and this one %d; say less, or continue a session", event.MaxTextBytes, len(last)))
+		e := invalid("messages", fmt.Sprintf(
+			"the limit for an input is %d bytes, and this one has %d; send less, or continue a session",
+			event.MaxTextBytes, len(last)))
 		e.Code = "context_length_exceeded"
 		return "", e
 	}

@@ -24,7 +24,7 @@ import (
 
 const asked = `call ` + turntest.Asked + ` {}`
 
-// What is streamed is what is answered without a stream.
+// A stream has the same text as an answer without stream.
 func TestAnswers(t *testing.T) {
 	r := serve(t, turntest.Start(t), openai.Config{})
 	for _, x := range []struct{ text, want string }{
@@ -82,8 +82,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A client that sends the whole conversation goes on in its session; one that changes
-// it, in another one; and another principal in his own.
+// A client that sends the whole conversation continues its session; one that changes it
+// gets another session; and another principal gets a separate one.
 func TestAConversationIsContinued(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, openai.Config{})
@@ -170,7 +170,7 @@ func TestTurnsThatFail(t *testing.T) {
 	}
 }
 
-// While a person is asked a stream is kept alive, and goes on when he has answered.
+// While a request is pending a stream is kept alive, and continues after the answer.
 func TestSomebodyIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, quick)
@@ -189,7 +189,7 @@ func TestSomebodyIsAsked(t *testing.T) {
 	}
 	after, _ := stream.chunks()
 	data := slices.Concat(before, after)
-	if said := `"reasoning_content":"Waiting for a person to approve `; strings.Count(strings.Join(data, ""), said) != 1 {
+	if said := `"reasoning_content":"Waiting for approval of `; strings.Count(strings.Join(data, ""), said) != 1 {
 		t.Errorf("it is not said that a person is asked: %s", data)
 	}
 	if data[len(data)-1] != "[DONE]" || !strings.Contains(strings.Join(data, ""), turntest.Asked+":") {
@@ -197,17 +197,18 @@ func TestSomebodyIsAsked(t *testing.T) {
 	}
 }
 
-// Without a stream nothing says that a person is asked, so the request does not wait for
-// ever: it says where to decide, and the same request gets the answer later.
+// Without a stream a client cannot see that approval is needed, so the request does not
+// wait forever: its answer names where to decide, and the same request gets the result
+// later.
 func TestARequestWithoutStreamSaysThatAPersonIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, openai.Config{KeepAlive: time.Millisecond, DecisionWait: time.Millisecond})
-	a := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "told", "Idempotency-Key", "k1")
+	a := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "asked", "Idempotency-Key", "k1")
 	if f := a.fault(); a.StatusCode != http.StatusConflict || f.Code != "confirmation_required" || a.Header.Get("X-Should-Retry") != "false" ||
-		!strings.Contains(f.Message, turntest.Asked+" waits") || !strings.Contains(f.Message, "/v1/agents/main/sessions/told/confirmations") {
+		!strings.Contains(f.Message, turntest.Asked+" waits") || !strings.Contains(f.Message, "/v1/agents/main/sessions/asked/confirmations") {
 		t.Fatalf("it is answered %d %+v", a.StatusCode, f)
 	}
-	ref := subject.Ref{Agent: "main", Session: "told"}
+	ref := subject.Ref{Agent: "main", Session: "asked"}
 	feed, err := b.Attach(ctx(t), transporttest.Principal(), contract.Attachment{Ref: ref, After: "0"})
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func TestARequestWithoutStreamSaysThatAPersonIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	until[contract.TurnEnd](t, feed, contract.OnTurnEnd)
-	again := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "told", "Idempotency-Key", "k1")
+	again := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "asked", "Idempotency-Key", "k1")
 	if text, err := io.ReadAll(again.Body); err != nil || again.StatusCode != http.StatusOK || !strings.Contains(string(text), turntest.Asked+":") {
 		t.Errorf("after the approval it is answered %d %s, %v", again.StatusCode, text, err)
 	}
@@ -259,7 +260,7 @@ func TestConfirmationsAreDeniedIfTheClientWants(t *testing.T) {
 	}
 }
 
-// The turn of a client that goes away goes on, unless it wants it cancelled.
+// The turn of a client that disconnects continues, unless the client wants it cancelled.
 func TestAClientGoesAway(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, openai.Config{})
@@ -278,7 +279,7 @@ func TestAClientGoesAway(t *testing.T) {
 			p := params(asked)
 			p.Metadata = map[string]string{"cancel_on_disconnect": cancel, "session": name}
 			if _, err := r.sdk.Chat.Completions.New(c, p); !errors.Is(err, context.Canceled) {
-				t.Errorf("who left is told %v", err)
+				t.Errorf("a client that disconnected got %v", err)
 			}
 		}()
 		q := until[contract.ToolCallRequest](t, feed, contract.OnToolCallRequest)

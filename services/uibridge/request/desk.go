@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// The methods whose parameters are read here. The first two are the specification's.
+// The methods whose parameters are read here. The specification defines the first two.
 const (
 	SubmitUserInput     = "submitUserInput"
 	ProvideConfirmation = "provideConfirmation"
@@ -24,42 +24,43 @@ const (
 	RunCommand          = "runCommand"
 )
 
-// Paths are the methods that are also reached by a path below a session.
+// Paths maps the last segment of a path below a session to the method that it calls.
 var Paths = map[string]string{
 	"inputs": SubmitUserInput, "confirmations": ProvideConfirmation, "cancels": CancelTurn, "commands": RunCommand,
 }
 
-// Origin is what a request need not say, because of where it comes from.
+// Origin holds a caller's defaults for what a request may leave out.
 type Origin struct {
-	Ref    subject.Ref // for requests that name no session; may be empty
-	Fixed  bool        // there is no other: requests must not name one
+	Ref    subject.Ref // for requests that do not name a session; may be empty
+	Fixed  bool        // always Ref: requests must not name a session
 	Source string      // the UI
-	// Shown is the hash of what this caller was shown for a confirmation, or "". nil:
-	// nothing was shown.
+	// Shown returns the hash that this caller was shown for a confirmation, or "". nil: the
+	// caller was shown nothing.
 	Shown func(ref subject.Ref, confirmationID string) string
 }
 
-// Desk takes requests. It is safe for concurrent use.
+// Desk handles requests. It is safe for concurrent use.
 type Desk struct {
 	backend contract.Backend
 	log     *slog.Logger
 	own     []string
 }
 
-// NewDesk makes one. The door's own methods are those that it does not give to Call.
-func NewDesk(b contract.Backend, log *slog.Logger, doors ...string) *Desk {
-	return &Desk{backend: b, log: log, own: append([]string{SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand}, doors...)}
+// NewDesk returns a Desk. Methods are those that the transport handles itself, instead of
+// with Call.
+func NewDesk(b contract.Backend, log *slog.Logger, methods ...string) *Desk {
+	return &Desk{backend: b, log: log, own: append([]string{SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand}, methods...)}
 }
 
-// Names lists all methods, sorted.
+// Names returns all methods, sorted.
 func (d *Desk) Names() []string {
 	all := append(slices.Clone(d.own), slices.Collect(maps.Keys(d.backend.Methods()))...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Writes reports whether the method puts something into the log. Those of one caller
-// are to be called one after the other, because their order means something.
+// Writes reports whether the method writes to the log. Calls of one caller must be made in
+// sequence, because their order matters.
 func Writes(method string) bool {
 	switch method {
 	case SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand:
@@ -68,22 +69,22 @@ func Writes(method string) bool {
 	return false
 }
 
-// Call calls a method by its name. The parameters are
+// Call calls a method by its name. The parameters are:
 //
 //	submitUserInput      input, id?, mode?, agent?, session?
 //	provideConfirmation  confirmationId, approved, hash?, reason?, always?, agent?, session?
 //	cancelTurn           sequence?, inputId?, reason?, agent?, session?
 //	runCommand           name, args?, id?, agent?, session?
 //
-// and those answer with a [contract.Receipt]. The error is a [contract.Error].
+// These methods return a [contract.Receipt]. The error is a [contract.Error].
 func (d *Desk) Call(ctx context.Context, p contract.Principal, o Origin, method string, params json.RawMessage) (result any, err error) {
 	defer func() {
-		if r := recover(); r != nil { // one request of one caller, whoever wrote its method
-			d.log.Error("a method panicked", "method", method, "panic", r, "stack", string(debug.Stack()))
+		if r := recover(); r != nil { // a panic in a method fails only this request
+			d.log.Error("method panicked", "method", method, "panic", r, "stack", string(debug.Stack()))
 			result, err = nil, contract.ErrorOf(fmt.Errorf("%v", r))
 		}
 		if err != nil {
-			err = d.told(ctx, method, err)
+			err = d.refusal(ctx, method, err)
 		}
 	}()
 	var right contract.Right
@@ -102,27 +103,29 @@ func (d *Desk) Call(ctx context.Context, p contract.Principal, o Origin, method 
 		if !ok {
 			return nil, &contract.Error{
 				Code: contract.CodeUnknownMethod, Field: "method",
-				Message: "there is no method " + clip(method) + "; there are: " + strings.Join(d.Names(), ", "),
+				Message: "unknown method " + clip(method) + "; available: " + strings.Join(d.Names(), ", "),
 			}
 		}
 		right, call = m.Right, func() (any, error) { return m.Call(ctx, p, params) }
 	}
-	// The backend asks again, for the agent too; this one is so that who may not is
-	// told that, and not what else is wrong.
+	// The backend checks the right again, for the agent too. This check comes first so that
+	// a caller without the right learns that, instead of what else is wrong.
 	if err := p.Require(right, ""); err != nil {
 		return nil, err
 	}
 	return call()
 }
 
-// told is an error as the caller is told it; what he is not told is logged.
-func (d *Desk) told(ctx context.Context, method string, err error) error {
+// refusal converts an error into one for the caller, and logs internal errors.
+func (d *Desk) refusal(ctx context.Context, method string, err error) error {
 	e := contract.ErrorOf(err)
 	if ctx.Err() != nil && e.Code == contract.CodeInternal {
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "there was no answer in time; the same id again is safe"}
+		return &contract.Error{
+			Code: contract.CodeUnavailable, Message: "no answer in time; a retry with the same id is safe",
+		}
 	}
 	if e.Code == contract.CodeInternal {
-		d.log.Error("a request failed", "method", method, "error", err)
+		d.log.Error("request failed", "method", method, "error", err)
 	}
 	return e
 }
@@ -158,7 +161,8 @@ func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, para
 		a.Hash = o.Shown(a.Ref, a.ConfirmationID)
 	}
 	if a.Hash == "" {
-		return nil, contract.Invalid("hash", "it is missing, and this connection was not shown the request; send the hash that came with it")
+		return nil, contract.Invalid("hash",
+			"missing, and this connection was not sent the confirmation request; send the request's hash")
 	}
 	return answer(d.backend.Confirm(ctx, p, a))
 }
@@ -177,7 +181,7 @@ func (d *Desk) cancel(ctx context.Context, p contract.Principal, o Origin, param
 	return answer(d.backend.Cancel(ctx, p, c))
 }
 
-// command says a slash command as a person would type it.
+// command submits a slash command as a person would type it.
 func (d *Desk) command(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
 	var name, id string
 	var args []string
@@ -192,7 +196,7 @@ func (d *Desk) command(ctx context.Context, p contract.Principal, o Origin, para
 	}
 	words := append([]string{strings.TrimPrefix(name, "/")}, args...)
 	for i, w := range words {
-		// As the backend reads it: "//" would be a text that begins with a slash.
+		// The backend would read "//" as a text that begins with a slash.
 		if f := strings.Fields(w); len(f) == 1 && f[0] == w && (i > 0 || w[0] != '/') {
 			continue
 		}
@@ -200,12 +204,12 @@ func (d *Desk) command(ctx context.Context, p contract.Principal, o Origin, para
 		if i > 0 {
 			field = fmt.Sprintf("args[%d]", i-1)
 		}
-		return nil, contract.Invalid(field, "want one word, without white space")
+		return nil, contract.Invalid(field, "want one word without white space")
 	}
 	return answer(d.backend.Submit(ctx, p, contract.Submission{Ref: ref, Text: "/" + strings.Join(words, " "), ID: id, Source: o.Source}))
 }
 
-// answer keeps a receipt that means nothing out of the result.
+// answer leaves out the receipt if there is an error.
 func answer(r contract.Receipt, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -213,7 +217,7 @@ func answer(r contract.Receipt, err error) (any, error) {
 	return r, nil
 }
 
-// decode reads the parameters, and which session they are for.
+// decode reads the parameters, and returns the session that they are for.
 func (o Origin) decode(raw json.RawMessage, params ...Param) (subject.Ref, error) {
 	if o.Fixed {
 		return o.Ref, Decode(raw, params...)

@@ -12,12 +12,12 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Param is a parameter by its name, and where its value goes: a pointer that is left
-// alone if the parameter is not there.
+// Param is a parameter's name, and a pointer for its value, which is not changed if the
+// parameter is missing.
 type Param struct {
 	Name string
 	Into any
-	Must bool // it may not be missing, nor null
+	Must bool // it must not be missing or null
 }
 
 // Decode reads parameters: a JSON object, an array of values in the order of params, or
@@ -31,7 +31,7 @@ func Decode(raw json.RawMessage, params ...Param) error {
 		v := values[i]
 		if len(v) == 0 || string(v) == "null" {
 			if p.Must {
-				return contract.Invalid(p.Name, "it is missing; send "+kind(p.Into))
+				return contract.Invalid(p.Name, "missing; send "+kind(p.Into))
 			}
 			continue
 		}
@@ -42,7 +42,7 @@ func Decode(raw json.RawMessage, params ...Param) error {
 	return nil
 }
 
-// split gives each parameter its value, nil if it has none.
+// split returns the value of each parameter, nil if it has none.
 func split(raw json.RawMessage, params []Param) ([]json.RawMessage, error) {
 	values := make([]json.RawMessage, len(params))
 	raw = bytes.TrimSpace(raw)
@@ -55,22 +55,24 @@ func split(raw json.RawMessage, params []Param) ([]json.RawMessage, error) {
 			return nil, broken(err)
 		}
 		if len(list) > len(params) {
-			return nil, contract.Invalid("params", fmt.Sprintf("there are %d values; send at most %d: %s", len(list), len(params), names(params)))
+			return nil, contract.Invalid("params", fmt.Sprintf(
+				"got %d values; send at most %d: %s", len(list), len(params), names(params)))
 		}
 		copy(values, list)
 	default:
-		// Through a map, because names in another case are others.
+		// Decoded into a map, because names are case-sensitive here.
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &object); err != nil {
 			return nil, broken(err)
 		}
-		if err := strictjson.Names(raw, &struct{}{}); err != nil { // a name that comes twice
+		if err := strictjson.Names(raw, &struct{}{}); err != nil { // a duplicate name
 			return nil, contract.Invalid("params", err.Error())
 		}
 		for name, v := range object {
 			i := slices.IndexFunc(params, func(p Param) bool { return p.Name == name })
 			if i < 0 {
-				return nil, contract.Invalid(clip(name), fmt.Sprintf("there is no parameter %.64q; there are: %s", name, names(params)))
+				return nil, contract.Invalid(clip(name), fmt.Sprintf(
+					"unknown parameter %.64q; available: %s", name, names(params)))
 			}
 			values[i] = v
 		}
@@ -78,8 +80,8 @@ func split(raw json.RawMessage, params []Param) ([]json.RawMessage, error) {
 	return values, nil
 }
 
-// Encoded is one JSON value and nothing after it, or nothing at all; the error says
-// what is wrong with it.
+// Encoded checks that the body is one JSON value with nothing after it, or empty. The error
+// says what is wrong with it.
 func Encoded(body []byte) (json.RawMessage, error) {
 	if body = bytes.TrimSpace(body); len(body) > 0 && !json.Valid(body) {
 		var v any
@@ -96,7 +98,7 @@ func broken(err error) error {
 	return contract.Invalid("params", "want a JSON object: "+err.Error())
 }
 
-// strict decodes a value, which was checked to be one, and refuses unknown fields.
+// strict decodes a valid JSON value and refuses unknown fields.
 func strict(v json.RawMessage, into any) error {
 	d := json.NewDecoder(bytes.NewReader(v))
 	d.DisallowUnknownFields()
@@ -105,7 +107,7 @@ func strict(v json.RawMessage, into any) error {
 
 const unknownField = "json: unknown field "
 
-// field is the path to what is wrong.
+// field returns the path of the wrong field.
 func field(name string, err error) string {
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) && t.Field != "" {
@@ -128,7 +130,7 @@ func detail(err error) string {
 	return ": " + err.Error()
 }
 
-// kind says what fits into a pointer.
+// kind describes the values that fit into a pointer.
 func kind(into any) string {
 	switch into.(type) {
 	case *string:
@@ -136,7 +138,7 @@ func kind(into any) string {
 	case *bool:
 		return "true or false"
 	case *uint64:
-		return "a whole number that is not negative"
+		return "a non-negative integer"
 	case *[]string:
 		return "an array of strings"
 	}
@@ -154,7 +156,7 @@ func names(params []Param) string {
 	return strings.Join(out, ", ")
 }
 
-// clip shortens what is told back to its sender, who is told something in any case.
+// clip shortens a name that is sent back to its caller. It never returns "".
 func clip(s string) string {
 	if s == "" {
 		return "params"

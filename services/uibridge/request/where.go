@@ -15,12 +15,12 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Ref reads an agent and a session.
+// Ref checks an agent's and a session's name.
 func Ref(agent, session string) (subject.Ref, error) {
 	for _, id := range []struct{ field, value string }{{"agent", agent}, {"session", session}} {
 		switch {
 		case id.value == "":
-			return subject.Ref{}, contract.Invalid(id.field, "it is missing; name the agent and the session")
+			return subject.Ref{}, contract.Invalid(id.field, "missing; name the agent and the session")
 		case !subject.Valid(id.value):
 			return subject.Ref{}, contract.Invalid(id.field, "want 1 to 64 characters of A-Z a-z 0-9 _ -")
 		}
@@ -28,14 +28,14 @@ func Ref(agent, session string) (subject.Ref, error) {
 	return subject.Ref{Agent: subject.Agent(agent), Session: subject.Session(session)}, nil
 }
 
-// Fresh names a session that is not there yet. Names sort by the time of their making.
+// Fresh returns a new name for a session. Names sort by time.
 func Fresh() subject.Session {
 	return subject.Session(time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:8]))
 }
 
-// Attachment reads what one wants to be told: agent, session, after, html, commits. Who
-// names neither agent nor session means the origin's; without one, or with another
-// agent, a session that is not named is a fresh one.
+// Attachment reads the parameters of a feed: agent, session, after, html, commits. Without
+// agent and session it is the origin's session. If the origin has none, or with another
+// agent, a session that is not named is a new one.
 func Attachment(raw json.RawMessage, o Origin) (contract.Attachment, error) {
 	var agent, session string
 	a := contract.Attachment{Name: o.Source}
@@ -52,16 +52,16 @@ func Attachment(raw json.RawMessage, o Origin) (contract.Attachment, error) {
 	return a, whole(&a, agent, session, o)
 }
 
-// FromQuery reads the same from a URL, whose parameters are named alike; flags are 1 or
-// 0. Parameters outside of allowed are refused.
+// FromQuery reads the same from a URL's query, whose parameters have the same names; flags
+// are 1 or 0. Parameters outside of allowed are refused.
 func FromQuery(q url.Values, o Origin, allowed ...string) (contract.Attachment, error) {
 	a := contract.Attachment{Name: o.Source, After: q.Get("after")}
 	for name, values := range q {
 		switch {
 		case !slices.Contains(allowed, name):
-			return a, contract.Invalid(clip(name), "there is no such parameter of the URL; there are: "+strings.Join(allowed, ", "))
+			return a, contract.Invalid(clip(name), "unknown query parameter; available: "+strings.Join(allowed, ", "))
 		case len(values) > 1:
-			return a, contract.Invalid(name, "it is there more than once")
+			return a, contract.Invalid(name, "sent more than once")
 		}
 	}
 	for name, flag := range map[string]*bool{"html": &a.HTML, "commits": &a.Commits} {
@@ -84,7 +84,7 @@ func whole(a *contract.Attachment, agent, session string, o Origin) (err error) 
 	return err
 }
 
-// UI is what a UI calls itself in a URL (ui=web), or the other.
+// UI returns the UI's name from a URL's query (ui=web), or other if it has none.
 func UI(q url.Values, other string) (string, error) {
 	switch v := q.Get("ui"); {
 	case v == "":
@@ -96,7 +96,8 @@ func UI(q url.Values, other string) (string, error) {
 	}
 }
 
-// Refuse answers with an error, as JSON, and with its status, or another one.
+// Refuse answers with an error as JSON, and with the given status, or the error's if it is
+// 0.
 func Refuse(w http.ResponseWriter, err error, status int) {
 	e := contract.ErrorOf(err)
 	if status == 0 {
@@ -108,11 +109,11 @@ func Refuse(w http.ResponseWriter, err error, status int) {
 	JSON(w, status, e)
 }
 
-// JSON answers with a value.
+// JSON answers with a value as JSON.
 func JSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the asker may be gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }

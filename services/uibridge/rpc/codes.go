@@ -9,13 +9,13 @@ import (
 // StatusSlow closes a connection that did not keep up.
 const StatusSlow websocket.StatusCode = 4408
 
-// Ends that are the protocol's.
+// Errors of the protocol, which end the connection.
 var (
 	errBinary  = &contract.Error{Code: contract.CodeInvalid, Message: "send text messages"}
 	errNotUTF8 = &contract.Error{Code: contract.CodeInvalid, Message: "the message is not UTF-8"}
 )
 
-// closeCode is how a connection ends for a reason.
+// closeCode returns the WebSocket status for an error.
 func closeCode(e *contract.Error) websocket.StatusCode {
 	switch {
 	case e == contract.ErrGoingAway:

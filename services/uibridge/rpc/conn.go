@@ -14,63 +14,65 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// conn is one connection. One goroutine reads, one writes answers, one handles what must
-// keep its order, one writes what the feed tells; requests that only look have one each.
+// conn is one connection. One goroutine reads, one writes answers, one handles requests
+// that must keep their order, one writes the feed's notifications; each read-only request
+// has its own.
 type conn struct {
-	door      *Handler
+	handler   *Handler
 	ws        *websocket.Conn
 	principal contract.Principal
 	from      string
-	first     contract.Attachment // what the URL asks for
+	first     contract.Attachment // the attachment that the URL asks for
 
-	life context.Context //nolint:containedctx // of the connection: what it has begun ends with it
+	life context.Context //nolint:containedctx // of the connection: its requests end with it
 	end  context.CancelFunc
 
-	slots chan struct{}        // of requests that are under way
-	lane  chan func()          // what keeps its order
-	busy  sync.WaitGroup       // requests that were taken and not answered
-	out   chan []byte          // answers
-	due   chan struct{}        // there are some
-	bye   chan *contract.Error // how the connection is to end; the first one counts
+	slots   chan struct{}        // for requests in flight
+	lane    chan func()          // requests that must keep their order
+	busy    sync.WaitGroup       // requests accepted and not answered
+	out     chan []byte          // answers
+	due     chan struct{}        // out has answers
+	closing chan *contract.Error // why the connection ends; only the first one counts
 
 	taking  sync.Mutex // guards leaving, and busy from 0
-	leaving bool       // nothing more is taken
+	leaving bool       // no more requests are accepted
 
-	shown shown
-	fell  sync.Once // it did not keep up
+	sent sentHashes
+	fell sync.Once // logs once that the peer did not keep up
 
-	// The lane's own.
+	// Used only by the lane.
 	ref  subject.Ref
 	feed *pump
 
-	writing sync.Mutex // guards what follows: one writes at a time
-	told    bool       // onAttached was, and onDropped was not
-	after   string     // the last id that was told
-	buf     []byte
+	writing  sync.Mutex // guards what follows; held while writing
+	attached bool       // onAttached was sent, and onDropped was not
+	after    string     // the last id that was sent
+	buf      []byte
 }
 
 func newConn(d *Handler, r *http.Request, p contract.Principal, first contract.Attachment) *conn {
 	c := &conn{
-		door: d, principal: p, from: r.RemoteAddr, first: first, ref: first.Ref,
-		slots: make(chan struct{}, d.cfg.AtOnce),
-		lane:  make(chan func(), d.cfg.AtOnce+1), // and the first attachment
-		out:   make(chan []byte, 2*d.cfg.AtOnce),
-		due:   make(chan struct{}, 1),
-		bye:   make(chan *contract.Error, 1),
-		after: first.After,
+		handler: d, principal: p, from: r.RemoteAddr, first: first, ref: first.Ref,
+		slots:   make(chan struct{}, d.cfg.AtOnce),
+		lane:    make(chan func(), d.cfg.AtOnce+1), // plus one for the first attachment
+		out:     make(chan []byte, 2*d.cfg.AtOnce),
+		due:     make(chan struct{}, 1),
+		closing: make(chan *contract.Error, 1),
+		after:   first.After,
 	}
-	// It ends as the connection does, not with its request: what is due then is answered first.
+	// It ends with the connection, not with the HTTP request, so that open requests are
+	// answered first.
 	c.life, c.end = context.WithCancel(context.WithoutCancel(r.Context()))
 	return c
 }
 
 // serve runs the connection until it has ended.
 func (c *conn) serve(asked context.Context) {
-	c.ws.SetReadLimit(c.door.cfg.MaxMessage)
-	defer context.AfterFunc(asked, func() { c.askedToGo(context.Cause(asked)) })()
+	c.ws.SetReadLimit(c.handler.cfg.MaxMessage)
+	defer context.AfterFunc(asked, func() { c.requestEnded(context.Cause(asked)) })()
 	if !c.principal.Expires.IsZero() {
 		t := time.AfterFunc(time.Until(c.principal.Expires), func() {
-			c.farewell(&contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"})
+			c.closeWith(&contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"})
 		})
 		defer t.Stop()
 	}
@@ -83,14 +85,14 @@ func (c *conn) serve(asked context.Context) {
 	err := c.read()
 	c.stopTaking()
 	c.end()
-	close(c.lane) // nobody puts anything in: nothing is taken any more
+	close(c.lane) // nothing is put in any more, because no more requests are accepted
 	all.Wait()
 	c.busy.Wait()
-	_ = c.ws.CloseNow() // it may be closed already
-	c.door.log.Debug("a connection has ended", "from", c.from, "principal", c.principal.Name, "status", int(websocket.CloseStatus(err)), "error", err)
+	_ = c.ws.CloseNow() // it may already be closed
+	c.handler.log.Debug("connection ended", "from", c.from, "principal", c.principal.Name, "status", int(websocket.CloseStatus(err)), "error", err)
 }
 
-// read takes messages until the connection ends.
+// read reads messages until the connection ends.
 func (c *conn) read() error {
 	for {
 		kind, body, err := c.ws.Read(c.life)
@@ -98,16 +100,16 @@ func (c *conn) read() error {
 		case err != nil:
 			return err
 		case kind != websocket.MessageText:
-			c.farewell(errBinary)
+			c.closeWith(errBinary)
 		case !utf8.Valid(body):
-			c.farewell(errNotUTF8)
+			c.closeWith(errNotUTF8)
 		default:
 			c.take(body)
 		}
 	}
 }
 
-// inOrder handles what must keep its order, and ends the feed.
+// inOrder handles the requests that must keep their order, and then ends the feed.
 func (c *conn) inOrder() {
 	for f := range c.lane {
 		f()
@@ -115,15 +117,15 @@ func (c *conn) inOrder() {
 	c.feed.stop()
 }
 
-// stopTaking makes sure that nothing more is taken.
+// stopTaking makes the connection accept no more requests.
 func (c *conn) stopTaking() {
 	c.taking.Lock()
 	defer c.taking.Unlock()
 	c.leaving = true
 }
 
-// enter counts a request that is taken, unless nothing is taken any more; then
-// busy.Done must follow.
+// enter registers a request and returns true, unless no more requests are accepted. After
+// true, busy.Done must follow.
 func (c *conn) enter() bool {
 	c.taking.Lock()
 	defer c.taking.Unlock()
@@ -133,51 +135,53 @@ func (c *conn) enter() bool {
 	return !c.leaving
 }
 
-// askedToGo ends the connection when the access layer says so.
-func (c *conn) askedToGo(cause error) {
+// requestEnded ends the connection when its HTTP request's context ends.
+func (c *conn) requestEnded(cause error) {
 	if e := contract.ErrorOf(cause); e.Code == contract.CodeUnauthenticated {
-		c.farewell(e)
+		c.closeWith(e)
 		return
 	}
 	c.goAway()
 }
 
-// goAway ends the connection because the bridge stops, after what is due was answered.
+// goAway ends the connection because the bridge stops, after open requests are answered.
 func (c *conn) goAway() {
 	c.stopTaking()
 	go func() {
 		c.busy.Wait() // bounded by the requests' timeouts
-		c.farewell(contract.ErrGoingAway)
+		c.closeWith(contract.ErrGoingAway)
 	}()
 }
 
-// farewell ends the connection for a reason, after what was answered was written.
-func (c *conn) farewell(why *contract.Error) {
+// closeWith ends the connection with an error, after pending answers are written.
+func (c *conn) closeWith(why *contract.Error) {
 	c.stopTaking()
 	select {
-	case c.bye <- why:
+	case c.closing <- why:
 	default:
 	}
 }
 
-// drop cuts the connection off: it did not keep up, and nothing can be told over it.
+// drop cuts the connection off: the peer did not keep up, so nothing can be sent.
 func (c *conn) drop(doing string) {
 	c.slow(doing)
 	c.end()
 	_ = c.ws.CloseNow()
 }
 
-// slow counts and logs.
+// slow counts and logs, once, that the peer did not keep up.
 func (c *conn) slow(doing string) {
 	c.fell.Do(func() {
-		c.door.dropped.Add(1)
-		c.door.log.Info("a connection did not keep up and was dropped", "from", c.from, "principal", c.principal.Name, "doing", doing)
+		c.handler.dropped.Add(1)
+		c.handler.log.Info(
+			"connection dropped: the peer did not keep up",
+			"from", c.from, "principal", c.principal.Name, "doing", doing)
 	})
 }
 
-// ping finds out whether somebody is still there, and reads.
+// ping checks that the peer is alive and reads.
 func (c *conn) ping() {
-	tick := time.NewTicker(c.door.cfg.PingEvery)
+	tick := time.NewTicker(c.handler.cfg.PingEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -185,7 +189,7 @@ func (c *conn) ping() {
 			return
 		case <-tick.C:
 		}
-		wait, cancel := context.WithTimeout(c.life, c.door.cfg.WriteWait)
+		wait, cancel := context.WithTimeout(c.life, c.handler.cfg.WriteWait)
 		err := c.ws.Ping(wait)
 		late := errors.Is(wait.Err(), context.DeadlineExceeded)
 		cancel()
@@ -193,7 +197,7 @@ func (c *conn) ping() {
 			if late {
 				c.drop("waiting for a pong")
 			}
-			return // else it is gone, which the reader sees
+			return // else the connection is lost, and read returns an error
 		}
 	}
 }

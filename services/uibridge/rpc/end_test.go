@@ -109,10 +109,10 @@ func TestAFeedThatEndsSaysWhy(t *testing.T) {
 	}
 }
 
-// When the bridge stops, what was taken is answered first.
+// When the bridge stops, accepted requests are answered first.
 func TestShutdown(t *testing.T) {
 	for name, stop := range map[string]func(*rig, context.Context) error{
-		"by the door":             func(r *rig, ctx context.Context) error { return r.Shutdown(ctx) },
+		"by the handler":          func(r *rig, ctx context.Context) error { return r.Shutdown(ctx) },
 		"by the request's end":    func(r *rig, _ context.Context) error { r.End(contract.ErrGoingAway); return nil },
 		"by any other such thing": func(r *rig, _ context.Context) error { r.End(errors.New("?")); return nil },
 	} {
@@ -166,7 +166,7 @@ func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
 	}
 }
 
-// What a peer that has gone had asked to store is stored all the same.
+// A request of a disconnected peer is stored all the same.
 func TestAnInputOutlivesItsConnection(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")
@@ -220,7 +220,7 @@ func TestWhoAnswersPingsStays(t *testing.T) {
 	}
 }
 
-// Who asks and asks and never reads the answers is cut off.
+// A client that sends requests and never reads the answers is cut off.
 func TestWhoDoesNotReadAnswersIsDropped(t *testing.T) {
 	transporttest.Leaks(t)
 	b := transporttest.New()
@@ -236,7 +236,7 @@ func TestWhoDoesNotReadAnswersIsDropped(t *testing.T) {
 	})
 }
 
-// A frame that nobody takes in time ends the connection.
+// A frame that is not read in time ends the connection.
 func TestWhoTakesNothingIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := transporttest.New()

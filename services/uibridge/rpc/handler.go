@@ -18,23 +18,23 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// Path is where the door is to be served.
+// Path is the path to serve the handler at.
 const Path = "/v1/ws"
 
-// Protocol is the subprotocol that may be asked for.
+// Protocol is the subprotocol that clients may ask for.
 const Protocol = "skandha.v1"
 
-// Config of the door. What is zero has a default.
+// Config configures the handler. A zero field means its default.
 type Config struct {
-	Agent          subject.Agent // of connections that name none; default main
+	Agent          subject.Agent // for connections that do not name one; default main
 	MaxMessage     int64         // bytes; default 1 MiB
 	MaxConnections int           // default 2048
-	AtOnce         int           // requests of a connection that may be under way; default 64
-	Timeout        time.Duration // of a request; default 30 s
-	WriteWait      time.Duration // how long a peer may take for a frame, and to answer a ping; default 10 s
+	AtOnce         int           // maximum requests in flight per connection; default 64
+	Timeout        time.Duration // for a request; default 30 s
+	WriteWait      time.Duration // how long a peer may take to read a frame, and to answer a ping; default 10 s
 	PingEvery      time.Duration // default 20 s
-	// Limit counts a principal's call of a method. Its error refuses the call: because of
-	// a rate limit, or because the token or login has expired. nil: nothing is refused.
+	// Limit counts a principal's call of a method. It returns an error to refuse the call:
+	// over a rate limit, or because the token or login has expired. nil: nothing is refused.
 	Limit func(ctx context.Context, p contract.Principal, method string) error
 }
 
@@ -52,7 +52,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Handler is the handler of [Path]. The access layer stands before it.
+// Handler serves [Path]. It must run behind the access layer.
 type Handler struct {
 	cfg     Config
 	backend contract.Backend
@@ -67,14 +67,14 @@ type Handler struct {
 	open, connected, dropped, requests, failed atomic.Int64
 }
 
-// New makes the door.
+// New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	log = log.With("door", "rpc")
 	return &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log, conns: map[*conn]struct{}{}}
 }
 
-// Counters are for metrics: connections that are open, that were opened, that were
-// dropped because they did not keep up, requests, and those that failed.
+// Counters returns the metrics: connections that are open, were opened, and were dropped
+// because they did not keep up; requests, and failed ones.
 func (d *Handler) Counters() map[string]int64 {
 	return map[string]int64{
 		"ws_open": d.open.Load(), "ws_connected_total": d.connected.Load(), "ws_dropped_total": d.dropped.Load(),
@@ -92,7 +92,7 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusUpgradeRequired
 			w.Header().Set("Upgrade", "websocket")
 		}
-		d.log.Info("a connection was refused", "from", r.RemoteAddr, "principal", p.Name, "error", err)
+		d.log.Info("connection refused", "from", r.RemoteAddr, "principal", p.Name, "error", err)
 		request.Refuse(w, err, status)
 		return
 	}
@@ -102,10 +102,10 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer d.leave(c)
-	// The access layer has looked at Host and Origin.
+	// The access layer has checked Host and Origin.
 	c.ws, err = websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
 	if err != nil {
-		d.log.Info("a connection was refused", "from", r.RemoteAddr, "principal", p.Name, "error", err)
+		d.log.Info("connection refused", "from", r.RemoteAddr, "principal", p.Name, "error", err)
 		return
 	}
 	c.serve(r.Context())
@@ -115,13 +115,15 @@ func upgrades(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// admit reads what a connection wants to be told.
+// admit reads the connection's attachment from the URL.
 func (d *Handler) admit(r *http.Request, p contract.Principal) (a contract.Attachment, err error) {
 	if p.Name == "" {
-		return a, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}
+		return a, &contract.Error{Code: contract.CodeUnauthenticated, Message: "missing token"}
 	}
 	if !upgrades(r) {
-		return a, contract.Invalid("Upgrade", "this is a WebSocket; connect with one, or use POST /v1/rpc/{method} and the events below /v1/agents/")
+		return a, contract.Invalid("Upgrade",
+			"this path serves WebSockets; connect with one, or use POST /v1/rpc/{method} and GET …/events below "+
+				"/v1/agents/")
 	}
 	o := request.Origin{Ref: subject.Ref{Agent: d.cfg.Agent}}
 	if len(p.Agents) > 0 && !slices.Contains(p.Agents, d.cfg.Agent) {
@@ -141,7 +143,7 @@ func (d *Handler) enter(c *conn) error {
 	case d.going:
 		return contract.ErrGoingAway
 	case len(d.conns) >= d.cfg.MaxConnections:
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many connections as there may be", RetryAfterMS: 5000}
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "connection limit reached", RetryAfterMS: 5000}
 	}
 	d.conns[c] = struct{}{}
 	d.empty.Add(1)
@@ -159,8 +161,8 @@ func (d *Handler) leave(c *conn) {
 	d.empty.Done()
 }
 
-// Shutdown lets nobody in any more, and closes every connection with 1001 after what
-// was due on it was answered. When ctx ends first they are cut off; the error says so.
+// Shutdown accepts no more connections, and closes every open one with 1001 after its open
+// requests are answered. If ctx ends first, it cuts them off and returns ctx's error.
 func (d *Handler) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.going = true

@@ -29,7 +29,7 @@ func reason(err error) string {
 	return ""
 }
 
-// The specification's contract, by somebody who has read nothing but that.
+// The specification's contract, as a client uses it that knows nothing else.
 func TestAUIThatKnowsTheSpecificationAlone(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "")
@@ -51,7 +51,7 @@ func TestAUIThatKnowsTheSpecificationAlone(t *testing.T) {
 		SecurityWarning: &hook.Warning{Level: "high", Message: "it cannot be undone"},
 	})
 	if got := string(c.hear(contract.OnAgentStateChange).Params); !strings.Contains(got, `"id":"1.0"`) || !strings.Contains(got, `"state":"thinking"`) {
-		t.Errorf("the state's change is told as %s", got)
+		t.Errorf("the state's change is sent as %s", got)
 	}
 	var asked struct {
 		ToolName        string         `json:"toolName"`
@@ -133,7 +133,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		c := r.dial(t, "?session=s")
 		first := c.message()
 		if want := map[bool]string{true: contract.OnAttached, false: contract.OnDropped}[has == contract.See]; first.Method != want {
-			t.Errorf("who may %s is told %s first, want %s", has, first.Method, want)
+			t.Errorf("a principal that may %s gets %s first, want %s", has, first.Method, want)
 		}
 		for method, k := range calls {
 			m := c.ask(`"`+method+`"`, method, k.params)
@@ -157,7 +157,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	}
 }
 
-// What is waiting for the bus holds up nothing but what must come after it.
+// A request that waits for the bus only delays requests that must come after it.
 func TestAnInputIsAnsweredAfterItsAcknowledgement(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")
@@ -254,7 +254,7 @@ func TestAttachResumesAndMoves(t *testing.T) {
 	var there contract.Receipt
 	c.must("2", "attach", `{"session":"other"}`, &there)
 	if at := c.hear(contract.OnAttached).params(t); at.Session != "other" || there.Session != "other" {
-		t.Errorf("attached to %+v, told %+v", at, there)
+		t.Errorf("attached to %+v, got %+v", at, there)
 	}
 	c.must("3", "submitUserInput", `["x"]`, &there)
 	if there.Session != "other" {

@@ -17,12 +17,12 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// The specification's contract against the real thing: a turn with a refusal and one
-// with an approval, cut off in the middle and resumed. What is told and answered is
-// what schemas/ui says.
+// The specification's contract against the real backend: a turn with a denial and one with
+// an approval, cut off in the middle and resumed. Every message from the bridge is valid
+// against schemas/ui.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	l := transporttest.Start(t)
-	told, seen := bySchemas(t)
+	check, seen := bySchemas(t)
 	file := filepath.Join(l.Workspace, "a.txt")
 	transporttest.Fatal(t, os.WriteFile(file, []byte("x"), 0o600))
 	dial := func(query string) *client {
@@ -36,7 +36,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 			t.Errorf("the subprotocol is %q", c.Subprotocol())
 		}
 		c.SetReadLimit(1 << 20)
-		return &client{t: t, Conn: c, ctx: ctx, told: told}
+		return &client{t: t, Conn: c, ctx: ctx, check: check}
 	}
 	c := dial("?html=1")
 	at := c.hear(contract.OnAttached).params(t)
@@ -59,7 +59,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	c.must("3", "submitUserInput", `{"input":"delete a.txt","id":"again"}`, nil)
 	confirmation(t, c)
 	_ = c.CloseNow()
-	// It comes back: what it was asked is told again, and its hash is known.
+	// It reconnects: the confirmation request is sent again, and its hash is known.
 	c = dial("?session=" + at.Session + "&after=" + last)
 	asked = confirmation(t, c)
 	c.must("4", "provideConfirmation", `["`+asked.ConfirmationID+`", true]`, nil)
@@ -94,7 +94,7 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 		contract.OnNewMessage, contract.OnTurnEnd, contract.OnReadyForInput,
 	} {
 		if !seen[method] {
-			t.Errorf("%s was not told: what it looks like was not checked", method)
+			t.Errorf("%s was not sent, so its form was not checked", method)
 		}
 	}
 
@@ -105,12 +105,12 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	}()
 	l.Stop()
 	if how := <-gone; how.Code != ws.StatusGoingAway {
-		t.Errorf("the end is told as %+v", how)
+		t.Errorf("the end is sent as %+v", how)
 	}
 }
 
-// bySchemas checks what is told, receipts and errors, and notes what was told.
-func bySchemas(t *testing.T) (told func(message, []byte), seen map[string]bool) {
+// bySchemas checks notifications, receipts and errors, and records what was seen.
+func bySchemas(t *testing.T) (check func(message, []byte), seen map[string]bool) {
 	t.Helper()
 	notification, receipt, failure := transporttest.Schema(t, "notification"), transporttest.Schema(t, "receipt"), transporttest.Schema(t, "error")
 	seen = map[string]bool{}
@@ -144,7 +144,7 @@ func confirmation(t *testing.T, c *client) (asked contract.ToolCallRequest) {
 	return asked
 }
 
-// everyMethod calls what the real backend has, which is what the doors are tested with.
+// everyMethod calls the real backend's methods, which the transports' tests assume.
 func everyMethod(t *testing.T, c *client, session string) {
 	t.Helper()
 	here := `{"agent":"main","session":"` + session + `"}`

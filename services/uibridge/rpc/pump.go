@@ -11,14 +11,14 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// pump writes what a feed tells, one at a time: while it waits for the peer, the feed's
-// own queue fills, and the feed ends when it is full.
+// pump writes a feed's notifications one at a time: while it waits for the peer, the feed's
+// queue fills, and the feed ends when the queue is full.
 type pump struct {
 	end  context.CancelFunc
 	done chan struct{}
 }
 
-// stop ends it and waits. nil is one that has ended.
+// stop ends the pump and waits. A nil pump has already ended.
 func (p *pump) stop() {
 	if p != nil {
 		p.end()
@@ -26,14 +26,14 @@ func (p *pump) stop() {
 	}
 }
 
-// attach begins a feed; the one before ends. begun is called before anything is told.
+// attach begins a feed and ends the previous one. It calls begun before it sends anything.
 func (c *conn) attach(a contract.Attachment, begun func()) error {
 	ctx, end := context.WithCancel(c.life)
-	patience := time.AfterFunc(c.door.cfg.Timeout, end)
-	feed, err := c.door.backend.Attach(ctx, c.principal, a)
+	patience := time.AfterFunc(c.handler.cfg.Timeout, end)
+	feed, err := c.handler.backend.Attach(ctx, c.principal, a)
 	if err == nil && !patience.Stop() {
 		feed.Close()
-		err = &contract.Error{Code: contract.CodeUnavailable, Message: "attaching took too long; attach again"}
+		err = &contract.Error{Code: contract.CodeUnavailable, Message: "attaching timed out; attach again"}
 	}
 	if err != nil {
 		patience.Stop()
@@ -57,7 +57,7 @@ func (c *conn) pump(ctx context.Context, p *pump, feed contract.Feed) {
 			return
 		}
 		if err != nil {
-			c.farewell(contract.ErrorOf(err))
+			c.closeWith(contract.ErrorOf(err))
 			return
 		}
 		if !c.note(ctx, n) {
@@ -66,23 +66,25 @@ func (c *conn) pump(ctx context.Context, p *pump, feed contract.Feed) {
 	}
 }
 
-// attachFirst does what the URL asks for. Who may not see is told so, and may still
-// call what he may; any other failure ends the connection.
+// attachFirst attaches as the URL asks. A principal without the "see" right gets onDropped,
+// and may still call other methods; any other failure ends the connection.
 func (c *conn) attachFirst() {
 	err := c.attach(c.first, func() {})
 	if err == nil || c.life.Err() != nil {
 		return
 	}
 	e := contract.ErrorOf(err)
-	c.door.log.Info("a connection could not be attached", "from", c.from, "principal", c.principal.Name, "session", c.first.Ref, "error", err)
+	c.handler.log.Info(
+		"attaching a connection failed",
+		"from", c.from, "principal", c.principal.Name, "session", c.first.Ref, "error", err)
 	if c.principal.Require(contract.See, "") == nil {
-		c.farewell(e)
+		c.closeWith(e)
 		return
 	}
 	c.note(c.life, dropped(e, c.first.After))
 }
 
-// attachAgain is the method attach.
+// attachAgain handles the method attach.
 func (c *conn) attachAgain(params json.RawMessage, answer func(any, error)) {
 	a, err := request.Attachment(params, request.Origin{Ref: c.ref, Source: c.first.Name})
 	if err == nil {
@@ -93,7 +95,7 @@ func (c *conn) attachAgain(params json.RawMessage, answer func(any, error)) {
 	}
 }
 
-// detach is the method detach. Requests still mean the session that was attached.
+// detach handles the method detach. Requests are still for the session that was attached.
 func (c *conn) detach(params json.RawMessage) (any, error) {
 	if err := request.Decode(params); err != nil {
 		return nil, err
@@ -103,16 +105,16 @@ func (c *conn) detach(params json.RawMessage) (any, error) {
 	return struct{}{}, nil
 }
 
-// shown is what the connection was asked to confirm, with the hash of what was shown.
-// The zero value is ready.
-type shown struct {
+// sentHashes holds the hashes of the confirmation requests that were sent on the connection. The
+// zero value is ready to use.
+type sentHashes struct {
 	mu     sync.Mutex
 	ref    subject.Ref
-	hashes map[string]string // by confirmation id, of those that wait in ref
+	hashes map[string]string // by confirmation id, of requests in ref
 }
 
-// begin is told where one is.
-func (s *shown) begin(a contract.Attached) {
+// begin starts with the requests in onAttached.
+func (s *sentHashes) begin(a contract.Attached) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ref, s.hashes = subject.Ref{Agent: a.Agent, Session: a.Session}, map[string]string{}
@@ -121,8 +123,8 @@ func (s *shown) begin(a contract.Attached) {
 	}
 }
 
-// see is told what is told to the person.
-func (s *shown) see(n contract.Notification) {
+// see notes a notification that was sent.
+func (s *sentHashes) see(n contract.Notification) {
 	var r struct {
 		ConfirmationID string `json:"confirmationId"`
 		Hash           string `json:"hash"`
@@ -134,8 +136,9 @@ func (s *shown) see(n contract.Notification) {
 	defer s.mu.Unlock()
 	switch {
 	case n.Method == contract.OnConfirmationResolved:
-		// Core says best that it comes too late: the hash stays as long as there is room.
-		if len(s.hashes) > maxShown {
+		// Core reports best that an answer is too late: the hash is kept while there is
+		// space.
+		if len(s.hashes) > maxAnswered {
 			delete(s.hashes, r.ConfirmationID)
 		}
 	case s.hashes != nil:
@@ -143,11 +146,11 @@ func (s *shown) see(n contract.Notification) {
 	}
 }
 
-// maxShown is how many answered requests are remembered.
-const maxShown = 256
+// maxAnswered limits the answered requests that are remembered.
+const maxAnswered = 256
 
-// hash is what was shown, or "".
-func (s *shown) hash(ref subject.Ref, id string) string {
+// hash returns the hash that was sent, or "".
+func (s *sentHashes) hash(ref subject.Ref, id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ref != s.ref {

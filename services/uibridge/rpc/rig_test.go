@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// rig is a door with a backend in memory behind it and a socket before it.
+// rig is a handler with a backend in memory and a client's socket.
 type rig struct {
 	*transporttest.Backend
 	*rpc.Handler
@@ -31,17 +31,17 @@ func newRig(t *testing.T, cfg rpc.Config) *rig {
 	return &rig{b, d, transporttest.Serve(t, d, 0)}
 }
 
-// client is a UI that knows JSON-RPC and nothing else.
+// client is a UI that only knows JSON-RPC.
 type client struct {
 	t *testing.T
 	*ws.Conn
 	ctx   context.Context //nolint:containedctx // of the test
 	heard []message       // notifications that came while an answer was waited for
-	// told, if there is one, is given everything that comes.
-	told func(m message, body []byte)
+	// check, if set, is called with every message.
+	check func(m message, body []byte)
 }
 
-// message is anything that comes.
+// message is any message from the bridge.
 type message struct {
 	JSONRPC string           `json:"jsonrpc"`
 	ID      *json.RawMessage `json:"id"`
@@ -73,8 +73,8 @@ func (m message) params(t *testing.T) (p struct {
 	return p
 }
 
-// piped connects to a door as a principal over pipes, in a bubble of testing/synctest:
-// there no time passes while somebody works, however busy the machine is.
+// piped connects to a handler as a principal over pipes, in a bubble of testing/synctest:
+// there no time passes while a goroutine works, however busy the machine is.
 func piped(t *testing.T, d *rpc.Handler, p contract.Principal, query string) *client {
 	t.Helper()
 	over := pipenet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +97,8 @@ func (r *rig) dial(t *testing.T, query string) *client {
 	return &client{t: t, Conn: c, ctx: natstest.Context(t)}
 }
 
-// connect connects; a small buffer makes it felt soon that nobody reads.
+// connect connects; with a small buffer it has an effect sooner that the client does not
+// read.
 func connect(ctx context.Context, url string, buffer int) (*ws.Conn, error) {
 	o := &ws.DialOptions{}
 	if buffer > 0 {
@@ -140,8 +141,8 @@ func (c *client) message() message {
 	if err := json.Unmarshal(b, &m); err != nil || m.JSONRPC != "2.0" {
 		c.t.Fatalf("heard %s: %v", b, err)
 	}
-	if c.told != nil {
-		c.told(m, b)
+	if c.check != nil {
+		c.check(m, b)
 	}
 	return m
 }
@@ -183,7 +184,7 @@ func (c *client) answer(id string) message {
 	}
 }
 
-// must asks and wants a result.
+// must calls ask and requires a result.
 func (c *client) must(id, method, params string, into any) {
 	c.t.Helper()
 	m := c.ask(id, method, params)
@@ -197,7 +198,7 @@ func (c *client) must(id, method, params string, into any) {
 	}
 }
 
-// ended reads until the connection ends, and says how, and what was heard last.
+// ended reads until the connection ends, and returns how it ended and the last message.
 func (c *client) ended() (how ws.CloseError, last message) {
 	c.t.Helper()
 	for {
@@ -211,8 +212,8 @@ func (c *client) ended() (how ws.CloseError, last message) {
 		if err := json.Unmarshal(b, &last); err != nil {
 			c.t.Fatal(err)
 		}
-		if c.told != nil {
-			c.told(last, b)
+		if c.check != nil {
+			c.check(last, b)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func outline(t *testing.T, b []byte) string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
-// What https://www.jsonrpc.org/specification says, with its examples where they apply.
+// The rules of https://www.jsonrpc.org/specification, with its examples where they apply.
 func TestJSONRPCToTheLetter(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "")
@@ -100,7 +100,7 @@ func TestJSONRPCToTheLetter(t *testing.T) {
 	}
 }
 
-// Nothing is said to a notification, whatever becomes of it, and to a batch of them.
+// A notification is never answered, whatever becomes of it, and neither is a batch of them.
 func TestNotificationsAreNotAnswered(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")
@@ -139,8 +139,8 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"provideConfirmation", `{"confirmationId":"c","approved":"yes"}`, "approved", "true or false"},
 		{"provideConfirmation", `{"confirmationId":"c","approved":true,"hash":"h","always":{"tool":1}}`, "always.tool", "number"},
 		{"provideConfirmation", `{"confirmationId":"c","approved":true,"hash":"h","always":{"tools":"x"}}`, "always.tools", "field"},
-		{"cancelTurn", `{"sequence":-1}`, "sequence", "whole number"},
-		{"cancelTurn", `{"sequence":1.5}`, "sequence", "whole number"},
+		{"cancelTurn", `{"sequence":-1}`, "sequence", "non-negative integer"},
+		{"cancelTurn", `{"sequence":1.5}`, "sequence", "non-negative integer"},
 		{"runCommand", `{"name":"reset now"}`, "name", "one word"},
 		{"runCommand", `{"name":"//x"}`, "name", "one word"},
 		{"runCommand", `{"name":"replay","args":["1","a b"]}`, "args[1]", "one word"},

@@ -10,13 +10,13 @@ import (
 	"skandha.dev/services/uibridge/rpc/jsonrpc"
 )
 
-// The methods that are the connection's own.
+// The methods that the connection handles itself.
 const (
 	Attach = "attach"
 	Detach = "detach"
 )
 
-// take handles a message. It never waits: reading goes on, so that pings are answered.
+// take handles a message. It never waits: reading continues, so that pings are answered.
 func (c *conn) take(body []byte) {
 	calls, batch := jsonrpc.Parse(body)
 	g := &gather{c: c, batch: batch, answers: make([][]byte, len(calls)), missing: len(calls)}
@@ -25,7 +25,7 @@ func (c *conn) take(body []byte) {
 	}
 }
 
-// gather collects the answers to a message and sends them when they are there.
+// gather collects the answers to a message and sends them when all are there.
 type gather struct {
 	c       *conn
 	batch   bool
@@ -48,7 +48,7 @@ func (g *gather) put(i int, b []byte) {
 		}
 	}
 	switch {
-	case len(all) == 0: // notifications alone
+	case len(all) == 0: // only notifications
 	case g.batch:
 		g.c.reply(append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']'))
 	default:
@@ -56,7 +56,7 @@ func (g *gather) put(i int, b []byte) {
 	}
 }
 
-// reply gives an answer to the writer. Who leaves so many lying does not read.
+// reply passes an answer to the writer. A peer that leaves so many unread is dropped.
 func (c *conn) reply(b []byte) {
 	select {
 	case c.out <- b:
@@ -71,13 +71,13 @@ func (c *conn) reply(b []byte) {
 	}
 }
 
-// begin begins a call; done is called once, with the answer, nil for a notification.
+// begin begins a call. It calls done once with the answer, nil for a notification.
 func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
 	if k.Failed != nil {
 		done(k.Failed)
 		return
 	}
-	c.door.requests.Add(1)
+	c.handler.requests.Add(1)
 	if !c.enter() {
 		done(c.answer(k, nil, contract.ErrGoingAway))
 		return
@@ -94,7 +94,7 @@ func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
 		<-c.slots
 		c.busy.Done()
 	}
-	if err := c.door.cfg.Limit(c.life, c.principal, k.Method); err != nil {
+	if err := c.handler.cfg.Limit(c.life, c.principal, k.Method); err != nil {
 		answer(nil, err)
 		return
 	}
@@ -104,34 +104,34 @@ func (c *conn) begin(k jsonrpc.Call, done func([]byte)) {
 	case k.Method == Detach:
 		c.lane <- func() { answer(c.detach(k.Params)) }
 	case request.Writes(k.Method):
-		// What was taken is stored, though nobody may hear the answer.
+		// An accepted request is stored even if the peer does not wait for the answer.
 		c.lane <- func() { c.call(context.WithoutCancel(c.life), k, answer) }
 	default:
 		go c.call(c.life, k, answer)
 	}
 }
 
-// call asks the desk.
+// call calls the desk.
 func (c *conn) call(ctx context.Context, k jsonrpc.Call, answer func(any, error)) {
-	ctx, cancel := context.WithTimeout(ctx, c.door.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.handler.cfg.Timeout)
 	defer cancel()
-	o := request.Origin{Source: c.first.Name, Shown: c.shown.hash}
+	o := request.Origin{Source: c.first.Name, Shown: c.sent.hash}
 	if request.Writes(k.Method) {
-		o.Ref = c.ref // it is the lane's
+		o.Ref = c.ref // only the lane uses c.ref
 	}
-	answer(c.door.desk.Call(ctx, c.principal, o, k.Method, k.Params))
+	answer(c.handler.desk.Call(ctx, c.principal, o, k.Method, k.Params))
 }
 
 var errTooMany = &contract.Error{
-	Code: contract.CodeRateLimited, RetryAfterMS: 100, Message: "as many requests are under way as may be; wait for answers",
+	Code: contract.CodeRateLimited, RetryAfterMS: 100, Message: "too many requests in flight; wait for answers",
 }
 
-// answer is what is written; nil for a notification.
+// answer encodes an answer; it returns nil for a notification.
 func (c *conn) answer(k jsonrpc.Call, result any, err error) []byte {
 	if err != nil {
-		c.door.failed.Add(1)
+		c.handler.failed.Add(1)
 		e := contract.ErrorOf(err)
-		c.door.log.Debug("a request was refused", "from", c.from, "principal", c.principal.Name, "method", k.Method, "code", e.Code, "field", e.Field)
+		c.handler.log.Debug("request refused", "from", c.from, "principal", c.principal.Name, "method", k.Method, "code", e.Code, "field", e.Field)
 		if k.ID == nil {
 			return nil
 		}
@@ -142,7 +142,7 @@ func (c *conn) answer(k jsonrpc.Call, result any, err error) []byte {
 	}
 	b, err := jsonrpc.Success(k.ID, result)
 	if err != nil {
-		c.door.log.Error("a result cannot be encoded", "method", k.Method, "error", err)
+		c.handler.log.Error("encoding a result failed", "method", k.Method, "error", err)
 		e := contract.ErrorOf(err)
 		return jsonrpc.Failure(k.ID, jsonrpc.Number(e.Code), e)
 	}

@@ -11,17 +11,17 @@ import (
 	"skandha.dev/services/uibridge/rpc/jsonrpc"
 )
 
-// write writes answers, and how the connection ends.
+// write writes answers, and closes the connection.
 func (c *conn) write() {
 	for {
 		select {
 		case <-c.life.Done():
 			return
-		case <-c.due: // not the answer itself: a note may not overtake it
+		case <-c.due: // a signal, not the answer itself: no notification may overtake it
 			if !c.alone(c.answers) {
 				return
 			}
-		case why := <-c.bye:
+		case why := <-c.closing:
 			c.alone(func() bool {
 				if c.answers() {
 					c.close(why)
@@ -34,21 +34,21 @@ func (c *conn) write() {
 	}
 }
 
-// alone runs what writes while nobody else does, unless the connection has ended.
+// alone calls write with the lock held, unless the connection has ended.
 func (c *conn) alone(write func() bool) bool {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return c.life.Err() == nil && write()
 }
 
-// note writes a notification, in the goroutine that has it: one wake-up less. Answers go
+// note writes a notification in the caller's goroutine, which saves a wake-up. Answers go
 // first: a feed begins after the answer to its attach. It reports false when the
 // connection, or ctx, has ended.
 func (c *conn) note(ctx context.Context, n contract.Notification) bool {
-	return c.alone(func() bool { return ctx.Err() == nil && c.answers() && c.tell(n) })
+	return c.alone(func() bool { return ctx.Err() == nil && c.answers() && c.notify(n) })
 }
 
-// answers writes those that are there.
+// answers writes the waiting answers.
 func (c *conn) answers() bool {
 	for {
 		select {
@@ -64,7 +64,7 @@ func (c *conn) answers() bool {
 
 // send writes one frame. It reports false when the connection has ended.
 func (c *conn) send(b []byte) bool {
-	ctx, cancel := context.WithTimeout(c.life, c.door.cfg.WriteWait)
+	ctx, cancel := context.WithTimeout(c.life, c.handler.cfg.WriteWait)
 	defer cancel()
 	err := c.ws.Write(ctx, websocket.MessageText, b)
 	if err == nil {
@@ -73,23 +73,23 @@ func (c *conn) send(b []byte) bool {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		c.drop("writing")
 	} else {
-		c.end() // the peer is gone
+		c.end() // the peer has disconnected
 	}
 	return false
 }
 
-func (c *conn) tell(n contract.Notification) bool {
+func (c *conn) notify(n contract.Notification) bool {
 	switch n.Method {
 	case contract.OnAttached:
 		var a contract.Attached
 		if json.Unmarshal(n.Params, &a) == nil {
-			c.told, c.after = true, a.After
-			c.shown.begin(a)
+			c.attached, c.after = true, a.After
+			c.sent.begin(a)
 		}
 	case contract.OnDropped:
-		c.told = false
+		c.attached = false
 	case contract.OnToolCallRequest, contract.OnConfirmationResolved:
-		c.shown.see(n)
+		c.sent.see(n)
 	}
 	c.buf = jsonrpc.AppendNotification(c.buf[:0], n)
 	if !c.send(c.buf) {
@@ -107,37 +107,37 @@ func (c *conn) tell(n contract.Notification) bool {
 // keepBuffer is the largest buffer that a connection keeps, in bytes.
 const keepBuffer = 64 << 10
 
-// close tells why the connection ends, and ends it.
+// close sends the reason for the end, and closes the connection.
 func (c *conn) close(why *contract.Error) {
 	if why.Code == contract.CodeSlow {
-		c.slow("reading what it is told")
+		c.slow("reading notifications")
 	}
-	if c.told && !c.tell(dropped(why, why.Resume(c.after))) {
+	if c.attached && !c.notify(dropped(why, why.Resume(c.after))) {
 		return
 	}
 	code, reason := closeCode(why), why.Message
 	if code == StatusSlow {
 		reason = "after=" + c.after + ": " + reason
 	}
-	_ = c.ws.Close(code, clip(reason)) // waits for the answer, at most 5 s, and closes anyway
+	_ = c.ws.Close(code, clip(reason)) // waits for the peer's close frame, at most 5 s, and closes anyway
 }
 
 func dropped(why *contract.Error, after string) contract.Notification {
 	b, err := json.Marshal(contract.Dropped{Code: why.Code, Message: why.Message, After: after})
-	if err != nil { // strings alone
+	if err != nil { // cannot happen: the struct has only strings
 		b = []byte("{}")
 	}
 	return contract.Notification{Method: contract.OnDropped, Params: b}
 }
 
-// clip fits a reason into a close frame.
+// clip shortens a reason to fit into a close frame.
 func clip(s string) string {
 	const most = 120
 	if len(s) <= most {
 		return s
 	}
 	end := most - len("…")
-	for end > 0 && s[end]&0xC0 == 0x80 { // not inside a character
+	for end > 0 && s[end]&0xC0 == 0x80 { // not within a character
 		end--
 	}
 	return s[:end] + "…"

@@ -1,5 +1,5 @@
-// Package schematest holds what the UI bridge says against schemas/ui, for tests of the
-// packages beside it.
+// Package schematest validates the UI bridge's messages against schemas/ui, for tests of
+// the bridge's packages.
 package schematest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// schemas is where schemas/ui and what it refers to lie, for tests in the packages of
-// the bridge: a link inside of the module, so that the go command sees that they change.
+// schemas is the path of schemas/ and what it refers to, for tests in the bridge's
+// packages: a link inside the module, so that the go command notices changes.
 const schemas = "../../internal/contract/schemas"
 
 // schemaFiles loads schemas by their ids, and nothing else.
@@ -31,8 +31,8 @@ func (dir schemaFiles) Load(url string) (any, error) {
 
 const schemaIDs = "https://skandha.dev/schemas/"
 
-// Check holds a body against schemas/ui/<name>.json: the error says what is wrong with
-// it, or that there is no such schema. It is safe for concurrent use.
+// Check validates a body against schemas/ui/<name>.json. The error says what is wrong with
+// the body, or that the schema does not exist. Check is safe for concurrent use.
 func Check(name string, body []byte) error {
 	s, err := compile(name)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package sse is the door for UIs that speak plain HTTP: server-sent events tell what
-// happens, and everything that can be asked for is a POST of JSON.
+// Package sse serves UIs over plain HTTP: notifications are server-sent events, and every
+// request is a POST of JSON.
 //
-// # What is told
+// # Notifications
 //
 //	GET /v1/agents/{agent}/sessions/{session}/events?after=&html=1&commits=1&ui=
 //
@@ -14,17 +14,17 @@
 //	event: onAgentStateChange
 //	data: {"agent":"main","session":"s","time":"…","state":"thinking"}
 //
-// The event is the notification's method, the data its parameters in one line, the id
-// its place in the log. What is lossy has no id, so that a reader's last event id stays
-// what it was. Last-Event-ID, which browsers send by themselves when they connect
-// again, goes before after; whoever sends it is told exactly what follows. Every
-// [Config.KeepAlive] a comment is sent. The last event is onDropped {code, message,
-// after}: the connection did not keep up, the token has expired, the log was replaced,
-// or the bridge stops. It has an id only if the log no longer holds the one before it:
-// "0", so that a browser that reconnects by itself gets all of the new log.
-// A peer that takes nothing for [Config.WriteWait] is cut off without.
+// The event is the notification's method, the data its parameters in one line, the id its
+// place in the log. Lossy notifications have no id, so that they do not change the reader's
+// last event id. Last-Event-ID, which browsers send by themselves when they reconnect,
+// takes precedence over after; a client that sends it gets exactly what follows. A comment
+// is sent every [Config.KeepAlive]. The last event is onDropped {code, message, after}: the
+// connection did not keep up, the token has expired, the log was replaced, or the bridge is
+// shutting down. It has an id only if the log no longer contains the previous one: "0", so
+// that a browser that reconnects by itself gets all of the new log. A peer that reads
+// nothing for [Config.WriteWait] is cut off without onDropped.
 //
-// # What can be asked for
+// # Requests
 //
 //	POST /v1/agents/{agent}/sessions/{session}/inputs         {input, id?, mode?}
 //	POST /v1/agents/{agent}/sessions/{session}/confirmations  {confirmationId, hash, approved, reason?, always?}
@@ -33,15 +33,15 @@
 //	POST /v1/rpc/{method}                                     the method's parameters
 //
 // The first four are answered with 202 and a [contract.Receipt] after the bus has
-// acknowledged, never before. The last calls any method by its name, those four too
-// ([request.Desk.Call], with agent and session among the parameters), and is answered
-// with 200 and its result. An unknown method is answered with 404 and the names of all.
+// acknowledged, never before. The last one calls any method by its name, those four too
+// ([request.Desk.Call], with agent and session among the parameters), and is answered with
+// 200 and the result. An unknown method is answered with 404 and the names of all methods.
 //
 //	$ curl -N -H "Authorization: Bearer $TOKEN" localhost:8080/v1/agents/main/sessions/s/events?after=0
 //	$ curl -H "Authorization: Bearer $TOKEN" --json '{"input":"hello"}' localhost:8080/v1/agents/main/sessions/s/inputs
 //	{"agent":"main","session":"s","sequence":12,"turn":"…","id":"…"}
 //
-// A body is JSON with Content-Type application/json. What is unknown, missing, of a
-// wrong type or too much is refused, with the field. Errors are a [contract.Error], with
+// A body is JSON with Content-Type application/json. A field that is unknown, missing, of a
+// wrong type or too large is refused, with its name. Errors are a [contract.Error], with
 // its status.
 package sse

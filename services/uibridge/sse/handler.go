@@ -13,14 +13,14 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// Config of the door. What is zero has a default.
+// Config configures the handler. A zero field means its default.
 type Config struct {
 	MaxMessage int64         // bytes of a body; default 1 MiB
 	MaxStreams int           // default 2048
-	Timeout    time.Duration // of a request that is no stream; default 30 s
-	WriteWait  time.Duration // how long a peer may take for an event; default 10 s
+	Timeout    time.Duration // for a request that is not a stream; default 30 s
+	WriteWait  time.Duration // how long a peer may take to read an event; default 10 s
 	KeepAlive  time.Duration // between comments; default 15 s
-	Retry      time.Duration // after which a browser connects again; default 1 s
+	Retry      time.Duration // reconnection delay for browsers; default 1 s
 }
 
 func (c Config) withDefaults() Config {
@@ -30,7 +30,7 @@ func (c Config) withDefaults() Config {
 	}
 }
 
-// Handler is the handler of [Patterns]. The access layer stands before it.
+// Handler serves [Patterns]. It must run behind the access layer.
 type Handler struct {
 	cfg     Config
 	backend contract.Backend
@@ -38,7 +38,7 @@ type Handler struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 
-	life context.Context //nolint:containedctx // of the door: streams end with it
+	life context.Context //nolint:containedctx // of the handler: streams end with it
 	end  context.CancelCauseFunc
 
 	mu      sync.Mutex
@@ -50,14 +50,14 @@ type Handler struct {
 
 const session = "/v1/agents/{agent}/sessions/{session}/"
 
-// Patterns are what the door is to be served at, for [http.ServeMux.Handle].
+// Patterns returns the patterns to serve the handler at, for [http.ServeMux.Handle].
 func Patterns() []string {
 	return []string{
 		session + "events", session + "inputs", session + "confirmations", session + "cancels", session + "commands", "/v1/rpc/{method}",
 	}
 }
 
-// New makes the door.
+// New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	log = log.With("door", "sse")
 	d := &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log), log: log, mux: http.NewServeMux()}
@@ -68,13 +68,13 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	}
 	d.mux.HandleFunc("/v1/rpc/{method}", d.only(http.MethodPost, d.rpc))
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "there is nothing here"}, 0)
+		request.Refuse(w, &contract.Error{Code: contract.CodeNotFound, Message: "unknown path"}, 0)
 	})
 	return d
 }
 
-// Counters are for metrics: streams that are open, that were opened, that were dropped
-// because they did not keep up, requests, and those that failed.
+// Counters returns the metrics: streams that are open, were opened, and were dropped
+// because they did not keep up; requests, and failed ones.
 func (d *Handler) Counters() map[string]int64 {
 	d.mu.Lock()
 	open := d.streams
@@ -106,8 +106,8 @@ func (d *Handler) enter() bool {
 	return true
 }
 
-// Shutdown takes no requests any more, ends the streams with onDropped, and waits for
-// what is due to be answered, as long as ctx allows.
+// Shutdown accepts no more requests, ends the streams with onDropped, and waits for open
+// requests until ctx ends.
 func (d *Handler) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.end(contract.ErrGoingAway)
@@ -125,7 +125,7 @@ func (d *Handler) Shutdown(ctx context.Context) error {
 	}
 }
 
-// only lets one HTTP method through, from somebody.
+// only lets one HTTP method through, and only authenticated requests.
 func (d *Handler) only(method string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -133,14 +133,14 @@ func (d *Handler) only(method string, next http.HandlerFunc) http.HandlerFunc {
 			w.Header().Set("Allow", method)
 			request.Refuse(w, contract.Invalid("method", "use "+method), http.StatusMethodNotAllowed)
 		case contract.PrincipalOf(r.Context()).Name == "":
-			request.Refuse(w, &contract.Error{Code: contract.CodeUnauthenticated, Message: "show a token"}, 0)
+			request.Refuse(w, &contract.Error{Code: contract.CodeUnauthenticated, Message: "missing token"}, 0)
 		default:
 			next(w, r)
 		}
 	}
 }
 
-// post is a POST below a session.
+// post handles a POST below a session.
 func (d *Handler) post(w http.ResponseWriter, r *http.Request, method string) {
 	ref, err := request.Ref(r.PathValue("agent"), r.PathValue("session"))
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *Handler) call(w http.ResponseWriter, r *http.Request, method string, o 
 		d.refuse(w, r, method, err, refusal)
 		return
 	}
-	// What was taken is stored, though nobody may hear the answer.
+	// An accepted request is stored even if the client does not wait for the answer.
 	ctx := r.Context()
 	if request.Writes(method) {
 		ctx = context.WithoutCancel(ctx)
@@ -182,7 +182,7 @@ func (d *Handler) call(w http.ResponseWriter, r *http.Request, method string, o 
 	request.JSON(w, status, result)
 }
 
-// body reads the parameters, as [request.Body] does.
+// body reads the parameters with [request.Body].
 func (d *Handler) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
 	if body, status, err = request.Body(w, r, d.cfg.MaxMessage); err != nil || len(body) == 0 {
 		return nil, status, err
@@ -195,12 +195,12 @@ func (d *Handler) refuse(w http.ResponseWriter, r *http.Request, method string, 
 	d.failed.Add(1)
 	d.deadline(w)
 	e := contract.ErrorOf(err)
-	d.log.Debug("a request was refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "method", method, "code", e.Code, "field", e.Field)
+	d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "method", method, "code", e.Code, "field", e.Field)
 	request.Refuse(w, err, status)
 }
 
-// deadline bounds the writing that follows.
+// deadline limits the time for writing the answer.
 func (d *Handler) deadline(w http.ResponseWriter) {
-	// A server that cannot do this has a WriteTimeout of its own.
+	// A server that does not support this has its own WriteTimeout.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d.cfg.WriteWait))
 }

@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// A turn of a live system, by HTTP alone, as schemas/ui has it; then every event of it
-// is resumed after, and exactly the rest comes.
+// A turn of a live system, over HTTP only, valid against schemas/ui; then the stream is
+// resumed after every event, and exactly the rest arrives.
 func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	l := transporttest.Start(t)
 	file := filepath.Join(l.Workspace, "a.txt")
@@ -31,14 +31,14 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 		}
 	}
 	s := follow(t, client, here+"events?after=0&commits=1", "")
-	told := transporttest.Schema(t, "notification")
+	check := transporttest.Schema(t, "notification")
 	var whole []event
 	until := func(name string) event {
 		t.Helper()
 		for {
 			e, err := s.next()
 			transporttest.Fatal(t, err)
-			told([]byte(`{"jsonrpc":"2.0","method":"` + e.name + `","params":` + e.data + `}`))
+			check([]byte(`{"jsonrpc":"2.0","method":"` + e.name + `","params":` + e.data + `}`))
 			if e.id != "" {
 				whole = append(whole, e)
 			}

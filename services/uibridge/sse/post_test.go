@@ -175,8 +175,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// The answer comes after the bus's acknowledgement, and what was taken is stored
-// though the sender has gone.
+// The answer is sent after the bus's acknowledgement, and an accepted request is stored
+// even if the sender has disconnected.
 func TestAnInputIsAnsweredAfterItsAcknowledgement(t *testing.T) {
 	r := newRig(t, sse.Config{})
 	r.Hold(true)

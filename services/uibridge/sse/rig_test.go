@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// rig is a door with a backend in memory behind it and a socket before it.
+// rig is a handler with a backend in memory and a client's socket.
 type rig struct {
 	*transporttest.Backend
 	*sse.Handler
@@ -31,8 +31,8 @@ func newRig(t *testing.T, cfg sse.Config) *rig {
 	return &rig{b, d, transporttest.Serve(t, mounted(d), 0)}
 }
 
-// piped serves a door to a principal over pipes, for a bubble of testing/synctest: there
-// no time passes while somebody works, however busy the machine is.
+// piped serves a handler to a principal over pipes, for a bubble of testing/synctest: there
+// no time passes while a goroutine works, however busy the machine is.
 func piped(t *testing.T, d *sse.Handler, p contract.Principal) *http.Client {
 	t.Helper()
 	return pipenet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,10 +40,10 @@ func piped(t *testing.T, d *sse.Handler, p contract.Principal) *http.Client {
 	}))
 }
 
-// inPipes is where a stream of the session s is over pipes.
+// inPipes is the URL of a stream of the session s over pipes.
 const inPipes = "http://bridge.invalid/v1/agents/main/sessions/s/events"
 
-// mounted serves the door as the bridge does.
+// mounted serves the handler as the bridge does.
 func mounted(d *sse.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range sse.Patterns() {
@@ -52,7 +52,7 @@ func mounted(d *sse.Handler) http.Handler {
 	return mux
 }
 
-// event is one of a stream.
+// event is an event of a stream.
 type event struct{ id, name, data string }
 
 func (e event) params(t *testing.T) (p struct {
@@ -68,7 +68,7 @@ func (e event) params(t *testing.T) (p struct {
 	return p
 }
 
-// reader reads a stream as the HTML standard has it.
+// reader reads a stream as the HTML standard defines it.
 type reader struct {
 	*bufio.Reader
 	last     string // event id
@@ -76,7 +76,7 @@ type reader struct {
 	retry    string
 }
 
-// next is the next event; io.EOF at the end.
+// next returns the next event; io.EOF at the end.
 func (r *reader) next() (event, error) {
 	e := event{name: "message"}
 	var data []string
@@ -107,7 +107,7 @@ func (r *reader) next() (event, error) {
 	}
 }
 
-// until is the next event of the name.
+// until returns the next event of the name.
 func (r *reader) until(t *testing.T, name string) event {
 	t.Helper()
 	for {
@@ -121,7 +121,7 @@ func (r *reader) until(t *testing.T, name string) event {
 	}
 }
 
-// rest is everything to the end.
+// rest returns all events to the end.
 func (r *reader) rest(t *testing.T) (all []event) {
 	t.Helper()
 	for {

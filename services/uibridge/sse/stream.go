@@ -14,20 +14,20 @@ import (
 	"skandha.dev/services/uibridge/request"
 )
 
-// stream is one connection that is told what happens.
+// stream is the connection of one feed.
 type stream struct {
-	door  *Handler
-	w     http.ResponseWriter
-	rc    *http.ResponseController
-	after string // the last id that was told
-	buf   []byte
+	handler *Handler
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	after   string // the last id that was sent
+	buf     []byte
 }
 
-// events answers GET events.
+// events handles GET events.
 func (d *Handler) events(w http.ResponseWriter, r *http.Request) {
 	a, err := attachment(r)
 	if err == nil {
-		err = d.room()
+		err = d.reserve()
 	}
 	if err != nil {
 		d.refuse(w, r, "events", err, 0)
@@ -48,20 +48,20 @@ func (d *Handler) events(w http.ResponseWriter, r *http.Request) {
 		d.refuse(w, r, "events", err, 0)
 		return
 	}
-	s := &stream{door: d, w: w, rc: http.NewResponseController(w), after: a.After}
+	s := &stream{handler: d, w: w, rc: http.NewResponseController(w), after: a.After}
 	err = s.run(ctx, end, feed)
 	log := d.log.With("from", r.RemoteAddr, "principal", contract.PrincipalOf(ctx).Name, "session", a.Ref, "after", s.after, "error", err)
 	if errors.Is(err, errSlow) || contract.ErrorOf(err).Code == contract.CodeSlow {
 		d.dropped.Add(1)
-		log.Info("a stream did not keep up and was dropped")
+		log.Info("stream dropped: the peer did not keep up")
 	} else {
-		log.Debug("a stream has ended")
+		log.Debug("stream ended")
 	}
 }
 
-var errSlow = errors.New("the peer took nothing for too long")
+var errSlow = errors.New("write timed out")
 
-// attachment is what one wants to be told.
+// attachment reads the feed's parameters.
 func attachment(r *http.Request) (contract.Attachment, error) {
 	ref, err := request.Ref(r.PathValue("agent"), r.PathValue("session"))
 	if err != nil {
@@ -79,12 +79,12 @@ func attachment(r *http.Request) (contract.Attachment, error) {
 	return a, err
 }
 
-// room counts a stream, if there may be another one.
-func (d *Handler) room() error {
+// reserve counts a stream, or returns an error if the limit is reached.
+func (d *Handler) reserve() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.streams >= d.cfg.MaxStreams {
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "there are as many streams as there may be", RetryAfterMS: 5000}
+		return &contract.Error{Code: contract.CodeUnavailable, Message: "stream limit reached", RetryAfterMS: 5000}
 	}
 	d.streams++
 	d.opened.Add(1)
@@ -108,13 +108,13 @@ func (d *Handler) attach(ctx context.Context, a contract.Attachment) (contract.F
 	if err == nil {
 		feed.Close()
 	}
-	return nil, &contract.Error{Code: contract.CodeUnavailable, Message: "attaching took too long; connect again"}
+	return nil, &contract.Error{Code: contract.CodeUnavailable, Message: "attaching timed out; reconnect"}
 }
 
-// run tells until the feed or ctx ends, or the peer takes nothing.
+// run sends notifications until the feed or ctx ends, or the peer stops reading.
 func (s *stream) run(ctx context.Context, end context.CancelCauseFunc, feed contract.Feed) error {
-	// The stream lasts longer than a server waits for requests. One that cannot be
-	// told so has no such bounds.
+	// The stream outlives a server's timeout for requests. A server that does not support
+	// this has no such timeout.
 	_ = s.rc.SetReadDeadline(time.Time{})
 	h := s.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -127,14 +127,14 @@ func (s *stream) run(ctx context.Context, end context.CancelCauseFunc, feed cont
 	var pumping sync.WaitGroup
 	pumping.Go(func() { over <- pump(ctx, feed, notes) })
 	pumped := false
-	err := s.send(fmt.Appendf(nil, "retry: %d\n\n", s.door.cfg.Retry.Milliseconds()))
-	idle := time.NewTicker(s.door.cfg.KeepAlive)
+	err := s.send(fmt.Appendf(nil, "retry: %d\n\n", s.handler.cfg.Retry.Milliseconds()))
+	idle := time.NewTicker(s.handler.cfg.KeepAlive)
 	defer idle.Stop()
 	for err == nil && !pumped {
 		select {
 		case n := <-notes:
-			err = s.tell(n)
-			idle.Reset(s.door.cfg.KeepAlive)
+			err = s.notify(n)
+			idle.Reset(s.handler.cfg.KeepAlive)
 		case <-idle.C:
 			err = s.send([]byte(": still here\n\n"))
 		case err = <-over:
@@ -150,7 +150,7 @@ func (s *stream) run(ctx context.Context, end context.CancelCauseFunc, feed cont
 	return err
 }
 
-// pump brings what the feed tells; its error says why no more comes.
+// pump passes on the feed's notifications; its error is the reason why the feed ended.
 func pump(ctx context.Context, feed contract.Feed, notes chan<- contract.Notification) error {
 	defer feed.Close()
 	for {
@@ -169,7 +169,7 @@ func pump(ctx context.Context, feed contract.Feed, notes chan<- contract.Notific
 	}
 }
 
-// last tells why no more comes, unless the peer has gone.
+// last sends the reason why the feed ended, unless the peer has disconnected.
 func (s *stream) last(why error) error {
 	if errors.Is(why, context.Canceled) {
 		return why
@@ -182,16 +182,16 @@ func (s *stream) last(why error) error {
 	}
 	n := contract.Notification{Method: contract.OnDropped, Params: b}
 	if after != s.after {
-		n.ID = after // so that a browser that connects again by itself begins there
+		n.ID = after // so that a browser that reconnects by itself begins there
 	}
-	if err := s.tell(n); err != nil {
+	if err := s.notify(n); err != nil {
 		return err
 	}
 	return why
 }
 
-// tell writes a notification as an event.
-func (s *stream) tell(n contract.Notification) error {
+// notify writes a notification as an event.
+func (s *stream) notify(n contract.Notification) error {
 	if n.Method == contract.OnAttached {
 		var a contract.Attached
 		if json.Unmarshal(n.Params, &a) == nil {
@@ -203,7 +203,7 @@ func (s *stream) tell(n contract.Notification) error {
 		b = append(append(append(b, "id: "...), n.ID...), '\n')
 	}
 	b = append(append(append(b, "event: "...), n.Method...), "\ndata: "...)
-	if bytes.ContainsAny(n.Params, "\r\n") { // in JSON these stand between values alone
+	if bytes.ContainsAny(n.Params, "\r\n") { // JSON only allows these between values
 		var line bytes.Buffer
 		if err := json.Compact(&line, n.Params); err != nil {
 			return err
@@ -230,8 +230,8 @@ const keepBuffer = 64 << 10
 
 // send writes and flushes, in bounded time.
 func (s *stream) send(b []byte) error {
-	deadline := time.Now().Add(s.door.cfg.WriteWait)
-	_ = s.rc.SetWriteDeadline(deadline) // a server that cannot do this has one of its own
+	deadline := time.Now().Add(s.handler.cfg.WriteWait)
+	_ = s.rc.SetWriteDeadline(deadline) // a server that does not support this has its own timeout
 	_, err := s.w.Write(b)
 	if err == nil {
 		err = s.rc.Flush()

@@ -28,10 +28,10 @@ func TestEventsAreNotifications(t *testing.T) {
 	r.Lossy(session)
 	r.Say(session, "two\nlines: and \"quotes\" — ü")
 	if e := s.until(t, contract.OnDelta); e.id != "" || s.last != "" {
-		t.Errorf("a delta is told as %+v, the last id is %q", e, s.last)
+		t.Errorf("a delta is sent as %+v, the last id is %q", e, s.last)
 	}
 	if e := s.until(t, contract.OnNewMessage); e.id != "1.0" || e.params(t).Content != "two\nlines: and \"quotes\" — ü" {
-		t.Errorf("a message is told as %+v", e)
+		t.Errorf("a message is sent as %+v", e)
 	}
 	r.Lossy(session)
 	if e := s.until(t, contract.OnDelta); e.id != "" || s.last != "1.0" {
@@ -39,7 +39,7 @@ func TestEventsAreNotifications(t *testing.T) {
 	}
 }
 
-// Whoever comes back with the id of any event gets exactly the rest.
+// A client that reconnects with the id of any event gets exactly the rest.
 func TestResumingAfterEachEvent(t *testing.T) {
 	r := newRig(t, sse.Config{})
 	const n = 12
@@ -69,7 +69,7 @@ func TestResumingAfterEachEvent(t *testing.T) {
 	}
 }
 
-// A reader that loses its connection again and again, as browsers do, sees all, once.
+// A reader that loses its connection again and again, as browsers do, sees everything once.
 func TestAReaderThatIsCutOffAgainAndAgain(t *testing.T) {
 	r := newRig(t, sse.Config{})
 	var got []string
@@ -151,8 +151,8 @@ func TestStreamsEndWithWhy(t *testing.T) {
 	}
 }
 
-// A browser that connects again by itself after the log was replaced begins anew: it
-// would be refused with the id that it saw last.
+// A browser that reconnects by itself after the log was replaced begins anew: with the last
+// id it saw it would be refused.
 func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
 	r := newRig(t, sse.Config{})
 	s := r.follow(t, "", "")
@@ -192,7 +192,7 @@ func TestAfterShutdownNobodyIsServed(t *testing.T) {
 	}
 }
 
-// A server's own bounds on requests are not for streams.
+// A server's own timeouts for requests do not apply to streams.
 func TestAStreamOutlivesTheServersTimeouts(t *testing.T) {
 	for name, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {

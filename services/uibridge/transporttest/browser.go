@@ -9,8 +9,8 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// Browser is a client that keeps both halves of a login, as the bridge's page does: the
-// cookie, and the key that is shown with it. A nil transport is one like the default.
+// Browser returns a client that keeps both halves of a login, as the bridge's page does:
+// the cookie, and the key that is sent with it. A nil transport means one like the default.
 func Browser(t testing.TB, transport *http.Transport) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

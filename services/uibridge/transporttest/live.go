@@ -10,17 +10,17 @@ import (
 	"skandha.dev/services/skandha/system"
 )
 
-// Live is a whole system with its bridge.
+// Live is a complete system with its bridge.
 type Live struct {
 	*system.System
 	cfg       system.Config
-	URL       string // of the bridge, without the last slash
+	URL       string // of the bridge, without a trailing slash
 	Token     string // the owner's
 	Workspace string
 }
 
-// Start brings a system up until the test ends: an agent main with the rules of the
-// offline provider, who asks before it deletes a file.
+// Start runs a system until the test ends: an agent main with the rules of the offline
+// provider, which asks before it deletes a file.
 func Start(t testing.TB) *Live {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func (l *Live) Restart(t testing.TB) {
 	l.start(t)
 }
 
-// Transport shows the owner's token.
+// Transport sends the owner's token.
 func (l *Live) Transport() http.RoundTripper { return bearer{l.Token} }
 
 type bearer struct{ token string }

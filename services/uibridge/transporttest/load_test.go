@@ -35,13 +35,13 @@ const (
 	queue  = 32      // notifications that may wait for a UI
 )
 
-// bridge is a backend with the doors that UIs connect to.
+// bridge is a backend with the transports that UIs connect to.
 type bridge struct {
 	*backend.Backend
 	url string
 }
 
-// crowd is a system with two bridges, and the UIs that come.
+// crowd is a system with two bridges, and the UIs that connect.
 type crowd struct {
 	*testing.T
 	ctx     context.Context //nolint:containedctx // of the test
@@ -76,8 +76,8 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-// nothingIsLeft verifies, after the UIs, the doors and the bridges have gone, that
-// there are no more sockets than before them.
+// nothingIsLeft verifies, after the UIs, the transports and the bridges have ended, that
+// there are no more sockets than before.
 func (c *crowd) nothingIsLeft(before int) func() {
 	return func() {
 		natstest.Eventually(c, "all sockets are closed", func() bool { return sockets() <= before })
@@ -89,7 +89,7 @@ func (c *crowd) nothingIsLeft(before int) func() {
 	}
 }
 
-// sockets are the open ones of this process; 0 where the system does not say.
+// sockets counts the open sockets of this process; 0 where the system does not report them.
 func sockets() (n int) {
 	all, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
@@ -104,7 +104,7 @@ func sockets() (n int) {
 }
 
 // come connects to the i-th bridge until the test ends.
-func (c *crowd) come(i int, by door, ref subject.Ref, after string, size int) ui {
+func (c *crowd) come(i int, by transport, ref subject.Ref, after string, size int) ui {
 	c.Helper()
 	u, err := by(c.ctx, c.bridges[i%2].url, ref, after, size)
 	transporttest.Fatal(c, err)
@@ -128,7 +128,7 @@ func (c *crowd) watch(ref subject.Ref) *watcher {
 	return &watcher{c, ref, f, nil}
 }
 
-// say says something and waits for the end of its turn.
+// say sends an input and waits for the end of its turn.
 func (w *watcher) say(text string) {
 	w.c.Helper()
 	_, err := w.c.bridges[1].Submit(w.c.ctx, transporttest.Principal(), contract.Submission{Ref: w.ref, Text: text})
@@ -137,22 +137,22 @@ func (w *watcher) say(text string) {
 	if text == reset {
 		end = contract.OnSessionReset
 	}
-	for told := ""; told != end; {
+	for method := ""; method != end; {
 		n, err := w.feed.Next(w.c.ctx)
 		transporttest.Fatal(w.c, err)
 		if n.ID != "" { // the first onReadyForInput has none: it is about the beginning
-			told, w.ids = n.Method, append(w.ids, n.ID)
+			method, w.ids = n.Method, append(w.ids, n.ID)
 		}
 	}
 }
 
-// reset ends what a crowd looks at: the readers read until it is told.
+// reset ends what a crowd follows: the readers read until it arrives.
 const reset = "/reset"
 
-// follow reads until the reset, cut off after each few notifications if it is fickle.
-// It counts in seen how many with a place it was told.
-func (c *crowd) follow(i int, by door, ref subject.Ref, first ui, fickle bool, seen *atomic.Int64) (ids []string, err error) {
-	u, after, told := first, "0", 0
+// follow reads until the reset; a fickle UI disconnects after each few notifications. It
+// counts in seen the notifications with a place.
+func (c *crowd) follow(i int, by transport, ref subject.Ref, first ui, fickle bool, seen *atomic.Int64) (ids []string, err error) {
+	u, after, got := first, "0", 0
 	for {
 		n, err := u.next()
 		if err != nil && (!fickle || c.ctx.Err() != nil) {
@@ -165,7 +165,7 @@ func (c *crowd) follow(i int, by door, ref subject.Ref, first ui, fickle bool, s
 		if n.method == contract.OnSessionReset {
 			return ids, u.Close()
 		}
-		if told++; err != nil || fickle && told%5 == 2 { // in the middle of commits and while deltas come
+		if got++; err != nil || fickle && got%5 == 2 { // in the middle of commits and while deltas come
 			_ = u.Close()
 			i++
 			if u, err = by(c.ctx, c.bridges[i%2].url, ref, after, 0); err != nil {
@@ -175,9 +175,10 @@ func (c *crowd) follow(i int, by door, ref subject.Ref, first ui, fickle bool, s
 	}
 }
 
-// back reads what a UI that did not read is told to the last, which must be why it was
-// dropped, comes back after that, by another bridge, and returns all that it was told.
-func (c *crowd) back(by door, ref subject.Ref, u ui) (ids []string, err error) {
+// back reads everything that a UI that did not read was sent, which must end with the
+// reason why it was dropped, then reconnects to another bridge, and returns all that it was
+// sent.
+func (c *crowd) back(by transport, ref subject.Ref, u ui) (ids []string, err error) {
 	var last note
 	for err == nil {
 		var n note
@@ -188,10 +189,10 @@ func (c *crowd) back(by door, ref subject.Ref, u ui) (ids []string, err error) {
 			ids = append(ids, n.id)
 		}
 	}
-	d, told := last.why()
+	d, bad := last.why()
 	switch {
-	case told != nil || d.Code != contract.CodeSlow || d.Message == "":
-		return ids, fmt.Errorf("at last it was told %+v: %w, %w", d, told, err)
+	case bad != nil || d.Code != contract.CodeSlow || d.Message == "":
+		return ids, fmt.Errorf("the last notification is %+v: %w, %w", d, bad, err)
 	case len(ids) > 0 && d.After != ids[len(ids)-1]:
 		return ids, fmt.Errorf("it is to go on after %s; its last id is %s", d.After, ids[len(ids)-1])
 	}
@@ -207,18 +208,18 @@ func (c *crowd) back(by door, ref subject.Ref, u ui) (ids []string, err error) {
 	return append(ids, rest...), err
 }
 
-// Of 200 UIs on one session, by both doors of two bridges, two do not read and two lose
-// their connection all the time, and come back by the other bridge. Everybody is told
+// Of 200 UIs on one session, over both transports of two bridges, two do not read and two
+// lose their connection all the time, and reconnect to the other bridge. All are sent
 // everything once; those that do not read are dropped with the reason.
 func TestTwoHundredUIsOfOneSession(t *testing.T) {
 	c := newCrowd(t)
 	ref := transporttest.Main("all")
 	w := c.watch(ref)
 	stuck := map[string]ui{}
-	for name, by := range doors {
+	for name, by := range transports {
 		stuck[name] = c.come(0, by, ref, "0", buffer)
 	}
-	seen, got, failed := make([]atomic.Int64, many-len(doors)), make([][]string, many-len(doors)), make([]error, many-len(doors))
+	seen, got, failed := make([]atomic.Int64, many-len(transports)), make([][]string, many-len(transports)), make([]error, many-len(transports))
 	var reading sync.WaitGroup
 	for i := range seen {
 		by := overSSE
@@ -242,14 +243,14 @@ func TestTwoHundredUIsOfOneSession(t *testing.T) {
 	reading.Wait()
 	for i := range got {
 		if failed[i] != nil || !slices.Equal(got[i], w.ids) {
-			t.Fatalf("UI %d: %v, was told\n%v, want\n%v", i, failed[i], got[i], w.ids)
+			t.Fatalf("UI %d: %v, was sent\n%v, want\n%v", i, failed[i], got[i], w.ids)
 		}
 	}
 	var coming sync.WaitGroup
 	for name, u := range stuck {
 		coming.Go(func() {
-			if ids, err := c.back(doors[name], ref, u); err != nil || !slices.Equal(ids, w.ids) {
-				t.Errorf("%s, dropped and back: %v, was told\n%v, want\n%v", name, err, ids, w.ids)
+			if ids, err := c.back(transports[name], ref, u); err != nil || !slices.Equal(ids, w.ids) {
+				t.Errorf("%s, dropped and back: %v, was sent\n%v, want\n%v", name, err, ids, w.ids)
 			}
 		})
 	}
@@ -259,8 +260,8 @@ func TestTwoHundredUIsOfOneSession(t *testing.T) {
 	}
 }
 
-// 200 sessions on one bridge, by both doors: each is told its own, while one does not
-// read what it is told.
+// 200 sessions on one bridge, over both transports: each is sent its own, while one does
+// not read.
 func TestTwoHundredSessionsOfOneBridge(t *testing.T) {
 	c := newCrowd(t)
 	slow := transporttest.Main("slow")
@@ -286,14 +287,14 @@ func TestTwoHundredSessionsOfOneBridge(t *testing.T) {
 	all.Wait()
 	w.say(reset)
 	if ids, err := c.back(overSSE, slow, stuck); err != nil || !slices.Equal(ids, w.ids) {
-		t.Errorf("dropped and back, by the other door: %v, was told\n%v, want\n%v", err, ids, w.ids)
+		t.Errorf("dropped and back, by the other transport: %v, was sent\n%v, want\n%v", err, ids, w.ids)
 	}
 	if s := c.bridges[0].Stats(); s.Slow != 1 {
 		t.Errorf("%+v, want one that was dropped", s)
 	}
 }
 
-// converse says something and waits for its answer and the end of the turn.
+// converse sends an input and waits for its answer and the end of the turn.
 func converse(u ui, ref subject.Ref, text string) error {
 	var answer contract.Message
 	for {

@@ -6,8 +6,8 @@ import (
 	"skandha.dev/services/uibridge/schematest"
 )
 
-// Schema checks bodies against schemas/ui/<name>.json: what it returns fails the test
-// with one that is not valid.
+// Schema returns a function that fails the test if a body is not valid against
+// schemas/ui/<name>.json.
 func Schema(t testing.TB, name string) func(body []byte) {
 	return func(body []byte) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Server serves a door to a principal, as the access layer would.
+// Server serves a handler to a principal, as the access layer would.
 type Server struct {
 	*httptest.Server
 
@@ -24,8 +24,8 @@ type Server struct {
 	ctx context.Context         //nolint:containedctx // likewise
 }
 
-// Serve serves until the test ends. A small buffer makes a slow reader be felt soon;
-// 0 is the system's.
+// Serve serves until the test ends. With a small buffer, a slow reader has an effect
+// sooner; 0 means the system's default.
 func Serve(t testing.TB, h http.Handler, buffer int) *Server {
 	t.Helper()
 	s := &Server{who: Principal()}
@@ -50,7 +50,7 @@ func Serve(t testing.TB, h http.Handler, buffer int) *Server {
 // End ends the contexts of all requests, as the access layer does.
 func (s *Server) End(why error) { s.end(why) }
 
-// As makes all requests from now on come from a principal.
+// As makes all further requests come from a principal.
 func (s *Server) As(p contract.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *Server) principal() contract.Principal {
 	return s.who
 }
 
-// WS is the server's URL for WebSockets.
+// WS returns the server's URL for WebSockets.
 func (s *Server) WS() string { return strings.Replace(s.URL, "http", "ws", 1) }
 
 // narrow accepts connections with small buffers.
@@ -81,12 +81,12 @@ func (n narrow) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// Leaks fails the test if goroutines of these packages are left when it has ended,
-// after all that was registered later was cleaned up.
+// Leaks fails the test if goroutines of these packages are left at its end, after
+// everything registered later was cleaned up.
 func Leaks(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
-		natstest.Eventually(t, "goroutines of the doors have ended", func() bool {
+		natstest.Eventually(t, "goroutines of the handlers have ended", func() bool {
 			return !strings.Contains(stacks(), "uibridge/rpc.") && !strings.Contains(stacks(), "uibridge/sse.")
 		})
 	})
@@ -94,6 +94,6 @@ func Leaks(t testing.TB) {
 
 func stacks() string {
 	var b strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&b, 2) // a builder takes everything
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 2) // never fails
 	return b.String()
 }

@@ -1,6 +1,6 @@
-// Package transporttest is a backend in memory and a server in front of a door, for tests
-// of the UI bridge's doors: what the doors do with what a backend says, each case on
-// demand. What the real backend says is tested with the real one.
+// Package transporttest provides a backend in memory and a server for a handler, for tests
+// of the UI bridge's transports: how they handle each answer of a backend. The real backend
+// has its own tests.
 package transporttest
 
 import (
@@ -22,7 +22,7 @@ import (
 type Backend struct {
 	mu       sync.Mutex
 	sessions map[subject.Ref]*session
-	log      []any // Submission, Answer and Cancellation in the order of their coming
+	log      []any // Submission, Answer and Cancellation, in the order of arrival
 	gate     chan struct{}
 	fail     error
 	methods  map[string]contract.Method
@@ -30,12 +30,12 @@ type Backend struct {
 }
 
 type session struct {
-	told  []contract.Notification
+	sent  []contract.Notification
 	feeds map[*feed]struct{}
 }
 
-// New makes a backend with all methods that the bridge has, which answer with who
-// called them, and with what.
+// New creates a backend with all methods that the bridge has. They return their caller and
+// their parameters.
 func New() *Backend {
 	b := &Backend{sessions: map[subject.Ref]*session{}, methods: map[string]contract.Method{}}
 	for name, right := range Methods() {
@@ -46,14 +46,15 @@ func New() *Backend {
 	return b
 }
 
-// Called is what the methods of [New] answer with.
+// Called is the result of the methods of [New].
 type Called struct {
 	Method string          `json:"method"`
 	By     string          `json:"by"`
 	Params json.RawMessage `json:"params,omitempty"`
 }
 
-// Methods are those that the bridge adds to the four of the doors, and what they need.
+// Methods returns the methods that the bridge adds to the four that take inputs, and the
+// rights they need.
 func Methods() map[string]contract.Right {
 	out := map[string]contract.Right{"pluginAction": contract.Administer}
 	for _, name := range []string{
@@ -97,21 +98,21 @@ func (b *Backend) Hold(yes bool) {
 	}
 }
 
-// Fail makes everything that writes fail; nil: no more.
+// Fail makes all writes fail; nil ends that.
 func (b *Backend) Fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail = err
 }
 
-// Log is what was stored, in order.
+// Log returns what was stored, in order.
 func (b *Backend) Log() []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.log)
 }
 
-// Feeds is how many feeds are open.
+// Feeds returns the number of open feeds.
 func (b *Backend) Feeds() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +145,7 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 		return contract.Receipt{}, err
 	}
 	if in.Text == "" {
-		return contract.Receipt{}, contract.Invalid("input", "is empty; say something")
+		return contract.Receipt{}, contract.Invalid("input", "empty; send some text")
 	}
 	r, err := b.store(ctx, in.Ref, in)
 	r.ID, r.Turn = in.ID, "t"+strconv.FormatUint(r.Sequence, 10)
@@ -167,7 +168,7 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 	return b.store(ctx, c.Ref, c)
 }
 
-// Tell tells all feeds of a session something that has a place, which it returns.
+// Tell sends a notification with a place to all feeds of a session, and returns its id.
 func (b *Backend) Tell(ref subject.Ref, method string, params any) string {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -176,22 +177,22 @@ func (b *Backend) Tell(ref subject.Ref, method string, params any) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.session(ref)
-	n := contract.Notification{ID: fmt.Sprintf("%d.0", len(s.told)+1), Method: method, Params: raw}
-	s.told = append(s.told, n)
+	n := contract.Notification{ID: fmt.Sprintf("%d.0", len(s.sent)+1), Method: method, Params: raw}
+	s.sent = append(s.sent, n)
 	for f := range s.feeds {
 		f.put(n)
 	}
 	return n.ID
 }
 
-// Say tells a message with a text.
+// Say sends a message with a text.
 func (b *Backend) Say(ref subject.Ref, text string) string {
 	return b.Tell(ref, contract.OnNewMessage, contract.Message{
 		About: contract.About{Agent: ref.Agent, Session: ref.Session}, UIMessage: event.UIMessage{Content: text, Format: event.Text},
 	})
 }
 
-// Lossy tells a piece of an answer, which has no place.
+// Lossy sends a delta, which has no place.
 func (b *Backend) Lossy(ref subject.Ref) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,31 +225,31 @@ func (b *Backend) Attach(ctx context.Context, p contract.Principal, a contract.A
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.session(a.Ref)
-	from := len(s.told)
+	from := len(s.sent)
 	if a.After != "" {
 		n, _, _ := strings.Cut(a.After, ".")
 		var err error
-		if from, err = strconv.Atoi(n); err != nil || from > len(s.told) {
-			return nil, contract.Invalid("after", "there is no such id")
+		if from, err = strconv.Atoi(n); err != nil || from > len(s.sent) {
+			return nil, contract.Invalid("after", "unknown id")
 		}
 	}
 	after := "0"
 	if from > 0 {
-		after = s.told[from-1].ID
+		after = s.sent[from-1].ID
 	}
 	first, err := json.Marshal(contract.Attached{About: contract.About{Agent: a.Ref.Agent, Session: a.Ref.Session}, After: after, State: event.StateWaiting})
 	if err != nil {
 		return nil, err
 	}
 	f := &feed{b: b, s: s, wake: make(chan struct{}, 1), queue: []contract.Notification{{Method: contract.OnAttached, Params: first}}}
-	f.queue = append(f.queue, s.told[from:]...)
+	f.queue = append(f.queue, s.sent[from:]...)
 	s.feeds[f] = struct{}{}
 	b.feeds++
 	f.stop = context.AfterFunc(ctx, func() { f.end(ctx.Err()) })
 	return f, nil
 }
 
-// feed is guarded by its backend.
+// feed is guarded by its backend's lock.
 type feed struct {
 	b     *Backend
 	s     *session
@@ -314,7 +315,7 @@ func (f *feed) Close() {
 	f.end(context.Canceled)
 }
 
-// Principal may do everything, or what is listed.
+// Principal returns a principal with the given rights, or all if there are none.
 func Principal(rights ...contract.Right) contract.Principal {
 	if len(rights) == 0 {
 		rights = contract.AllRights()
@@ -322,7 +323,7 @@ func Principal(rights ...contract.Right) contract.Principal {
 	return contract.Principal{Name: "ann", Writer: "ui-ann", Rights: rights}
 }
 
-// Main is a session of the agent main.
+// Main returns a session of the agent main.
 func Main(session string) subject.Ref {
 	return subject.Ref{Agent: "main", Session: subject.Session(session)}
 }

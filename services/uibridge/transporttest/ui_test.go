@@ -21,25 +21,25 @@ import (
 	"skandha.dev/services/uibridge/sse"
 )
 
-// note is what a UI was told.
+// note is a notification to a UI.
 type note struct {
 	id, method string
 	params     []byte
 }
 
-// ui is a connection that is told what happens.
+// ui is a connection that gets notifications.
 type ui interface {
-	// next is what is told next. At the end the error says how it was.
+	// next returns the next notification. At the end the error says how it was.
 	next() (note, error)
 	say(text string) error
 	Close() error
 }
 
-// door connects by one of the two protocols. A small buffer makes it felt soon that
-// nobody reads.
-type door func(ctx context.Context, url string, ref subject.Ref, after string, buffer int) (ui, error)
+// transport connects by one of the two protocols. With a small buffer it has an effect
+// sooner that the UI does not read.
+type transport func(ctx context.Context, url string, ref subject.Ref, after string, buffer int) (ui, error)
 
-var doors = map[string]door{"WebSocket": overWebSocket, "SSE": overSSE}
+var transports = map[string]transport{"WebSocket": overWebSocket, "SSE": overSSE}
 
 // client has its own connections, and none is left when they are closed.
 func client(buffer int) *http.Client {
@@ -75,10 +75,10 @@ func (w *webSocket) next() (note, error) {
 			return note{}, err
 		}
 		// Not decoded: there are many of them, and the processors are few.
-		rest, told := bytes.CutPrefix(b, []byte(`{"jsonrpc":"2.0","method":"`))
+		rest, prefixed := bytes.CutPrefix(b, []byte(`{"jsonrpc":"2.0","method":"`))
 		method, params, ok := bytes.Cut(rest, []byte(`","params":`))
 		switch {
-		case told && ok:
+		case prefixed && ok:
 			n := note{method: string(method), params: params[:len(params)-1]}
 			if id, is := bytes.CutPrefix(params, []byte(`{"id":"`)); is {
 				id, _, _ = bytes.Cut(id, []byte{'"'})
@@ -86,7 +86,7 @@ func (w *webSocket) next() (note, error) {
 			}
 			return n, nil
 		case bytes.Contains(b, []byte(`"error":`)):
-			return note{}, fmt.Errorf("told %s", b)
+			return note{}, fmt.Errorf("got %s", b)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (e *events) say(text string) error {
 // Close implements ui.
 func (e *events) Close() error { return e.body.Close() }
 
-// mux serves both doors, as the bridge does.
+// mux serves both transports, as the bridge does.
 func mux(r *rpc.Handler, s *sse.Handler) http.Handler {
 	m := http.NewServeMux()
 	m.Handle(rpc.Path, r)
@@ -184,10 +184,10 @@ func mux(r *rpc.Handler, s *sse.Handler) http.Handler {
 	return m
 }
 
-// why is what the last notification of a dropped UI says.
+// why returns the reason in the last notification of a dropped UI.
 func (n note) why() (d contract.Dropped, err error) {
 	if n.method != contract.OnDropped {
-		return d, fmt.Errorf("the last thing that was told is %s", n.method)
+		return d, fmt.Errorf("the last notification is %s", n.method)
 	}
 	return d, json.Unmarshal(n.params, &d)
 }

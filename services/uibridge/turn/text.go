@@ -6,28 +6,28 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Text says what of a plan's text can be passed on while the model writes it, so that
-// what was passed on is in the end what is in the log. Deltas are lossy and an attempt
-// may be begun again: after a gap nothing more is passed on until the whole text is
-// there. The zero value is ready for a turn.
+// Text decides which parts of a plan's text can be passed on while the model writes it, so
+// that in the end the parts that were passed on equal the text in the log. Deltas are lossy
+// and an attempt may be restarted: after a gap nothing more is passed on until the whole
+// text is available. The zero value is ready for a turn.
 type Text struct {
-	// Restarts says that a text that is begun anew can be: what was passed on before
-	// does not count then. Without it the new text is held back until it is whole.
+	// Restarts means that the caller can discard what was passed on when a text is begun
+	// again. Without it the new text is held back until it is complete.
 	Restarts bool
 
 	plan, attempt string
-	over          map[string]bool // plans and attempts that are
-	next          int             // the number of the next delta
-	held          bool            // until the text is whole
+	over          map[string]bool // that have ended
+	next          int             // number of the next delta
+	held          bool            // until the text is complete
 	passed        strings.Builder
-	early         []*contract.Delta // of an attempt of which the log has not told yet
+	early         []*contract.Delta // of an attempt that the log has not announced yet
 }
 
-// maxEarly bounds what is kept of what comes before the log says what it belongs to.
+// maxEarly limits the deltas that are kept before the log announces their attempt.
 const maxEarly = 4096
 
-// Begin takes that the model is asked. It reports whether a text that was passed on in
-// part is begun anew, and returns the deltas that came before this was known.
+// Begin notes that core has asked the model. It reports whether a text that was passed on
+// in part begins again, and returns the deltas that arrived before.
 func (t *Text) Begin(plan, attempt string) (early []*contract.Delta, again bool) {
 	if plan == t.plan && attempt == t.attempt {
 		return nil, false
@@ -48,12 +48,12 @@ func (t *Text) Begin(plan, attempt string) (early []*contract.Delta, again bool)
 	return early, again
 }
 
-// Delta takes a piece of the text, and returns what can be passed on. Deltas overtake
-// the log: one whose attempt has not begun yet is kept for Begin.
+// Delta returns the part of a delta that can be passed on. Deltas can arrive before the
+// log's events: one whose attempt has not begun yet is kept for Begin.
 func (t *Text) Delta(d *contract.Delta) (text string, known bool) {
 	switch {
 	case t.over[d.Plan] || t.over[d.Attempt]:
-		return "", false // it is late
+		return "", false // too late
 	case d.Plan != t.plan || d.Attempt != t.attempt:
 		if len(t.early) < maxEarly {
 			t.early = append(t.early, d)
@@ -71,14 +71,14 @@ func (t *Text) Delta(d *contract.Delta) (text string, known bool) {
 	return d.Text, true
 }
 
-// Complete takes the plan's text as it is in the log, and returns what of it was not
-// passed on. It is false if something else was passed on.
+// Complete returns the part of the plan's text in the log that was not passed on. It
+// returns false if something else was passed on.
 func (t *Text) Complete(plan, text string) (rest string, ok bool) {
 	if t.over == nil {
 		t.over = map[string]bool{}
 	}
 	t.over[plan] = true
-	if plan != t.plan { // its beginning was not told
+	if plan != t.plan { // its beginning was not seen
 		return text, true
 	}
 	return strings.CutPrefix(text, t.passed.String())

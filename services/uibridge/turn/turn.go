@@ -1,11 +1,11 @@
-// Package turn follows one input from its sending to its end, for doors whose protocol
-// is a request with one answer: a run of AG-UI, a chat completion.
+// Package turn follows one input from its submission to its end, for transports whose
+// protocol is a request with one answer: a run of AG-UI, a chat completion.
 //
-// The session is attached to before the input is sent, so that nothing of its turn is
-// missed. What belongs to other turns is left out. A feed that did not keep up is
-// attached to again after what was seen last; only deltas are lost then. An input whose
-// id was taken before is not taken again: the turn that it had is told from the log,
-// from its beginning, and to its end if it still runs.
+// It attaches to the session before it sends the input, so that nothing of the turn is
+// missed, and skips notifications of other turns. If a feed does not keep up, it attaches
+// again after the last id it saw; only deltas are lost then. An input whose id was used
+// before is not accepted again: instead, the earlier turn is replayed from the log from its
+// beginning, and followed to its end if it still runs.
 package turn
 
 import (
@@ -23,14 +23,14 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Turn is what happens because of one input. One goroutine at a time uses it.
+// Turn follows one input. It is not safe for concurrent use.
 type Turn struct {
-	// Attached says where the session stood when it was attached to.
+	// Attached describes the session at the time of attaching.
 	Attached contract.Attached
-	// Receipt is the input's, after Submit.
+	// Receipt is the input's receipt, after Submit.
 	Receipt contract.Receipt
-	// Replayed says, after Submit, that the input was taken before, and its turn is told
-	// from its beginning.
+	// Replayed reports, after Submit, that the input was accepted before, and its turn is
+	// replayed from its beginning.
 	Replayed bool
 
 	backend   contract.Backend
@@ -38,18 +38,20 @@ type Turn struct {
 	ref       subject.Ref
 	name      string
 	feed      contract.Feed
-	after     string // the last id that was seen
+	after     string // the last id seen
 
-	id       string // of the turn; "": a command's, or not known yet
-	sequence uint64 // of the input; 0: not known
-	seek     string // the id of the input whose turn is looked for in the log
+	id       string // of the turn; "" for a command, or if not known yet
+	sequence uint64 // of the input; 0: unknown
+	seek     string // id of the input whose turn is searched for in the log
 	over     bool
 }
 
-// Attach attaches to a session, after the id of a notification, or "" for what comes
-// now. The door is named for logs. The turn is told until ctx ends, or Close.
-func Attach(ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, door string) (*Turn, error) {
-	t := &Turn{backend: b, principal: p, ref: ref, name: door}
+// Attach attaches to a session, after the id of a notification, or "" for new ones only.
+// The transport's name is for logs. The feed ends with ctx, or with Close.
+func Attach(
+	ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, transport string,
+) (*Turn, error) {
+	t := &Turn{backend: b, principal: p, ref: ref, name: transport}
 	var err error
 	if t.Attached, err = t.attach(ctx, after); err != nil {
 		return nil, err
@@ -79,8 +81,8 @@ func (t *Turn) attach(ctx context.Context, after string) (a contract.Attached, e
 	return a, nil
 }
 
-// Submit sends the input whose turn is followed. Once it is sent it goes on, whether
-// somebody waits or not.
+// Submit sends the input whose turn is followed. Once it is sent, it continues even if the
+// caller stops waiting.
 func (t *Turn) Submit(ctx context.Context, in contract.Submission) error {
 	in.Ref = t.ref
 	r, err := t.backend.Submit(context.WithoutCancel(ctx), t.principal, in)
@@ -88,7 +90,7 @@ func (t *Turn) Submit(ctx context.Context, in contract.Submission) error {
 		return err
 	}
 	t.Receipt, t.sequence, t.id = r, r.Sequence, r.Turn
-	if r.Sequence <= commitOf(t.after) { // the same one was acknowledged before, perhaps to another request
+	if r.Sequence <= commitOf(t.after) { // the same input was acknowledged before, perhaps to another request
 		t.Replayed = true
 		t.Attached, err = t.attach(ctx, "0")
 		return err
@@ -96,17 +98,17 @@ func (t *Turn) Submit(ctx context.Context, in contract.Submission) error {
 	return nil
 }
 
-// Follow follows a turn that runs, by its id.
+// Follow follows a running turn by its id.
 func (t *Turn) Follow(id string) { t.id = id }
 
-// Close ends the following. The turn goes on.
+// Close stops following. The turn continues.
 func (t *Turn) Close() {
 	if t.feed != nil {
 		t.feed.Close()
 	}
 }
 
-// commitOf is the sequence of the commit that an id stands in.
+// commitOf returns the sequence of the commit that an id belongs to.
 func commitOf(id string) uint64 {
 	commit, _, _ := strings.Cut(id, ".")
 	n, err := strconv.ParseUint(commit, 10, 64)
@@ -116,7 +118,7 @@ func commitOf(id string) uint64 {
 	return n
 }
 
-// kinds makes what a notification is read into.
+// kinds makes the values that notifications are decoded into.
 var kinds = map[string]func() any{
 	contract.OnNewMessage:           func() any { return &contract.Message{} },
 	contract.OnToolCallRequest:      func() any { return &contract.ToolCallRequest{} },
@@ -133,10 +135,10 @@ var kinds = map[string]func() any{
 	contract.OnToolOutput:           func() any { return &contract.ToolOutput{} },
 }
 
-// Next is what happens next, and the id of its place in the log, if it has one: a
-// pointer to one of the contract's types, [contract.TurnEnd] last, then [io.EOF].
-// [contract.Attached] comes if the input turns out to have been taken before; its turn
-// is told from its beginning then.
+// Next returns the next notification, and the id of its place in the log if it has one. The
+// value is a pointer to one of the contract's types. The last one is [contract.TurnEnd];
+// after that the error is [io.EOF]. Next returns [contract.Attached] if the input turns out
+// to have been accepted before; its turn is then replayed from its beginning.
 func (t *Turn) Next(ctx context.Context) (v any, id string, err error) {
 	for !t.over {
 		n, err := t.feed.Next(ctx)
@@ -157,11 +159,11 @@ func (t *Turn) Next(ctx context.Context) (v any, id string, err error) {
 		if err := json.Unmarshal(n.Params, v); err != nil {
 			return nil, "", fmt.Errorf("reading %s: %w", n.Method, err)
 		}
-		switch told, before := t.mine(v); {
+		switch mine, before := t.mine(v); {
 		case before:
 			a, err := t.attach(ctx, "0")
 			return &a, "", err
-		case told:
+		case mine:
 			return v, n.ID, nil
 		}
 	}
@@ -178,9 +180,10 @@ func (t *Turn) again(ctx context.Context, err error) error {
 	return err
 }
 
-// mine reports whether what has come is the turn's, and notes its end; or whether the
-// input was taken before, so that its turn is to be looked for.
-func (t *Turn) mine(v any) (told, before bool) {
+// mine reports whether the notification belongs to the turn, and notes the turn's end.
+// Before reports that the input was accepted earlier, so that its turn must be searched
+// for.
+func (t *Turn) mine(v any) (mine, before bool) {
 	if t.seek != "" {
 		return t.found(v), false
 	}
@@ -190,7 +193,7 @@ func (t *Turn) mine(v any) (told, before bool) {
 	case *contract.TurnEnd:
 		return t.end(v)
 	case *contract.Message:
-		// What a command answers stands in no turn.
+		// A command's answer belongs to no turn.
 		return t.of(v.About) || t.id == "" && v.Cause != "" && v.Cause == strconv.FormatUint(t.sequence, 10), false
 	}
 	about, ok := v.(interface{ Of() contract.About })
@@ -199,7 +202,7 @@ func (t *Turn) mine(v any) (told, before bool) {
 
 func (t *Turn) of(a contract.About) bool { return t.id != "" && a.Turn == t.id }
 
-func (t *Turn) end(v *contract.TurnEnd) (told, before bool) {
+func (t *Turn) end(v *contract.TurnEnd) (mine, before bool) {
 	if sequenceOf(v) != t.sequence && !t.of(v.About) {
 		return false, false
 	}
@@ -211,8 +214,8 @@ func (t *Turn) end(v *contract.TurnEnd) (told, before bool) {
 	return true, false
 }
 
-// found looks for the input that was taken under the id before, whose turn is told
-// instead. It stood before the one that was refused.
+// found searches for the input that was accepted earlier under the id, and whose turn is
+// replayed. It precedes the refused one in the log.
 func (t *Turn) found(v any) bool {
 	switch v := v.(type) {
 	case *contract.Input:
@@ -224,7 +227,7 @@ func (t *Turn) found(v any) bool {
 			t.id = event.TurnID(v.Sequence)
 		}
 		return true
-	case *contract.TurnEnd: // it is in the log no more
+	case *contract.TurnEnd: // the log no longer contains it
 		t.over = sequenceOf(v) == t.sequence
 		return t.over
 	}
@@ -241,11 +244,13 @@ func sequenceOf(v *contract.TurnEnd) uint64 {
 	return 0
 }
 
-// Each gives each thing that happens to tell, with the id of its place in the log if it
-// has one, and calls idle whenever nothing has happened for so long, until the turn or
-// ctx ends or one of them fails. The error is nil after the turn's end.
-func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id string) error, idle func() error) error {
-	// ctx itself is what is looked at: what ends with it ends later, and maybe later than
+// Each calls each with every notification, and with the id of its place in the log if it
+// has one. It calls idle whenever nothing has happened for wait. It returns when the turn
+// or ctx ends or one of the functions fails. The error is nil after the turn's end.
+func (t *Turn) Each(
+	ctx context.Context, wait time.Duration, each func(v any, id string) error, idle func() error,
+) error {
+	// ctx itself is checked: a context derived from it may end later, and maybe later than
 	// the feed.
 	reading, cancel := context.WithCancel(ctx)
 	type item struct {
@@ -275,7 +280,7 @@ func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id
 		var err error
 		select {
 		case i := <-items:
-			err = tell(i.v, i.id)
+			err = each(i.v, i.id)
 			timer.Reset(wait)
 		case <-timer.C:
 			err = idle()
@@ -284,7 +289,7 @@ func (t *Turn) Each(ctx context.Context, wait time.Duration, tell func(v any, id
 			case errors.Is(err, io.EOF):
 				return nil
 			case ctx.Err() != nil:
-				return context.Cause(ctx) // which says more
+				return context.Cause(ctx) // more specific
 			}
 			return err
 		case <-ctx.Done():

@@ -46,7 +46,7 @@ func ended(seq uint64, answer string) contract.TurnEnd {
 	return contract.TurnEnd{About: about(event.TurnID(seq)), Recorded: &event.Recorded{Sequence: seq, Answer: answer}}
 }
 
-// rest are the names of what comes, to the end.
+// rest returns the names of the notifications to the end.
 func rest(t *testing.T, tn *turn.Turn) string {
 	t.Helper()
 	var names []string
@@ -84,7 +84,7 @@ func TestWhatBelongsToOthersIsLeftOut(t *testing.T) {
 	}
 }
 
-// An input whose id was taken before is refused by core; the turn that it had is told.
+// An input whose id was taken before is refused by core; the earlier turn is replayed.
 func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 	b := transporttest.New()
 	b.Tell(ref, contract.OnInput, input("same", 99, "ui-bob")) // another one's may be called alike
@@ -105,7 +105,7 @@ func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 	}
 }
 
-// When the turn of then is in the log no more, the refusal is told.
+// If the log no longer contains the earlier turn, the refusal is returned.
 func TestAnInputThatWasTakenLongBeforeIsRefused(t *testing.T) {
 	b := transporttest.New()
 	tn := begin(t, b, "same")
@@ -139,15 +139,15 @@ func TestAFeedThatWasTooSlowGoesOn(t *testing.T) {
 func TestEach(t *testing.T) {
 	b := transporttest.New()
 	tn := begin(t, b, "")
-	idle, told := 0, 0
-	err := tn.Each(natstest.Context(t), time.Millisecond, func(any, string) error { told++; return nil }, func() error {
+	idle, seen := 0, 0
+	err := tn.Each(natstest.Context(t), time.Millisecond, func(any, string) error { seen++; return nil }, func() error {
 		if idle++; idle == 2 {
 			b.Tell(ref, contract.OnTurnEnd, ended(1, "x"))
 		}
 		return nil
 	})
-	if err != nil || idle < 2 || told != 1 {
-		t.Errorf("%v, idle %d times, told %d", err, idle, told)
+	if err != nil || idle < 2 || seen != 1 {
+		t.Errorf("%v, idle %d times, seen %d", err, idle, seen)
 	}
 	stop := errors.New("stop")
 	other := begin(t, b, "")
@@ -193,7 +193,7 @@ func TestTextIsPassedOnUpToAGap(t *testing.T) {
 		}
 		pass(d("p", "b", 1, "late"), "")
 		if got, ok := x.Complete("r", "whole"); got != "whole" || !ok {
-			t.Errorf("of a plan that was not told the rest is %q, %t", got, ok)
+			t.Errorf("of a plan whose beginning was not seen the rest is %q, %t", got, ok)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Command skandha-uibridge is the UI bridge as a process of its own.
+// Command skandha-uibridge runs the UI bridge as a separate process.
 package main
 
 import (
@@ -15,12 +15,12 @@ import (
 type service struct {
 	process.Flags
 
-	Config string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Who may do what, and limits (YAML, section ui). The owner's token is SKANDHA_UI_TOKEN, or kept in --data."`
-	Listen string        `env:"SKANDHA_UI_LISTEN" placeholder:"HOST:PORT" help:"Where the page is served. Default: 127.0.0.1:7070."`
-	URL    string        `name:"url" env:"SKANDHA_UI_URL" placeholder:"URL" help:"How browsers reach it, if not there: https://agent.example.org."`
-	Port   int           `env:"SKANDHA_UI_PORT" placeholder:"PORT" help:"Port of loopback at which a container publishes it, if --url is not set."`
-	Data   string        `env:"SKANDHA_UI_DATA" placeholder:"DIR" help:"Where the owner's token is kept, if it is not set, and who has logged out."`
-	Drain  time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"How long requests may take when stopped."`
+	Config string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Tokens, rights and limits (YAML, section ui). The owner's token is read from SKANDHA_UI_TOKEN, or kept in --data."`
+	Listen string        `env:"SKANDHA_UI_LISTEN" placeholder:"HOST:PORT" help:"Address to serve the page on. Default: 127.0.0.1:7070."`
+	URL    string        `name:"url" env:"SKANDHA_UI_URL" placeholder:"URL" help:"URL that browsers use, if different: https://agent.example.org."`
+	Port   int           `env:"SKANDHA_UI_PORT" placeholder:"PORT" help:"Loopback port at which a container publishes the page, if --url is not set."`
+	Data   string        `env:"SKANDHA_UI_DATA" placeholder:"DIR" help:"Directory for the owner's token, if it is not set, and for ended logins."`
+	Drain  time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"Grace period for requests on shutdown."`
 }
 
 func (s *service) config() (uibridge.Config, error) {
@@ -35,7 +35,7 @@ func (s *service) Check() error {
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {
-	e.Ready(func() error { return errors.New("the page is not served yet") })
+	e.Ready(func() error { return errors.New("the page is not being served yet") })
 	cfg, err := s.config()
 	if err != nil {
 		return err
@@ -44,8 +44,8 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 	if err != nil {
 		return err
 	}
-	if b.Made() != "" { // what this prints is kept in logs
-		e.Log.Info("a token was made for the owner", "kept in", filepath.Join(s.Data, access.TokenFile))
+	if b.Made() != "" { // its output is kept in logs, so the token itself is not printed
+		e.Log.Info("generated a token for the owner", "kept in", filepath.Join(s.Data, access.TokenFile))
 	}
 	e.Ready(b.Ready)
 	e.Metrics(b.Counters)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A UI of an agent, in Python's standard library alone: it follows a session by server-sent events, says
-each line of standard input, and asks for a y before anything is done that needs approval.
+"""A UI of an agent, with only Python's standard library: it follows a session by server-sent events, sends
+each line of standard input, and asks for a y before any call that needs approval.
 
     SKANDHA_UI_TOKEN=$(cat .data/ui-token) ./chat.py          # or: echo 'what is 2+2?' | ./chat.py
 """
@@ -18,7 +18,7 @@ def call(path, body=None, **headers):
 
 
 def post(path, **body):
-    """Once it is answered, the bus has it. A repeated input with the same id is the same input."""
+    """When it returns, the bus has acknowledged the message. A repeated input with the same id counts once."""
     while True:
         try:
             with call(path, body) as answer:
@@ -27,12 +27,12 @@ def post(path, **body):
             if e.code not in (429, 503):
                 return print("!", json.load(e)["message"], flush=True)
         except (OSError, http.client.HTTPException):
-            pass  # the bridge is away
+            pass  # the bridge is not reachable
         time.sleep(1)
 
 
 def events():
-    """Everything that happens, each once: whoever comes back with the last id misses nothing."""
+    """All notifications, each once: a client that reconnects with the last id misses nothing."""
     last = {}
     while True:
         try:
@@ -62,7 +62,7 @@ def approve(request):
     post("confirmations", confirmationId=request["confirmationId"], hash=request["hash"], approved=yes)
 
 
-said = None  # the sequence of the last input: what follows it comes later in the log
+said = None  # the sequence of the last input; its answer comes later in the log
 for name, place, data in events():
     if name == "onNewMessage":
         print(data["content"], flush=True)

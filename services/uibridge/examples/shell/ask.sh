@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# A UI of an agent by curl: says its arguments, prints what the agent answers, and asks for a y before anything is
-# done that needs approval.
+# A UI of an agent with curl: sends its arguments, prints the agent's answer, and asks for a y before any call that
+# needs approval.
 #
 #   SKANDHA_UI_TOKEN=$(cat .data/ui-token) ./ask.sh 'what is 2+2?'
 #
-# It asks one thing and leaves. One that stays comes back after a lost connection with -H "Last-Event-ID: $id".
+# It asks one thing and exits. A UI that keeps running would reconnect with -H "Last-Event-ID: $id".
 set -u
 
 url=${SKANDHA_UI:-http://127.0.0.1:7070}
 here=$url/v1/agents/${SKANDHA_AGENT:-main}/sessions/${SKANDHA_SESSION:-shell}
 
-# The token is in a file descriptor, where no list of processes shows it.
+# The token is passed in a file descriptor, so that it is not in the list of processes.
 call() { curl --silent --show-error --config <(printf 'header = "Authorization: Bearer %s"' "$SKANDHA_UI_TOKEN") "$@"; }
 post() { call --json "$2" "$here/$1?ui=shell"; }
 
-# text NAME: a string of $data, decoded.
+# text NAME: prints the decoded string NAME of $data.
 text() { [[ $data =~ \"$1\":\"(([^\"\\]|\\.)*)\" ]] && printf '%b' "${BASH_REMATCH[1]//\\\//\/}"; }
 quote() { local s=${1//\\/\\\\}; s=${s//\"/\\\"}; printf '"%s"' "${s//$'\n'/\\n}"; }
 

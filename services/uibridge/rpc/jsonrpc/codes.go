@@ -2,13 +2,13 @@ package jsonrpc
 
 import "skandha.dev/services/uibridge/contract"
 
-// The numbers of JSON-RPC itself.
+// The numbers that JSON-RPC defines.
 const (
 	codeParse   = -32700
 	codeRequest = -32600
 )
 
-// numbers are what the codes are as JSON-RPC numbers. They are part of the contract.
+// numbers maps the codes to JSON-RPC numbers, which are part of the contract.
 var numbers = map[contract.Code]int{
 	contract.CodeUnknownMethod:   -32601,
 	contract.CodeInvalid:         -32602,
@@ -24,7 +24,7 @@ var numbers = map[contract.Code]int{
 	contract.CodeUnavailable:     -32053,
 }
 
-// Number is the code as a JSON-RPC number.
+// Number returns the code as a JSON-RPC number.
 func Number(c contract.Code) int {
 	if n, ok := numbers[c]; ok {
 		return n

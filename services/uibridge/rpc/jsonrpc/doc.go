@@ -1,4 +1,4 @@
 // Package jsonrpc reads and writes the messages of JSON-RPC 2.0: requests and batches,
-// answers, and notifications with their place in the log. It knows no connection, and
-// refuses what is wrong with the answer that the standard wants.
+// answers, and notifications with their place in the log. It does not handle connections.
+// It answers invalid messages with the error that the standard defines.
 package jsonrpc

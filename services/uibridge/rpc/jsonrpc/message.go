@@ -9,15 +9,15 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// MaxBatch is how many requests a batch may have.
+// MaxBatch is the maximum number of requests in a batch.
 const MaxBatch = 64
 
 const version = "2.0"
 
-// Call is a request, or a notification if it has no id, or something that is neither:
-// then Failed is the answer.
+// Call is a request, or a notification if it has no id. If the message is neither, Failed
+// is the answer to it.
 type Call struct {
-	ID     json.RawMessage // as it was written; nil: a notification
+	ID     json.RawMessage // as received; nil: a notification
 	Method string
 	Params json.RawMessage // an object, an array or nothing
 	Failed []byte
@@ -25,25 +25,26 @@ type Call struct {
 
 var null = json.RawMessage("null")
 
-// Parse reads a message. What is in a batch is answered in an array.
+// Parse reads a message. Batch reports that the answers must be sent as an array.
 func Parse(body []byte) (calls []Call, batch bool) {
-	body = bytes.Trim(body, " \t\r\n") // JSON's white space, which is less than Unicode's
+	body = bytes.Trim(body, " \t\r\n") // JSON's white space, which is a subset of Unicode's
 	if !json.Valid(body) {
 		var v any
-		return refused(null, codeParse, contract.Invalid("", fmt.Sprintf("the message is no JSON: %v", json.Unmarshal(body, &v)))), false
+		return refused(null, codeParse, contract.Invalid("", fmt.Sprintf("the message is not JSON: %v", json.Unmarshal(body, &v)))), false
 	}
 	if body[0] != '[' {
 		return []Call{one(body)}, false
 	}
 	var parts []json.RawMessage
-	if err := json.Unmarshal(body, &parts); err != nil { // it was valid: nested too deeply at most
+	if err := json.Unmarshal(body, &parts); err != nil { // it is valid JSON, so it can only be nested too deeply
 		return refused(null, codeParse, contract.Invalid("", err.Error())), false
 	}
 	switch {
 	case len(parts) == 0:
 		return refused(null, codeRequest, contract.Invalid("", "the batch is empty")), false
 	case len(parts) > MaxBatch:
-		return refused(null, codeRequest, contract.Invalid("", fmt.Sprintf("the batch has %d requests, at most %d", len(parts), MaxBatch))), false
+		return refused(null, codeRequest, contract.Invalid("", fmt.Sprintf(
+			"the batch has %d requests; the limit is %d", len(parts), MaxBatch))), false
 	}
 	for _, p := range parts {
 		calls = append(calls, one(p))
@@ -55,8 +56,8 @@ func refused(id json.RawMessage, number int, e *contract.Error) []Call {
 	return []Call{{ID: id, Failed: Failure(id, number, e)}}
 }
 
-// one reads one request. Names count in their exact case; what the standard does not
-// name is ignored.
+// one reads one request. Names are case-sensitive; members that the standard does not
+// define are ignored.
 func one(body json.RawMessage) Call {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
@@ -79,7 +80,7 @@ func one(body json.RawMessage) Call {
 		return invalid(answerTo, "method", "want the name of a method")
 	}
 	if len(c.Params) > 0 && c.Params[0] != '{' && c.Params[0] != '[' {
-		return invalid(answerTo, "params", `want an object, or an array such as ["hello"], or none`)
+		return invalid(answerTo, "params", `want an object, an array such as ["hello"], or none`)
 	}
 	return c
 }
@@ -88,7 +89,7 @@ func invalid(id json.RawMessage, field, message string) Call {
 	return refused(id, codeRequest, contract.Invalid(field, message))[0]
 }
 
-// isID reports whether a value may be an id.
+// isID reports whether a value is allowed as an id.
 func isID(v json.RawMessage) bool {
 	switch v[0] {
 	case '{', '[', 't', 'f':
@@ -106,31 +107,31 @@ type answer struct {
 type failed struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
-	Error   told            `json:"error"`
+	Error   errorObject     `json:"error"`
 }
 
-type told struct {
+type errorObject struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    *contract.Error `json:"data"`
 }
 
-// Success is the answer with a result.
+// Success encodes an answer with a result.
 func Success(id json.RawMessage, result any) ([]byte, error) {
 	return json.Marshal(answer{version, id, result})
 }
 
-// Failure is the answer with an error.
+// Failure encodes an answer with an error.
 func Failure(id json.RawMessage, number int, e *contract.Error) []byte {
-	b, err := json.Marshal(failed{version, id, told{number, e.Error(), e}})
-	if err != nil { // strings and numbers, and an id that was read from JSON
+	b, err := json.Marshal(failed{version, id, errorObject{number, e.Error(), e}})
+	if err != nil { // cannot happen: strings, numbers, and an id that was read from JSON
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"internal"}}`, Number(contract.CodeInternal))
 	}
 	return b
 }
 
-// AppendNotification writes a notification. Its parameters were encoded once for all
-// who are told; its place is put in front of them.
+// AppendNotification appends a notification. Its parameters were encoded once for all
+// receivers; its place is inserted as their first member.
 func AppendNotification(b []byte, n contract.Notification) []byte {
 	b = append(b, `{"jsonrpc":"2.0","method":`...)
 	b = strconv.AppendQuote(b, n.Method)

@@ -86,7 +86,7 @@ func FuzzParse(f *testing.F) {
 				JSONRPC string          `json:"jsonrpc"`
 				ID      json.RawMessage `json:"id"`
 				Result  json.RawMessage `json:"result"`
-				Error   *told           `json:"error"`
+				Error   *errorObject    `json:"error"`
 			}
 			if err := json.Unmarshal(answer, &m); err != nil || m.JSONRPC != "2.0" || len(m.ID) == 0 || (m.Result == nil) == (m.Error == nil) || !isID(m.ID) {
 				t.Fatalf("answered %s, %v", answer, err)

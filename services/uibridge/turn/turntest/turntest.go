@@ -1,5 +1,5 @@
-// Package turntest is a whole Skandha system with a model that does what it is told,
-// for tests of the doors whose protocol is a request with one answer.
+// Package turntest provides a whole Skandha system with a scripted model, for tests of
+// transports whose protocol is a request with one answer.
 package turntest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/uibridge/inspect"
 )
 
-// Asked is the tool about which a person is asked.
+// Asked is the tool that needs approval.
 const Asked = "time:now"
 
 const config = `agents:
