@@ -49,7 +49,7 @@ func Patterns() []string { return []string{"/v1/agui/{agent}"} }
 
 // New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
-	return &Handler{cfg: cfg.withDefaults(), backend: b, log: log.With("door", "agui"), sent: newSentRequests()}
+	return &Handler{cfg: cfg.withDefaults(), backend: b, log: log.With("transport", "agui"), sent: newSentRequests()}
 }
 
 // Counters returns the metrics: open runs, runs that were begun, and failed requests.

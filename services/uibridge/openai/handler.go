@@ -84,7 +84,7 @@ func Refuse(w http.ResponseWriter, err error, status int) {
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	cfg = cfg.withDefaults()
 	d := &Handler{
-		cfg: cfg, backend: b, log: log.With("door", "openai"), mux: http.NewServeMux(),
+		cfg: cfg, backend: b, log: log.With("transport", "openai"), mux: http.NewServeMux(),
 		conversations: newConversations(cfg.Conversations), began: time.Now(),
 	}
 	d.mux.HandleFunc("/v1/chat/completions", d.only(http.MethodPost, d.complete))

@@ -69,7 +69,7 @@ type Handler struct {
 
 // New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
-	log = log.With("door", "rpc")
+	log = log.With("transport", "rpc")
 	return &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log, conns: map[*conn]struct{}{}}
 }
 

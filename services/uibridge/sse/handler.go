@@ -59,7 +59,7 @@ func Patterns() []string {
 
 // New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
-	log = log.With("door", "sse")
+	log = log.With("transport", "sse")
 	d := &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log), log: log, mux: http.NewServeMux()}
 	d.life, d.end = context.WithCancelCause(context.Background())
 	d.mux.HandleFunc(session+"events", d.only(http.MethodGet, d.events))
