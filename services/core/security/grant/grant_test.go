@@ -75,7 +75,7 @@ func TestWhatIsOffered(t *testing.T) {
 		{"both ends of a move", move, `{"from":"a/x","to":"b/y"}`, two(patterns{"from": "a/x", "to": "b/y"}, patterns{"from": "a/*", "to": "b/*"})},
 		{"one end at the top stays as it is", move, `{"from":"a/x","to":"y"}`, two(patterns{"from": "a/x", "to": "y"}, patterns{"from": "a/*", "to": "y"})},
 		{"a wrapper never, whatever it declares", tool.Spec{Name: "shell:execute", Scope: []string{"command"}}, `{"command":"ls"}`, exact},
-		{"a wrapper of whose name nobody knows", tool.Spec{Name: "remote:run", Scope: []string{"host", "Command"}}, `{"host":"h","Command":"rm a/b"}`, exact},
+		{"a wrapper with an unknown name", tool.Spec{Name: "remote:run", Scope: []string{"host", "Command"}}, `{"host":"h","Command":"rm a/b"}`, exact},
 		{"a wrapper in other letters", tool.Spec{Name: "Python:Execute", Scope: []string{"code"}}, `{"code":"1"}`, exact},
 		{"a plan", tool.Spec{Name: "plan:execute", Scope: []string{"steps"}}, `{"steps":"x"}`, exact},
 		{"whatever runs code", tool.Spec{Name: "ruby:run", Scope: []string{"code"}, Permissions: []string{"code.execute"}}, `{"code":"1"}`, exact},
