@@ -84,7 +84,7 @@ func TestStopOnFailureIsRead(t *testing.T) {
 	}
 }
 
-// What a model is told to write is what Parse reads.
+// The schema for models describes what Parse accepts.
 func TestTheSpecsSchemaIsSound(t *testing.T) {
 	spec := planner.ExecuteSpec()
 	v, err := toolschema.Compile(spec)

@@ -73,7 +73,7 @@ func TestResolve(t *testing.T) {
 		{"a field of a number", `{"x":"${a.n.y}"}`, "", `has no "y"`},
 		{"a field of null", `{"x":"in ${a.nil.y}"}`, "", `has no "y"`},
 		{"every reason", `{"x":"${a.q} ${l.9}","y":"${a.r}"}`, "", `has no "q"` + "|" + `has no "9"` + "|" + `has no "r"`},
-		{"no JSON", `{"x":"${a}`, "", "arguments are no JSON"},
+		{"no JSON", `{"x":"${a}`, "", "arguments are not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := planner.Resolve(json.RawMessage(c.args), value)
