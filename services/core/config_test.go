@@ -67,7 +67,7 @@ policy:
     idempotent: false
     args: {method: GET, url: "https://docs.example.com/*"}
     effect: confirm
-    reason: it talks to strangers
+    reason: it contacts other machines
     obligations: {max_duration: 10s, max_result_bytes: 65536, note: it comes from outside}
 `)
 	if err != nil {
@@ -84,7 +84,7 @@ policy:
 		}
 	}
 	r := policy.Evaluate(sound())
-	if r.Effect != decide.Ask || r.Rule != "policy[1]" || !strings.Contains(r.Reason, "it talks to strangers") ||
+	if r.Effect != decide.Ask || r.Rule != "policy[1]" || !strings.Contains(r.Reason, "it contacts other machines") ||
 		*r.Obligations != (event.Obligations{MaxDurationMS: 10_000, MaxResultBytes: 65536, Note: "it comes from outside"}) {
 		t.Fatalf("%+v %+v", r, r.Obligations)
 	}
