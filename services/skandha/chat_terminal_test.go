@@ -232,7 +232,7 @@ func TestTerminalCompletesCommands(t *testing.T) {
 	s.keys("pl", tab)
 	s.await("› /replay")
 	s.keys("2", enter)
-	s.await("› /replay 2", "There was no turn in this session yet.")
+	s.await("› /replay 2", "This session has no turns yet.")
 	s.keys("/help now", enter)
 	s.await("/help takes no arguments")
 	s.keys("/sudo", enter)
@@ -242,7 +242,7 @@ func TestTerminalCompletesCommands(t *testing.T) {
 	s.keys("/pl", tab)
 	s.await("› /plugins")
 	s.keys(enter)
-	s.await("No plugin is registered.")
+	s.await("No plugins are registered.")
 	s.keys(ctrlD)
 	s.leaves()
 }

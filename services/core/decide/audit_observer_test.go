@@ -132,7 +132,7 @@ func (c *callSeen) obliged(p event.ActCompleted) error {
 		return fmt.Errorf("a result of %d bytes, more than %d", len(p.Result.Data), o.MaxResultBytes)
 	}
 	if !strings.Contains(p.Note, o.Note) {
-		return fmt.Errorf("the model is told %q, not %q", p.Note, o.Note)
+		return fmt.Errorf("the note for the model is %q, not %q", p.Note, o.Note)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal("it changed more than the queue")
 		}
 		if e := w.last().Events[0]; e.Turn != "" {
-			t.Fatalf("the end of a queued input is told as of turn %s", e.Turn)
+			t.Fatalf("the end of a queued input belongs to turn %s", e.Turn)
 		}
 	})
 	for name, body := range map[string]string{
@@ -182,7 +182,7 @@ func TestClosingAPlanTellsOfEveryStep(t *testing.T) {
 	shown := string(w.resultOf("c0").Data)
 	for _, want := range []string{`"data":"written"`, `"code":"outcome_unknown"`, `"code":"cancelled"`} {
 		if !strings.Contains(shown, want) {
-			t.Fatalf("the model is not told %s: %s", want, shown)
+			t.Fatalf("the model does not see %s: %s", want, shown)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (s *simulation) execute() {
 		s.deliver(a)
 	case a.cut:
 		if !a.tomb && chance(s.r, 4) {
-			a.began = true // nobody knows
+			a.began = true // unknown to core
 		}
 		s.unreachable(a)
 	case !a.began:

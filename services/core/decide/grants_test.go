@@ -99,7 +99,7 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 		w.calls("mail:send", `{"to":"you"}`)
 		w.approve("c0", nil)
 		w.becomes("mail:send", func(s *tool.Spec) { s.Plugin = "evil" })
-		w.told("c0", executor.Answer{State: executor.Never})
+		w.replied("c0", executor.Answer{State: executor.Never})
 		if st := w.step("c0"); st.Status != decide.Confirming {
 			t.Fatalf("%+v", st)
 		}
@@ -272,7 +272,8 @@ func TestAPlansStepsAreJudgedEachByTheirOwnTool(t *testing.T) {
 	}
 }
 
-// A grant stands for what policy asks, never for what somebody else asks or policy denies.
+// A grant replaces an approval that policy requires, never one that a hook or the breaker
+// requires, and never a denial.
 func TestAGrantOverridesNobodyElse(t *testing.T) {
 	granted := func(t *testing.T) *world {
 		w := wary(t)
@@ -368,7 +369,7 @@ func TestGrantsAreBounded(t *testing.T) {
 	w.approve("c0", x)
 	before, st := *w.state, w.step("c1")
 	w.approve("c1", y)
-	if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "100 calls") || len(w.state.Grants) != grant.Max {
+	if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "100 grants") || len(w.state.Grants) != grant.Max {
 		t.Fatalf("%d grants, %+v", len(w.state.Grants), p)
 	}
 	w.approve("c1", nil)

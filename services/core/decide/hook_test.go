@@ -74,7 +74,7 @@ func TestAfterActCannotLie(t *testing.T) {
 		{"talks garbage", &ran, hook.Decision{Verb: hook.Replace, Data: []byte(`{`)}, "ok"},
 		{"withholds", &ran, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeFailed},
 		{"withholds a failure", &failed, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeFailed},
-		{"withholds what nobody knows", nil, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeOutcomeUnknown},
+		{"withholds an unknown outcome", nil, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeOutcomeUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -84,7 +84,7 @@ func TestAfterActCannotLie(t *testing.T) {
 			if c.ran != nil {
 				w.result("c0", *c.ran)
 			} else {
-				w.told("c0", executor.Answer{State: executor.Unknown})
+				w.replied("c0", executor.Answer{State: executor.Unknown})
 			}
 			w.codes(map[string]tool.Code{"c0": c.want})
 		})

@@ -61,8 +61,8 @@ func (w *world) final(text string) {
 	w.answer(provider.Response{TextContent: text})
 }
 
-// told delivers a runner's answer about a call's current attempt.
-func (w *world) told(call string, a executor.Answer) (retry bool) {
+// replied delivers a runner's answer about a call's current attempt.
+func (w *world) replied(call string, a executor.Answer) (retry bool) {
 	w.t.Helper()
 	st := w.step(call)
 	a.Call, a.Attempt = st.Call, st.Attempt
@@ -78,7 +78,7 @@ func (w *world) told(call string, a executor.Answer) (retry bool) {
 
 func (w *world) result(call string, r tool.Result) {
 	w.t.Helper()
-	w.told(call, executor.Answer{State: executor.Finished, Result: &r})
+	w.replied(call, executor.Answer{State: executor.Finished, Result: &r})
 }
 
 func (w *world) succeed(call, data string) {

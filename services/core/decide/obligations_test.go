@@ -61,7 +61,7 @@ func TestObligationsBindACallUntilItEnds(t *testing.T) {
 	}
 	w.reload()
 	w.now = w.now.Add(time.Second)
-	w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull})
+	w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull})
 	if st := w.step("c0"); st.Attempts != 2 || !st.NotAfter.Equal(w.now.Add(3*time.Second)) {
 		t.Fatalf("again: %+v", st)
 	}
@@ -69,7 +69,7 @@ func TestObligationsBindACallUntilItEnds(t *testing.T) {
 	w.codes(map[string]tool.Code{"c0": tool.CodeTooLarge})
 	said := w.said()
 	if last := said[len(said)-1].Text; !strings.Contains(last, "withheld") || !strings.HasSuffix(last, "[mind <this>]") || strings.Contains(last, "aaaa") {
-		t.Fatalf("the model is told %s", last)
+		t.Fatalf("the model sees %s", last)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestMaxResultBytesWithholdsWhatIsLarger(t *testing.T) {
 	}
 	w = withLimit(size - 1)
 	w.result("c0", fits)
-	if r := w.resultOf("c0"); r.Success || r.Error.Code != tool.CodeTooLarge || r.Data != nil || !strings.Contains(r.Error.Message, "it ran with success") {
+	if r := w.resultOf("c0"); r.Success || r.Error.Code != tool.CodeTooLarge || r.Data != nil || !strings.Contains(r.Error.Message, "the call succeeded") {
 		t.Fatalf("one byte too many: %+v", r)
 	}
 	w = withLimit(500)
@@ -141,7 +141,7 @@ func TestANoteIsToldBesideTheResultOfWhatRan(t *testing.T) {
 			t.Fatalf("%q", said[len(said)-1].Text)
 		}
 	})
-	t.Run("what fails again and again is told, too", func(t *testing.T) {
+	t.Run("the model also learns that a call fails repeatedly", func(t *testing.T) {
 		w := bound(t, decide.Allow, note)
 		for range 3 {
 			w.calls("write", `{"text":"a"}`)

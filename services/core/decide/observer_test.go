@@ -85,8 +85,8 @@ func newObserver() *observer {
 	}
 }
 
-// commit checks one commit, stored at seq and decided at door.
-func (o *observer) commit(c event.Commit, seq, door uint64) error {
+// commit checks one commit, stored at seq and decided at delivery.
+func (o *observer) commit(c event.Commit, seq, delivery uint64) error {
 	h := c.Header
 	switch {
 	case h.Prev != o.rev:
@@ -126,10 +126,10 @@ func (o *observer) commit(c event.Commit, seq, door uint64) error {
 	if o.open == "" {
 		want = 0
 	} else if touched || h.Trigger.Kind == event.ByPoison && o.expired(h.Now) {
-		want = door
+		want = delivery
 	}
 	if h.Driver != want {
-		return fmt.Errorf("the driver is %d, want %d (turn %q, touched %t, door %d)", h.Driver, want, o.open, touched, door)
+		return fmt.Errorf("the driver is %d, want %d (turn %q, touched %t, delivery %d)", h.Driver, want, o.open, touched, delivery)
 	}
 	o.rev, o.cursor, o.driver, o.now = seq, h.Cursor, h.Driver, h.Now
 	return nil

@@ -208,13 +208,13 @@ func TestPlansThatAreRefused(t *testing.T) {
 		{"duplicate id", `{"steps":[{"id":1,"tool":"read"},{"id":"1","tool":"read"}]}`, []string{`duplicate step id: "1"`}},
 		{"no steps", `{"steps":[]}`, []string{"plan has no steps"}},
 		{"malformed", `{"steps":7}`, []string{"plan is malformed: json: cannot unmarshal number into Go struct field .steps of type []struct"}},
-		{"unknown tool", `{"steps":[{"id":"a","tool":"nonsense"}]}`, []string{`step "a": no tool "nonsense" was offered`}},
-		{"internal tool", `{"steps":[{"id":"a","tool":"internal"}]}`, []string{`step "a": no tool "internal" was offered`}},
+		{"unknown tool", `{"steps":[{"id":"a","tool":"nonsense"}]}`, []string{`step "a": tool "nonsense" was not offered`}},
+		{"internal tool", `{"steps":[{"id":"a","tool":"internal"}]}`, []string{`step "a": tool "internal" was not offered`}},
 		{"plan in a plan", `{"steps":[{"id":"a","tool":"plan:execute"}]}`, []string{`step "a": a plan cannot contain plan:execute`}},
-		{"arguments", `{"steps":[{"id":"a","tool":"write","params":{"txet":1}}]}`, []string{`step "a": the arguments do not fit the tool's schema`}},
+		{"arguments", `{"steps":[{"id":"a","tool":"write","params":{"txet":1}}]}`, []string{`step "a": the arguments do not match the tool's schema`}},
 		{
 			"every reason at once", `{"steps":[{"id":"a","tool":"nonsense","depends_on":["a","z"]},{"id":"a","tool":"plan:execute"}]}`,
-			[]string{`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`, `no tool "nonsense" was offered`, "cannot contain plan:execute"},
+			[]string{`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`, `tool "nonsense" was not offered`, "cannot contain plan:execute"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestCallsOfOneAnswer(t *testing.T) {
 			w.codes(map[string]tool.Code{"c0": tool.CodeInvalidPlan, "c1": tool.CodeInvalidPlan})
 		}
 	})
-	t.Run("every call gets an id of its own", func(t *testing.T) {
+	t.Run("every call gets a unique id", func(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		w.answer(provider.Response{ToolCalls: []provider.ToolCall{

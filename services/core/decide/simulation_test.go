@@ -66,7 +66,7 @@ func newSimulation(w *world, seed uint64) *simulation {
 	if moody {
 		s.answers = func(a decide.Access) decide.Ruling {
 			if a.Principal != "web" && chance(s.r, 3) {
-				return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Rule: "mood", Reason: oneOf(s.r, "", "not he")}
+				return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Rule: "mood", Reason: oneOf(s.r, "", "not them")}
 			}
 			return decide.Ruling{Effect: decide.Allow}
 		}
@@ -111,7 +111,7 @@ func (s *simulation) run(n int) {
 
 // store commits a decision, unless the fence is lost to another core, which
 // decides the same anew. Deciding must not have changed the state.
-func (s *simulation) store(door uint64, decideIt func() *decide.Decision) bool {
+func (s *simulation) store(delivery uint64, decideIt func() *decide.Decision) bool {
 	d := decideIt()
 	if chance(s.r, 4) {
 		s.same(s.state, s.replica, "decider's", "replica's, after deciding,")
@@ -126,7 +126,7 @@ func (s *simulation) store(door uint64, decideIt func() *decide.Decision) bool {
 		}
 	}
 	s.meanwhile(d)
-	s.commit(d, door)
+	s.commit(d, delivery)
 	for _, e := range d.Commit.Events {
 		var p event.ToolCallRequest
 		if e.Type == event.TypeToolCallRequest && e.DataAs(&p) == nil {
@@ -189,13 +189,16 @@ func (s *simulation) processNext() {
 	}
 	c := s.next[0]
 	s.next = s.next[1:]
-	door := c.Sequence
+	delivery := c.Sequence
 	if len(s.next) > 0 && chance(s.r, 3) {
-		door = oneOf(s.r, s.next...).Sequence
+		delivery = oneOf(s.r, s.next...).Sequence
 	}
 	closings := s.close(decide.MustClose(s.state, c))
 	reason := ""
-	if !s.store(door, func() (d *decide.Decision) { d, reason = decide.OnCause(s.state, door, c, closings, s.env()); return d }) {
+	if !s.store(delivery, func() (d *decide.Decision) {
+		d, reason = decide.OnCause(s.state, delivery, c, closings, s.env())
+		return d
+	}) {
 		s.logf("cause %d has no effect: %s", c.Sequence, reason)
 		if reason == "" {
 			s.fail("no decision and no reason")

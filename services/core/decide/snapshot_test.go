@@ -84,7 +84,7 @@ func TestASnapshotIsRefusedOnAnyDifference(t *testing.T) {
 		{"asked at another time", replaced(fmt.Sprintf(`"asked":%d`, w.step("c0").Asked), `"asked":1`), ref, at, rev},
 		{"something asked that was not", replaced(`"call_id":"c2",`, fmt.Sprintf(`"call_id":"c2","asked":%d,`, rev)), ref, at, rev},
 		{"begun at another time", replaced(fmt.Sprintf(`"began":%d`, w.state.Turn.Began), `"began":1`), ref, at, rev},
-		{"another digest of its own", replaced(at.Header.Digest, strings.Repeat("0", 32)), ref, at, rev},
+		{"another digest of the snapshot", replaced(at.Header.Digest, strings.Repeat("0", 32)), ref, at, rev},
 		{"a space more", replaced(`{"ref"`, `{ "ref"`), ref, at, rev},
 		{"a field more", replaced(`{"ref"`, `{"x":1,"ref"`), ref, at, rev},
 	} {

@@ -62,13 +62,13 @@ func TestAStickyCallWaitsForABusyHolderAndLeavesADeadOne(t *testing.T) {
 	holder := w.lease().Runner
 
 	w.turn("keep", "{}")
-	if retry := w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}); !retry {
+	if retry := w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}); !retry {
 		t.Errorf("a full holder is not asked again: %+v", w.step("c0"))
 	}
 	w.given(holder, "c0")
 
 	w.runners = []subject.Instance{"r9"} // the holder has died
-	if retry := w.told("c0", executor.Answer{State: executor.Never}); retry {
+	if retry := w.replied("c0", executor.Answer{State: executor.Never}); retry {
 		t.Error("nobody took what a dead holder left")
 	}
 	w.given("r9", "c0")

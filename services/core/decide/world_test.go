@@ -275,7 +275,7 @@ func (w *world) process(c decide.Cause, closings decide.Closings) string {
 
 // commit stores a decision: it is encoded, decoded, folded by the replica, and
 // both states must be the same, bit for bit (promise 4).
-func (w *world) commit(d *decide.Decision, door uint64) {
+func (w *world) commit(d *decide.Decision, delivery uint64) {
 	w.t.Helper()
 	body, err := d.Commit.Encode()
 	if err != nil {
@@ -288,7 +288,7 @@ func (w *world) commit(d *decide.Decision, door uint64) {
 	if err != nil {
 		w.fail("commit %d cannot be read back: %v\n%s", w.seq, err, body)
 	}
-	w.logf("commit %d %s door %d driver %d:%s", w.seq, c.Header.Trigger.Kind, door, c.Header.Driver, summary(c))
+	w.logf("commit %d %s delivery %d driver %d:%s", w.seq, c.Header.Trigger.Kind, delivery, c.Header.Driver, summary(c))
 	w.state = d.Stored(w.seq)
 	if w.replica, err = w.replica.Apply(c, w.seq); err != nil {
 		w.fail("the replica refuses commit %d: %v\n%s", w.seq, err, body)
@@ -298,7 +298,7 @@ func (w *world) commit(d *decide.Decision, door uint64) {
 		then, _ := w.state.Snapshot()
 		w.handed = append(w.handed, handed{w.state, then})
 	}
-	if err := w.seen.commit(c, w.seq, door); err != nil {
+	if err := w.seen.commit(c, w.seq, delivery); err != nil {
 		w.fail("commit %d: %v\n%s", w.seq, err, body)
 	}
 	if err := wellFormed(w.replica); err != nil {

@@ -52,7 +52,7 @@ func TestReplayTellsOfATurn(t *testing.T) {
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{"note":"a ` + "`tick`" + `"}`)})
 	ref := subject.Ref{Agent: "main", Session: "replay"}
 	ch := s.follow(ref)
-	if got := s.command(ref, ch, "replay"); got != "There was no turn in this session yet." {
+	if got := s.command(ref, ch, "replay"); got != "This session has no turns yet." {
 		t.Fatal(got)
 	}
 	seq := s.say(ref, event.Input{Text: "be *bold*", Source: "page"})
