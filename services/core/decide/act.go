@@ -188,7 +188,8 @@ func invalidAnswer() *tool.Result { return failure(tool.CodeDenied, invalidHookA
 func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v verdict) {
 	if st.Answer != nil {
 		if r := b.bounded(tool.Result{Success: true, Data: st.Answer.Data}); !r.Success {
-			b.complete(st.Call, tool.Failure(tool.CodeTooLarge, "the answer of the plugin "+string(st.Answer.By)+" is too large; the tool did not run"))
+			why := fmt.Sprintf("the answer of the plugin %s is too large; the tool did not run", st.Answer.By)
+			b.complete(st.Call, tool.Failure(tool.CodeTooLarge, why))
 			return
 		}
 	}
@@ -326,7 +327,8 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 		Note: note, Fault: fault,
 	}
 	if br := b.s.Breaker; repeats(r, fault) && br.Hash == hash && br.Same+1 >= sameFailures {
-		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; try something else", note, br.Same+1), "; ")
+		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; try something else",
+			note, br.Same+1), "; ")
 	}
 	b.touched = true
 	b.reportFailure(&st, r)

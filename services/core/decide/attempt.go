@@ -187,8 +187,8 @@ func (b *builder) noProvider() string {
 	if a.Provider == "" {
 		return fmt.Sprintf("no provider has been available for %s", providerWait)
 	}
-	return fmt.Sprintf("provider %q has been unavailable for %s; agents.%s.provider names it, and /provider lists the available ones",
-		a.Provider, providerWait, a.Name)
+	return fmt.Sprintf("provider %q has been unavailable for %s; agents.%s.provider names it, "+
+		"and /provider lists the available ones", a.Provider, providerWait, a.Name)
 }
 
 const (

@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// A refused call does not wait out its pause once somebody new can run it.
+// A refused call is tried again before its pause ends if a new executor can run it.
 func TestARefusedCallIsTriedAgainOnArrival(t *testing.T) {
 	w := newWorld(t)
 	w.say("x")

@@ -151,7 +151,7 @@ const firstWithUntil = 4
 
 func (s *State) onSessionLocked(p event.SessionLocked) error {
 	until := p.Until
-	if s.version < firstWithUntil && s.Locked == "" { // a lock by the breaker: after a checkpoint the session is locked already
+	if s.version < firstWithUntil && s.Locked == "" { // by the breaker: after a checkpoint it is locked already
 		until = s.Now.Add(lockFirst)
 	}
 	s.Locked = p.Reason

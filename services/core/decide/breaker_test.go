@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// What the failures of tools lead to.
+// The consequences of tool failures.
 func TestBreakers(t *testing.T) {
 	fail := func(w *world, n int) {
 		for i := range n {

@@ -180,8 +180,8 @@ func TestACallWaitsForAFreeRunnerAndHooksAreAskedWhenItRuns(t *testing.T) {
 	}
 }
 
-// A plugin that has left may come back. A call that was not assigned, or certainly did
-// not run, waits for it, and then fails as not run.
+// A plugin that has left may return. A call that was not assigned, or certainly did not
+// run, waits for it, and then fails as not run.
 func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 	leave := func(w *world) { w.tools["write"].gone, w.left = true, map[string]bool{"write": true} }
 	refused := executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown}
@@ -301,7 +301,7 @@ func TestArgumentsAreCheckedBeforeTheyRun(t *testing.T) {
 
 // A call whose only runner stopped waits for another as long as any call does that
 // A call that every runner refuses is tried again at growing intervals, for somewhat
-// The codes that say "it did not run" are core's alone.
+// Only core may use the codes that mean that a call did not run.
 func TestAToolCannotSayThatItNeverRan(t *testing.T) {
 	for _, code := range []tool.Code{tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired} {
 		w := newWorld(t)
@@ -315,7 +315,7 @@ func TestAToolCannotSayThatItNeverRan(t *testing.T) {
 	}
 }
 
-// Many results may end in one commit, and the log takes 8 MiB.
+// One commit may contain many results, and the log accepts 8 MiB.
 func TestACommitStaysWithinWhatTheLogTakes(t *testing.T) {
 	big := tool.Result{Success: true, Data: mustJSON(strings.Repeat("<", 100<<10))}
 	t.Run("closing many calls", func(t *testing.T) {

@@ -89,7 +89,8 @@ func (x *causeDecider) input() {
 		return
 	}
 	if seq, dup := x.s.seen(x.c.Writer, in.ID); dup {
-		x.fail(event.FailDuplicate, fmt.Sprintf("duplicate input id %q from %s; first used at sequence %d", in.ID, x.c.Writer, seq))
+		x.fail(event.FailDuplicate, fmt.Sprintf("duplicate input id %q from %s; first used at sequence %d",
+			in.ID, x.c.Writer, seq))
 		return
 	}
 	if x.s.lockedAt(x.head.Now) {

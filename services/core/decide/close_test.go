@@ -125,7 +125,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// Rule 10: what is said of a call that is closed is what its runner said.
+// Rule 10: the result of a closed call is what its runner reported.
 func TestClosingACallSaysWhatIsTrue(t *testing.T) {
 	result := tool.Result{Success: true, Data: []byte(`"done"`)}
 	for _, c := range []struct {

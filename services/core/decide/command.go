@@ -41,7 +41,10 @@ func init() { // not an initializer, because help refers to commands
 		{"plugins", "", "list the plugins with their hooks and tools", nil, (*causeDecider).listPlugins},
 		{"provider", "", "show which language model answers", nil, (*causeDecider).listProviders},
 		{"metrics", "", "show statistics of this session, its tools and the hooks", nil, (*causeDecider).metrics},
-		{"replay", "[n | turn]", "show what happened in the last turn, the last n turns, or one turn by id", checkReplay, (*causeDecider).replay},
+		{
+			"replay", "[n | turn]", "show what happened in the last turn, the last n turns, or one turn by id",
+			checkReplay, (*causeDecider).replay,
+		},
 		{"quit", "", "leave; the session stays open", nil, (*causeDecider).quit},
 	}
 }
@@ -165,7 +168,8 @@ func (x *causeDecider) command() {
 		return
 	}
 	if seq, dup := x.s.seen(x.c.Writer, c.ID); dup {
-		x.fail(event.FailDuplicate, fmt.Sprintf("duplicate command id %q from %s; first used at sequence %d", c.ID, x.c.Writer, seq))
+		x.fail(event.FailDuplicate, fmt.Sprintf("duplicate command id %q from %s; first used at sequence %d",
+			c.ID, x.c.Writer, seq))
 		return
 	}
 	if c.ID != "" {

@@ -112,8 +112,8 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// A command that is refused for its arguments does nothing at all: it does not
-// stop the calls that the right one would have stopped.
+// A command that is refused for its arguments has no effect: it does not stop the calls
+// that the valid command would have stopped.
 func TestARefusedCommandStopsNothing(t *testing.T) {
 	for _, name := range []string{"reset", "cancel"} {
 		w := newWorld(t)
@@ -171,7 +171,7 @@ func TestHelpListsEveryCommandWithItsArguments(t *testing.T) {
 	}
 }
 
-// What commands show comes from the environment, and is in the commit.
+// The answers of commands come from the environment, and are in the commit.
 func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 	env := func(w *world) *decide.Env {
 		e := w.env()

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// times is how often a call was given to a runner.
+// times returns how many times a call was assigned to a runner.
 func (w *world) times(call string) (n int) {
 	w.t.Helper()
 	for _, p := range events[event.ActRequested](w) {
@@ -23,7 +23,7 @@ func (w *world) times(call string) (n int) {
 	return n
 }
 
-// lastVerdictOn is the last that is audited about a call.
+// lastVerdictOn returns the last audited decision about a call.
 func (w *world) lastVerdictOn(call string) (last event.Audited) {
 	w.t.Helper()
 	for _, p := range events[event.Audited](w) {

@@ -159,7 +159,7 @@ func TestALockedSessionOpensByItself(t *testing.T) {
 	})
 }
 
-// Each code, by its reporter: only what a tool reports of itself counts.
+// Each code, by its reporter: only failures that the tool itself reports count.
 func TestWhoseFailureItIs(t *testing.T) {
 	toolsOwn := map[tool.Code]bool{tool.CodeFailed: true, tool.CodeTimeout: true, tool.CodeInternal: true}
 	for _, code := range []tool.Code{
@@ -252,8 +252,8 @@ func TestWhoseFailureItIs(t *testing.T) {
 	}
 }
 
-// Calls that core refuses count as no failure, and need no confirmation for the calls
-// beside them. Whether a tool is unknown depends on which executors are there.
+// Calls that core refuses do not count as failures, and the other calls need no
+// confirmation because of them. Whether a tool is unknown depends on the live executors.
 func TestRefusedCallsOfAnAnswer(t *testing.T) {
 	many := func(n int, toolAndArgs ...string) (out []string) {
 		for range n {

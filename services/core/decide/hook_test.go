@@ -13,12 +13,12 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// What a before_act hook answers, and what it cannot.
+// What a before_act hook can answer, and what it cannot.
 func TestBeforeAct(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		d    hook.Decision
-		want tool.Code // "" if it is given out
+		want tool.Code // "" if it is assigned
 		args string
 	}{
 		{"continue", hook.Decision{Verb: hook.Continue}, "", `{"text":"x"}`},
@@ -51,7 +51,7 @@ func TestBeforeAct(t *testing.T) {
 	}
 }
 
-// An after_act hook may change the words, never whether a call ran.
+// An after_act hook may change the message, never whether a call ran.
 func TestAfterActCannotLie(t *testing.T) {
 	by := func(r tool.Result) hook.Decision {
 		return hook.Decision{Verb: hook.Replace, Data: mustJSON(hook.AfterActData{Result: r})}
@@ -60,7 +60,7 @@ func TestAfterActCannotLie(t *testing.T) {
 	failed := tool.Failure(tool.CodeFailed, "broken")
 	for _, c := range []struct {
 		name string
-		ran  *tool.Result // nil: its runner is lost
+		ran  *tool.Result // nil: its runner is unreachable
 		hook hook.Decision
 		want tool.Code
 	}{

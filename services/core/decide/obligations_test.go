@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// bound is a world whose policy gives every call obligations.
+// bound returns a world whose policy gives every call obligations.
 func bound(t *testing.T, effect decide.Effect, o event.Obligations) *world {
 	w := newWorld(t)
 	w.policy = func(decide.Access) decide.Ruling {
@@ -50,7 +50,7 @@ func TestMaxDurationCapsTheCall(t *testing.T) {
 	}
 }
 
-// An approval, a new runner and a refold do not lift it.
+// An approval, a new runner or a refold does not lift an obligation.
 func TestObligationsBindACallUntilItEnds(t *testing.T) {
 	w := bound(t, decide.Ask, event.Obligations{MaxDurationMS: 3000, MaxResultBytes: 300, Note: "mind <this>"})
 	w.calls("read", `{"path":"a"}`)
@@ -104,7 +104,7 @@ func TestMaxResultBytesWithholdsWhatIsLarger(t *testing.T) {
 	}
 }
 
-// A hook cannot put back what was withheld.
+// A hook cannot restore a withheld result.
 func TestObligationsComeAfterHooks(t *testing.T) {
 	w := bound(t, decide.Allow, event.Obligations{MaxResultBytes: 300})
 	w.on(hook.AfterAct, func(hook.Envelope) hook.Decision {
@@ -153,7 +153,7 @@ func TestANoteIsToldBesideTheResultOfWhatRan(t *testing.T) {
 	})
 }
 
-// Every decision about a call is in the log, in the commit that follows from it.
+// Every decision about a call is in the log, in the commit that results from it.
 func TestEveryDecisionAboutACallIsAudited(t *testing.T) {
 	w := newWorld(t)
 	w.process(w.cause(subject.Input, "cron", `{"text":"x"}`), nil)

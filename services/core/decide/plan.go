@@ -74,7 +74,8 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 		b.failTurn(event.FailDenied, d.Reason)
 		return false
 	case hook.Replace:
-		r := hook.PlanData{System: data.System, Tools: slices.Clone(req.Tools)} // fields that the hook omits keep their values
+		// Fields that the hook omits keep their values.
+		r := hook.PlanData{System: data.System, Tools: slices.Clone(req.Tools)}
 		if decodeInto(d.Data, &r) != nil {
 			return true
 		}

@@ -13,19 +13,19 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// simulation moves a world by dice. Its runners keep the truth: what began, and
-// what never will.
+// simulation moves a world at random. Its runners record what really began, and what
+// never will.
 type simulation struct {
 	*world
 	r        *rand.Rand
 	next     []decide.Cause // stored, not processed yet
 	attempts []*attempt
 	known    map[string]*attempt
-	plans    []executor.Answer // answers of old plan attempts, which may come late
+	plans    []executor.Answer // answers to old plan attempts, which may arrive late
 	timers   []timer
 	poisoned map[uint64]bool
-	unruly   bool // hooks and policies have moods: off while the world comes to rest
-	strange  int  // models are strange once in so many times
+	unruly   bool // hooks and policies answer at random; off while the world comes to rest
+	strange  int  // one in this many model answers is odd
 }
 
 type timer struct {
@@ -74,7 +74,7 @@ func newSimulation(w *world, seed uint64) *simulation {
 	return s
 }
 
-// run lets everybody do something, n times.
+// run takes n random steps.
 func (s *simulation) run(n int) {
 	for i := range n {
 		switch k := s.r.IntN(100); {
@@ -109,8 +109,8 @@ func (s *simulation) run(n int) {
 	}
 }
 
-// store commits a decision, unless the fence is lost to another core, which
-// decides the same anew. Deciding must not have changed the state.
+// store commits a decision, unless another core wins the fence and decides the same
+// again. Deciding must not have changed the state.
 func (s *simulation) store(delivery uint64, decideIt func() *decide.Decision) bool {
 	d := decideIt()
 	if chance(s.r, 4) {
@@ -137,8 +137,8 @@ func (s *simulation) store(delivery uint64, decideIt func() *decide.Decision) bo
 	return true
 }
 
-// meanwhile stores causes between a decision and its commit: they come before
-// whatever the commit asks or begins, and must not be taken for an answer to it.
+// meanwhile stores causes between a decision and its commit: they precede whatever the
+// commit asks or begins, and must not count as an answer to it.
 func (s *simulation) meanwhile(d *decide.Decision) {
 	if !chance(s.r, 8) {
 		return
@@ -154,7 +154,7 @@ func (s *simulation) meanwhile(d *decide.Decision) {
 	}
 }
 
-// follow notes the attempts that the state has given out.
+// follow records the attempts that the state has assigned.
 func (s *simulation) follow() {
 	for _, st := range s.state.Assigned() {
 		if s.known[st.Attempt] == nil {
@@ -177,7 +177,7 @@ func (s *simulation) putRaw(kind subject.CauseKind, body string) {
 	s.next = append(s.next, s.cause(kind, writer, body))
 }
 
-// processNext processes the oldest cause, at its own delivery or a later one's.
+// processNext processes the oldest cause, with its own delivery or a later one.
 func (s *simulation) processNext() {
 	if old := s.seen.causes[uint64(s.r.IntN(int(s.seq)+1))]; old.Sequence > 0 && old.Sequence <= s.state.Cursor { // delivered again
 		if d, _ := decide.OnCause(s.state, old.Sequence, old, nil, s.env()); d != nil || len(decide.MustClose(s.state, old)) > 0 {
@@ -206,7 +206,7 @@ func (s *simulation) processNext() {
 	}
 }
 
-// pass lets time pass, and what is overdue end.
+// pass lets time pass, and ends whatever is overdue.
 func (s *simulation) pass() {
 	s.now = s.now.Add(oneOf(s.r, 1300*time.Microsecond, 700*time.Millisecond, 9*time.Second, 40*time.Second, 3*time.Minute))
 	if s.state.Turn != nil && !s.state.Parked() && !s.now.Before(s.state.Turn.Deadline) {
@@ -215,12 +215,12 @@ func (s *simulation) pass() {
 	}
 }
 
-// step has the driver look whether something can move on.
+// step lets the driver check whether something can advance.
 func (s *simulation) step() {
 	s.store(s.state.Driver, func() *decide.Decision { return decide.OnProgress(s.state, s.state.Driver, s.env()) })
 }
 
-// weather changes what is there.
+// weather changes which executors and tools are present.
 func (s *simulation) weather() {
 	switch s.r.IntN(10) {
 	case 0:
@@ -278,7 +278,7 @@ func (s *simulation) poison() {
 	}
 }
 
-// fireTimers publishes what has come due: late, and sometimes twice.
+// fireTimers publishes the timers that are due: late, and sometimes twice.
 func (s *simulation) fireTimers() {
 	var rest []timer
 	for _, tm := range s.timers {
@@ -294,7 +294,7 @@ func (s *simulation) fireTimers() {
 	s.timers = rest
 }
 
-// rest brings the world to rest: everybody is there and does what is asked.
+// rest brings the world to rest: all executors are present and work normally.
 func (s *simulation) rest() {
 	s.unruly = false
 	s.everybodyIsThere()
@@ -320,8 +320,8 @@ func (s *simulation) rest() {
 	}
 }
 
-// truth compares what was said with what happened. Attempts that nobody can
-// reach may begin even now.
+// truth compares the recorded results with what happened. Unreachable attempts may begin
+// even now.
 func (s *simulation) truth() error {
 	began := map[string]bool{}
 	for _, a := range s.attempts {
@@ -348,7 +348,7 @@ func (s *simulation) truth() error {
 	return s.planTruth()
 }
 
-// planTruth: a plan:execute call has succeeded if and only if all its steps have.
+// planTruth checks that a plan:execute call succeeded if and only if all its steps did.
 func (s *simulation) planTruth() error {
 	for id, c := range s.seen.calls {
 		if c.Parent == "" {

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// eventful is a session in the middle of everything.
+// eventful returns a session with turns, calls and requests in progress.
 func eventful(t testing.TB) *world {
 	w := newWorld(t)
 	for i := range 3 {
@@ -155,8 +155,8 @@ func TestACommitThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// Rule 15: a session whose log contradicts itself ends its open inputs, and
-// starts again, locked.
+// Rule 15: a session whose log contradicts itself ends its open inputs, and continues
+// locked.
 func TestAMismatchEndsWhatIsOpen(t *testing.T) {
 	w := eventful(t)
 	open := []uint64{w.state.Turn.Sequence, w.state.Queue[0].Sequence}

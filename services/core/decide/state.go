@@ -161,9 +161,9 @@ type Step struct {
 	Asked      uint64           `json:"asked,omitempty"` // sequence of the commit that asked a person
 	ExpiresAt  time.Time        `json:"expires_at,omitzero"`
 	Warning    *hook.Warning    `json:"warning,omitempty"`
-	Always     []event.Grant    `json:"always,omitempty"` // the grants that an approval may choose, while a request is pending
+	Always     []event.Grant    `json:"always,omitempty"` // grants that an approval may choose; only while pending
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
-	Answer     *event.Answered  `json:"answer,omitempty"` // a plugin's answer instead of the tool, while a request is pending
+	Answer     *event.Answered  `json:"answer,omitempty"` // of a plugin instead of the tool; only while pending
 	Spec       string           `json:"spec,omitempty"`   // digest of the spec with which the call was assigned
 	Attempt    string           `json:"attempt,omitempty"`
 	Attempts   int              `json:"attempts,omitempty"`

@@ -48,7 +48,8 @@ func (b *builder) steps(p Plan, r provider.Response) (steps []event.Step, refuse
 		case limit > 0 && i >= limit:
 			refused[st.Call] = tool.Failure(tool.CodeNotRun, fmt.Sprintf("more than %d calls in one answer", limit))
 		case planErr != nil:
-			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "the dependencies between the calls are invalid", planner.Reasons(planErr)...)
+			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "the dependencies between the calls are invalid",
+				planner.Reasons(planErr)...)
 		default:
 			for _, d := range nodes[i].DependsOn {
 				st.DependsOn = append(st.DependsOn, ids[d])
@@ -86,7 +87,8 @@ func callIDs(calls []provider.ToolCall) []string {
 // cannot check yet is checked before the call runs.
 func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
 	if !slices.Contains(p.Tools, st.Tool) {
-		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("tool %q was not offered", st.Tool), "offered: "+strings.Join(p.Tools, ", ")), true
+		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("tool %q was not offered", st.Tool),
+			"offered: "+strings.Join(p.Tools, ", ")), true
 	}
 	if st.Tool == planner.ExecuteName {
 		return tool.Result{}, false

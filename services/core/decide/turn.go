@@ -168,6 +168,7 @@ func OnDeadline(s *State, delivery uint64, closings Closings, env *Env) *Decisio
 	}
 	b := start(s, delivery, event.Trigger{Kind: event.ByProgress}, env.Now, env)
 	b.touched = true
-	b.closeTurn(event.FailDeadline, fmt.Sprintf("the turn exceeded its wall time of %s", b.agent().Limits.Wall), closings, true)
+	why := fmt.Sprintf("the turn exceeded its wall time of %s", b.agent().Limits.Wall)
+	b.closeTurn(event.FailDeadline, why, closings, true)
 	return b.done()
 }
