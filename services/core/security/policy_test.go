@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/core/security"
 )
 
-// An agent without a guide that it requires calls nothing, whatever the rules say.
+// An agent that lacks a required guide may not call anything, regardless of the rules.
 func TestAnUnguidedAgentCallsNothing(t *testing.T) {
 	p, err := security.New([]security.Rule{{Effect: decide.Allow}})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestEvaluate(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// A person reads what could happen, and which rule asks.
+// The warning states what could happen, and which rule asks.
 func TestWhatIsSaidToThePerson(t *testing.T) {
 	p, err := security.New([]security.Rule{
 		{Tool: "a", Effect: decide.Ask, Reason: "it costs money"}, {Tool: "b", Effect: decide.Ask}, {Tool: "c", Effect: decide.Deny, Reason: "never"}, {Tool: "d", Effect: decide.Deny},
@@ -210,11 +210,11 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 	_, err := security.New([]security.Rule{{}, sound, {Tool: "[", Effect: "x"}})
 	if n := strings.Count(fmt.Sprint(err), "policy["); n != 3 {
-		t.Errorf("of 3 faults it names %d: %v", n, err)
+		t.Errorf("got %d of 3 faults: %v", n, err)
 	}
 }
 
-// Who may answer a request is a question to the same policy.
+// The same policy decides who may answer a request.
 func TestWhoMayAnswer(t *testing.T) {
 	rules := []security.Rule{
 		{Effect: decide.Deny}, // about calls
@@ -277,7 +277,7 @@ func TestObligationsOfTheRuleThatDecides(t *testing.T) {
 	}
 }
 
-// The policy is what was checked: changing the slice later changes nothing.
+// The policy keeps the checked rules: changing the slice later has no effect.
 func TestRulesAreCopied(t *testing.T) {
 	rules := []security.Rule{{Effect: decide.Deny, Args: map[string]string{"path": "a"}, Idempotent: ptr(false)}}
 	p, err := security.New(rules)
@@ -307,7 +307,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// A tool needs each of its permissions, of the agent and of every guide that names some.
+// A tool needs all of its permissions, from the agent and from every guide that lists
+// permissions.
 func TestPermissionsAreGranted(t *testing.T) {
 	p, err := security.New([]security.Rule{{Effect: decide.Allow}})
 	if err != nil {

@@ -87,7 +87,8 @@ func (c *checker) rule(at string, r Rule) rule {
 		c.add("%w", err)
 	}
 	if r.Tool == planner.ExecuteName && r.Action != event.ActionConfirmation {
-		c.add("%s.tool: rules apply to the steps of %s, not to the tool itself; to disable it, omit it from agents.NAME.tools", at, r.Tool)
+		c.add("%s.tool: rules apply to the steps of %s, not to the tool itself; "+
+			"to disable it, omit it from agents.NAME.tools", at, r.Tool)
 	}
 	if r.Risk != "" && r.Risk != tool.RiskLow && r.Risk != tool.RiskMedium && r.Risk != tool.RiskHigh {
 		c.add("%s.risk is %q, want low, medium or high", at, r.Risk)
@@ -147,7 +148,8 @@ func (c *checker) argument(at, name, p string, effect event.Effect) argument {
 	c.pattern(at, p)
 	out := newArgument(name, p)
 	if effect == decide.Allow && out.isURL && !out.bound() {
-		c.add("%s %q also matches other hosts that begin or end alike; use the exact host, *.example.com, or * for any host", at, p)
+		c.add("%s %q also matches other hosts that begin or end alike; "+
+			"use the exact host, *.example.com, or * for any host", at, p)
 	}
 	return out
 }
