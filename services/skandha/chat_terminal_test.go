@@ -236,7 +236,7 @@ func TestTerminalCompletesCommands(t *testing.T) {
 	s.keys("/help now", enter)
 	s.await("/help takes no arguments")
 	s.keys("/sudo", enter)
-	s.await("No command /sudo")
+	s.await("Unknown command /sudo")
 	s.keys("/halp", enter)
 	s.await("did you mean /help?")
 	s.keys("/pl", tab)

@@ -84,7 +84,7 @@ func TestReplayTellsOfATurn(t *testing.T) {
 	}
 	contains(t, s.command(ref, ch, "replay"), "test said: `second`")
 	contains(t, s.command(ref, ch, "replay", "2"), "**Turn "+id+"**", "**Turn t", "`second`")
-	contains(t, s.command(ref, ch, "replay", "t1"), "No turn t1 is in this session's log")
+	contains(t, s.command(ref, ch, "replay", "t1"), "Turn t1 is not in this session's log")
 }
 
 // Inputs that waited are shown with their text, which was stored in an earlier turn.
