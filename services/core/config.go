@@ -72,7 +72,7 @@ type StreamsConfig struct {
 
 	MaxSessionArtifactBytes int64          `yaml:"max_session_artifact_bytes"` // of one session's artifacts; -1: no limit
 	MaxAgentArtifactBytes   int64          `yaml:"max_agent_artifact_bytes"`   // of one agent's artifacts; -1: no limit
-	ArtifactAge             *time.Duration `yaml:"artifact_age"`               // how long files are kept; 0: for ever
+	ArtifactAge             *time.Duration `yaml:"artifact_age"`               // how long files are kept; 0: forever
 }
 
 // AgentConfig describes one agent.

@@ -53,7 +53,7 @@ type Call struct {
 	Results uint8 // how many results were committed
 }
 
-// Fold is the session's state: a function of the commits alone (rule 1).
+// Fold is the session's state: a function of only the commits (rule 1).
 type Fold struct {
 	Cursor    uint8 // the last cause processed (rule 2)
 	Inputs    [maxInputs + 1]InputState
