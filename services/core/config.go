@@ -27,39 +27,40 @@ const DefaultAgent = "main"
 type Config struct {
 	Agents map[string]AgentConfig `yaml:"agents"`
 	Policy []Rule                 `yaml:"policy"`
-	// Hooks says how plugins are asked, by hook point.
+	// Hooks configures how plugins are asked, by hook point.
 	Hooks   map[hook.Point]HookConfig `yaml:"hooks"`
 	Plugins PluginsConfig             `yaml:"plugins"`
-	// OpenSessions is how many sessions a core has open at once; inputs of further
-	// ones wait in the log. Default 2000.
+	// OpenSessions limits how many sessions a core has open at once; inputs of further
+	// sessions wait in the log. Default 2000.
 	OpenSessions int           `yaml:"open_sessions"`
 	Streams      StreamsConfig `yaml:"streams"`
-	// Limits of the whole system, beside those of each agent's turns.
+	// Limits of the whole system, in addition to those of each agent's turns.
 	Limits SystemLimits `yaml:"limits"`
-	// Listeners is the listener service's, which reads and checks it.
+	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
-	// UI is the UI bridge's, likewise.
+	// UI belongs to the UI bridge, likewise.
 	UI yaml.Node `yaml:"ui"`
 }
 
-// HookConfig goes before what manifests declare.
+// HookConfig overrides the settings that manifests declare.
 type HookConfig struct {
 	Mode    hook.Mode        `yaml:"mode"`     // chain or parallel
 	OnError hook.OnErrorRule `yaml:"on_error"` // allow or deny
 	Budget  time.Duration    `yaml:"budget"`   // for all plugins together; default 10s
-	// Required are plugins without which everything here is denied. At before_act they are
-	// the judges: each has to agree to every call, with the arguments that run.
+	// Required lists plugins without which everything at this point is denied. At
+	// before_act they are the judges: each must agree to every call, with its final
+	// arguments.
 	Required []string `yaml:"required"`
 }
 
-// PluginsConfig is how plugins are kept.
+// PluginsConfig configures the registration of plugins.
 type PluginsConfig struct {
-	Lease        time.Duration `yaml:"lease"`         // how long one may be silent; default 10s
+	Lease        time.Duration `yaml:"lease"`         // how long a plugin may be silent; default 10s
 	SuspendAfter *int          `yaml:"suspend_after"` // failures in a row; default 5; 0: never
 }
 
 // StreamsConfig configures the log and the streams that belong to it. A missing field
-// keeps the existing value; new streams get the default. See [bus.StreamsConfig].
+// keeps the existing value; for new streams it means the default. See [bus.StreamsConfig].
 type StreamsConfig struct {
 	Replicas         int           `yaml:"replicas"`           // copies of each stream: 1, 3 or 5; never lowered
 	MaxBytes         int64         `yaml:"max_bytes"`          // of the log; -1: no limit
@@ -71,25 +72,25 @@ type StreamsConfig struct {
 
 	MaxSessionArtifactBytes int64          `yaml:"max_session_artifact_bytes"` // of one session's artifacts; -1: no limit
 	MaxAgentArtifactBytes   int64          `yaml:"max_agent_artifact_bytes"`   // of one agent's artifacts; -1: no limit
-	ArtifactAge             *time.Duration `yaml:"artifact_age"`               // how long files are kept; 0: for ever
+	ArtifactAge             *time.Duration `yaml:"artifact_age"`               // how long files are kept; 0: forever
 }
 
 // AgentConfig describes one agent.
 type AgentConfig struct {
 	Guide    GuideConfig `yaml:"guide"`
-	Guides   []string    `yaml:"guides"`          // of plugins, by name; they follow guide, in this order
-	Required []string    `yaml:"required_guides"` // of these; while one is missing, the agent does not answer
-	Provider string      `yaml:"provider"`        // by name, a plugin's too; empty: the first of whichever service is free
+	Guides   []string    `yaml:"guides"`          // of plugins, by name; appended to guide in this order
+	Required []string    `yaml:"required_guides"` // a subset of guides; while one is missing, the agent does not answer
+	Provider string      `yaml:"provider"`        // by name, of a service or plugin; empty: the first of any free service
 	Model    string      `yaml:"model"`           // empty: the provider's default
 	Tools    []string    `yaml:"tools"`           // absent: every public tool
-	// Permissions are what tools may need, e.g. mail.send, or fs.* for a group. Absent:
-	// [security.DefaultPermissions]; empty: none.
+	// Permissions lists the permissions granted to tools, e.g. mail.send, or fs.* for a
+	// group. Absent: [security.DefaultPermissions]; empty: none.
 	Permissions []string      `yaml:"permissions"`
-	Confirm     time.Duration `yaml:"confirm"` // how long a person may take; default 15m
+	Confirm     time.Duration `yaml:"confirm"` // how long a person may take to answer; default 15m
 	Limits      LimitsConfig  `yaml:"limits"`
 }
 
-// GuideConfig is the agent's character.
+// GuideConfig configures the agent's persona.
 type GuideConfig struct {
 	SystemPrompt    string             `yaml:"system_prompt"`
 	Temperature     *float64           `yaml:"temperature"`
@@ -97,27 +98,27 @@ type GuideConfig struct {
 	InitialMemories []string           `yaml:"initial_memories"`
 }
 
-// SystemLimits bounds what all sessions do together.
+// SystemLimits bounds all sessions together.
 type SystemLimits struct {
-	// Backlog is how many inputs may wait before new ones are refused; default 10000,
-	// 0 for no limit.
+	// Backlog is how many inputs may wait before new ones are refused. Default 10000;
+	// 0: no limit.
 	Backlog *int `yaml:"backlog"`
 }
 
-// backlog is the limit as the shell takes it.
+// backlog converts the limit to the shell's form, in which -1 means no limit.
 func (l SystemLimits) backlog() (int, error) {
 	switch {
 	case l.Backlog == nil:
 		return shell.DefaultBacklog, nil
 	case *l.Backlog < 0:
-		return 0, fmt.Errorf("limits.backlog is %d, want 0 (any number) or more", *l.Backlog)
+		return 0, fmt.Errorf("limits.backlog is %d, want 0 (no limit) or more", *l.Backlog)
 	case *l.Backlog == 0:
 		return -1, nil
 	}
 	return *l.Backlog, nil
 }
 
-// LimitsConfig bounds a turn. What is absent has its default; 0 is no limit.
+// LimitsConfig bounds a turn. An absent field means the default, 0 no limit.
 type LimitsConfig struct {
 	Rounds      *int           `yaml:"rounds"`
 	Calls       *int           `yaml:"calls"`
@@ -129,14 +130,14 @@ type LimitsConfig struct {
 	WindowTurns *int           `yaml:"window_turns"`
 }
 
-// Rule is one line of the policy; the last that matches wins.
+// Rule is one rule of the policy; the last one that matches wins.
 type Rule = security.Rule
 
 const defaultPrompt = `You are a helpful agent. You plan, call tools where they help, and answer briefly and truthfully.
 If a tool failed or its outcome is unknown, say so.`
 
-// ReadConfig reads and checks the configuration file; an empty path gives the
-// defaults. The error names everything that is wrong, with its line.
+// ReadConfig reads and checks the configuration file. With an empty path it returns the
+// defaults. The error lists all mistakes, with their lines.
 func ReadConfig(path string) (Config, error) {
 	return configfile.Read(path, func(file []byte) (c Config, err error) {
 		err = configfile.Decode(file, &c)
@@ -144,7 +145,7 @@ func ReadConfig(path string) (Config, error) {
 	}, Config.Check)
 }
 
-// Build checks the configuration and gives what the shell needs.
+// Build checks the configuration and returns the agents and the policy.
 func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, error) {
 	if len(c.Agents) == 0 {
 		c.Agents = map[string]AgentConfig{DefaultAgent: {}}
@@ -199,7 +200,7 @@ func (c Config) BuildPlugins() (shell.PluginsConfig, error) {
 			bad("%s.on_error is %q, want allow or deny", at, h.OnError)
 		}
 		if (h.OnError == hook.Deny || len(h.Required) > 0) && !p.Deniable() {
-			bad("%s: nothing can be denied there, so on_error: deny and required make no sense", at)
+			bad("%s: on_error: deny and required are not supported, because this point cannot deny", at)
 		}
 		if h.Budget < 0 || h.Budget > 10*time.Minute {
 			bad("%s.budget is %v, want up to 10m", at, h.Budget)
@@ -245,7 +246,7 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	}
 	for i, name := range a.Guides {
 		if name == "" || slices.Contains(a.Guides[:i], name) {
-			bad(".guides[%d] is %q, want the name of a plugin's guide, each once", i, name)
+			bad(".guides[%d] is %q, want the name of a plugin's guide, without duplicates", i, name)
 		}
 	}
 	for i, name := range a.Required {
@@ -282,7 +283,7 @@ func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits 
 		{"rounds", out.Rounds, out.Rounds < 0},
 		{"calls", out.Calls, out.Calls < 0},
 		{"tokens", out.Tokens, out.Tokens < 0},
-		{"cost_usd", cost, !(cost >= 0 && cost <= maxCostUSD)}, // not a number is neither
+		{"cost_usd", cost, !(cost >= 0 && cost <= maxCostUSD)}, // false for NaN
 		{"wall", out.Wall, out.Wall < 0},
 		{"model_call", out.ModelCall, out.ModelCall < 0},
 		{"queue", out.Queue, out.Queue < 0},

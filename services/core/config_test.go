@@ -34,7 +34,7 @@ func policyOf(t *testing.T, yaml string) (*security.Policy, error) {
 	return policy, err
 }
 
-// An agent has the permissions of the built-in tools unless its configuration says which.
+// An agent has the permissions of the built-in tools unless its configuration lists others.
 func TestPermissionsOfAnAgent(t *testing.T) {
 	for yaml, want := range map[string][]string{
 		"agents: {main: {}}":                                   security.DefaultPermissions(),
@@ -54,7 +54,7 @@ func TestPermissionsOfAnAgent(t *testing.T) {
 	}
 }
 
-// Every condition and obligation can be written down, and does what it says.
+// Every condition and obligation can be configured, and has its effect.
 func TestAPolicyIsReadFromTheConfiguration(t *testing.T) {
 	policy, err := policyOf(t, `
 policy:
@@ -67,7 +67,7 @@ policy:
     idempotent: false
     args: {method: GET, url: "https://docs.example.com/*"}
     effect: confirm
-    reason: it talks to strangers
+    reason: it contacts other machines
     obligations: {max_duration: 10s, max_result_bytes: 65536, note: it comes from outside}
 `)
 	if err != nil {
@@ -84,7 +84,7 @@ policy:
 		}
 	}
 	r := policy.Evaluate(sound())
-	if r.Effect != decide.Ask || r.Rule != "policy[1]" || !strings.Contains(r.Reason, "it talks to strangers") ||
+	if r.Effect != decide.Ask || r.Rule != "policy[1]" || !strings.Contains(r.Reason, "it contacts other machines") ||
 		*r.Obligations != (event.Obligations{MaxDurationMS: 10_000, MaxResultBytes: 65536, Note: "it comes from outside"}) {
 		t.Fatalf("%+v %+v", r, r.Obligations)
 	}
@@ -125,12 +125,12 @@ func TestAPolicyThatMakesNoSenseIsRefused(t *testing.T) {
 		`{effect: allow, obligations: {require_shouting: very loudly}}`: "require_shouting",
 	} {
 		if _, err := policyOf(t, "policy: ["+rule+"]\n"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want it to name %s", rule, err, want)
+			t.Errorf("%s: %v, want it to mention %s", rule, err, want)
 		}
 	}
 }
 
-// What the package of the policy shows can be copied into a configuration.
+// The examples in the documentation of package security are valid configuration.
 func TestThePolicyOfTheDocumentationIsSound(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("security", "doc.go"))
 	if err != nil {
@@ -159,7 +159,7 @@ func TestStreamsAreConfigured(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	if got, err := config(t, "agents: {main: {}}\n").BuildStreams(); err != nil || got != (bus.StreamsConfig{}) {
-		t.Errorf("without a word %+v, %v; it is to keep what is there", got, err)
+		t.Errorf("without settings %+v, %v; want the existing values kept", got, err)
 	}
 	if err := refused(t, "streams: {replicas: 2}\n"); !strings.HasSuffix(err, "skandha.yaml:1: streams.replicas is 2, want 1, 3 or 5") {
 		t.Errorf("%s, want an error that names the field", err)
@@ -191,7 +191,7 @@ func TestRequiredGuidesAreGuides(t *testing.T) {
 	}
 }
 
-// refused is why a configuration is.
+// refused returns the error of an invalid configuration.
 func refused(t *testing.T, yaml string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "skandha.yaml")
@@ -205,8 +205,8 @@ func refused(t *testing.T, yaml string) string {
 	return err.Error()
 }
 
-// Everything that is wrong comes at once, each with its line, its path, its value and
-// what is wanted.
+// All mistakes are reported at once, each with its line, its path, its value and what is
+// expected.
 func TestEveryErrorOfAFileIsReported(t *testing.T) {
 	for file, want := range map[string][]string{
 		"agents:\n  main:\n    limits: {rounds: many, wall: 5}\n    confirm: 15\nagnets: {}\nplugins: {lease: 1ms}\n": {
@@ -256,13 +256,13 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 	}
 }
 
-// A service that owns one section knows the names of the others.
+// A service that owns one section knows the names of the other sections.
 func TestTheSectionsOfTheFileAreTheCores(t *testing.T) {
 	var names []string
 	for f := range reflect.TypeFor[core.Config]().Fields() {
 		names = append(names, f.Tag.Get("yaml"))
 	}
 	if want := configfile.Sections(); !slices.Equal(names, want) {
-		t.Errorf("the configuration has the keys %q, package configfile knows %q", names, want)
+		t.Errorf("the configuration has the keys %q, package configfile lists %q", names, want)
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"skandha.dev/pkg/bus"
 )
 
-// Flags are what a command line and the environment say; they go before the
+// Flags holds the settings of the command line and the environment. They override the
 // configuration file.
 type Flags struct {
-	File     string // configuration; empty: none
-	Replicas int    // copies of each stream; 0: as the configuration says
+	File     string // path of the configuration; empty: none
+	Replicas int    // copies of each stream; 0: use the configuration
 }
 
-// Config is the checked configuration that the flags ask for.
+// Config reads and checks the configuration and applies the flags to it.
 func (f Flags) Config() (Config, error) {
 	c, err := ReadConfig(f.File)
 	if wrong := (bus.StreamsConfig{Replicas: f.Replicas}).Validate(); wrong != nil {

@@ -11,14 +11,14 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Options are what the process, not the configuration file, decides.
+// Options holds the settings of the process that are not in the configuration file.
 type Options struct {
-	Compare time.Duration // how often the view is compared with the log; default 30 s
-	Drain   time.Duration // how long open turns may go on at shutdown; default 10 s
+	Compare time.Duration // interval for comparing the view with the log; default 30 s
+	Drain   time.Duration // grace period for open turns on shutdown; default 10 s
 	Version string
 }
 
-// Deps are what a core stands on.
+// Deps holds the dependencies of a core.
 type Deps struct {
 	Bus   *bus.Bus
 	Store store.Store
@@ -35,7 +35,7 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }
 
-// Check reports everything that is wrong; each error begins with the path of the setting.
+// Check reports all errors; each begins with the path of the setting.
 func (c Config) Check() error {
 	_, err := c.shell()
 	return err

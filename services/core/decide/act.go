@@ -16,15 +16,15 @@ import (
 	"skandha.dev/services/core/planner"
 )
 
-// maxAttempts of a call: new ones are made only when the one before certainly
-// did not run, or the tool is idempotent.
+// maxAttempts bounds the attempts at a call. A new attempt is made only if the
+// previous one certainly did not run, or the tool is idempotent.
 const maxAttempts = 8
 
 // DefaultConfirm is how long a person may take to answer a confirmation request.
 const DefaultConfirm = 15 * time.Minute
 
-// advance moves every step on that can move, until none can; then, if all
-// calls have their results, it asks the model again.
+// advance moves every step that can move, until none can. Then, if all calls have
+// their results, it asks the model again.
 func (b *builder) advance() {
 	for moved := true; moved && b.s.Turn != nil; {
 		moved = false
@@ -39,7 +39,7 @@ func (b *builder) advance() {
 	}
 }
 
-// move brings one step on and reports whether it did. st is a copy.
+// move advances one step and reports whether it did. st is a copy.
 func (b *builder) move(st Step) bool {
 	t := b.s.Turn
 	switch st.Status {
@@ -60,7 +60,7 @@ func (b *builder) move(st Step) bool {
 	}
 	if _, tripped := b.s.Breaker.tripped(); tripped && b.s.Breaker.HalfOpen {
 		b.complete(st.Call, tool.Failure(tool.CodeNotRun,
-			"the tool call that was let through before it on trial failed"))
+			"the trial tool call before it failed"))
 		return true
 	}
 	if b.s.holds() {
@@ -68,7 +68,7 @@ func (b *builder) move(st Step) bool {
 	}
 	spec, known := b.env.Tools.Lookup(st.Tool)
 	if !known {
-		return false // its plugin or runners are gone; OnProgress ends the wait
+		return false // its plugin or runners have stopped; OnProgress ends the wait
 	}
 	args, err := planner.Resolve(st.Args, t.dataOf(st.Parent))
 	if err != nil {
@@ -78,25 +78,25 @@ func (b *builder) move(st Step) bool {
 	if !b.checked[st.Call] || string(args) != string(st.Args) {
 		var errs []string
 		if args, errs = b.env.Tools.Validate(st.Tool, args); len(errs) > 0 {
-			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, misfit, errs...))
+			b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, schemaMismatch, errs...))
 			return true
 		}
 	}
 	runner, free := b.pick(spec, nil)
 	if !free {
-		return false // hooks are asked when it can run
+		return false // hooks are asked once it can run
 	}
 	return b.act(st, spec, args, runner)
 }
 
-const misfit = "the arguments do not fit the tool's schema"
+const schemaMismatch = "the arguments do not match the tool's schema"
 
-// act passes one step through before_act and policy, then gives it to the runner or
-// asks a person. Plugins first shape the call, then judge it as it is to run; an answer
-// that a plugin gives instead of the tool counts only if all of that lets the call pass.
+// act passes one step through before_act and policy, then assigns it to the runner or
+// asks a person. Plugins first shape the call, then judge it in its final form. A
+// plugin's answer instead of the tool counts only if all of them let the call pass.
 func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subject.Instance) bool {
 	if spec.Internal { // since it was offered
-		why := fmt.Sprintf("the tool %s is now for services and plugins only", st.Tool)
+		why := fmt.Sprintf("the tool %s is now internal: only services and plugins may call it", st.Tool)
 		b.complete(st.Call, tool.Failure(tool.CodeUnknownTool, why))
 		return true
 	}
@@ -112,7 +112,7 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subj
 		})
 	args, refusal := b.shape(&st, shaped, args)
 	if refusal == nil {
-		args = encode(args) // as the events carry them: what is hashed is what is shown and run
+		args = encode(args) // as the events carry them, so that the hash covers what is shown and run
 		judged := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},
 			func(env hook.Envelope) hook.Decision { return b.env.Hooks.Judge(env, shaped) })
 		switch judged.Verb {
@@ -122,7 +122,7 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subj
 			shaped.Verb, shaped.Warning = hook.Confirm, shaped.Warning.Join(hookWarning(judged))
 		case hook.Continue, "":
 		default:
-			refusal = garbage()
+			refusal = invalidAnswer()
 		}
 	}
 	if refusal != nil {
@@ -143,8 +143,9 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subj
 	return true
 }
 
-// shape applies what the shaping plugins have made of a call: its arguments, and the
-// answer instead of the tool. Refusal is the result of a call that is not to run.
+// shape applies the decision of the shaping plugins to a call: its arguments, and the
+// answer instead of the tool. A non-nil refusal is the result of a call that must not
+// run.
 func (b *builder) shape(st *Step, d hook.Decision, args json.RawMessage) (_ json.RawMessage, refusal *tool.Result) {
 	st.Answer = nil
 	switch d.Verb {
@@ -152,23 +153,23 @@ func (b *builder) shape(st *Step, d hook.Decision, args json.RawMessage) (_ json
 		return nil, failure(tool.CodeDenied, d.Reason)
 	case hook.AnswerFor:
 		if len(d.Answer) > 0 && !json.Valid(d.Answer) {
-			return nil, garbage()
+			return nil, invalidAnswer()
 		}
 		st.Answer = &event.Answered{By: d.AnsweredBy, Data: d.Answer}
 	case hook.Replace, hook.Confirm, hook.Continue, hook.Stop, "":
 	default:
-		return nil, garbage()
+		return nil, invalidAnswer()
 	}
 	if d.Verb != hook.Replace && d.Data == nil {
 		return args, nil
 	}
 	var n hook.ActData
 	if err := decodeInto(d.Data, &n); err != nil || len(n.Args) == 0 {
-		return nil, garbage()
+		return nil, invalidAnswer()
 	}
 	args, errs := b.env.Tools.Validate(st.Tool, n.Args)
 	if len(errs) > 0 {
-		return nil, failure(tool.CodeInvalidArgs, "a before_act hook left arguments that do not fit", errs...)
+		return nil, failure(tool.CodeInvalidArgs, "a before_act hook returned invalid arguments", errs...)
 	}
 	return args, nil
 }
@@ -178,15 +179,17 @@ func failure(code tool.Code, message string, details ...string) *tool.Result {
 	return &r
 }
 
-// garbage denies a step because nobody can know what a before_act hook wants.
-func garbage() *tool.Result {
-	return failure(tool.CodeDenied, "a before_act hook answered something that cannot be understood")
-}
+// invalidHookAnswer is the reason for denying a call whose before_act hook returned
+// something that core cannot interpret.
+const invalidHookAnswer = "a before_act hook returned an invalid answer"
+
+func invalidAnswer() *tool.Result { return failure(tool.CodeDenied, invalidHookAnswer) }
 
 func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v verdict) {
 	if st.Answer != nil {
 		if r := b.bounded(tool.Result{Success: true, Data: st.Answer.Data}); !r.Success {
-			b.complete(st.Call, tool.Failure(tool.CodeTooLarge, "the answer of the plugin "+string(st.Answer.By)+" does not fit; the tool did not run"))
+			why := fmt.Sprintf("the answer of the plugin %s is too large; the tool did not run", st.Answer.By)
+			b.complete(st.Call, tool.Failure(tool.CodeTooLarge, why))
 			return
 		}
 	}
@@ -201,8 +204,9 @@ func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v ver
 	})
 }
 
-// assign gives a step that was let pass before to the least busy runner but those,
-// if there is one. True too if it may not run any more and has ended.
+// assign gives a step that has already passed to the least busy runner, except those
+// in not. It reports whether a runner was free; the step may instead have ended because
+// it may no longer run.
 func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance) bool {
 	spec, known := b.env.Tools.Lookup(st.Tool)
 	if !known {
@@ -212,32 +216,32 @@ func (b *builder) assign(st Step, args json.RawMessage, not ...subject.Instance)
 	switch {
 	case !free:
 	case Hash(spec, args, st.Answer) != st.Hash:
-		b.anew(st, spec, args, inst)
+		b.decideAgain(st, spec, args, inst)
 	case !b.barred(st, spec, args):
 		b.pass(st, spec, args, inst)
 	}
 	return free
 }
 
-// anew decides again about a call that was let pass, because the tool of its name is not
-// the one that it was let pass for. What a tool that is gone may have begun, another one
-// does not finish.
-func (b *builder) anew(st Step, spec tool.Spec, args json.RawMessage, runner subject.Instance) {
+// decideAgain decides again about a call that has passed, because its tool is no longer
+// the one that it passed for. It never lets another tool finish what the earlier one may
+// have begun.
+func (b *builder) decideAgain(st Step, spec tool.Spec, args json.RawMessage, runner subject.Instance) {
 	if st.Uncertain {
 		b.completeFrom(st, st.notRun(""), executor.Answer{})
 		return
 	}
 	args, errs := b.env.Tools.Validate(st.Tool, args)
 	if len(errs) > 0 {
-		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, misfit, errs...))
+		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, schemaMismatch, errs...))
 		return
 	}
 	st.ApprovedBy = ""
 	b.act(st, spec, args, runner)
 }
 
-// pick chooses a runner. What a sticky tool keeps for the session is where its last
-// call was given.
+// pick chooses a runner. A call of a sticky tool goes to the runner of the pool's last
+// call, which keeps the session's data.
 func (b *builder) pick(spec tool.Spec, not []subject.Instance) (subject.Instance, bool) {
 	var be subject.Instance
 	if pool := sticky(spec); pool != "" {
@@ -246,7 +250,7 @@ func (b *builder) pick(spec tool.Spec, not []subject.Instance) (subject.Instance
 	return b.env.Executors.PickRunner(spec, be, not)
 }
 
-// sticky is the pool of a sticky tool.
+// sticky returns the pool of a sticky tool, or "" for any other tool.
 func sticky(spec tool.Spec) string {
 	if !spec.Sticky {
 		return ""
@@ -254,8 +258,8 @@ func sticky(spec tool.Spec) string {
 	return cmp.Or(spec.Pool, executor.DefaultPool)
 }
 
-// pass lets a call run, or count the answer of a plugin instead. It is the only way
-// there: what comes here was let pass by judge, in this decision, or by barred.
+// pass runs a call, or uses a plugin's answer instead. Every call that runs goes
+// through pass, after judge has let it pass in this decision, or barred.
 func (b *builder) pass(st Step, spec tool.Spec, args json.RawMessage, to subject.Instance) {
 	if st.Answer == nil {
 		b.give(st, spec, args, to)
@@ -265,7 +269,7 @@ func (b *builder) pass(st Step, spec tool.Spec, args json.RawMessage, to subject
 	b.completeFrom(st, tool.Result{Success: true, Data: st.Answer.Data}, executor.Answer{})
 }
 
-// give commits the call to a runner.
+// give assigns the call to a runner.
 func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject.Instance) {
 	notAfter := b.head.Now.Add(executor.StartWithin + spec.Timeout())
 	if notAfter.After(b.s.Turn.Deadline) {
@@ -288,7 +292,7 @@ func (b *builder) complete(call string, r tool.Result) {
 	}
 }
 
-// completeFrom gives a step the result of an executor's answer.
+// completeFrom gives a step its result, taken from an executor's answer.
 func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	fault, hash := faultOf(&st, a), st.Hash
 	if hash == "" {
@@ -308,9 +312,9 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 		if decodeInto(d.Data, &n) == nil {
 			r = amended(r, n.Result)
 		}
-	case hook.DenyVerb: // it has happened; what it gave is not shown
-		if r.Success || r.Error == nil || !coresOwn(r.Error.Code) {
-			r = tool.Failure(tool.CodeFailed, "its result is withheld: "+d.Reason)
+	case hook.DenyVerb: // the call has run; only its result is not shown
+		if r.Success || r.Error == nil || !isCoreCode(r.Error.Code) {
+			r = tool.Failure(tool.CodeFailed, "the result is withheld: "+d.Reason)
 		}
 	}
 	r, note := st.obliged(r)
@@ -323,18 +327,19 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 		Note: note, Fault: fault,
 	}
 	if br := b.s.Breaker; repeats(r, fault) && br.Hash == hash && br.Same+1 >= sameFailures {
-		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; do something else", note, br.Same+1), "; ")
+		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; try something else",
+			note, br.Same+1), "; ")
 	}
 	b.touched = true
 	b.reportFailure(&st, r)
 	b.emit(p)
 }
 
-// skip reports whether a step can never run, and why.
+// skip reports whether a step can never run, and why not.
 func (t *Turn) skip(st *Step) (string, bool) {
 	for _, d := range st.DependsOn {
 		if dep := t.step(d); dep != nil && dep.Status == Done && !dep.Result.Success {
-			return fmt.Sprintf("step %q, on which it depends, did not succeed", dep.CallID), true
+			return fmt.Sprintf("step %q, which it depends on, did not succeed", dep.CallID), true
 		}
 	}
 	if st.Parent == "" {
@@ -345,7 +350,7 @@ func (t *Turn) skip(st *Step) (string, bool) {
 	}
 	for _, s := range t.Steps {
 		if s.Parent == st.Parent && s.Status == Done && !s.Result.Success {
-			return fmt.Sprintf("step %q failed and the plan stops on failure", s.CallID), true
+			return fmt.Sprintf("step %q failed, and the plan stops on failure", s.CallID), true
 		}
 	}
 	return "", false

@@ -11,10 +11,10 @@ import (
 	"skandha.dev/services/core/security/grant"
 )
 
-// confirmation decides about a person's answer. One that does not count is
-// refused and audited: a commit that moves the cursor alone, so that a flood of
-// them costs no more than itself. A session that does not exist is not made for
-// it; then the answer has no effect (rule 5).
+// confirmation decides about a person's answer. An answer that does not count is
+// refused and audited in a commit that only moves the cursor, so a flood of them causes
+// no further work. An answer never creates a session: without one, it has no effect
+// (rule 5).
 func (x *causeDecider) confirmation() string {
 	var c event.Confirmation
 	st, no := x.counts(&c)
@@ -35,10 +35,11 @@ func (x *causeDecider) confirmation() string {
 	return ""
 }
 
-// counts reads an answer into c. It counts iff it names a request that came
-// before it and is still pending, carries the hash of what was shown, and was
-// stored in time (rule 5); if it grants more, that was offered; and if policy lets
-// its writer answer. The ruling has a reason iff it does not count.
+// counts reads an answer into c and reports whether it counts. It counts if it names a
+// request that was stored earlier and is still pending, carries the hash of what was
+// shown, and was stored in time (rule 5); if the grant that it chooses, if any, was
+// offered; and if policy lets its writer answer. The ruling has a reason only if the
+// answer does not count.
 func (x *causeDecider) counts(c *event.Confirmation) (*Step, Ruling) {
 	if err := event.DecodeCause(x.c.Body, c); err != nil {
 		return nil, Ruling{Reason: err.Error()}
@@ -47,9 +48,9 @@ func (x *causeDecider) counts(c *event.Confirmation) (*Step, Ruling) {
 	switch {
 	case why != "":
 	case st.Asked == 0 || st.Asked >= x.c.Sequence:
-		why = "it was stored before the request it answers"
+		why = "the answer was stored before the request"
 	case c.Hash != st.Hash:
-		why = "its hash is not that of the arguments that were shown"
+		why = "the hash does not match the arguments that were shown"
 	case !x.c.Time.Before(st.ExpiresAt):
 		why = "the request had expired"
 	case c.Always != nil:
@@ -64,17 +65,17 @@ func (x *causeDecider) counts(c *event.Confirmation) (*Step, Ruling) {
 func (x *causeDecider) grants(st *Step, c *event.Confirmation) (why string) {
 	switch {
 	case !c.Approved:
-		return "it refuses the call and grants it for the session"
+		return "the answer denies the call but grants it for the session"
 	case !grant.In(st.Always, *c.Always):
-		return "what it grants for the session was not offered"
+		return "the answer chooses a grant that was not offered"
 	case len(x.s.Grants) >= grant.Max && !grant.In(x.s.Grants, *c.Always):
-		return fmt.Sprintf("%d calls are granted for the session already; /reset takes them back", grant.Max)
+		return fmt.Sprintf("the session has reached its limit of %d grants; /reset revokes them", grant.Max)
 	}
 	return ""
 }
 
-// mayAnswer asks policy whether the writer may answer, which it may if nothing is
-// said of it: its credentials let it write answers.
+// mayAnswer asks policy whether the writer may answer. Without a matching rule it may,
+// because its credentials let it write answers.
 func (x *causeDecider) mayAnswer(st *Step, c *event.Confirmation) Ruling {
 	spec, known := x.env.Tools.Lookup(st.Tool)
 	if !known {
@@ -87,17 +88,17 @@ func (x *causeDecider) mayAnswer(st *Step, c *event.Confirmation) Ruling {
 	if r.Effect == Allow {
 		return Ruling{}
 	}
-	return Ruling{Rule: r.Rule, Reason: cmp.Or(r.Reason, fmt.Sprintf("policy does not let %s answer", x.c.Writer))}
+	return Ruling{Rule: r.Rule, Reason: cmp.Or(r.Reason, fmt.Sprintf("policy does not allow %s to answer", x.c.Writer))}
 }
 
-// Bounds of what a refused answer leaves in the log, in bytes.
+// Bounds, in bytes, of what a refused answer adds to the log.
 const (
 	maxRefusal = 200 // of the reason, which may quote what was sent
 	maxQuoted  = 128 // of the id and the hash that it claims
 )
 
-// refused notes an answer that does not count. It returns the reason if even that
-// is not written: nobody makes a session by answering in it.
+// refused audits an answer that does not count. In a session without a commit it only
+// returns the reason, because an answer must not create a session.
 func (x *causeDecider) refused(c event.Confirmation, no Ruling) string {
 	if x.s.Rev == 0 {
 		return no.Reason
@@ -130,11 +131,11 @@ func (b *builder) refuse(st *Step, p event.ActConfirmed, code tool.Code, why str
 
 func (x *causeDecider) pending(id string) (*Step, string) {
 	if x.s.Turn == nil {
-		return nil, "nothing waits for confirmation"
+		return nil, "no confirmation request is pending"
 	}
 	st := x.s.Turn.step(id)
 	if st == nil || st.Status != Confirming {
-		return nil, fmt.Sprintf("no confirmation %q is pending", id)
+		return nil, fmt.Sprintf("no confirmation request %q is pending", id)
 	}
 	c := *st // emitting changes the original
 	return &c, ""

@@ -10,10 +10,10 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// OnCallAnswer decides about what became of an attempt at a call. Nil means no
-// effect: the attempt is not the current one, it goes on, or there is nowhere
-// to run it again yet (retry is true then, and the shell comes back).
-func OnCallAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decision, retry bool) {
+// OnCallAnswer decides about the outcome of an attempt at a call. Nil means no
+// effect: the attempt is not the current one, it is still running, or no executor can
+// run it again yet. In the last case retry is true, and the shell calls again later.
+func OnCallAnswer(s *State, delivery uint64, a executor.Answer, env *Env) (d *Decision, retry bool) {
 	if s.Turn == nil || !a.State.Final() {
 		return nil, false
 	}
@@ -21,7 +21,7 @@ func OnCallAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decisi
 	if st == nil || st.Status != Assigned || st.Attempt != a.Attempt {
 		return nil, false
 	}
-	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
+	b := start(s, delivery, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
 	b.touched = true
 	c := *st
 	switch a.State {
@@ -34,16 +34,16 @@ func OnCallAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decisi
 	case executor.Stopped:
 		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it was stopped while it ran"), a)
 	default:
-		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it ran, and its result is gone"), a)
+		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it ran, but its result was lost"), a)
 	}
 	b.advance()
 	return b.done(), false
 }
 
-// OnUnreachable decides about a call whose runner cannot be asked (rule 9). An
-// idempotent one is attempted elsewhere; any other ends as outcome_unknown,
-// which is final, so the shell waits for start_by and the skew before.
-func OnUnreachable(s *State, door uint64, call, attempt string, env *Env) (d *Decision, retry bool) {
+// OnUnreachable decides about a call whose runner cannot be reached (rule 9). An
+// idempotent call is attempted elsewhere; any other ends as outcome_unknown. That is
+// final, so the shell first waits until start_by and the skew have passed.
+func OnUnreachable(s *State, delivery uint64, call, attempt string, env *Env) (d *Decision, retry bool) {
 	if s.Turn == nil {
 		return nil, false
 	}
@@ -51,7 +51,7 @@ func OnUnreachable(s *State, door uint64, call, attempt string, env *Env) (d *De
 	if st == nil || st.Status != Assigned || st.Attempt != attempt {
 		return nil, false
 	}
-	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: call, Attempt: attempt}, env.Now, env)
+	b := start(s, delivery, event.Trigger{Kind: event.ByReply, Call: call, Attempt: attempt}, env.Now, env)
 	b.touched = true
 	c := *st
 	c.Uncertain = true
@@ -64,9 +64,10 @@ func OnUnreachable(s *State, door uint64, call, attempt string, env *Env) (d *De
 	return b.done(), false
 }
 
-// again makes a new attempt, or gives up. False means not now. The first new attempt
-// is made at once if another runner is free, further ones after growing pauses: after
-// one plugin or runner has refused, the next is likely to refuse for the same reason.
+// again makes a new attempt, or gives up. False means that neither is possible yet.
+// The second attempt follows at once if another runner is free, further ones after
+// growing pauses: once a plugin or runner has refused, the next one is likely to
+// refuse for the same reason.
 func (b *builder) again(st Step, a executor.Answer) bool {
 	ended := b.env.Heard
 	if ended.IsZero() {
@@ -81,7 +82,7 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 	case b.assign(st, st.Final, st.Runner):
 		return true
 	case busy(a) && b.head.Now.Before(st.StartBy):
-		return false // the runner that has just refused is the only one: let it breathe
+		return false // the only runner has just refused: give it time
 	case b.assign(st, st.Final):
 		return true
 	case !b.offers(st.Tool):
@@ -93,24 +94,24 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 	case b.head.Now.Before(st.NotAfter.Add(runnerWait)):
 		return false
 	}
-	b.completeFrom(st, st.notRun("no runner took it: "+string(a.Reason)+" "+a.Message), executor.Answer{})
+	b.completeFrom(st, st.notRun("no runner accepted it: "+string(a.Reason)+" "+a.Message), executor.Answer{})
 	return true
 }
 
-// arrivedSince reports whether an executor or a plugin that offers the tool has come
-// since then, and had time to be known everywhere.
+// arrivedSince reports whether an executor or a plugin that offers the tool has
+// registered since then, long enough ago that all processes know it.
 func (b *builder) arrivedSince(tool string, then time.Time) bool {
 	at := b.env.Tools.Arrived(tool)
 	return at.After(then) && !b.head.Now.Before(at.Add(arrivalWait))
 }
 
-// arrivalWait is how long after the arrival of an executor or a plugin a refused call
-// is tried again: earlier, runners may not know a plugin yet.
+// arrivalWait is the delay between the arrival of an executor or a plugin and a new
+// attempt at a refused call. Earlier, runners may not know a plugin yet.
 const arrivalWait = 100 * time.Millisecond
 
-// pause is how long to wait after an executor's refusal, by the number of attempts, if
-// nobody arrives.
-// All pauses together are longer than a plugin's lease and a restart after it.
+// pause returns how long to wait after an executor's refusal, by the number of
+// attempts, if no executor or plugin arrives. All pauses together are longer than a
+// plugin's lease and a restart after it.
 func pause(attempts int) time.Duration { return min(125*time.Millisecond<<attempts, 4*time.Second) }
 
 func (b *builder) left(tool string) bool {
@@ -118,8 +119,8 @@ func (b *builder) left(tool string) bool {
 	return left
 }
 
-// goneSince is when the wait for a tool that no executor offers began, for a call that
-// was ready at the given time.
+// goneSince returns when the wait began for a tool that no executor offers, for a call
+// that was ready at the given time.
 func (b *builder) goneSince(tool string, ready time.Time) time.Time {
 	if since, _ := b.env.Tools.Gone(tool); since.After(ready) {
 		return since
@@ -130,18 +131,18 @@ func (b *builder) goneSince(tool string, ready time.Time) time.Time {
 // unoffered explains why a call without an executor was not run.
 func (b *builder) unoffered(tool string) string {
 	if b.left(tool) {
-		return fmt.Sprintf("the plugin that offers %s is gone, and did not come back within %s", tool, pluginWait)
+		return fmt.Sprintf("the plugin that offers %s stopped and did not return within %s", tool, pluginWait)
 	}
-	return fmt.Sprintf("no runner offers %s any more: it did not run", tool)
+	return fmt.Sprintf("no runner offers %s any more; the call did not run", tool)
 }
 
-// busy reports whether an executor refused what it would take later.
+// busy reports whether an executor refused a call that it would accept later.
 func busy(a executor.Answer) bool {
 	return a.State == executor.Refused && (a.Reason == executor.RefusedFull || a.Reason == executor.RefusedDraining)
 }
 
-// notRun is the result of a call whose last attempt did not run, as why says; of
-// an attempt before nobody may know.
+// notRun returns the result of a call whose last attempt did not run, with the reason
+// why. If an earlier attempt may have run, the outcome is unknown instead.
 func (st *Step) notRun(why string) tool.Result {
 	if st.Uncertain {
 		return tool.Failure(tool.CodeOutcomeUnknown, "its runner died or cannot be reached: it may have run")
@@ -149,12 +150,13 @@ func (st *Step) notRun(why string) tool.Result {
 	return tool.Failure(tool.CodeNotRun, why)
 }
 
-// OnProgress moves on what waits for an executor. Nil: nothing can move.
-func OnProgress(s *State, door uint64, env *Env) *Decision {
+// OnProgress advances whatever waits for an executor. It returns nil if nothing can
+// advance.
+func OnProgress(s *State, delivery uint64, env *Env) *Decision {
 	if s.Turn == nil || s.Turn.Plan != nil {
 		return nil
 	}
-	b := start(s, door, event.Trigger{Kind: event.ByProgress}, env.Now, env)
+	b := start(s, delivery, event.Trigger{Kind: event.ByProgress}, env.Now, env)
 	before := len(b.events)
 	if s.wantsPlan() {
 		b.requestPlan()
@@ -174,32 +176,32 @@ func OnProgress(s *State, door uint64, env *Env) *Decision {
 }
 
 // noProviderSince reports whether a turn that has waited for a provider since then may
-// end. A provider that is present is waited for, however busy it is.
+// end. While a provider is present the turn waits, however busy the provider is.
 func (b *builder) noProviderSince(t time.Time) bool {
 	return !b.head.Now.Before(t.Add(providerWait)) && b.env.Executors.NoProvider() >= providerWait
 }
 
-// noProvider is why a turn ends that nobody could be asked for.
+// noProvider explains why a turn ended for lack of a provider.
 func (b *builder) noProvider() string {
 	a := b.agent()
 	if a.Provider == "" {
-		return fmt.Sprintf("no provider has been there for %s", providerWait)
+		return fmt.Sprintf("no provider has been available for %s", providerWait)
 	}
-	return fmt.Sprintf("no provider %q has been there for %s: agents.%s.provider names it, and /provider lists those that are there",
-		a.Provider, providerWait, a.Name)
+	return fmt.Sprintf("provider %q has been unavailable for %s; agents.%s.provider names it, "+
+		"and /provider lists the available ones", a.Provider, providerWait, a.Name)
 }
 
 const (
-	// runnerWait is how long a step waits for a runner that offers its tool at all.
+	// runnerWait is how long a step waits for a runner that offers its tool.
 	runnerWait = 30 * time.Second
 	// pluginWait is how long a step waits for a plugin that left: its lease of ten
 	// seconds, plus the time to start.
 	pluginWait = 15 * time.Second
-	// timerWait is how late the timer of a confirmation request may come.
+	// timerWait is how late the timer of a confirmation request may fire.
 	timerWait = 30 * time.Second
 )
 
-// expire ends what has waited too long: steps whose tool nobody offers, and
+// expire ends whatever has waited too long: steps whose tool no executor offers, and
 // confirmation requests whose timer was lost.
 func (b *builder) expire() {
 	if b.s.Turn == nil {
@@ -219,8 +221,8 @@ func (b *builder) expire() {
 	}
 }
 
-// abandoned reports whether a step could run and nobody has offered its tool for
-// too long.
+// abandoned reports whether a step is ready to run but no executor has offered its
+// tool for too long.
 func (b *builder) abandoned(st *Step) bool {
 	if b.s.Turn == nil || st.Status != Approved && (st.Status != Waiting || !b.s.Turn.ready(st)) {
 		return false
@@ -234,8 +236,8 @@ func (b *builder) offers(tool string) bool {
 	return known
 }
 
-// givenUp reports whether nobody has offered a tool for so long that a call, ready at
-// the given time, waits no longer.
+// givenUp reports whether no executor has offered a tool for so long that a call that
+// was ready at the given time stops waiting.
 func (b *builder) givenUp(tool string, ready time.Time) bool {
 	wait := runnerWait
 	if b.left(tool) {

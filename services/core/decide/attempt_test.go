@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// A refused call does not wait out its pause once somebody new can run it.
+// A refused call is tried again before its pause ends if a new executor can run it.
 func TestARefusedCallIsTriedAgainOnArrival(t *testing.T) {
 	w := newWorld(t)
 	w.say("x")
@@ -18,7 +18,7 @@ func TestARefusedCallIsTriedAgainOnArrival(t *testing.T) {
 	refused := executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown}
 	for range 5 { // the next pause is 4 s
 		w.heard, w.now = w.now, w.now.Add(5*time.Second)
-		w.told("c0", refused)
+		w.replied("c0", refused)
 	}
 	before := w.step("c0").Attempts
 	w.heard = w.now
@@ -28,7 +28,7 @@ func TestARefusedCallIsTriedAgainOnArrival(t *testing.T) {
 		tried bool
 	}{{1050 * time.Millisecond, false}, {1100 * time.Millisecond, true}} {
 		w.now = w.heard.Add(c.after)
-		w.told("c0", refused)
+		w.replied("c0", refused)
 		if tried := w.step("c0").Attempts > before; tried != c.tried {
 			t.Fatalf("after %v tried again: %t", c.after, tried)
 		}
@@ -38,7 +38,7 @@ func TestARefusedCallIsTriedAgainOnArrival(t *testing.T) {
 // nobody can run, whatever its own timeout.
 func TestACallWhoseOnlyRunnerStopped(t *testing.T) {
 	for name, stops := range map[string]func(*world){
-		"and handed it back": func(w *world) { w.told("c0", executor.Answer{State: executor.Never}) },
+		"and handed it back": func(w *world) { w.replied("c0", executor.Answer{State: executor.Never}) },
 		"and cannot be asked": func(w *world) {
 			st := w.step("c0")
 			if d, _ := decide.OnUnreachable(w.state, w.state.Driver, st.Call, st.Attempt, w.env()); d != nil {
@@ -46,7 +46,7 @@ func TestACallWhoseOnlyRunnerStopped(t *testing.T) {
 			}
 		},
 		"and took no more calls": func(w *world) {
-			w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining})
+			w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRefusedAttemptsPause(t *testing.T) {
 			var pauses []time.Duration
 			for w.state.Turn.Plan == nil { // until the model gets the result
 				before := w.step("c0").Attempts
-				w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown, Message: "nobody listens"})
+				w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown, Message: "nobody listens"})
 				if w.state.Turn.Plan == nil && w.step("c0").Attempts == before {
 					w.now = w.now.Add(step)
 					continue

@@ -14,11 +14,11 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// What the observer knows of the security layer. It shares no code with it.
+// What the observer knows about the security layer. It shares no code with it.
 
-// audited: every call is judged before anything comes of it, and later only to
-// be stopped; every answer
-// that does not count is refused in a commit that does nothing else.
+// audited checks that every call is judged before it has any effect, and later only to
+// stop it, and that every answer that does not count is refused in a commit that does
+// nothing else.
 func (o *observer) audited(c event.Commit, e event.Event, p event.Audited) (about bool, err error) {
 	t := c.Header.Trigger
 	o.audits[fmt.Sprint(p.Action, " ", p.Rule, " ", p.Effect)]++
@@ -43,10 +43,10 @@ func (o *observer) audited(c event.Commit, e event.Event, p event.Audited) (abou
 	case call.audited != nil && call.audited.Effect != decide.Deny && !call.barred && p.Effect == decide.Deny &&
 		(len(call.requests) > 0 || call.confirmed != nil) && p.Hash == call.audited.Hash:
 		o.audits["barred"]++
-		call.barred = true // policy looked again before it was given out later
+		call.barred = true // policy was asked again before a later assignment
 		return true, o.inTurn(e, p.Call)
 	case p.Action == event.ActionCall && call.audited != nil && p.Hash != call.audited.Hash && (call.confirmed != nil || len(call.requests) > 0):
-		o.audits["again"]++ // the tool is not what it was when the call was judged
+		o.audits["again"]++ // the tool has changed since the call was judged
 	case p.Action != event.ActionCall || call.audited != nil || call.asked != nil || len(call.requests) > 0:
 		return true, fmt.Errorf("%s of %s, which was judged before", p.Action, p.Call)
 	}
@@ -89,7 +89,7 @@ func (o *observer) askedAsAudited(c *callSeen) error {
 	return nil
 }
 
-// granting notes what an answer grants, which must have been offered.
+// granting records the grant of an answer, which must have been offered.
 func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirmation) error {
 	if t.Cause == subject.Confirmation {
 		o.answers[t.Sequence]++
@@ -107,7 +107,7 @@ func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirma
 	return nil
 }
 
-// asAudited: what is given out was judged, as it is, and let pass.
+// asAudited checks that an assigned call was judged in the same form, and passed.
 func (o *observer) asAudited(c *callSeen, now time.Time, p event.ActRequested) error {
 	a := c.audited
 	switch {
@@ -122,7 +122,7 @@ func (o *observer) asAudited(c *callSeen, now time.Time, p event.ActRequested) e
 	return nil
 }
 
-// obliged: a call that ran keeps to its obligations.
+// obliged checks that a call that ran met its obligations.
 func (c *callSeen) obliged(p event.ActCompleted) error {
 	if c.audited == nil || c.audited.Obligations == nil || len(c.requests) == 0 {
 		return nil
@@ -132,12 +132,12 @@ func (c *callSeen) obliged(p event.ActCompleted) error {
 		return fmt.Errorf("a result of %d bytes, more than %d", len(p.Result.Data), o.MaxResultBytes)
 	}
 	if !strings.Contains(p.Note, o.Note) {
-		return fmt.Errorf("the model is told %q, not %q", p.Note, o.Note)
+		return fmt.Errorf("the note for the model is %q, not %q", p.Note, o.Note)
 	}
 	return nil
 }
 
-// answersAreDecided: every answer in a session that was there is decided, once.
+// answersAreDecided checks that every answer in an existing session is decided once.
 func (o *observer) answersAreDecided(poisoned map[uint64]bool) error {
 	for seq, c := range o.causes {
 		want := 1
@@ -151,7 +151,7 @@ func (o *observer) answersAreDecided(poisoned map[uint64]bool) error {
 	return nil
 }
 
-// coversLiterally is what a grant says, for the values that the simulation uses.
+// coversLiterally reports what a grant covers, for the values that the simulation uses.
 func (o *observer) coversLiterally(g event.Grant, tool string, args json.RawMessage, hash string) bool {
 	var values map[string]any
 	is := o.specOf(tool, args, nil, hash)

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// driver takes turns through decide as the shell does, without a replica.
+// driver runs turns through decide as the shell does, without a replica.
 type driver struct {
 	w     *world
 	s     *decide.State
@@ -70,8 +70,8 @@ func (d *driver) plan(b *testing.B, r *provider.Response) {
 	d.store(b, x)
 }
 
-// All that core computes for a turn (deciding, folding, digest, encoding), on a
-// session that is new and on one whose window is full (B13: flat).
+// Everything that core computes for a turn (deciding, folding, digest, encoding), for a
+// new session and for one with a full window (B13: flat).
 func BenchmarkTurn(b *testing.B) {
 	for _, before := range []int{0, 10, 1000} {
 		b.Run(fmt.Sprintf("after-%d-turns", before), func(b *testing.B) {
@@ -89,7 +89,7 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// Rebuilding: what a core that takes over pays for each commit.
+// The cost of rebuilding, per commit, for a core that takes over.
 func BenchmarkApply(b *testing.B) {
 	w := eventful(b)
 	var all []event.Commit

@@ -9,18 +9,18 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Breaker counts the failures of tools, per session, and locks the session when there
-// are too many (ADR 0016). Failures of the infrastructure do not count.
+// Breaker counts the failures of tools, per session, and locks the session after too
+// many (ADR 0016). Failures of the infrastructure do not count.
 type Breaker struct {
 	Hash        string `json:"hash,omitempty"` // of the last failed call
-	Same        int    `json:"same"`           // how often in a row exactly that call failed
+	Same        int    `json:"same"`           // how many times in a row exactly that call failed
 	Consecutive int    `json:"consecutive"`    // failures of tools in a row
 	Recent      []bool `json:"recent,omitempty"`
-	// Trips is how often it has locked the session since a trial call last succeeded.
+	// Trips counts the locks since a trial call last succeeded.
 	Trips int `json:"trips,omitempty"`
 	// Until is when a locked session accepts an input again.
 	Until time.Time `json:"until,omitzero"`
-	// HalfOpen: calls are let through one at a time, until one succeeds.
+	// HalfOpen lets calls through one at a time, until one succeeds.
 	HalfOpen bool `json:"half_open,omitempty"`
 }
 
@@ -30,30 +30,30 @@ const errStreak = 5
 // lockAt is how many failures among the last breakerHistory outcomes lock the session.
 const lockAt = 8
 
-// sameFailures of exactly the same call make core tell the model.
+// sameFailures is how many failures of exactly the same call make core warn the model.
 const sameFailures = 3
 
-// How long the session is locked: at first, and at most. It doubles each time a trial
-// call fails.
+// How long the session is locked: at first, and at most. The time doubles whenever a
+// trial call fails.
 const (
 	lockFirst = 30 * time.Second
-	lockMost  = 15 * time.Minute
+	lockMax   = 15 * time.Minute
 )
 
-// faultOf says whether a tool reported that the call itself failed. What core, a hook,
-// a runner or the bus report of a call does not count.
+// faultOf returns FaultTool if the tool itself reported that the call failed. Failures
+// that core, a hook, a runner or the bus report do not count.
 func faultOf(st *Step, a executor.Answer) event.Fault {
 	if a.State != executor.Finished || a.Attempt != st.Attempt || a.Result == nil {
 		return ""
 	}
-	if r := reported(*a.Result); !r.Success && toolsOwn(r.Error.Code) {
+	if r := reported(*a.Result); !r.Success && isToolFault(r.Error.Code) {
 		return event.FaultTool
 	}
 	return ""
 }
 
-// toolsOwn reports whether a finished call's code says that the tool itself failed.
-func toolsOwn(c tool.Code) bool {
+// isToolFault reports whether a finished call's code means that the tool itself failed.
+func isToolFault(c tool.Code) bool {
 	switch c {
 	case tool.CodeFailed, tool.CodeInternal:
 		return true
@@ -67,7 +67,7 @@ func toolsOwn(c tool.Code) bool {
 	return false
 }
 
-// repeats reports whether the same call would fail in the same way again.
+// repeats reports whether the same call would fail again in the same way.
 func repeats(r tool.Result, f event.Fault) bool {
 	if r.Success || r.Error == nil {
 		return false
@@ -79,10 +79,10 @@ func repeats(r tool.Result, f event.Fault) bool {
 	return f == event.FaultTool
 }
 
-// count takes a call's result into account.
+// count updates the breaker with a call's result.
 func (b *Breaker) count(p event.ActCompleted) {
 	switch {
-	case p.Result.Success && p.Attempt != "": // a hook's substitute answer says nothing about the tool
+	case p.Result.Success && p.Attempt != "": // a hook's answer instead of the tool does not count
 		if b.HalfOpen {
 			*b = Breaker{}
 		}
@@ -118,21 +118,21 @@ func (b *Breaker) failures() int {
 	return n
 }
 
-// tripped reports whether the session is to be locked, and why.
+// tripped reports whether the session must be locked, and why.
 func (b *Breaker) tripped() (why string, tripped bool) {
 	if b.HalfOpen && b.Consecutive > 0 {
-		return "the tool call that was let through on trial failed", true
+		return "the trial tool call failed", true
 	}
 	n := b.failures()
 	return fmt.Sprintf("%d of the last %d tool calls failed", n, len(b.Recent)), n >= lockAt
 }
 
-// wait is how long the session would be locked now.
+// wait returns how long a lock would last now.
 func (b *Breaker) wait() time.Duration {
 	w := lockFirst
 	for range b.Trips {
-		if w *= 2; w >= lockMost {
-			return lockMost
+		if w *= 2; w >= lockMax {
+			return lockMax
 		}
 	}
 	return w
@@ -140,13 +140,13 @@ func (b *Breaker) wait() time.Duration {
 
 // lock locks the session and ends the turn.
 func (b *builder) lock(why string) {
-	// Whole seconds, as shown to users.
+	// Rounded up to whole seconds, as shown to users.
 	until := b.head.Now.Add(b.s.Breaker.wait() + time.Second - time.Millisecond).Truncate(time.Second)
 	b.emit(event.SessionLocked{Reason: why, Until: until})
 	b.failTurn(event.FailBreaker, b.s.LockedWhy())
 }
 
-// firstWithUntil is the first fold version in which a lock by the breaker has an end.
+// firstWithUntil is the first fold version in which the breaker's locks expire.
 const firstWithUntil = 4
 
 func (s *State) onSessionLocked(p event.SessionLocked) error {
@@ -162,28 +162,28 @@ func (s *State) onSessionLocked(p event.SessionLocked) error {
 	return nil
 }
 
-// lockedAt reports whether an input at that time is refused.
+// lockedAt reports whether the session refuses an input at that time.
 func (s *State) lockedAt(now time.Time) bool {
 	return s.Locked != "" && (s.Breaker.Until.IsZero() || now.Before(s.Breaker.Until))
 }
 
-// reopen lets calls through one at a time. Until one succeeds, the next failure locks
-// for longer.
+// reopen unlocks the session and lets calls through one at a time. Until one succeeds,
+// the next failure locks the session for longer.
 func (s *State) reopen() {
 	s.Locked, s.Breaker = "", Breaker{Trips: s.Breaker.Trips, HalfOpen: true}
 }
 
-// LockedWhy explains why a session is locked, and how to open it.
+// LockedWhy explains why a session is locked, and how to unlock it.
 func (s *State) LockedWhy() string {
 	if s.Breaker.Until.IsZero() {
-		return s.Locked + "; /reset opens the session again"
+		return s.Locked + "; /reset unlocks the session"
 	}
 	return fmt.Sprintf("%s; the session is locked until %s, "+
-		"then the next input is taken and one tool call tried; /reset opens it at once",
+		"then it accepts the next input and tries one tool call; /reset unlocks it at once",
 		s.Locked, s.Breaker.Until.Format(time.RFC3339))
 }
 
-// trying reports whether a call is on trial, or about to be.
+// trying reports whether a call is in progress or about to run.
 func (t *Turn) trying() bool {
 	for i := range t.Steps {
 		switch t.Steps[i].Status {
@@ -194,5 +194,5 @@ func (t *Turn) trying() bool {
 	return false
 }
 
-// holds reports whether the breaker lets no further call through at present.
+// holds reports whether the breaker currently holds back further calls.
 func (s *State) holds() bool { return s.Breaker.HalfOpen && s.Turn.trying() }

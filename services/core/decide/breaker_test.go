@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// What the failures of tools lead to.
+// The consequences of tool failures.
 func TestBreakers(t *testing.T) {
 	fail := func(w *world, n int) {
 		for i := range n {
@@ -20,16 +20,16 @@ func TestBreakers(t *testing.T) {
 			w.result("c0", tool.Failure(tool.CodeFailed, "broken"))
 		}
 	}
-	t.Run("three times the same: the model is told", func(t *testing.T) {
+	t.Run("three times the same: the model is warned", func(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		for i := 1; i <= 3; i++ {
 			w.calls("write", `{"text":"same"}`)
 			w.result("c0", tool.Failure(tool.CodeFailed, "broken"))
 			msgs := w.said()
-			told := strings.Contains(msgs[len(msgs)-1].Text, "has failed 3 times in a row")
-			if told != (i == 3) {
-				t.Fatalf("after %d failures told: %t: %s", i, told, msgs[len(msgs)-1].Text)
+			warned := strings.Contains(msgs[len(msgs)-1].Text, "has failed 3 times in a row")
+			if warned != (i == 3) {
+				t.Fatalf("after %d failures warned: %t: %s", i, warned, msgs[len(msgs)-1].Text)
 			}
 		}
 	})

@@ -9,24 +9,24 @@ import (
 	"skandha.dev/pkg/hook"
 )
 
-// Decision is a commit that is ready to be appended after revision Prev, and the
-// state that it leads to.
+// Decision is a commit that is ready to be appended after revision Prev, with the
+// state after it.
 type Decision struct {
 	Commit event.Commit
 	after  *State
 }
 
-// Stored gives the state after the commit, now that its sequence is known.
+// Stored returns the state after the commit, which was stored at seq.
 func (d *Decision) Stored(seq uint64) *State {
 	d.after.stamp(seq)
 	return d.after
 }
 
-// State is the state after the commit, before its sequence is known.
+// State returns the state after the commit, before its sequence is known.
 func (d *Decision) State() *State { return d.after }
 
-// builder grows one commit. Each event is folded into s as it is emitted, by
-// the code that will fold it when the session is rebuilt.
+// builder builds one commit. It folds each event into s as it is emitted, with the
+// code that folds the event again when the session is rebuilt.
 type builder struct {
 	s       *State
 	env     *Env
@@ -35,21 +35,21 @@ type builder struct {
 	size    int // bytes of the events' data
 	cause   string
 	checked map[string]bool // calls whose arguments were validated for this commit
-	touched bool            // the turn, or whether there is one, has changed: the door drives
+	touched bool            // the turn began, changed or ended: the delivery becomes its driver
 	ready   bool            // a terminal event left the session idle
 	quiet   bool            // no hook is asked (rule 13)
-	notices []string        // of the hook engine, for the person
+	notices []string        // of the hook engine, for the user
 }
 
-// start begins a commit that is decided at door: the cause whose delivery the
+// start begins a commit. delivery is the sequence of the cause whose delivery the
 // deciding core holds.
-func start(s *State, door uint64, trigger event.Trigger, now time.Time, env *Env) *builder {
+func start(s *State, delivery uint64, trigger event.Trigger, now time.Time, env *Env) *builder {
 	now = now.UTC().Truncate(time.Millisecond)
 	if now.Before(s.Now) {
 		now = s.Now
 	}
 	b := &builder{s: s.clone(), env: env, events: make([]event.Event, 0, 8), head: event.Header{
-		CommitID: env.Nonce(), Prev: s.Rev, Trigger: trigger, Cursor: s.Cursor, Driver: door,
+		CommitID: env.Nonce(), Prev: s.Rev, Trigger: trigger, Cursor: s.Cursor, Driver: delivery,
 		Delivery: env.Delivery, Now: now, FoldVersion: FoldVersion,
 	}}
 	if trigger.Sequence > 0 {
@@ -70,14 +70,14 @@ func (b *builder) emitIn(turn string, p event.Payload) {
 		err = b.s.fold(e)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("decide: %s: %v", e.Type, err)) // a fault of this package; the shell recovers (rule 13)
+		panic(fmt.Sprintf("decide: %s: %v", e.Type, err)) // a bug in this package; the shell recovers (rule 13)
 	}
 	b.size += len(e.Data)
 	b.events = append(b.events, e)
 }
 
-// turnOf names the turn that an event belongs to. What is said of an input that
-// is not the open turn's is outside a turn, whichever turn is open meanwhile.
+// turnOf returns the id of the turn that an event belongs to. An event about another
+// input than the open turn's belongs to no turn.
 func (b *builder) turnOf(p event.Payload) string {
 	of := func(seq uint64) string {
 		if b.s.Turn == nil || b.s.Turn.Sequence != seq {
@@ -102,7 +102,7 @@ func (b *builder) turnOf(p event.Payload) string {
 	return b.s.Turn.ID
 }
 
-// state says what the agent is doing, if that is new.
+// state emits what the agent is doing, if that has changed.
 func (b *builder) state(st event.AgentState) {
 	if b.s.UI != st {
 		b.emit(event.UIState{State: st})
@@ -148,7 +148,7 @@ func (b *builder) agentState() event.AgentState {
 	return event.StateThinking
 }
 
-// ask asks the plugins of a point. Without any it costs a map look-up.
+// ask asks the plugins of a point. Without any, it costs a map lookup.
 func ask[T any](b *builder, p hook.Point, step string, data T) hook.Decision {
 	return asked(b, p, step, data, b.env.Hooks.Run)
 }
@@ -170,8 +170,8 @@ func asked[T any](b *builder, p hook.Point, step string, data T, run func(hook.E
 	return d
 }
 
-// agent is the configuration in force. A turn may outlive its agent's entry in
-// the configuration: it goes on without tools.
+// agent returns the current configuration. A turn may outlive its agent's entry in the
+// configuration; it then continues without tools.
 func (b *builder) agent() *Agent {
 	if b.env.Agent != nil {
 		return b.env.Agent

@@ -75,7 +75,7 @@ func TestWhatBecomesOfAnAttempt(t *testing.T) {
 					d, _ := decide.OnUnreachable(w.state, w.state.Driver, before.Call, before.Attempt, w.env())
 					w.commit(d, w.state.Driver)
 				} else {
-					w.told("c0", c.answer)
+					w.replied("c0", c.answer)
 				}
 				if want != "again" {
 					w.codes(map[string]tool.Code{"c0": want})
@@ -103,11 +103,11 @@ func TestEightAttemptsAreEnough(t *testing.T) {
 		w.calls("read", `{}`)
 		for range 8 {
 			w.now = w.now.Add(4 * time.Second)
-			w.told("c0", never)
+			w.replied("c0", never)
 		}
 		w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
 	})
-	t.Run("one of which may have run: nobody knows", func(t *testing.T) {
+	t.Run("one of which may have run: the outcome is unknown", func(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		w.calls("read", `{}`)
@@ -116,11 +116,11 @@ func TestEightAttemptsAreEnough(t *testing.T) {
 		w.commit(d, w.state.Driver)
 		for range 7 {
 			w.now = w.now.Add(4 * time.Second)
-			w.told("c0", never)
+			w.replied("c0", never)
 		}
 		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
 	})
-	t.Run("one of which may have run, and it is cancelled: nobody knows", func(t *testing.T) {
+	t.Run("one of which may have run, and it is cancelled: the outcome is unknown", func(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
 		w.calls("read", `{}`)
@@ -140,11 +140,11 @@ func TestTheOnlyRunnerIsFull(t *testing.T) {
 	w.say("x")
 	w.calls("write", `{"text":"x"}`)
 	full := executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}
-	if retry := w.told("c0", full); !retry || w.step("c0").Attempts != 1 {
+	if retry := w.replied("c0", full); !retry || w.step("c0").Attempts != 1 {
 		t.Fatal("it is asked again at once")
 	}
 	w.now = w.now.Add(executor.StartWithin)
-	if w.told("c0", full); w.step("c0").Attempts != 2 {
+	if w.replied("c0", full); w.step("c0").Attempts != 2 {
 		t.Fatal("it is never asked again")
 	}
 }
@@ -155,11 +155,11 @@ func TestNoRunnerIsFreeForANewAttempt(t *testing.T) {
 	w.calls("write", `{"text":"x"}`)
 	w.runners = nil
 	never := executor.Answer{State: executor.Never}
-	if retry := w.told("c0", never); !retry {
+	if retry := w.replied("c0", never); !retry {
 		t.Fatal("the shell need not come back")
 	}
 	w.now = w.step("c0").NotAfter.Add(30 * time.Second)
-	w.told("c0", never)
+	w.replied("c0", never)
 	w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
 }
 
@@ -180,8 +180,8 @@ func TestACallWaitsForAFreeRunnerAndHooksAreAskedWhenItRuns(t *testing.T) {
 	}
 }
 
-// A plugin that has left may come back. A call that was not assigned, or certainly did
-// not run, waits for it, and then fails as not run.
+// A plugin that has left may return. A call that was not assigned, or certainly did not
+// run, waits for it, and then fails as not run.
 func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 	leave := func(w *world) { w.tools["write"].gone, w.left = true, map[string]bool{"write": true} }
 	refused := executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown}
@@ -212,8 +212,8 @@ func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 			w.calls("write", `{"text":"x"}`)
 			leave(w)
 			w.heard = w.now
-			w.told("c0", refused)
-		}, func(w *world) { w.told("c0", refused) }},
+			w.replied("c0", refused)
+		}, func(w *world) { w.replied("c0", refused) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			begin := func(t *testing.T) *world {
@@ -242,7 +242,7 @@ func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 				w.now = w.now.Add(time.Second)
 				c.again(w)
 				w.codes(map[string]tool.Code{"c0": tool.CodeNotRun})
-				if r := w.resultOf("c0"); !strings.Contains(r.Error.Message, "the plugin that offers write is gone") {
+				if r := w.resultOf("c0"); !strings.Contains(r.Error.Message, "the plugin that offers write stopped") {
 					t.Errorf("it says %q", r.Error.Message)
 				}
 			})
@@ -259,12 +259,12 @@ func TestAPluginsToolWhosePluginHasLeft(t *testing.T) {
 			})
 		})
 	}
-	t.Run("when nobody knows whether it ran", func(t *testing.T) {
+	t.Run("when it is unknown whether it ran", func(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		w.calls("write", `{"text":"x"}`)
 		leave(w)
-		w.told("c0", executor.Answer{State: executor.Unknown})
+		w.replied("c0", executor.Answer{State: executor.Unknown})
 		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
 	})
 }
@@ -285,7 +285,7 @@ func TestArgumentsAreCheckedBeforeTheyRun(t *testing.T) {
 			w.calls(c.tool, c.args)
 			w.codes(map[string]tool.Code{"c0": tool.CodeInvalidArgs})
 			if r := w.resultOf("c0"); len(r.Error.Details) == 0 {
-				t.Fatal("the model is not told why")
+				t.Fatal("the model does not learn why")
 			}
 		})
 	}
@@ -301,7 +301,7 @@ func TestArgumentsAreCheckedBeforeTheyRun(t *testing.T) {
 
 // A call whose only runner stopped waits for another as long as any call does that
 // A call that every runner refuses is tried again at growing intervals, for somewhat
-// The codes that say "it did not run" are core's alone.
+// Only core may use the codes that mean that a call did not run.
 func TestAToolCannotSayThatItNeverRan(t *testing.T) {
 	for _, code := range []tool.Code{tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired} {
 		w := newWorld(t)
@@ -315,7 +315,7 @@ func TestAToolCannotSayThatItNeverRan(t *testing.T) {
 	}
 }
 
-// Many results may end in one commit, and the log takes 8 MiB.
+// One commit may contain many results, and the log accepts 8 MiB.
 func TestACommitStaysWithinWhatTheLogTakes(t *testing.T) {
 	big := tool.Result{Success: true, Data: mustJSON(strings.Repeat("<", 100<<10))}
 	t.Run("closing many calls", func(t *testing.T) {

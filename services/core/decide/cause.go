@@ -9,14 +9,15 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// OnCause decides about the cause c, at the door's delivery. A nil decision
-// means that the cause has no effect, for ever (rule 5); reason then says why.
-// closings must hold an entry for each call that [MustClose] names.
-func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *Decision, reason string) {
+// OnCause decides about the cause c while the core holds the delivery with that
+// sequence. A nil decision means that the cause permanently has no effect (rule 5);
+// reason then says why. closings must hold an entry for each call that [MustClose]
+// returns.
+func OnCause(s *State, delivery uint64, c Cause, closings Closings, env *Env) (d *Decision, reason string) {
 	if c.Sequence <= s.Cursor {
-		return nil, "it was processed before"
+		return nil, "already processed"
 	}
-	b := start(s, door, event.Trigger{
+	b := start(s, delivery, event.Trigger{
 		Kind: event.ByCause, Sequence: c.Sequence, Cause: c.Kind, Writer: c.Writer,
 	}, c.Time, env)
 	b.head.Cursor = c.Sequence
@@ -33,7 +34,7 @@ func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *De
 	case subject.Timer:
 		reason = x.timer()
 	default:
-		x.fail(event.FailUnknownCause, fmt.Sprintf("nobody knows a cause %q; want one of %v", c.Kind, subject.CauseKinds()))
+		x.fail(event.FailUnknownCause, fmt.Sprintf("unknown cause kind %q; want one of %v", c.Kind, subject.CauseKinds()))
 	}
 	if reason != "" {
 		return nil, cut(reason, maxReason)
@@ -41,7 +42,7 @@ func OnCause(s *State, door uint64, c Cause, closings Closings, env *Env) (d *De
 	return b.done(), ""
 }
 
-// Bounds of what a sender may say beside the text, in bytes.
+// Bounds, in bytes, of what a sender may add to the text.
 const (
 	maxReason = 1000
 	maxSource = 256
@@ -50,12 +51,12 @@ const (
 type causeDecider struct {
 	*builder
 	c        Cause
-	inputID  string // the sender's, once it is known
+	inputID  string // set by the sender; empty until read
 	closings Closings
 }
 
-// fail ends the cause itself, at once, with its one terminal event. A reason may
-// quote what was sent, of any length.
+// fail ends the cause itself at once, with its one terminal event. It bounds the
+// reason, which may quote what was sent.
 func (x *causeDecider) fail(code event.FailCode, reason string) {
 	reason = cut(reason, maxReason)
 	ask(x.builder, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
@@ -84,11 +85,12 @@ func (x *causeDecider) input() {
 	}
 	x.inputID = in.ID
 	if x.env.Agent == nil {
-		x.fail(event.FailUnknownAgent, fmt.Sprintf("no agent is called %q", x.s.Ref.Agent))
+		x.fail(event.FailUnknownAgent, fmt.Sprintf("unknown agent %q", x.s.Ref.Agent))
 		return
 	}
 	if seq, dup := x.s.seen(x.c.Writer, in.ID); dup {
-		x.fail(event.FailDuplicate, fmt.Sprintf("input id %q of %s was taken before, at %d", in.ID, x.c.Writer, seq))
+		x.fail(event.FailDuplicate, fmt.Sprintf("duplicate input id %q from %s; first used at sequence %d",
+			in.ID, x.c.Writer, seq))
 		return
 	}
 	if x.s.lockedAt(x.head.Now) {
@@ -97,7 +99,7 @@ func (x *causeDecider) input() {
 	}
 	waits := x.s.Turn != nil && in.Mode != event.ModeInterrupt
 	if waits && len(x.s.Queue) >= x.agent().Limits.Queue {
-		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs wait already", len(x.s.Queue)))
+		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs are already waiting", len(x.s.Queue)))
 		return
 	}
 	p := event.Perceived{
@@ -112,12 +114,12 @@ func (x *causeDecider) input() {
 		return
 	}
 	if x.s.Turn != nil {
-		x.closeTurn(event.FailInterrupted, "a later input interrupted it", x.closings, false)
+		x.closeTurn(event.FailInterrupted, "interrupted by a later input", x.closings, false)
 	}
 	x.startTurn(p)
 }
 
-// sense runs the hooks around a perception; false means that it has ended.
+// sense runs the hooks around a perception. False means that they ended the input.
 func (x *causeDecider) sense(p *event.Perceived) bool {
 	data := hook.SenseData{Text: p.Text, Source: p.Source, Writer: string(p.Writer)}
 	d := ask(x.builder, hook.BeforeSense, "", data)
@@ -143,7 +145,7 @@ func (x *causeDecider) sense(p *event.Perceived) bool {
 		}
 		i := slices.IndexFunc(all.Perceptions, func(q hook.Perception) bool { return q.ID == id })
 		if i >= 0 && all.Perceptions[i].Drop {
-			x.fail(event.FailDropped, "an after_sense hook dropped it")
+			x.fail(event.FailDropped, "dropped by an after_sense hook")
 			return false
 		}
 		if i >= 0 {
@@ -171,15 +173,15 @@ func (x *causeDecider) cancel() string {
 	}
 	i := slices.IndexFunc(x.s.Queue, func(p Pending) bool { return names(c, x.c.Writer, p) })
 	if i < 0 {
-		return "the input it names is not open"
+		return "no open input matches the cancel"
 	}
 	p := x.s.Queue[i]
 	x.emit(event.TurnFailed{Sequence: p.Sequence, InputID: p.InputID, Code: event.FailCancelled, Reason: why})
 	return ""
 }
 
-// names reports whether w's cancel means p. An id is the sender's own: that of
-// another writer's input may be the same, and is not meant.
+// names reports whether w's cancel names p. Each writer chooses its ids, so inputs of
+// other writers with the same id do not match.
 func names(c event.Cancel, w subject.Writer, p Pending) bool {
 	if c.Sequence != 0 {
 		return c.Sequence == p.Sequence
@@ -190,7 +192,7 @@ func names(c event.Cancel, w subject.Writer, p Pending) bool {
 func (x *causeDecider) timer() string {
 	var tm event.Timer
 	if x.c.Writer != subject.TimerWriter {
-		return "timers are written by core alone"
+		return "only core may write timers"
 	}
 	if err := event.DecodeCause(x.c.Body, &tm); err != nil {
 		return err.Error()

@@ -141,7 +141,7 @@ func TestTheLast1024InputIDsAreKnown(t *testing.T) {
 		t.Fatalf("%d ids are kept", n)
 	}
 	queued := len(w.state.Queue)
-	put(6) // the oldest that is kept: 0 to 5 have gone
+	put(6) // the oldest that is kept: 0 to 5 were dropped
 	if len(w.state.Queue) != queued {
 		t.Fatal("a repeated id within the last 1024 was taken")
 	}
@@ -221,7 +221,7 @@ func TestPoison(t *testing.T) {
 			t.Fatalf("turn of %d, hooks asked %d times", w.state.Turn.Sequence, asked)
 		}
 	})
-	t.Run("a poisonous timer leaves nobody waiting for ever", func(t *testing.T) {
+	t.Run("a poisonous timer leaves no request pending forever", func(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
 		w.calls("mail:send", `{"to":"you"}`)

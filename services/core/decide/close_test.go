@@ -98,7 +98,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal("it changed more than the queue")
 		}
 		if e := w.last().Events[0]; e.Turn != "" {
-			t.Fatalf("the end of a queued input is told as of turn %s", e.Turn)
+			t.Fatalf("the end of a queued input belongs to turn %s", e.Turn)
 		}
 	})
 	for name, body := range map[string]string{
@@ -125,7 +125,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// Rule 10: what is said of a call that is closed is what its runner said.
+// Rule 10: the result of a closed call is what its runner reported.
 func TestClosingACallSaysWhatIsTrue(t *testing.T) {
 	result := tool.Result{Success: true, Data: []byte(`"done"`)}
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func TestClosingAPlanTellsOfEveryStep(t *testing.T) {
 	shown := string(w.resultOf("c0").Data)
 	for _, want := range []string{`"data":"written"`, `"code":"outcome_unknown"`, `"code":"cancelled"`} {
 		if !strings.Contains(shown, want) {
-			t.Fatalf("the model is not told %s: %s", want, shown)
+			t.Fatalf("the model does not see %s: %s", want, shown)
 		}
 	}
 }

@@ -15,34 +15,37 @@ import (
 // Command describes a slash command.
 type Command struct {
 	Name string // without the slash
-	Args string // what may follow, as people write it; empty: nothing
+	Args string // usage of the arguments; empty: none
 	Help string
 
 	check func(args []string) error // nil: no arguments
 	run   func(x *causeDecider, args []string) string
 }
 
-// Commands lists the slash commands that core answers, in every UI alike. They
-// bypass the model, and each ends in one terminal event, like an input.
+// Commands lists the slash commands that core answers, the same in every UI. They
+// bypass the model. Each ends with one terminal event, like an input.
 func Commands() []Command { return slices.Clone(commands) }
 
 var commands []Command
 
-func init() { // not an initialiser: help lists them
+func init() { // not an initializer, because help refers to commands
 	commands = []Command{
-		{"help", "", "what can be typed", nil, (*causeDecider).help},
+		{"help", "", "list the commands", nil, (*causeDecider).help},
 		{"reset", "", "end the running turn, forget the conversation, unlock the session", nil, (*causeDecider).reset},
 		{
-			"repair", "", "open a session that was locked because its log is damaged, with what could be saved of it",
+			"repair", "", "unlock a session whose log is damaged, with whatever could be recovered",
 			nil, (*causeDecider).repair,
 		},
-		{"cancel", "", "end the running turn; calls that ran are reported as they are", nil, (*causeDecider).cancelRunning},
-		{"tools", "", "the tools that the agent may use now", nil, (*causeDecider).listTools},
-		{"plugins", "", "the plugins, their hooks and tools", nil, (*causeDecider).listPlugins},
-		{"provider", "", "which language model answers", nil, (*causeDecider).listProviders},
-		{"metrics", "", "figures of this session, of the tools and of the hooks", nil, (*causeDecider).metrics},
-		{"replay", "[n | turn]", "an account of the last turn, of the last n, or of one by its id", checkReplay, (*causeDecider).replay},
-		{"quit", "", "leave; the session stays", nil, (*causeDecider).quit},
+		{"cancel", "", "cancel the running turn and report which of its tool calls ran", nil, (*causeDecider).cancelRunning},
+		{"tools", "", "list the tools that the agent can use now", nil, (*causeDecider).listTools},
+		{"plugins", "", "list the plugins with their hooks and tools", nil, (*causeDecider).listPlugins},
+		{"provider", "", "show which language model answers", nil, (*causeDecider).listProviders},
+		{"metrics", "", "show statistics of this session, its tools and the hooks", nil, (*causeDecider).metrics},
+		{
+			"replay", "[n | turn]", "show what happened in the last turn, the last n turns, or one turn by id",
+			checkReplay, (*causeDecider).replay,
+		},
+		{"quit", "", "leave; the session stays open", nil, (*causeDecider).quit},
 	}
 }
 
@@ -54,18 +57,18 @@ func commandOf(name string) (Command, bool) {
 	return commands[i], true
 }
 
-// unknownCommand says what to type instead. UIs take a text that begins with two
-// slashes for one that begins with one.
+// unknownCommand suggests what to type instead. UIs send a text that begins with two
+// slashes as a text that begins with one.
 func unknownCommand(name string) string {
-	s := "no command /" + onOneLine(cut(name, 40))
+	s := "unknown command /" + onOneLine(cut(name, 40))
 	if near := nearestCommands(name); len(near) > 0 {
 		s += "; did you mean /" + strings.Join(near, " or /") + "?"
 	}
-	return s + " (/help lists all; begin with // to say a text that begins with a slash)"
+	return s + " (/help lists all commands; begin with // to send text that begins with a slash)"
 }
 
-// nearestCommands are the commands that somebody may have meant: those that begin so, else
-// those that are the fewest slips of the keyboard away, two at most.
+// nearestCommands returns the commands that the user may have meant: those with this
+// prefix, else those with the fewest typing errors, at most two errors away.
 func nearestCommands(name string) []string {
 	name = strings.ToLower(cut(name, 40))
 	var begin, near []string
@@ -88,8 +91,8 @@ func nearestCommands(name string) []string {
 	return near
 }
 
-// readCommand reads a command and checks the arguments of one that is known. What
-// was read comes with the error, too.
+// readCommand reads a command and, if it is known, checks its arguments. With an error
+// about the arguments it returns the command, too.
 func readCommand(body []byte) (event.Command, error) {
 	var c event.Command
 	if err := event.DecodeCause(body, &c); err != nil {
@@ -115,12 +118,12 @@ func readCommand(body []byte) (event.Command, error) {
 
 func noArguments(args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("takes no arguments, got %q; leave it out", cut(strings.Join(args, " "), 80))
+		return fmt.Errorf("takes no arguments, got %q; remove it", cut(strings.Join(args, " "), 80))
 	}
 	return nil
 }
 
-// maxReplay is how many turns /replay tells of at once.
+// maxReplay is how many turns /replay shows at once.
 const maxReplay = 10
 
 func checkReplay(args []string) error {
@@ -139,7 +142,7 @@ func readReplay(args []string) (Replay, error) {
 	}
 	if n, err := strconv.Atoi(args[0]); err == nil {
 		if n < 1 || n > maxReplay {
-			return Replay{}, fmt.Errorf("tells of 1 to %d turns, got %d", maxReplay, n)
+			return Replay{}, fmt.Errorf("shows 1 to %d turns, got %d", maxReplay, n)
 		}
 		return Replay{Last: n}, nil
 	}
@@ -151,7 +154,7 @@ func readReplay(args []string) (Replay, error) {
 	return Replay{}, fmt.Errorf("takes a number of turns or a turn's id such as t42, got %q", cut(args[0], 40))
 }
 
-// command runs a slash command. Each gets its one terminal event.
+// command runs a slash command and gives it its one terminal event.
 func (x *causeDecider) command() {
 	c, err := readCommand(x.c.Body)
 	x.inputID = c.ID
@@ -165,7 +168,8 @@ func (x *causeDecider) command() {
 		return
 	}
 	if seq, dup := x.s.seen(x.c.Writer, c.ID); dup {
-		x.fail(event.FailDuplicate, fmt.Sprintf("command id %q of %s was taken before, at %d", c.ID, x.c.Writer, seq))
+		x.fail(event.FailDuplicate, fmt.Sprintf("duplicate command id %q from %s; first used at sequence %d",
+			c.ID, x.c.Writer, seq))
 		return
 	}
 	if c.ID != "" {
@@ -190,8 +194,8 @@ func (x *causeDecider) reset([]string) string {
 	return "The conversation was reset."
 }
 
-// cancelRunning ends the turn that was open when the command was stored, never
-// one that began after.
+// cancelRunning ends the turn that was open when the command was stored, never a
+// later one.
 func (x *causeDecider) cancelRunning([]string) string {
 	t := x.s.Turn
 	if t == nil || t.Began >= x.c.Sequence {
@@ -201,13 +205,12 @@ func (x *causeDecider) cancelRunning([]string) string {
 	return "The running turn was cancelled."
 }
 
-// quit answers a UI that passes the command on instead of leaving by itself.
+// quit answers a UI that sends the command to core instead of leaving by itself.
 func (x *causeDecider) quit([]string) string {
-	return "There is nothing to leave here: the session stays, and goes on whenever somebody speaks in it. " +
-		"A terminal leaves by itself; a page is just closed."
+	return "/quit only closes a terminal; to leave the page, close it. The session stays open."
 }
 
-// replay tells of turns as the log has them.
+// replay describes turns as the log records them.
 func (x *causeDecider) replay(args []string) string {
 	q, err := readReplay(args)
 	if err != nil || x.env.Replay == nil {
@@ -216,9 +219,9 @@ func (x *causeDecider) replay(args []string) string {
 	text, err := x.env.Replay(q)
 	switch {
 	case errors.Is(err, ErrNoTurn) && q.Turn != "":
-		return fmt.Sprintf("No turn %s is in this session's log, or it is too far back to be told of here.", q.Turn)
+		return fmt.Sprintf("Turn %s is not in this session's log, or is too old to be shown here.", q.Turn)
 	case errors.Is(err, ErrNoTurn):
-		return "There was no turn in this session yet."
+		return "This session has no turns yet."
 	case err != nil:
 		return "The log could not be read: " + cut(err.Error(), maxReason)
 	}
@@ -228,24 +231,24 @@ func (x *causeDecider) replay(args []string) string {
 // ErrNoTurn is what [Env.Replay] returns when the log has no such turn.
 var ErrNoTurn = errors.New("no such turn")
 
-// Replay says which turns are to be told of: one of the fields is set.
+// Replay selects the turns to describe. One of its fields is set.
 type Replay struct {
-	Last int    // so many, the one that runs included
-	Turn string // this one
+	Last int    // the last turns, including the running one
+	Turn string // the turn with this id
 }
 
-// PluginUse is a plugin as /plugins shows it.
+// PluginUse describes a plugin, for /plugins.
 type PluginUse struct {
 	Name    subject.Plugin
 	Version string
 	State   string
-	Reason  string // of the state, if there is one
+	Reason  string // for the state, if any
 	Hooks   []string
 	Tools   []string
-	Other   []string // what it offers beside: providers, storage, listeners, guides
+	Other   []string // other offers: providers, storage, listeners, guides
 }
 
-// HookUse is what asking one plugin at one point was like on this core.
+// HookUse holds this core's statistics of asking one plugin at one point.
 type HookUse struct {
 	Point, Plugin string
 	Asked, Failed int64

@@ -26,7 +26,7 @@ func TestCommands(t *testing.T) {
 			}
 			for _, e := range w.last().Events {
 				if e.Turn != "" {
-					t.Fatalf("%s is told as of turn %s", e.Type, e.Turn)
+					t.Fatalf("%s belongs to turn %s", e.Type, e.Turn)
 				}
 			}
 			w.final("done")
@@ -36,7 +36,7 @@ func TestCommands(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"unknown", `{"name":"sudo"}`, "unknown_command"},
 		{"garbage", `{`, "malformed"},
-		{"an argument that nobody knows", `{"name":"help","args":["me"]}`, "malformed"},
+		{"an unknown argument", `{"name":"help","args":["me"]}`, "malformed"},
 		{"turns that are no number and no id", `{"name":"replay","args":["yesterday"]}`, "malformed"},
 		{"too many turns", `{"name":"replay","args":["11"]}`, "malformed"},
 		{"no turn at all", `{"name":"replay","args":["0"]}`, "malformed"},
@@ -102,7 +102,7 @@ func TestCommands(t *testing.T) {
 		w := newWorld(t)
 		in := w.cause(subject.Input, "web", `{"text":"x"}`)
 		c := w.cause(subject.Command, "web", `{"name":"/cancel"}`)
-		w.process(in, nil) // its commit stands behind the command
+		w.process(in, nil) // its commit follows the command
 		if must := decide.MustClose(w.state, c); len(must) > 0 {
 			t.Fatal("it would stop calls")
 		}
@@ -112,8 +112,8 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// A command that is refused for its arguments does nothing at all: it does not
-// stop the calls that the right one would have stopped.
+// A command that is refused for its arguments has no effect: it does not stop the calls
+// that the valid command would have stopped.
 func TestARefusedCommandStopsNothing(t *testing.T) {
 	for _, name := range []string{"reset", "cancel"} {
 		w := newWorld(t)
@@ -134,22 +134,22 @@ func TestARefusedCommandStopsNothing(t *testing.T) {
 
 func TestAnUnknownCommandNamesTheNearest(t *testing.T) {
 	for name, want := range map[string]string{
-		"halp":       "no command /halp; did you mean /help? (",
+		"halp":       "unknown command /halp; did you mean /help? (",
 		"HELP":       "did you mean /help? (",
 		"plug":       "did you mean /plugins? (",
 		"re":         "did you mean /reset or /repair or /replay? (",
 		"cnacel":     "did you mean /cancel? (",
 		"metricss":   "did you mean /metrics? (",
 		"toosl":      "did you mean /tools? (",
-		"etc/passwd": "no command /etc/passwd (",
-		"x":          "no command /x (",
-		"":           "no command / (",
+		"etc/passwd": "unknown command /etc/passwd (",
+		"x":          "unknown command /x (",
+		"":           "unknown command / (",
 	} {
 		w := newWorld(t)
 		w.process(w.cause(subject.Command, "web", fmt.Sprintf(`{"name":%q,"id":"1"}`, name)), nil)
 		f := events[event.TurnFailed](w)[0]
 		if f.Code != event.FailUnknownCommand || f.InputID != "1" || !strings.Contains(f.Reason, want) ||
-			!strings.HasSuffix(f.Reason, "(/help lists all; begin with // to say a text that begins with a slash)") {
+			!strings.HasSuffix(f.Reason, "(/help lists all commands; begin with // to send text that begins with a slash)") {
 			t.Errorf("%q: %+v, want %q", name, f, want)
 		}
 	}
@@ -171,7 +171,7 @@ func TestHelpListsEveryCommandWithItsArguments(t *testing.T) {
 	}
 }
 
-// What commands show comes from the environment, and is in the commit.
+// The answers of commands come from the environment, and are in the commit.
 func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 	env := func(w *world) *decide.Env {
 		e := w.env()
@@ -191,7 +191,7 @@ func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 			if q.Turn == "t9" {
 				return "", decide.ErrNoTurn
 			}
-			return fmt.Sprintf("told of %+v", q), nil
+			return fmt.Sprintf("account of %+v", q), nil
 		}
 		return e
 	}
@@ -203,13 +203,13 @@ func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 			"- **guard** 1.2.0 — suspended: it failed\n  - hooks: `before_act`\n", "- **maps** 0.1.0 — active\n  - tools: `maps:find`, `odd'name`\n  - offers: `guide cartography`",
 		}},
 		{`{"name":"metrics"}`, []string{
-			"0 turns", "- `often`: used 9 times, expected to succeed 50 %, outcome unknown 2 times, mean 2ms\n- `rare`: used 1 time,", "guard at `before_act`: asked 7 times, failed 1, p50 250µs, p99 4ms",
+			"0 turns", "- `often`: used 9 times, expected success rate 50 %, outcome unknown 2 times, mean 2ms\n- `rare`: used 1 time,", "guard at `before_act`: asked 7 times, failed 1, p50 250µs, p99 4ms",
 		}},
-		{`{"name":"replay"}`, []string{"told of {Last:1 Turn:}"}},
-		{`{"name":"replay","args":["3"]}`, []string{"told of {Last:3 Turn:}"}},
-		{`{"name":"replay","args":["t42"]}`, []string{"told of {Last:0 Turn:t42}"}},
-		{`{"name":"replay","args":["t9"]}`, []string{"No turn t9 is in this session's log"}},
-		{`{"name":"quit"}`, []string{"nothing to leave", "the session stays"}},
+		{`{"name":"replay"}`, []string{"account of {Last:1 Turn:}"}},
+		{`{"name":"replay","args":["3"]}`, []string{"account of {Last:3 Turn:}"}},
+		{`{"name":"replay","args":["t42"]}`, []string{"account of {Last:0 Turn:t42}"}},
+		{`{"name":"replay","args":["t9"]}`, []string{"Turn t9 is not in this session's log"}},
+		{`{"name":"quit"}`, []string{"only closes a terminal", "The session stays open"}},
 	} {
 		w := newWorld(t)
 		cause := w.cause(subject.Command, "web", c.body)

@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/core/planner"
 )
 
-// What slash commands answer: Markdown that reads well without being rendered.
+// The answers of slash commands: Markdown that is also readable without rendering.
 
 // maxListed is how many plugins, tools or hooks one answer lists.
 const maxListed = 100
@@ -26,7 +26,7 @@ func (x *causeDecider) help([]string) string {
 func (x *causeDecider) listTools([]string) string {
 	names := x.offered()
 	if len(names) == 0 {
-		return "No tool is available: no runner has announced one."
+		return "No tools are available: no runner has announced any."
 	}
 	var b strings.Builder
 	for _, n := range names {
@@ -41,7 +41,7 @@ func (x *causeDecider) listTools([]string) string {
 
 var plain = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "~", `\~`, "`", "\\`", "[", `\[`, "<", `\<`)
 
-// asText is plain text in Markdown: what has a meaning there is escaped.
+// asText returns plain text as Markdown, with special characters escaped.
 func asText(text string) string {
 	return plain.Replace(onOneLine(text))
 }
@@ -49,7 +49,7 @@ func asText(text string) string {
 func (x *causeDecider) listProviders([]string) string {
 	infos := x.env.Executors.Providers()
 	if len(infos) == 0 {
-		return "No provider is there."
+		return "No provider is available."
 	}
 	var b strings.Builder
 	for _, p := range infos {
@@ -60,11 +60,11 @@ func (x *causeDecider) listProviders([]string) string {
 
 func (x *causeDecider) listPlugins([]string) string {
 	if x.env.Plugins == nil {
-		return "Plugins are not known here."
+		return "The list of plugins is not available here."
 	}
 	all := x.env.Plugins()
 	if len(all) == 0 {
-		return "No plugin is registered."
+		return "No plugins are registered."
 	}
 	var b strings.Builder
 	for i, p := range all {
@@ -128,7 +128,7 @@ func (x *causeDecider) toolMetrics(b *strings.Builder) {
 		if t.Unknown > 0 {
 			unknown = fmt.Sprintf(", outcome unknown %s", count(t.Unknown, "time"))
 		}
-		fmt.Fprintf(b, "- %s: used %s, expected to succeed %.0f %%%s, mean %s\n",
+		fmt.Fprintf(b, "- %s: used %s, expected success rate %.0f %%%s, mean %s\n",
 			asCode(t.Tool), count(t.Used, "time"), 100*t.SuccessRate, unknown, mean(t.MeanLatency))
 	}
 }
@@ -150,7 +150,7 @@ func (x *causeDecider) hookMetrics(b *strings.Builder) {
 	}
 }
 
-// count is a number of things.
+// count formats a number of things, in the singular or plural.
 func count[N int | int64 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -158,7 +158,7 @@ func count[N int | int64 | uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// mean is a mean duration as one reads it.
+// mean formats a mean duration for people.
 func mean(d time.Duration) string {
 	if d < time.Millisecond {
 		return "under 1ms"
@@ -166,7 +166,7 @@ func mean(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// asCode is a name as Markdown code, whatever stands in it.
+// asCode formats a name as Markdown code, whatever characters it contains.
 func asCode(name string) string {
 	return "`" + strings.ReplaceAll(onOneLine(name), "`", "'") + "`"
 }

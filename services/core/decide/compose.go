@@ -8,8 +8,8 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// dataOf looks up the data of finished steps by the model's own ids: those of
-// the same plan, then those of the same answer.
+// dataOf returns a function that looks up the data of finished steps by the model's
+// ids: first in the same plan, then in the same answer.
 func (t *Turn) dataOf(parent string) func(id string) (json.RawMessage, bool) {
 	in := func(scope, id string) *Step {
 		for i := range t.Steps {
@@ -31,7 +31,7 @@ func (t *Turn) dataOf(parent string) func(id string) (json.RawMessage, bool) {
 	}
 }
 
-// stepResult is what a plan:execute call's result says of one step.
+// stepResult is the part of a plan:execute call's result about one step.
 type stepResult struct {
 	Tool    string          `json:"tool"`
 	Success bool            `json:"success"`
@@ -41,10 +41,10 @@ type stepResult struct {
 	Note    string          `json:"note,omitempty"`
 }
 
-// maxPlanData bounds what the steps of one plan:execute call return together, in bytes.
+// maxPlanData bounds the data of all steps of one plan:execute call together, in bytes.
 const maxPlanData = 256 << 10
 
-// fit cuts the largest data, so that all of it stays within the bound.
+// fit truncates the largest data so that all of it stays within the bound.
 func fit(steps map[string]stepResult) {
 	total := 0
 	for _, s := range steps {
@@ -61,7 +61,7 @@ func fit(steps map[string]stepResult) {
 	}
 }
 
-// composePlan gives a plan:execute call its result once all its steps have theirs.
+// composePlan gives a plan:execute call its result once all its steps have results.
 func (b *builder) composePlan(parent Step) bool {
 	steps := map[string]stepResult{}
 	failed := 0

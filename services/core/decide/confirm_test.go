@@ -13,11 +13,11 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// asking is a world in which a person is asked about call c0.
+// asking returns a world in which a person is asked about call c0.
 func asking(t *testing.T) (*world, decide.Cause) {
 	w := newWorld(t)
-	in := w.say("write to <her> & him")
-	w.calls("mail:send", `{"to":"<her> & him"}`)
+	in := w.say("write to <them> & us")
+	w.calls("mail:send", `{"to":"<them> & us"}`)
 	if w.status("c0") != decide.Confirming || !w.state.Parked() || w.state.UI != event.StateConfirming {
 		t.Fatalf("call is %s, parked %t", w.status("c0"), w.state.Parked())
 	}
@@ -161,7 +161,7 @@ func TestAnApprovedCallWaitsForARunner(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 	w.now = w.now.Add(time.Second)
-	w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedLate})
+	w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedLate})
 	if st := w.step("c0"); st.Attempts != 2 || st.ApprovedBy != "web" {
 		t.Fatalf("a refused attempt is not tried again: %+v", st)
 	}

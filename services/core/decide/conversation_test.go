@@ -10,8 +10,8 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// wellFormed checks what models must be able to rely on (the window begins with
-// a person, and no call stands without its result), and that nobody waits behind nothing.
+// wellFormed checks what models rely on (the window begins with a user's message, and
+// every call has a result), and that no input waits without a running turn.
 func wellFormed(s *decide.State) error {
 	if s.Turn == nil && len(s.Queue) > 0 {
 		return fmt.Errorf("%d inputs wait and no turn is open", len(s.Queue))

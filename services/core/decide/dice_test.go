@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// perceive stores something from outside.
+// perceive stores a message from outside.
 func (s *simulation) perceive() {
 	if s.state.Locked != "" && chance(s.r, 3) {
 		s.put(subject.Command, event.Command{Name: "reset"})
@@ -41,7 +41,7 @@ func (s *simulation) perceive() {
 	}
 }
 
-// someInput picks an input, mostly the one that is open.
+// someInput picks an input, mostly the open one.
 func (s *simulation) someInput() uint64 {
 	if t := s.state.Turn; t != nil && !chance(s.r, 4) {
 		return t.Sequence
@@ -49,7 +49,7 @@ func (s *simulation) someInput() uint64 {
 	return uint64(s.r.IntN(int(s.seq) + 2))
 }
 
-// confirmSomething answers a request that is pending, or was, or never will be.
+// confirmSomething answers a request that is, was, or never will be pending.
 func (s *simulation) confirmSomething() {
 	c := event.Confirmation{ConfirmationID: "t1-p1-c0", Hash: "00", Approved: true}
 	pending := s.state.Confirmations()
@@ -66,7 +66,7 @@ func (s *simulation) confirmSomething() {
 	if chance(s.r, 6) {
 		c.Hash += "0"
 	}
-	if chance(s.r, 10) { // who is not core says that the time is over
+	if chance(s.r, 10) { // a writer other than core sends a timer
 		s.next = append(s.next, s.cause(subject.Timer, "web", string(mustJSON(event.Timer{ID: c.ConfirmationID}))))
 	}
 	c.Approved = !chance(s.r, 4)
@@ -77,8 +77,8 @@ func (s *simulation) confirmSomething() {
 	}
 }
 
-// grantOf is what an answer grants for the session: often nothing, mostly what was
-// offered, sometimes more.
+// grantOf returns what an answer grants for the session: often nothing, mostly an
+// offered grant, sometimes more.
 func (s *simulation) grantOf(pending []decide.Step, call string) *event.Grant {
 	for _, st := range pending {
 		if st.Call == call && len(st.Always) > 0 && chance(s.r, 2) {
@@ -96,7 +96,7 @@ func (s *simulation) text() string {
 	return oneOf(s.r, "hello", "<script>&amp;\u2028", "日本語 \U0001F600", strings.Repeat("long ", 400), "\x00\t")
 }
 
-// response is what a model might answer.
+// response returns a random answer of a model.
 func (s *simulation) response() provider.Response {
 	r := provider.Response{
 		Usage: provider.Usage{InputTokens: int64(s.r.IntN(200)), OutputTokens: int64(s.r.IntN(50)), CostMicroUSD: int64(s.r.IntN(60))},
@@ -141,7 +141,8 @@ func (s *simulation) toolCall(n int) provider.ToolCall {
 	return c
 }
 
-// toolAndArgs is what a call, or a step of a plan, does. With n > 0 others came before.
+// toolAndArgs returns the tool and arguments of a call or step. With n > 0, others
+// precede it.
 func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage) {
 	name := oneOf(s.r, "read", "write", "mail:send", "keep")
 	if chance(s.r, s.strange) {
@@ -152,7 +153,7 @@ func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage)
 		ref = fmt.Sprintf("${%s%d%s}", prefix, s.r.IntN(n), oneOf(s.r, "", ".text", ".list.0.n", ".n", oneOf(s.r, "", ".nowhere", ".list.7")))
 	}
 	if prefix == "s" && chance(s.r, 20) {
-		ref = "${c1.text}" // of a call beside the plan
+		ref = "${c1.text}" // of a call outside the plan
 	}
 	args := map[string]any{}
 	switch name {
@@ -175,7 +176,7 @@ func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage)
 	return name, mustJSON(args)
 }
 
-// planCall hands over a whole plan: mostly sound, sometimes impossible.
+// planCall returns a call with a whole plan, mostly valid, sometimes impossible.
 func (s *simulation) planCall() provider.ToolCall {
 	type step struct {
 		ID        any             `json:"id,omitempty"`
@@ -211,7 +212,7 @@ func (s *simulation) planCall() provider.ToolCall {
 	return provider.ToolCall{ID: "c0", Tool: "plan:execute", Args: args}
 }
 
-// hook answers a hook point with any verb and anything as data.
+// hook answers a hook point with a random verb and random data.
 func (s *simulation) hook(e hook.Envelope) hook.Decision {
 	d := hook.Decision{Verb: hook.Continue}
 	if !s.unruly || !chance(s.r, 4) {
@@ -229,7 +230,7 @@ func (s *simulation) hook(e hook.Envelope) hook.Decision {
 	return d
 }
 
-// judge answers the judges' question, in its mood.
+// judge answers the judges' question at random.
 func (s *simulation) judge(e hook.Envelope, _ hook.Decision) hook.Decision {
 	d := hook.Decision{Verb: hook.Continue}
 	if s.unruly && chance(s.r, 6) {
@@ -243,7 +244,7 @@ func (s *simulation) judge(e hook.Envelope, _ hook.Decision) hook.Decision {
 	return d
 }
 
-// replacement tries to get away with something.
+// replacement returns data with which a hook tries to break the rules.
 func (s *simulation) replacement(e hook.Envelope) json.RawMessage {
 	switch e.Point {
 	case hook.BeforeSense:

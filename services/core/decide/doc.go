@@ -1,13 +1,13 @@
-// Package decide is the core as a pure function: state and trigger in, one
-// commit out. It knows no NATS, no clock and no randomness; what it needs of
-// the world (the time, nonces, who is alive, what hooks and policy say) it gets
-// through [Env], and everything that matters of it is written into the commit.
+// Package decide implements the core's decisions as pure functions: they take a
+// state and a trigger and return one commit. The package uses no NATS, no clock and
+// no randomness. It reads the time, nonces, the live executors and the answers of
+// hooks and policy through [Env], and writes everything that matters into the commit.
 //
 // State is the fold of a session's commits ([State.Apply]). Deciding builds
-// events one by one and folds each into a copy of the state with the very same
-// code, so what is rebuilt from the log is what was decided, bit for bit: every
+// events one by one and folds each into a copy of the state with the same code, so
+// the state rebuilt from the log equals the decided state bit for bit. Every
 // commit carries the digest of the state after it.
 //
-// The turn protocol (rules 1–17) is modelled in services/core/model, which is
-// exhausted in CI. Whoever changes one changes both.
+// services/core/model models the turn protocol (rules 1–17), and CI explores the
+// model exhaustively. If you change one, change the other.
 package decide

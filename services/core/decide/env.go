@@ -13,16 +13,16 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Env is what deciding needs of the world. Answers that matter are written into
+// Env is the environment that decisions read. Answers that matter are written into
 // the commit, so folding never needs an Env.
 type Env struct {
-	Now       time.Time        // by the core's clock; a cause's stream time goes before it
-	Heard     time.Time        // when this core got the answer to decide on; zero if unknown
-	Delivery  uint64           // how often the door's cause has been delivered
+	Now       time.Time        // by the core's clock; a cause is decided at its stream time instead
+	Heard     time.Time        // when this core received the answer to decide on; zero if unknown
+	Delivery  uint64           // how many times the cause in hand has been delivered
 	Nonce     func() string    // fresh on every call, unguessable
-	Agent     *Agent           // nil: no such agent
-	Tools     Catalog          // what can be called now
-	Executors Directory        // who is alive
+	Agent     *Agent           // nil: unknown agent
+	Tools     Catalog          // the tools that can be called now
+	Executors Directory        // the live executors
 	Hooks     Hooks            // the hook engine
 	Policy    Policy           // the security layer
 	Version   func() string    // for /status
@@ -30,7 +30,7 @@ type Env struct {
 
 	Plugins   func() []PluginUse           // for /plugins
 	HookStats func() []HookUse             // for /metrics
-	Replay    func(Replay) (string, error) // for /replay: an account in Markdown, or ErrNoTurn
+	Replay    func(Replay) (string, error) // for /replay: Markdown, or ErrNoTurn
 }
 
 // Agent is an agent's configuration.
@@ -40,13 +40,13 @@ type Agent struct {
 	Guides   []string // of plugins, by name: the shell appends them to Guide
 	Required []string // of Guides: without them the agent does not answer
 	Unguided string   // why it does not answer now: a required guide is missing; set by the shell
-	Provider string   // by name; empty: the first of an instance's
+	Provider string   // by name; empty: the first that an instance offers
 	Model    string   // empty: the provider's default
 	Tools    []string // offered; empty: every public tool
 	Limits   Limits
 	Confirm  time.Duration // how long a person may take to answer
-	// Granted are the permissions that tools may need: of the agent, and of each guide that
-	// says something about them. A tool needs each of its permissions in each of them.
+	// Granted lists the granted permissions: those of the agent, and those of each guide
+	// that limits them. A tool needs each of its permissions in each of the lists.
 	Granted [][]string
 }
 
@@ -56,13 +56,13 @@ type Limits struct {
 	Calls        int           // tool calls per model answer
 	Tokens       int64         // input and output tokens per turn
 	CostMicroUSD int64         // per turn
-	Wall         time.Duration // per turn, without the time that people take
+	Wall         time.Duration // per turn, not counting the time that people take
 	ModelCall    time.Duration // one model call
 	Queue        int           // inputs that may wait
 	WindowTurns  int           // turns that the model sees
 }
 
-// DefaultLimits are those of an agent that declares none.
+// DefaultLimits returns the limits of an agent that declares none.
 func DefaultLimits() Limits {
 	return Limits{
 		Rounds: 25, Calls: 32, Tokens: 500_000, Wall: 10 * time.Minute,
@@ -70,14 +70,14 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Catalog knows the tools that live executors offer.
+// Catalog lists the tools that live executors offer.
 type Catalog interface {
-	// Lookup returns a tool by its name, public or internal.
+	// Lookup returns a tool by name, public or internal.
 	Lookup(name string) (tool.Spec, bool)
-	// Gone reports since when no live executor offers a tool (zero if one does, or if
-	// that is unknown), and whether it belongs to an inactive plugin.
+	// Gone reports since when no live executor has offered a tool (zero if one does, or
+	// if that is unknown), and whether the tool belongs to an inactive plugin.
 	Gone(name string) (since time.Time, left bool)
-	// Arrived reports when an executor or a plugin that offers the tool was last new
+	// Arrived reports when an executor or a plugin that offers the tool last registered
 	// (zero if that is unknown).
 	Arrived(name string) time.Time
 	// Public lists the tools that may be offered to models, in a stable order.
@@ -87,40 +87,40 @@ type Catalog interface {
 	Validate(name string, args json.RawMessage) (json.RawMessage, []string)
 }
 
-// Directory knows the live executors.
+// Directory lists the live executors.
 type Directory interface {
 	// PickRunner chooses the least busy runner with a free slot that offers the tool,
-	// but those. While the instance that it has to be is there, it is that or none;
-	// empty: it may be any.
-	PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool)
+	// except those in not. While the instance prefer is present, only it may be chosen;
+	// if prefer is empty, any may.
+	PickRunner(spec tool.Spec, prefer subject.Instance, not []subject.Instance) (subject.Instance, bool)
 	// PickProvider chooses the least busy provider instance with a free slot that
 	// offers the agent's provider.
 	PickProvider(not []subject.Instance) (subject.Instance, bool)
-	// NoProvider is how long no executor has offered the agent's provider; 0 if one
-	// does, with a free slot or without.
+	// NoProvider returns how long no executor has offered the agent's provider; 0 if one
+	// does, with or without a free slot.
 	NoProvider() time.Duration
-	// Providers describes what is there, for /provider.
+	// Providers describes the available providers, for /provider.
 	Providers() []provider.Info
 }
 
-// Hooks is the hook engine: it asks every plugin of a point and folds the answers.
+// Hooks is the hook engine. It asks every plugin of a point and combines the answers.
 type Hooks interface {
-	// Any reports whether a plugin is registered at the point. It costs no message.
+	// Any reports whether a plugin is registered at the point. It sends no message.
 	Any(p hook.Point) bool
-	// Run asks with the envelope's data. Plugin, InvocationID and Deadline are the engine's to fill.
+	// Run asks with the envelope's data. The engine sets Plugin, InvocationID and Deadline.
 	Run(env hook.Envelope) hook.Decision
-	// Shape is Run at before_act. What a plugin makes of the arguments has to fit.
+	// Shape is Run at before_act. fits must accept the arguments that a plugin returns.
 	Shape(env hook.Envelope, fits func(args json.RawMessage) (json.RawMessage, error)) hook.Decision
-	// Judge asks about a call as it is to run, after Run has come to shaped at before_act:
-	// the judges, and all that have not agreed to exactly this call. It denies, has a
-	// person asked, or continues.
+	// Judge asks about a call in its final form, after Shape returned shaped. It asks the
+	// judges, and all plugins that have not agreed to exactly this call. It denies, requires
+	// a confirmation, or continues.
 	Judge(env hook.Envelope, shaped hook.Decision) hook.Decision
-	// Rejudge is Judge for a call that was let pass earlier, by the judges alone that the
+	// Rejudge is Judge for a call that passed earlier. It asks only the judges that the
 	// configuration names now.
 	Rejudge(env hook.Envelope) hook.Decision
 }
 
-// Effect is what policy says.
+// Effect is the policy's decision.
 type Effect = event.Effect
 
 // The effects.
@@ -130,33 +130,33 @@ const (
 	Ask   = event.EffectConfirm
 )
 
-// Access is a question to the policy: may the principal do the action with the
-// resource, in this context?
+// Access asks the policy whether the principal may perform the action on the resource
+// in this context.
 type Access struct {
-	Principal subject.Writer // whose input it is, or who answers
-	Action    string         // event.ActionCall, or event.ActionConfirmation: to answer a request about it
-	Resource  tool.Spec      // with its permissions, its risk, and whether it is idempotent
-	Granted   [][]string     // patterns of permissions: the tool needs each of its own in each of the lists
-	Unguided  string         // why the agent may call nothing: [Agent.Unguided]
+	Principal subject.Writer // the writer of the input, or of the answer
+	Action    string         // event.ActionCall, or event.ActionConfirmation to answer a request about the call
+	Resource  tool.Spec      // the tool, with its permissions and its risk
+	Granted   [][]string     // patterns of permissions: each list must grant each permission of the tool
+	Unguided  string         // why the agent may not call anything: [Agent.Unguided]
 	Context   Context
 }
 
-// Context is all that is known of a call beside who calls what.
+// Context is everything else that is known about a call.
 type Context struct {
 	Ref    subject.Ref // agent and session
 	Turn   string
 	Call   string
-	Source string          // where the input was perceived, or the answer given, as its sender says
-	Args   json.RawMessage // exactly what would run
+	Source string          // where the input or the answer came from, as its sender claims
+	Args   json.RawMessage // exactly the arguments that would run
 }
 
-// Ruling is the policy's answer.
+// Ruling is the policy's answer to an [Access].
 type Ruling struct {
 	Effect      Effect
-	Rule        string             // what decided: "policy[3]", "risk", "permission", "default"
-	Reason      string             // always with Deny
-	Warning     *hook.Warning      // with Ask: what a person is told
-	Obligations *event.Obligations // unless it is denied
+	Rule        string             // what decided, e.g. "policy[3]", "risk", "permission" or "default"
+	Reason      string             // always set with Deny
+	Warning     *hook.Warning      // with Ask: the warning for the person
+	Obligations *event.Obligations // not with Deny
 }
 
 // Policy decides who may do what.
@@ -168,12 +168,12 @@ type Policy interface {
 type ToolUse struct {
 	Tool        string
 	Used        int64
-	Unknown     int64 // of which nobody knows whether they ran
+	Unknown     int64 // calls whose outcome is unknown
 	SuccessRate float64
 	MeanLatency time.Duration
 }
 
-// Cause is a message that was stored from outside.
+// Cause is a message in the log that core has to decide about.
 type Cause struct {
 	Sequence uint64
 	Kind     subject.CauseKind
@@ -182,12 +182,12 @@ type Cause struct {
 	Body     []byte
 }
 
-// Closings are what became of calls that core asked their runners to stop,
-// before a decision that ends them (rule 10). Keyed by call.
+// Closings holds, by call, the outcome of calls that core asked their runners to stop
+// before a decision that ends them (rule 10).
 type Closings map[string]Closing
 
-// Closing is what is known of a call that is being closed.
+// Closing is what is known about a call that is being closed.
 type Closing struct {
 	Answer      executor.Answer
-	Unreachable bool // nobody could say
+	Unreachable bool // the runner could not be asked
 }

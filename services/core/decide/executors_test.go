@@ -9,7 +9,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// attempt is one attempt at a call as its runner knows it.
+// attempt is one attempt at a call, as its runner sees it.
 type attempt struct {
 	decide.Step
 	began  bool
@@ -36,10 +36,10 @@ func (s *simulation) close(steps []decide.Step) decide.Closings {
 			a.answer = s.ended(a, executor.Never)
 		}
 		if chance(s.r, 20) {
-			continue // nobody asked
+			continue // not asked
 		}
 		out[st.Call] = decide.Closing{Answer: *a.answer}
-		for _, old := range s.attempts { // what was said of an attempt before
+		for _, old := range s.attempts { // the answer about an earlier attempt
 			if old.Call == a.Call && old != a && old.answer != nil && chance(s.r, 3) {
 				out[st.Call] = decide.Closing{Answer: *old.answer}
 			}
@@ -69,7 +69,7 @@ func (s *simulation) ended(a *attempt, state executor.State) *executor.Answer {
 	return out
 }
 
-// execute lets one runner do something.
+// execute lets one runner take a random step.
 func (s *simulation) execute() {
 	if len(s.attempts) == 0 {
 		return
@@ -85,7 +85,7 @@ func (s *simulation) execute() {
 		s.deliver(a)
 	case a.cut:
 		if !a.tomb && chance(s.r, 4) {
-			a.began = true // nobody knows
+			a.began = true // unknown to core
 		}
 		s.unreachable(a)
 	case !a.began:
@@ -116,7 +116,7 @@ func (s *simulation) execute() {
 	}
 }
 
-// current reports whether the attempt is what the state waits for.
+// current reports whether the state waits for the attempt.
 func (s *simulation) current(a *attempt) bool {
 	for _, st := range s.state.Assigned() {
 		if st.Attempt == a.Attempt {

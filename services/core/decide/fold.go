@@ -13,16 +13,16 @@ import (
 	"skandha.dev/services/core/security/grant"
 )
 
-// ErrMismatch says that the fold of a commit does not give the digest that it
-// carries, or the commit does not follow the state. The log or the fold is broken.
-var ErrMismatch = errors.New("commit does not fit the state")
+// ErrMismatch means that folding a commit did not produce the digest that it carries,
+// or that the commit does not follow the state. The log or the fold is broken.
+var ErrMismatch = errors.New("commit does not match the state")
 
-// ErrNewer says that the commit was written by a core with a later fold, which this one
-// must not judge.
-var ErrNewer = errors.New("commit of a newer version")
+// ErrNewer means that a core with a later fold version wrote the commit, so this core
+// must not judge it.
+var ErrNewer = errors.New("commit has a newer fold version")
 
-// Apply folds the commit stored at seq and returns the state after it. The
-// receiver is not changed.
+// Apply folds the commit stored at seq and returns the state after it. It does not
+// change the receiver.
 func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
 	if c.Ref != s.Ref {
 		return nil, fmt.Errorf("%w: it belongs to %s, not to %s", ErrMismatch, c.Ref, s.Ref)
@@ -48,7 +48,7 @@ func (s *State) Apply(c event.Commit, seq uint64) (*State, error) {
 	return n, nil
 }
 
-// seal takes over the header and computes the digest.
+// seal applies the header and computes the digest.
 func (s *State) seal(h event.Header) {
 	s.Cursor, s.Driver, s.Delivery, s.Now = h.Cursor, h.Driver, h.Delivery, h.Now
 	s.begun(h.Trigger)
@@ -57,8 +57,8 @@ func (s *State) seal(h event.Header) {
 	s.Digest = s.digest()
 }
 
-// stamp notes the sequence of the commit where the state needs it: an answer or
-// a /cancel stored before cannot mean what began or was asked after.
+// stamp records the sequence of the commit where the state needs it: an answer or a
+// /cancel must not apply to a request or a turn that began after it was stored.
 func (s *State) stamp(seq uint64) {
 	s.Rev = seq
 	if s.Turn == nil {
@@ -88,7 +88,7 @@ func (s *State) unstamp(seq uint64) {
 	}
 }
 
-// fold applies one event. It trusts nothing but the event itself.
+// fold applies one event. It relies on nothing but the event itself.
 func (s *State) fold(e event.Event) error {
 	switch e.Type {
 	case event.TypePerceived:
@@ -107,7 +107,7 @@ func (s *State) fold(e event.Event) error {
 		return with(e, s.onActCompleted)
 	case event.TypeAudited:
 		if !bytes.Contains(e.Data, obligations) {
-			return nil // most have none, and then there is nothing to fold
+			return nil // most have none, so there is nothing to fold
 		}
 		return with(e, s.onAudited)
 	case event.TypeRecorded:
@@ -128,9 +128,9 @@ func (s *State) fold(e event.Event) error {
 	return fmt.Errorf("%w: %q", event.ErrUnknownType, e.Type)
 }
 
-// take folds a payload as it is, and reports false if it must go through its
-// encoding first. It takes what decodes to exactly what was encoded: numbers,
-// times, and text that is core's own or was JSON before; never raw JSON.
+// take folds a payload directly, and reports false if the payload must be encoded and
+// decoded first. It accepts payloads that decode to exactly what was encoded: numbers,
+// times, and text that core wrote or that was JSON before; never raw JSON.
 func (s *State) take(p event.Payload) (taken bool, err error) {
 	switch p := p.(type) {
 	case event.PlanRequested:
@@ -138,7 +138,7 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 	case event.ActConfirmed:
 		err = s.onActConfirmed(p)
 	case event.Audited:
-		return p.Obligations == nil, nil // without any it changes nothing
+		return p.Obligations == nil, nil // without obligations it changes nothing
 	case event.Recorded:
 		err = s.onRecorded(p)
 	case event.TurnFailed:
@@ -211,7 +211,7 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 func (s *State) onPlanRequested(p event.PlanRequested) error {
 	t := s.Turn
 	if t == nil || len(t.Steps) > 0 {
-		return fmt.Errorf("plan %s is requested outside its place", p.Plan)
+		return fmt.Errorf("plan %s was requested out of order", p.Plan)
 	}
 	t.Round = p.Round
 	s.spend(p.Spent)
@@ -225,7 +225,7 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 func (s *State) onPlanCompleted(p event.PlanCompleted) error {
 	t := s.Turn
 	if t == nil || t.Plan == nil || t.Plan.ID != p.Plan {
-		return fmt.Errorf("plan %s is not under way", p.Plan)
+		return fmt.Errorf("plan %s is not in progress", p.Plan)
 	}
 	if p.Response == nil {
 		if p.Error == nil {
@@ -275,7 +275,7 @@ func (s *State) onActRequested(p event.ActRequested) error {
 	return nil
 }
 
-// lease notes who was given a sticky call.
+// lease records which runner a sticky call was assigned to.
 func (s *State) lease(p event.ActRequested) {
 	l, had := s.Leases[p.Sticky]
 	switch {
@@ -291,18 +291,18 @@ func (s *State) lease(p event.ActRequested) {
 	s.Leases[p.Sticky] = l
 }
 
-// ran notes who ran a sticky call, if anybody may have.
+// ran records which runner ran a sticky call, or may have run it.
 func (s *State) ran(st *Step, p event.ActCompleted) {
 	l, had := s.Leases[st.Sticky]
-	if !had || p.Runner == "" || p.Result.Error != nil && slices.Contains(ranNot, p.Result.Error.Code) {
+	if !had || p.Runner == "" || p.Result.Error != nil && slices.Contains(neverRan, p.Result.Error.Code) {
 		return
 	}
 	l.Ran = p.Runner
 	s.Leases[st.Sticky] = l
 }
 
-// ranNot are the codes of calls that certainly did not run.
-var ranNot = []tool.Code{
+// neverRan lists the codes of calls that certainly did not run.
+var neverRan = []tool.Code{
 	tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeNotRun,
 	tool.CodeSkipped, tool.CodeInvalidPlan,
 }
@@ -347,7 +347,7 @@ func (s *State) onActConfirmed(p event.ActConfirmed) error {
 	return nil
 }
 
-// grant keeps what was approved for the session, once.
+// grant keeps an approval for the session, without duplicates.
 func (s *State) grant(g *event.Grant) {
 	if g == nil || grant.In(s.Grants, *g) {
 		return
@@ -358,7 +358,7 @@ func (s *State) grant(g *event.Grant) {
 
 var obligations = []byte(`"obligations"`)
 
-// onAudited keeps what a call that may go on is bound to. A refusal is its own end.
+// onAudited keeps the obligations of a call that may continue. A denial has none.
 func (s *State) onAudited(p event.Audited) error {
 	if p.Action != event.ActionCall || p.Effect == event.EffectDeny || p.Obligations == nil {
 		return nil

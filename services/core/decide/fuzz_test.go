@@ -8,8 +8,8 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// Whatever a cause's body is: no panic, a decision or a reason, exactly one
-// terminal event for what needs one, and a commit that can be folded.
+// For any body of a cause: no panic, a decision or a reason, exactly one terminal event
+// where one is needed, and a commit that can be folded.
 func FuzzOnCauseBody(f *testing.F) {
 	kinds := append(subject.CauseKinds(), "gossip")
 	for _, body := range []string{

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// times is how often a call was given to a runner.
+// times returns how many times a call was assigned to a runner.
 func (w *world) times(call string) (n int) {
 	w.t.Helper()
 	for _, p := range events[event.ActRequested](w) {
@@ -23,7 +23,7 @@ func (w *world) times(call string) (n int) {
 	return n
 }
 
-// lastVerdictOn is the last that is audited about a call.
+// lastVerdictOn returns the last audited decision about a call.
 func (w *world) lastVerdictOn(call string) (last event.Audited) {
 	w.t.Helper()
 	for _, p := range events[event.Audited](w) {
@@ -40,8 +40,8 @@ func rules(e decide.Effect, reason string) func(decide.Access) decide.Ruling {
 	}
 }
 
-// What is given out later than it was judged is looked at again: nothing that
-// policy denies by then reaches a runner, whoever approved it before.
+// A call that is assigned later than it was judged is checked again: a call that policy
+// denies by then never reaches a runner, even if a person approved it.
 func TestTheGateHoldsForWhatIsGivenOutLater(t *testing.T) {
 	refusal := executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining}
 	t.Run("approved when no runner was free, and denied by now", func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTheGateHoldsForWhatIsGivenOutLater(t *testing.T) {
 		says   string
 	}{
 		{"denied before the next attempt", decide.Deny, "not any more"},
-		{"asked about before the next attempt", decide.Ask, "nobody was asked"},
+		{"asked about before the next attempt", decide.Ask, "was not requested"},
 		{"ruled on in no known way", "shrug", "shrug"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTheGateHoldsForWhatIsGivenOutLater(t *testing.T) {
 			w.say("x")
 			w.calls("write", `{"text":"a"}`)
 			w.policy = rules(c.effect, "not any more")
-			w.told("c0", refusal)
+			w.replied("c0", refusal)
 			w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
 			if v := w.lastVerdictOn("c0"); w.times("c0") != 1 || v.Effect != decide.Deny || !strings.Contains(v.Reason, c.says) {
 				t.Fatalf("given %d times; %+v", w.times("c0"), v)
@@ -105,7 +105,7 @@ func TestTheGateHoldsForWhatIsGivenOutLater(t *testing.T) {
 		w.approve("c0", w.wide("c0"))
 		w.succeed("c0", `1`)
 		w.calls("read", `{"path":"drafts/b.txt"}`)
-		w.told("c0", refusal)
+		w.replied("c0", refusal)
 		if w.times("p2-c0") != 2 {
 			t.Fatalf("given %d times", w.times("p2-c0"))
 		}
@@ -122,7 +122,7 @@ func TestTheGateHoldsForWhatIsGivenOutLater(t *testing.T) {
 	})
 }
 
-// Policy may say who answers. Whoever may not is refused like any other answer
+// Policy may restrict who answers. Any other writer is refused like every answer
 // that does not count, and the request waits for one who may.
 func TestWhoMayAnswer(t *testing.T) {
 	w, _ := asking(t)

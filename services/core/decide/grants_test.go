@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/core/security/grant"
 )
 
-// wary is a world whose policy asks about every call of read.
+// wary returns a world whose policy asks about every call of read.
 func wary(t *testing.T) *world {
 	w := newWorld(t)
 	w.policy = func(a decide.Access) decide.Ruling {
@@ -29,7 +29,7 @@ func wary(t *testing.T) *world {
 	return w
 }
 
-// approve approves the pending call and grants g, if there is one, for the session.
+// approve approves the pending call and grants g, if any, for the session.
 func (w *world) approve(call string, g *event.Grant) {
 	w.t.Helper()
 	st := w.step(call)
@@ -38,7 +38,7 @@ func (w *world) approve(call string, g *event.Grant) {
 	}))), nil)
 }
 
-// wide is the widest grant that the pending call offers.
+// wide returns the widest grant that the pending call offers.
 func (w *world) wide(call string) *event.Grant {
 	w.t.Helper()
 	offers := w.step(call).Always
@@ -59,7 +59,7 @@ func (w *world) verdictOn(call string) event.Audited {
 	return event.Audited{}
 }
 
-// becomes has another plugin offer a tool, under another's name.
+// becomes lets another plugin offer a tool under an existing name.
 func (w *world) becomes(name string, change func(*tool.Spec)) {
 	o := *w.tools[name]
 	change(&o.Spec)
@@ -99,7 +99,7 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 		w.calls("mail:send", `{"to":"you"}`)
 		w.approve("c0", nil)
 		w.becomes("mail:send", func(s *tool.Spec) { s.Plugin = "evil" })
-		w.told("c0", executor.Answer{State: executor.Never})
+		w.replied("c0", executor.Answer{State: executor.Never})
 		if st := w.step("c0"); st.Status != decide.Confirming {
 			t.Fatalf("%+v", st)
 		}
@@ -125,8 +125,8 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 	})
 }
 
-// What judges have said before an approval may be old: they are asked again before the
-// call runs.
+// The answers of judges from before an approval may be outdated: they are asked again
+// before the call runs.
 func TestAnApprovedCallIsJudgedAgain(t *testing.T) {
 	for verb, want := range map[hook.Verb]decide.Status{hook.DenyVerb: decide.Done, hook.Confirm: decide.Assigned, hook.Continue: decide.Assigned} {
 		w := newWorld(t)
@@ -143,8 +143,8 @@ func TestAnApprovedCallIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// What a plugin answers instead of the tool counts only when policy and judges let the call
-// pass, and says that it is no result of the tool.
+// A plugin's answer instead of the tool counts only if policy and judges let the call
+// pass, and is marked as not being a result of the tool.
 func TestAnAnswerInsteadOfTheToolIsJudged(t *testing.T) {
 	answering := func(t *testing.T) *world {
 		w := newWorld(t)
@@ -272,7 +272,8 @@ func TestAPlansStepsAreJudgedEachByTheirOwnTool(t *testing.T) {
 	}
 }
 
-// A grant stands for what policy asks, never for what somebody else asks or policy denies.
+// A grant replaces an approval that policy requires, never one that a hook or the breaker
+// requires, and never a denial.
 func TestAGrantOverridesNobodyElse(t *testing.T) {
 	granted := func(t *testing.T) *world {
 		w := wary(t)
@@ -368,7 +369,7 @@ func TestGrantsAreBounded(t *testing.T) {
 	w.approve("c0", x)
 	before, st := *w.state, w.step("c1")
 	w.approve("c1", y)
-	if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "100 calls") || len(w.state.Grants) != grant.Max {
+	if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "100 grants") || len(w.state.Grants) != grant.Max {
 		t.Fatalf("%d grants, %+v", len(w.state.Grants), p)
 	}
 	w.approve("c1", nil)
@@ -390,7 +391,7 @@ func TestTheSameGrantTwiceIsOne(t *testing.T) {
 	}
 }
 
-// Of two answers the first counts, and everybody sees which.
+// Of two answers the first counts, and the log shows which.
 func TestOfTwoAnswersTheFirstCounts(t *testing.T) {
 	w, _ := asking(t)
 	st := w.step("c0")
@@ -431,7 +432,7 @@ func TestAnAnswerFromAnotherSession(t *testing.T) {
 	})
 }
 
-// A flood of garbage costs the log no more than a flood of garbage.
+// A flood of invalid answers costs the log no more than the answers themselves.
 func TestARefusalIsSmall(t *testing.T) {
 	w, _ := asking(t)
 	huge := strings.Repeat("\x01<é", 1<<20)
@@ -450,7 +451,7 @@ func TestARefusalIsSmall(t *testing.T) {
 	}
 }
 
-// What an approval is bound to survives everything that a state survives.
+// What an approval is bound to survives snapshots and refolding.
 func TestGrantsSurviveSnapshotsAndRefolding(t *testing.T) {
 	w := wary(t)
 	w.calls("read", `{"path":"drafts/<&>.txt"}`, "read", `{"path":"drafts/ü.txt"}`)
@@ -471,8 +472,7 @@ func TestGrantsSurviveSnapshotsAndRefolding(t *testing.T) {
 	}
 }
 
-// Deciding in a session with many grants costs what it costs without: the digest
-// covers their chain.
+// Many grants do not make deciding slower: the digest covers only their chain.
 func TestGrantsDoNotWeighOnTheDigest(t *testing.T) {
 	w := wary(t)
 	w.calls("write", `{"text":"a"}`)

@@ -23,7 +23,7 @@ func TestALockedSessionOpensByItself(t *testing.T) {
 		all := events[event.SessionLocked](w)
 		return all[len(all)-1]
 	}
-	t.Run("the sender is told until when", func(t *testing.T) {
+	t.Run("the sender learns until when", func(t *testing.T) {
 		w := newWorld(t)
 		lock(w)
 		until := locked(w).Until
@@ -109,7 +109,7 @@ func TestALockedSessionOpensByItself(t *testing.T) {
 		w.now = locked(w).Until
 		w.say("again")
 		w.calls("write", `{"text":"1"}`, "forbidden", `{}`, "write", `{"text":"2"}`)
-		w.told("c0", executor.Answer{State: executor.Unknown})
+		w.replied("c0", executor.Answer{State: executor.Unknown})
 		w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown, "c1": tool.CodeDenied})
 		if w.status("c2") != decide.Assigned || !w.state.Breaker.HalfOpen {
 			t.Fatalf("%s, %+v", w.status("c2"), w.state.Breaker)
@@ -159,7 +159,7 @@ func TestALockedSessionOpensByItself(t *testing.T) {
 	})
 }
 
-// Each code, by its reporter: only what a tool reports of itself counts.
+// Each code, by its reporter: only failures that the tool itself reports count.
 func TestWhoseFailureItIs(t *testing.T) {
 	toolsOwn := map[tool.Code]bool{tool.CodeFailed: true, tool.CodeTimeout: true, tool.CodeInternal: true}
 	for _, code := range []tool.Code{
@@ -186,10 +186,10 @@ func TestWhoseFailureItIs(t *testing.T) {
 		w.say("x")
 		w.calls("write", `{"text":"x"}`)
 	}
-	told := func(a executor.Answer) func(w *world) {
+	replied := func(a executor.Answer) func(w *world) {
 		return func(w *world) {
 			write(w)
-			w.told("c0", a)
+			w.replied("c0", a)
 		}
 	}
 	for _, c := range []struct {
@@ -203,14 +203,14 @@ func TestWhoseFailureItIs(t *testing.T) {
 			d, _ := decide.OnUnreachable(w.state, w.state.Driver, st.Call, st.Attempt, w.env())
 			w.commit(d, w.state.Driver)
 		}, tool.CodeOutcomeUnknown},
-		{"its result is gone", told(executor.Answer{State: executor.Unknown}), tool.CodeOutcomeUnknown},
-		{"it was stopped", told(executor.Answer{State: executor.Stopped}), tool.CodeOutcomeUnknown},
-		{"its runner has finished without a result", told(executor.Answer{State: executor.Finished}), tool.CodeInternal},
+		{"its result is gone", replied(executor.Answer{State: executor.Unknown}), tool.CodeOutcomeUnknown},
+		{"it was stopped", replied(executor.Answer{State: executor.Stopped}), tool.CodeOutcomeUnknown},
+		{"its runner has finished without a result", replied(executor.Answer{State: executor.Finished}), tool.CodeInternal},
 		{"no runner takes it", func(w *world) {
 			write(w)
 			for range 8 {
 				w.now = w.now.Add(4 * time.Second)
-				w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown})
+				w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown})
 			}
 		}, tool.CodeNotRun},
 		{"its plugin does not come back", func(w *world) {
@@ -252,8 +252,8 @@ func TestWhoseFailureItIs(t *testing.T) {
 	}
 }
 
-// Calls that core refuses count as no failure, and need no confirmation for the calls
-// beside them. Whether a tool is unknown depends on which executors are there.
+// Calls that core refuses do not count as failures, and the other calls need no
+// confirmation because of them. Whether a tool is unknown depends on the live executors.
 func TestRefusedCallsOfAnAnswer(t *testing.T) {
 	many := func(n int, toolAndArgs ...string) (out []string) {
 		for range n {

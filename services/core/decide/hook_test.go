@@ -13,12 +13,12 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// What a before_act hook answers, and what it cannot.
+// What a before_act hook can answer, and what it cannot.
 func TestBeforeAct(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		d    hook.Decision
-		want tool.Code // "" if it is given out
+		want tool.Code // "" if it is assigned
 		args string
 	}{
 		{"continue", hook.Decision{Verb: hook.Continue}, "", `{"text":"x"}`},
@@ -51,7 +51,7 @@ func TestBeforeAct(t *testing.T) {
 	}
 }
 
-// An after_act hook may change the words, never whether a call ran.
+// An after_act hook may change the message, never whether a call ran.
 func TestAfterActCannotLie(t *testing.T) {
 	by := func(r tool.Result) hook.Decision {
 		return hook.Decision{Verb: hook.Replace, Data: mustJSON(hook.AfterActData{Result: r})}
@@ -60,7 +60,7 @@ func TestAfterActCannotLie(t *testing.T) {
 	failed := tool.Failure(tool.CodeFailed, "broken")
 	for _, c := range []struct {
 		name string
-		ran  *tool.Result // nil: its runner is lost
+		ran  *tool.Result // nil: its runner is unreachable
 		hook hook.Decision
 		want tool.Code
 	}{
@@ -74,7 +74,7 @@ func TestAfterActCannotLie(t *testing.T) {
 		{"talks garbage", &ran, hook.Decision{Verb: hook.Replace, Data: []byte(`{`)}, "ok"},
 		{"withholds", &ran, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeFailed},
 		{"withholds a failure", &failed, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeFailed},
-		{"withholds what nobody knows", nil, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeOutcomeUnknown},
+		{"withholds an unknown outcome", nil, hook.Decision{Verb: hook.DenyVerb, Reason: "secret"}, tool.CodeOutcomeUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -84,7 +84,7 @@ func TestAfterActCannotLie(t *testing.T) {
 			if c.ran != nil {
 				w.result("c0", *c.ran)
 			} else {
-				w.told("c0", executor.Answer{State: executor.Unknown})
+				w.replied("c0", executor.Answer{State: executor.Unknown})
 			}
 			w.codes(map[string]tool.Code{"c0": c.want})
 		})

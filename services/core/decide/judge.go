@@ -13,24 +13,23 @@ import (
 	"skandha.dev/services/core/security/grant"
 )
 
-// What decides about a call beside the rules of the policy.
+// Names of what decides about a call besides the rules of the policy.
 const (
-	ruleGrant   = "grant"      // a person has approved it for the session
-	ruleHook    = "before_act" // a hook asks a person
+	ruleGrant   = "grant"      // a person approved the call for the session
+	ruleHook    = "before_act" // a hook requires a person's approval
 	ruleBreaker = "breaker"    // too many calls have failed in a row
 )
 
-// verdict is what becomes of a call, as it is audited, and what a person is told.
+// verdict is the audited decision about a call, with the warning for a person.
 type verdict struct {
 	event.Audited
 	warning *hook.Warning
 	always  []event.Grant
 }
 
-// judge asks the policy about a call that before_act has let through with d. It is
-// a hard gate: nothing comes after a denial. A grant stands for what policy asks a
-// person about, and for nothing else: a hook that wants a person, and the
-// breaker, get one.
+// judge asks the policy about a call that before_act has let pass with d. A denial is
+// final. A grant replaces only the approval that policy requires. A hook that requires
+// a confirmation, and the breaker, always get one.
 func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.Decision) verdict {
 	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
 	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
@@ -43,14 +42,14 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 	case Ask:
 		if g, ok := grant.Find(b.s.Grants, spec, args, hash); ok {
 			v.Effect, v.Rule, v.Grant, v.Reason = Allow, ruleGrant, &g, "approved for the session"
-		} else if len(b.s.Grants) < grant.Max && st.Answer == nil { // what is not run is not approved for later
+		} else if len(b.s.Grants) < grant.Max && st.Answer == nil { // a plugin's answer instead of the tool cannot be granted
 			v.always = grant.Offers(spec, args, hash)
 		}
 	case Deny:
 		v.Obligations = nil
 		return v
 	default:
-		v.Effect, v.Obligations, v.Reason = Deny, nil, meaningless(r.Effect)
+		v.Effect, v.Obligations, v.Reason = Deny, nil, unknownEffect(r.Effect)
 		return v
 	}
 	if st.Answer != nil && v.Reason == "" {
@@ -62,17 +61,17 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 	case v.Effect == Ask:
 	case b.s.Breaker.Consecutive >= errStreak:
 		v.ask(ruleBreaker, &hook.Warning{
-			Level: hook.LevelWarn, Message: fmt.Sprintf("The last %d tool calls failed. Shall the agent go on?", b.s.Breaker.Consecutive),
+			Level: hook.LevelWarn, Message: fmt.Sprintf("The last %d tool calls failed. Should the agent continue?", b.s.Breaker.Consecutive),
 		})
 	}
 	return v
 }
 
-// barred looks again at a call that is given out later than it was judged: once
-// it was approved, or again because its runner did not run it. Meanwhile the rules, the
-// tool or the plugins' own data may have changed, or a required plugin may be gone. It ends
-// what may not run any more, and what now requires an approval that nobody gave; the model
-// may call it anew.
+// barred checks a call again that is assigned later than it was judged: after its
+// approval, or again because its runner did not run it. Meanwhile the rules, the tool or
+// the plugins' data may have changed, or a required plugin may have stopped. barred ends
+// a call that may no longer run, or that now requires an approval it does not have. The
+// model may make the call again.
 func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
 	why, rule := b.ruledOut(&st, spec, args, hash)
@@ -94,7 +93,8 @@ func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 	return true
 }
 
-// ruledOut says why policy does not let the call run, and by which rule; empty: it does.
+// ruledOut returns why policy does not let the call run, and by which rule. An empty
+// reason means that the call may run.
 func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash string) (why, rule string) {
 	r := b.env.Policy.Evaluate(b.access(st, spec, args))
 	switch r.Effect {
@@ -104,15 +104,15 @@ func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash 
 		if _, granted := grant.Find(b.s.Grants, spec, args, hash); granted || st.ApprovedBy != "" {
 			return "", ""
 		}
-		return "policy now requires a person's approval, and nobody was asked", r.Rule
+		return "policy now requires a person's approval, which was not requested", r.Rule
 	case Deny:
 		return cmp.Or(r.Reason, "policy denies it"), r.Rule
 	}
-	return meaningless(r.Effect), r.Rule
+	return unknownEffect(r.Effect), r.Rule
 }
 
-// judgedOut says why a judge that the configuration names does not let the call run; empty:
-// none objects.
+// judgedOut returns why a judge that the configuration names does not let the call run,
+// or "" if none objects.
 func (b *builder) judgedOut(st *Step, args json.RawMessage) string {
 	d := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},
 		func(env hook.Envelope) hook.Decision { return b.env.Hooks.Rejudge(env) })
@@ -123,14 +123,14 @@ func (b *builder) judgedOut(st *Step, args json.RawMessage) string {
 		if st.ApprovedBy != "" {
 			return ""
 		}
-		return "a judge now requires a person's approval, and nobody was asked"
+		return "a judge now requires a person's approval, which was not requested"
 	case hook.DenyVerb:
 		return cmp.Or(d.Reason, "a judge denies it")
 	}
-	return "a before_act hook answered something that cannot be understood"
+	return invalidHookAnswer
 }
 
-// access is the question to the policy whether a call may run.
+// access asks the policy whether a call may run.
 func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access {
 	t := b.s.Turn
 	return Access{
@@ -139,25 +139,25 @@ func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access 
 	}
 }
 
-// unguided says why the agent may call nothing.
+// unguided returns why the agent may not call anything, or "".
 func (b *builder) unguided() string {
 	if b.env.Agent == nil {
-		return fmt.Sprintf("the agent %s is not configured any more", b.s.Ref.Agent)
+		return fmt.Sprintf("agent %s is no longer configured", b.s.Ref.Agent)
 	}
 	return b.env.Agent.Unguided
 }
 
-func meaningless(e Effect) string {
-	return fmt.Sprintf("policy ruled %q, which means nothing", cut(string(e), 40))
+func unknownEffect(e Effect) string {
+	return fmt.Sprintf("policy returned the unknown effect %q", cut(string(e), 40))
 }
 
-// ask has a person asked whom no grant can spare it.
+// ask requires a person's approval, which no grant can replace.
 func (v *verdict) ask(rule string, w *hook.Warning) {
 	v.Effect, v.Rule, v.Grant, v.always = Ask, rule, nil, nil
 	v.warning, v.Reason = w, cut(w.Message, maxReason)
 }
 
-// hookWarning is what a person is shown when a before_act hook wants them to be asked.
+// hookWarning is the warning for a person when a before_act hook requires approval.
 func hookWarning(d hook.Decision) *hook.Warning {
 	if d.Warning != nil {
 		return d.Warning
@@ -168,10 +168,10 @@ func hookWarning(d hook.Decision) *hook.Warning {
 			by = "The plugin " + string(v.Plugin)
 		}
 	}
-	return &hook.Warning{Level: hook.LevelWarn, Message: by + " wants a person to look at this call before it runs."}
+	return &hook.Warning{Level: hook.LevelWarn, Message: by + " requires a person to review this call before it runs."}
 }
 
-// endBy brings the end of a call forward to what its obligations allow.
+// endBy limits the end of a call to what its obligations allow.
 func (st *Step) endBy(now, notAfter time.Time) time.Time {
 	if st.Obligations == nil || st.Obligations.MaxDurationMS <= 0 {
 		return notAfter
@@ -182,9 +182,9 @@ func (st *Step) endBy(now, notAfter time.Time) time.Time {
 	return notAfter
 }
 
-// obliged applies the obligations of a call that was given out to its result, and
-// says what the model is to be told beside it. A result that is too large is
-// withheld, as a whole: half of it may say the opposite.
+// obliged applies the obligations of an assigned call to its result, and returns the
+// note for the model. A result that is too large is withheld as a whole, because half of
+// it may mean the opposite.
 func (st *Step) obliged(r tool.Result) (result tool.Result, note string) {
 	if st.Answer != nil && r.Success {
 		return r, fmt.Sprintf("answered by the plugin %s; the tool did not run", st.Answer.By)
@@ -195,7 +195,7 @@ func (st *Step) obliged(r tool.Result) (result tool.Result, note string) {
 	}
 	if o.MaxResultBytes > 0 {
 		if size := len(encode(r)); size > o.MaxResultBytes {
-			r = withheld(r, fmt.Sprintf("its result of %d bytes is withheld: policy lets %d through", size, o.MaxResultBytes))
+			r = withheld(r, fmt.Sprintf("the result of %d bytes is withheld: policy allows %d", size, o.MaxResultBytes))
 		}
 	}
 	return r, o.Note
@@ -203,7 +203,7 @@ func (st *Step) obliged(r tool.Result) (result tool.Result, note string) {
 
 func withheld(r tool.Result, why string) tool.Result {
 	if r.Success || r.Error == nil {
-		return tool.Failure(tool.CodeTooLarge, "it ran with success; "+why)
+		return tool.Failure(tool.CodeTooLarge, "the call succeeded; "+why)
 	}
 	return tool.Failure(r.Error.Code, why)
 }

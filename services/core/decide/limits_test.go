@@ -19,7 +19,7 @@ func TestLimitsEndATurn(t *testing.T) {
 		name  string
 		limit decide.Limits
 		usage provider.Usage
-		want  string // after one round; "" if it goes on
+		want  string // after one round; "" if the turn continues
 	}{
 		{"rounds", decide.Limits{Rounds: 1}, provider.Usage{}, "limit_rounds"},
 		{"rounds to go", decide.Limits{Rounds: 2}, provider.Usage{}, ""},

@@ -8,7 +8,7 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// What tests read from the log.
+// Helpers to read the log.
 
 func (w *world) commits() []event.Commit {
 	w.t.Helper()
@@ -51,7 +51,7 @@ func events[P any, PP interface {
 	return out
 }
 
-// outcome is how an input ended: "recorded", the code of its failure, or "" while it is open.
+// outcome returns how an input ended: "recorded", the code of its failure, or "" while it is open.
 func (w *world) outcome(seq uint64) string {
 	w.t.Helper()
 	for _, p := range events[event.Recorded](w) {
@@ -74,7 +74,7 @@ func (w *world) ends(seq uint64, want string) {
 	}
 }
 
-// resultOf finds the result of the latest call whose id ends so: "c0", "c1-s2".
+// resultOf returns the result of the latest call whose id has this suffix: "c0", "c1-s2".
 func (w *world) resultOf(call string) tool.Result {
 	w.t.Helper()
 	all := events[event.ActCompleted](w)
@@ -87,7 +87,7 @@ func (w *world) resultOf(call string) tool.Result {
 	return tool.Result{}
 }
 
-// code is "ok", or the code of the result.
+// code returns "ok", or the code of the result.
 func (w *world) code(call string) tool.Code {
 	w.t.Helper()
 	if r := w.resultOf(call); !r.Success {
@@ -105,7 +105,7 @@ func (w *world) codes(want map[string]tool.Code) {
 	}
 }
 
-// said is the conversation that a model would see now.
+// said returns the conversation that a model would see now.
 func (w *world) said() []provider.Message {
 	w.t.Helper()
 	var r provider.Request

@@ -10,16 +10,16 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Damage is why a session is locked whose log cannot be folded to its end. /repair
-// goes on with what was saved, /reset starts over.
+// Damage describes why a session is locked whose log cannot be folded to its end.
+// /repair continues with what could be recovered, /reset starts over.
 type Damage struct {
 	Why   string `json:"why"`
-	Rev   uint64 `json:"rev,omitempty"` // the commit up to which the state was saved; 0 if nothing was
+	Rev   uint64 `json:"rev,omitempty"` // the commit up to which the state was recovered; 0 if nothing was
 	Turns int    `json:"turns,omitempty"`
 }
 
 // Wreck is a session whose log cannot be folded to its end: a commit contradicts the
-// one before, is not a commit, is missing or cannot be read (rule 15).
+// previous one, is not a commit, is missing or cannot be read (rule 15).
 type Wreck struct {
 	Ref    subject.Ref
 	Last   uint64    // sequence of the last readable commit, valid or not
@@ -30,9 +30,9 @@ type Wreck struct {
 	Why    string
 }
 
-// OnMismatch ends a wreck: its open inputs fail, and the session goes on from a
-// checkpoint that holds what was saved, locked until /repair or /reset. The earlier
-// log is kept, as far as it can be read.
+// OnMismatch ends a wreck: its open inputs fail, and the session continues from a
+// checkpoint with the recovered state, locked until /repair or /reset. The earlier log
+// is kept, as far as it can be read.
 func OnMismatch(w Wreck, env *Env) *Decision {
 	s := New(w.Ref)
 	s.Rev, s.Cursor = w.Last, w.Cursor
@@ -50,7 +50,7 @@ func OnMismatch(w Wreck, env *Env) *Decision {
 	return b.done()
 }
 
-// State is the latest known state.
+// State returns the latest known state.
 func (w Wreck) State() *State {
 	if w.Saved != nil {
 		return w.Saved
@@ -58,15 +58,15 @@ func (w Wreck) State() *State {
 	return New(w.Ref)
 }
 
-// locked is the state from which the session goes on. It keeps the conversation and
-// the list of accepted inputs, and drops grants and work in progress.
+// locked returns the state from which the session continues. It keeps the conversation
+// and the list of accepted inputs, and drops grants and work in progress.
 func (w Wreck) locked() *State {
 	s, d := New(w.Ref), &Damage{Why: cut(w.Why, maxReason)}
-	saved := "nothing of it could be saved"
+	saved := "nothing could be recovered"
 	if w.Saved != nil && w.Saved.Rev > 0 {
 		s = w.Saved.clone()
 		d.Rev, d.Turns = s.Rev, s.Turns
-		saved = fmt.Sprintf("/repair goes on with what was saved, %s", count(s.Turns, "turn"))
+		saved = fmt.Sprintf("/repair continues with what was recovered, %s", count(s.Turns, "turn"))
 		if s.Turn != nil {
 			s.Failed++
 			s.abandon()
@@ -79,49 +79,49 @@ func (w Wreck) locked() *State {
 	return s
 }
 
-// repair opens a session that was locked because its log is damaged.
+// repair unlocks a session that was locked because its log is damaged.
 func (x *causeDecider) repair([]string) string {
 	d := x.s.Damage
 	if d == nil {
 		if x.s.Locked != "" {
-			return "The log of this session is sound; /reset opens the session again."
+			return "This session's log is intact; /reset unlocks the session."
 		}
-		return "Nothing is to be repaired: the log of this session is sound."
+		return "Nothing to repair: this session's log is intact."
 	}
 	open := x.s.clone()
 	open.Locked, open.Damage = "", nil
 	x.emit(event.Checkpoint{State: encode(open), Reason: "/repair by " + string(x.c.Writer)})
 	if d.Rev == 0 {
-		return "The session is open again, and empty: nothing of it could be saved."
+		return "The session is unlocked and empty: nothing could be recovered."
 	}
-	return fmt.Sprintf("The session is open again, as it was at commit %d, after %s. What came later is lost (%s).",
+	return fmt.Sprintf("The session is unlocked, as of commit %d, after %s. Everything later is lost (%s).",
 		d.Rev, count(d.Turns, "turn"), onOneLine(d.Why))
 }
 
-// onCheckpoint takes the whole state over. The revision stays that of the log.
+// onCheckpoint replaces the whole state. The revision remains that of the log.
 func (s *State) onCheckpoint(p event.Checkpoint) error {
 	n := New(s.Ref)
 	if err := json.Unmarshal(p.State, n); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	if n.Ref != s.Ref {
-		return fmt.Errorf("checkpoint is of %s", n.Ref)
+		return fmt.Errorf("checkpoint belongs to %s, not to %s", n.Ref, s.Ref)
 	}
 	if !n.chained() {
-		return errors.New("checkpoint: its window, inputs seen or grants do not give the chains")
+		return errors.New("checkpoint: window, seen inputs or grants do not match their chains")
 	}
 	n.Rev, n.Now, n.Commits, n.version = s.Rev, s.Now, 0, s.version
 	*s = *n
 	return nil
 }
 
-// IsCheckpoint reports whether a commit begins with a checkpoint, so that it can
-// be folded without the commits before it.
+// IsCheckpoint reports whether a commit begins with a checkpoint, and can therefore be
+// folded without earlier commits.
 func IsCheckpoint(c event.Commit) bool {
 	return len(c.Events) > 0 && c.Events[0].Type == event.TypeCheckpoint
 }
 
-// At is an empty state at a revision, to fold a checkpoint onto.
+// At returns an empty state at a revision, onto which a checkpoint can be folded.
 func At(ref subject.Ref, rev uint64) *State {
 	s := New(ref)
 	s.Rev = rev

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// The moves that tests make by hand.
+// The steps that tests take by hand.
 
 // say stores an input and processes it.
 func (w *world) say(text string) decide.Cause {
@@ -24,7 +24,7 @@ func (w *world) say(text string) decide.Cause {
 	return c
 }
 
-// answer has the provider answer the model call that is under way.
+// answer lets the provider answer the model call in progress.
 func (w *world) answer(r provider.Response) {
 	w.t.Helper()
 	p := w.state.Turn.Plan
@@ -40,7 +40,7 @@ func (w *world) answer(r provider.Response) {
 	w.commit(d, w.state.Driver)
 }
 
-// calls has the model ask for tools: pairs of a tool and its arguments.
+// calls lets the model call tools, given as pairs of a tool and its arguments.
 func (w *world) calls(toolAndArgs ...string) {
 	w.t.Helper()
 	w.answer(provider.Response{ToolCalls: calls(toolAndArgs...)})
@@ -61,8 +61,8 @@ func (w *world) final(text string) {
 	w.answer(provider.Response{TextContent: text})
 }
 
-// told delivers a runner's answer about a call's current attempt.
-func (w *world) told(call string, a executor.Answer) (retry bool) {
+// replied delivers a runner's answer about a call's current attempt.
+func (w *world) replied(call string, a executor.Answer) (retry bool) {
 	w.t.Helper()
 	st := w.step(call)
 	a.Call, a.Attempt = st.Call, st.Attempt
@@ -78,7 +78,7 @@ func (w *world) told(call string, a executor.Answer) (retry bool) {
 
 func (w *world) result(call string, r tool.Result) {
 	w.t.Helper()
-	w.told(call, executor.Answer{State: executor.Finished, Result: &r})
+	w.replied(call, executor.Answer{State: executor.Finished, Result: &r})
 }
 
 func (w *world) succeed(call, data string) {
@@ -86,7 +86,7 @@ func (w *world) succeed(call, data string) {
 	w.result(call, tool.Result{Success: true, Data: json.RawMessage(data)})
 }
 
-// step finds a step by the end of its call's id: "c0", or "c1-s2".
+// step returns a step by the suffix of its call's id: "c0", or "c1-s2".
 func (w *world) step(call string) decide.Step {
 	w.t.Helper()
 	if w.state.Turn != nil {
@@ -111,8 +111,8 @@ func (w *world) confirm(call string, approved bool) string {
 	}))), nil)
 }
 
-// refused checks that the last commit refuses an answer about call, with hash,
-// and does nothing else: it moves the cursor, and says so.
+// refused checks that the last commit only refuses an answer about call, with hash: it
+// moves the cursor, and audits the refusal.
 func (w *world) refused(before decide.State, call, hash string) event.Audited {
 	w.t.Helper()
 	c := w.last()
@@ -127,7 +127,7 @@ func (w *world) refused(before decide.State, call, hash string) event.Audited {
 	if after.Cursor == before.Cursor || after.Driver != before.Driver || after.Delivery != before.Delivery {
 		w.fail("cursor %d, then %d; driver %d, then %d", before.Cursor, after.Cursor, before.Driver, after.Driver)
 	}
-	// Beside what every commit changes, the state is what it was.
+	// Apart from what every commit changes, the state is unchanged.
 	after.Rev, after.Prev, after.Cursor, after.Commits, after.Now, after.Digest = before.Rev, before.Prev, before.Cursor, before.Commits, before.Now, before.Digest
 	w.same(&before, &after, "state before", "state after")
 	return p

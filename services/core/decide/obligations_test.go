@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// bound is a world whose policy gives every call obligations.
+// bound returns a world whose policy gives every call obligations.
 func bound(t *testing.T, effect decide.Effect, o event.Obligations) *world {
 	w := newWorld(t)
 	w.policy = func(decide.Access) decide.Ruling {
@@ -50,7 +50,7 @@ func TestMaxDurationCapsTheCall(t *testing.T) {
 	}
 }
 
-// An approval, a new runner and a refold do not lift it.
+// An approval, a new runner or a refold does not lift an obligation.
 func TestObligationsBindACallUntilItEnds(t *testing.T) {
 	w := bound(t, decide.Ask, event.Obligations{MaxDurationMS: 3000, MaxResultBytes: 300, Note: "mind <this>"})
 	w.calls("read", `{"path":"a"}`)
@@ -61,7 +61,7 @@ func TestObligationsBindACallUntilItEnds(t *testing.T) {
 	}
 	w.reload()
 	w.now = w.now.Add(time.Second)
-	w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull})
+	w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull})
 	if st := w.step("c0"); st.Attempts != 2 || !st.NotAfter.Equal(w.now.Add(3*time.Second)) {
 		t.Fatalf("again: %+v", st)
 	}
@@ -69,7 +69,7 @@ func TestObligationsBindACallUntilItEnds(t *testing.T) {
 	w.codes(map[string]tool.Code{"c0": tool.CodeTooLarge})
 	said := w.said()
 	if last := said[len(said)-1].Text; !strings.Contains(last, "withheld") || !strings.HasSuffix(last, "[mind <this>]") || strings.Contains(last, "aaaa") {
-		t.Fatalf("the model is told %s", last)
+		t.Fatalf("the model sees %s", last)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestMaxResultBytesWithholdsWhatIsLarger(t *testing.T) {
 	}
 	w = withLimit(size - 1)
 	w.result("c0", fits)
-	if r := w.resultOf("c0"); r.Success || r.Error.Code != tool.CodeTooLarge || r.Data != nil || !strings.Contains(r.Error.Message, "it ran with success") {
+	if r := w.resultOf("c0"); r.Success || r.Error.Code != tool.CodeTooLarge || r.Data != nil || !strings.Contains(r.Error.Message, "the call succeeded") {
 		t.Fatalf("one byte too many: %+v", r)
 	}
 	w = withLimit(500)
@@ -104,7 +104,7 @@ func TestMaxResultBytesWithholdsWhatIsLarger(t *testing.T) {
 	}
 }
 
-// A hook cannot put back what was withheld.
+// A hook cannot restore a withheld result.
 func TestObligationsComeAfterHooks(t *testing.T) {
 	w := bound(t, decide.Allow, event.Obligations{MaxResultBytes: 300})
 	w.on(hook.AfterAct, func(hook.Envelope) hook.Decision {
@@ -141,7 +141,7 @@ func TestANoteIsToldBesideTheResultOfWhatRan(t *testing.T) {
 			t.Fatalf("%q", said[len(said)-1].Text)
 		}
 	})
-	t.Run("what fails again and again is told, too", func(t *testing.T) {
+	t.Run("the model also learns that a call fails repeatedly", func(t *testing.T) {
 		w := bound(t, decide.Allow, note)
 		for range 3 {
 			w.calls("write", `{"text":"a"}`)
@@ -153,7 +153,7 @@ func TestANoteIsToldBesideTheResultOfWhatRan(t *testing.T) {
 	})
 }
 
-// Every decision about a call is in the log, in the commit that follows from it.
+// Every decision about a call is in the log, in the commit that results from it.
 func TestEveryDecisionAboutACallIsAudited(t *testing.T) {
 	w := newWorld(t)
 	w.process(w.cause(subject.Input, "cron", `{"text":"x"}`), nil)

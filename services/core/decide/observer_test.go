@@ -15,8 +15,8 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// observer reads what anybody can read, the causes and the commits' events, and
-// knows the promises. It shares no code with the fold.
+// observer reads only public data, the causes and the commits' events, and checks the
+// promises. It shares no code with the fold.
 type observer struct {
 	causes map[uint64]decide.Cause // every stored cause
 
@@ -31,13 +31,13 @@ type observer struct {
 	calls     map[string]*callSeen
 	plans     map[string][]string // plan -> tools offered
 	waiting   []uint64            // inputs that were queued, in the log's order
-	taken     map[string]bool     // writer and id of inputs that were taken up
+	taken     map[string]bool     // writer and id of accepted inputs
 	order     []string            // calls, as they were planned
 	grants    []event.Grant       // since the last reset
 	answers   map[uint64]int      // confirmation -> how often it was decided
 	first     uint64              // the first cause that was committed
 
-	// What the simulation knows of the world outside the log.
+	// What the simulation knows about the world outside the log.
 	answered  map[string]bool                 // calls that a before_act hook answered
 	judges    bool                            // there are judges at before_act
 	judged    map[judgement]hook.Verb         // the latest
@@ -50,22 +50,22 @@ type observer struct {
 	audits    map[string]int // by action, rule and effect
 }
 
-// judgement is what the judges were asked about.
+// judgement identifies what the judges were asked about.
 type judgement struct{ call, args string }
 
-// passed reports whether the judges, since the call was last given out or shown to a
-// person, have let exactly this call pass, or have had a person asked.
+// passed reports whether the judges, since the call was last assigned or shown to a
+// person, have let exactly this call pass, or required a confirmation.
 func (o *observer) passed(call string, args json.RawMessage) bool {
 	verb := o.judged[judgement{call, string(args)}]
 	return verb == hook.Continue || verb == hook.Confirm
 }
 
-// callSeen is what the log says of one call.
+// callSeen is what the log records about one call.
 type callSeen struct {
 	event.Step
 	turn      string
 	audited   *event.Audited
-	barred    bool // it was let pass, and may not run any more
+	barred    bool // it passed, and may no longer run
 	asked     *event.ToolCallRequest
 	askedAt   uint64
 	askedFor  int // how many attempts there were before
@@ -85,8 +85,8 @@ func newObserver() *observer {
 	}
 }
 
-// commit checks one commit, stored at seq and decided at door.
-func (o *observer) commit(c event.Commit, seq, door uint64) error {
+// commit checks one commit, stored at seq and decided at delivery.
+func (o *observer) commit(c event.Commit, seq, delivery uint64) error {
 	h := c.Header
 	switch {
 	case h.Prev != o.rev:
@@ -126,17 +126,17 @@ func (o *observer) commit(c event.Commit, seq, door uint64) error {
 	if o.open == "" {
 		want = 0
 	} else if touched || h.Trigger.Kind == event.ByPoison && o.expired(h.Now) {
-		want = door
+		want = delivery
 	}
 	if h.Driver != want {
-		return fmt.Errorf("the driver is %d, want %d (turn %q, touched %t, door %d)", h.Driver, want, o.open, touched, door)
+		return fmt.Errorf("the driver is %d, want %d (turn %q, touched %t, delivery %d)", h.Driver, want, o.open, touched, delivery)
 	}
 	o.rev, o.cursor, o.driver, o.now = seq, h.Cursor, h.Driver, h.Now
 	return nil
 }
 
-// expired reports whether a request has outlived its time: if the cause that was
-// poison was its timer, somebody must drive until it is ended otherwise.
+// expired reports whether a request has expired: if the poisonous cause was its timer, a
+// core must drive until the request is ended otherwise.
 func (o *observer) expired(now time.Time) bool {
 	for _, c := range o.calls {
 		if c.asked != nil && c.confirmed == nil && c.completed == nil && !now.Before(c.asked.ExpiresAt) {
@@ -226,7 +226,7 @@ func (o *observer) perceived(e event.Event, p event.Perceived, seq uint64) (bool
 	return true, o.inTurn(e, o.open)
 }
 
-// inTurn checks that the event, and what it speaks of, belong to the open turn.
+// inTurn checks that the event, and what it refers to, belong to the open turn.
 func (o *observer) inTurn(e event.Event, of string) error {
 	if o.open == "" || e.Turn != o.open || of != o.open && !strings.HasPrefix(of, o.open+"-") {
 		return fmt.Errorf("%s of turn %q while turn %q is open", of, e.Turn, o.open)
@@ -248,7 +248,7 @@ func (o *observer) planned(e event.Event, p event.PlanCompleted) error {
 	return o.inTurn(e, p.Plan)
 }
 
-// pending finds a call that has no result yet.
+// pending returns a call without a result.
 func (o *observer) pending(call string) (*callSeen, error) {
 	c := o.calls[call]
 	if c == nil {
@@ -285,8 +285,8 @@ func (o *observer) asked(p event.ToolCallRequest, seq uint64) error {
 	return o.askedAsAudited(c)
 }
 
-// confirmed: an approval is one call's, with exactly the arguments shown, asked
-// before, in time, and once; everything else is no approval (promise 3).
+// confirmed checks that an approval is for one call with exactly the arguments shown,
+// requested earlier, in time, and once; anything else is not an approval (promise 3).
 func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 	call, err := o.pending(p.Call)
 	if err != nil {
@@ -322,7 +322,7 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 	return o.granting(t, call, said)
 }
 
-// specOf is the spec that a tool had at some time with which the hash is that of the call.
+// specOf returns the spec, among those that the tool has had, that matches the hash.
 func (o *observer) specOf(name string, args json.RawMessage, instead *event.Answered, hash string) *tool.Spec {
 	for _, spec := range o.specs[name] {
 		if decide.Hash(spec, args, instead) == hash {
@@ -408,7 +408,8 @@ func (o *observer) completed(e event.Event, p event.ActCompleted) error {
 	return o.inTurn(e, p.Call)
 }
 
-// terminal: exactly one for each input, after the results of all its calls.
+// terminal checks for exactly one terminal event per input, after the results of all its
+// calls.
 func (o *observer) terminal(c event.Commit, e event.Event, seq uint64, code event.FailCode) (bool, error) {
 	if o.terminals[seq]++; o.terminals[seq] > 1 {
 		return false, fmt.Errorf("input %d ends a second time", seq)
@@ -444,7 +445,7 @@ func (o *observer) terminal(c event.Commit, e event.Event, seq uint64, code even
 	return true, err
 }
 
-// finished checks what must hold when everything has come to rest.
+// finished checks what must hold once nothing is in progress.
 func (o *observer) finished(poisoned map[uint64]bool) error {
 	if o.open != "" {
 		return fmt.Errorf("turn %s is still open", o.open)

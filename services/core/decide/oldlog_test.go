@@ -11,14 +11,15 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// fold3 is the log of a session as a core of fold version 3 wrote it: turns, calls,
-// an approval, a queued input, and at last a lock by a breaker that counted whatever
-// went wrong. One commit a line.
+// fold3 is the log of a session, written by a core of fold version 3: turns, calls, an
+// approval, a queued input, and finally a lock by a breaker that counted every failure.
+// Each line is one commit.
 //
 //go:embed testdata/fold3.jsonl
 var fold3 []byte
 
-// Commits of an older core still fold, and a session that its breaker locked opens.
+// Commits of an older core still fold, and a session that its breaker locked can be
+// unlocked.
 func TestALogOfFoldVersion3Folds(t *testing.T) {
 	w := newWorld(t)
 	n := 0

@@ -16,10 +16,10 @@ import (
 	"skandha.dev/services/core/planner"
 )
 
-// Bounds of the work on one model call.
+// Bounds of one model call.
 const (
-	maxPlanAttempts = 4                // model calls are idempotent: another attempt is only money
-	providerWait    = 30 * time.Second // for a provider to be there at all
+	maxPlanAttempts = 4                // model calls are idempotent: another attempt only costs money
+	providerWait    = 30 * time.Second // for a provider to be present
 	maxAnswerBytes  = 200 << 10        // of text
 )
 
@@ -29,7 +29,7 @@ func (s *State) wantsPlan() bool {
 }
 
 // requestPlan asks the model for the next round, unless a limit ends the turn.
-// Without a live provider the turn keeps wanting, and [OnProgress] asks again.
+// Without a live provider the turn waits, and [OnProgress] asks again.
 func (b *builder) requestPlan() {
 	if b.mustEnd() {
 		b.next()
@@ -65,7 +65,7 @@ func (b *builder) modelCall() time.Duration {
 	return DefaultLimits().ModelCall
 }
 
-// beforePlan runs the hook; false means that it ended the turn.
+// beforePlan runs the hook. False means that the hook ended the turn.
 func (b *builder) beforePlan(req *event.PlanRequested) bool {
 	data := hook.PlanData{Plan: req.Plan, Round: req.Round, System: b.agent().Guide.System(), Tools: req.Tools}
 	d := ask(b, hook.BeforePlan, "", data)
@@ -74,7 +74,8 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 		b.failTurn(event.FailDenied, d.Reason)
 		return false
 	case hook.Replace:
-		r := hook.PlanData{System: data.System, Tools: slices.Clone(req.Tools)} // what is not replaced stays
+		// Fields that the hook omits keep their values.
+		r := hook.PlanData{System: data.System, Tools: slices.Clone(req.Tools)}
 		if decodeInto(d.Data, &r) != nil {
 			return true
 		}
@@ -87,8 +88,8 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 	return true
 }
 
-// mustEnd ends the turn when a limit of the turn or the breaker says so, or a required
-// guide is missing.
+// mustEnd ends the turn, and reports so, if it has reached a limit, the breaker has
+// tripped, or a required guide is missing.
 func (b *builder) mustEnd() bool {
 	t, l := b.s.Turn, b.agent().Limits
 	used := t.Usage.InputTokens + t.Usage.OutputTokens
@@ -97,7 +98,7 @@ func (b *builder) mustEnd() bool {
 	case tripped:
 		b.lock(why)
 	case l.Rounds > 0 && t.Round >= l.Rounds:
-		b.failTurn(event.FailLimitRounds, fmt.Sprintf("the model was asked %d times, the limit of a turn", t.Round))
+		b.failTurn(event.FailLimitRounds, fmt.Sprintf("the turn reached its limit of %d model calls", t.Round))
 	case l.Tokens > 0 && used >= l.Tokens:
 		b.failTurn(event.FailLimitTokens, fmt.Sprintf("the turn used %d tokens, its limit is %d", used, l.Tokens))
 	case l.CostMicroUSD > 0 && t.Usage.CostMicroUSD >= l.CostMicroUSD:
@@ -111,7 +112,7 @@ func (b *builder) mustEnd() bool {
 	return true
 }
 
-// offered is the closed set of tools that the model may call in this round.
+// offered returns the closed set of tools that the model may call in this round.
 func (b *builder) offered() []string {
 	only := b.agent().Tools
 	public := b.env.Tools.Public()
@@ -127,14 +128,15 @@ func (b *builder) offered() []string {
 	return names
 }
 
-// OnPlanAnswer decides about what became of an attempt at a model call. Nil
-// means no effect: the attempt is not the current one, it goes on, or there is
-// nowhere to try again yet (retry is true then, and the shell comes back).
-func OnPlanAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decision, retry bool) {
+// OnPlanAnswer decides about the outcome of an attempt at a model call. Nil means no
+// effect: the attempt is not the current one, it is still running, or no provider is
+// free for another attempt yet. In the last case retry is true, and the shell calls
+// again later.
+func OnPlanAnswer(s *State, delivery uint64, a executor.Answer, env *Env) (d *Decision, retry bool) {
 	if s.Turn == nil || s.Turn.Plan == nil || s.Turn.Plan.ID != a.Call || s.Turn.Plan.Attempt != a.Attempt || !a.State.Final() {
 		return nil, false
 	}
-	b := start(s, door, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
+	b := start(s, delivery, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
 	b.touched = true
 	switch {
 	case a.State == executor.Finished && a.Response != nil:
@@ -156,11 +158,11 @@ func OnPlanAnswer(s *State, door uint64, a executor.Answer, env *Env) (d *Decisi
 	return b.done(), false
 }
 
-// maxErrorBytes bounds what a provider may say of its failure.
+// maxErrorBytes bounds a provider's error message.
 const maxErrorBytes = 4000
 
-// planFailed makes a new attempt, or ends the turn. It reports false if there
-// is nowhere to try again now: the shell comes back when there is.
+// planFailed makes a new attempt, or ends the turn. It reports false if no provider is
+// free for another attempt now; the shell calls again when one is.
 func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	p := b.s.Turn.Plan
 	e.Message = cut(e.Message, maxErrorBytes)
@@ -202,7 +204,7 @@ func (b *builder) againPlan(a executor.Answer) bool {
 	return true
 }
 
-// spent is what an answer of no use has cost all the same.
+// spent returns the cost of an answer that cannot be used.
 func spent(a executor.Answer) provider.Usage {
 	if a.Response == nil {
 		return provider.Usage{}
@@ -210,7 +212,7 @@ func spent(a executor.Answer) provider.Usage {
 	return a.Response.Usage
 }
 
-// planned takes over the model's answer. False as of planFailed.
+// planned applies the model's answer. It reports false like planFailed.
 func (b *builder) planned(a executor.Answer) bool {
 	r := *a.Response
 	p := *b.s.Turn.Plan
@@ -233,7 +235,7 @@ func (b *builder) planned(a executor.Answer) bool {
 	}
 	steps, refused := b.steps(p, r)
 	calls := len(r.ToolCalls)
-	r.ToolCalls = nil // they stand in the steps
+	r.ToolCalls = nil // the steps contain them
 	b.emit(event.PlanCompleted{
 		Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Response: &r, Steps: steps, DurationMS: a.DurationMS,
 	})

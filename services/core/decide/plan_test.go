@@ -13,13 +13,13 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// plan has the model call plan:execute.
+// plan lets the model call plan:execute.
 func (w *world) plan(args string) {
 	w.t.Helper()
 	w.calls("plan:execute", args)
 }
 
-// assigned lists the calls that are with runners, by the end of their ids.
+// assigned lists the calls that are assigned to runners, by the suffixes of their ids.
 func (w *world) assigned() string {
 	var out []string
 	for _, st := range w.state.Assigned() {
@@ -126,7 +126,7 @@ func TestReferencesThatCannotBeResolved(t *testing.T) {
 	})
 }
 
-// What a result says is data: a reference in it is not resolved again.
+// A result is data: a reference in it is not resolved.
 func TestAResultCannotRefer(t *testing.T) {
 	w := newWorld(t)
 	w.say("x")
@@ -151,7 +151,7 @@ func TestAPlanMayReferToCallsBesideIt(t *testing.T) {
 		{ID: "p", Tool: "plan:execute", Args: json.RawMessage(
 			`{"steps":[{"id":"a","tool":"read"},{"id":"b","tool":"write","params":{"text":"${first.x} ${a.x}"}}]}`)},
 	}})
-	w.runs("c0 c1") // the plan waits for what it refers to
+	w.runs("c0 c1") // the plan waits for the calls that it refers to
 	w.succeed("c1", `{"x":"of the other a"}`)
 	w.runs("c0")
 	w.succeed("c0", `{"x":"1"}`)
@@ -172,7 +172,7 @@ func TestStepsWhoseDependenciesFailAreSkipped(t *testing.T) {
 		{"id":"d","tool":"read"}]}`)
 	w.result("c0-s0", tool.Failure(tool.CodeFailed, "broken"))
 	w.codes(map[string]tool.Code{"c0-s0": tool.CodeFailed, "c0-s1": tool.CodeSkipped, "c0-s2": tool.CodeSkipped})
-	w.runs("c0-s3") // what does not depend on it goes on
+	w.runs("c0-s3") // steps that do not depend on it continue
 	w.succeed("c0-s3", `1`)
 	w.codes(map[string]tool.Code{"c0": tool.CodeFailed})
 	if r := w.resultOf("c0"); r.Error.Message != "3 of 4 steps did not succeed" || !strings.Contains(string(r.Data), `"d":{"tool":"read","success":true,"data":1}`) {
@@ -188,7 +188,7 @@ func TestStopOnFailure(t *testing.T) {
 	w.plan(`{"stop_on_failure":true,"steps":[{"id":"a","tool":"read"},{"id":"b","tool":"write","params":{"text":"x"}},
 		{"id":"c","tool":"read","depends_on":["b"]},{"id":"d","tool":"mail:send","params":{"to":"x"}}]}`)
 	w.result("c0-s0", tool.Failure(tool.CodeFailed, "broken"))
-	w.runs("c0-s1") // what has begun is let run
+	w.runs("c0-s1") // steps that have begun continue
 	w.succeed("c0-s1", `1`)
 	w.codes(map[string]tool.Code{"c0-s2": tool.CodeSkipped})
 	if w.status("c0-s3") != decide.Confirming {
@@ -208,13 +208,13 @@ func TestPlansThatAreRefused(t *testing.T) {
 		{"duplicate id", `{"steps":[{"id":1,"tool":"read"},{"id":"1","tool":"read"}]}`, []string{`duplicate step id: "1"`}},
 		{"no steps", `{"steps":[]}`, []string{"plan has no steps"}},
 		{"malformed", `{"steps":7}`, []string{"plan is malformed: json: cannot unmarshal number into Go struct field .steps of type []struct"}},
-		{"unknown tool", `{"steps":[{"id":"a","tool":"nonsense"}]}`, []string{`step "a": no tool "nonsense" was offered`}},
-		{"internal tool", `{"steps":[{"id":"a","tool":"internal"}]}`, []string{`step "a": no tool "internal" was offered`}},
+		{"unknown tool", `{"steps":[{"id":"a","tool":"nonsense"}]}`, []string{`step "a": tool "nonsense" was not offered`}},
+		{"internal tool", `{"steps":[{"id":"a","tool":"internal"}]}`, []string{`step "a": tool "internal" was not offered`}},
 		{"plan in a plan", `{"steps":[{"id":"a","tool":"plan:execute"}]}`, []string{`step "a": a plan cannot contain plan:execute`}},
-		{"arguments", `{"steps":[{"id":"a","tool":"write","params":{"txet":1}}]}`, []string{`step "a": the arguments do not fit the tool's schema`}},
+		{"arguments", `{"steps":[{"id":"a","tool":"write","params":{"txet":1}}]}`, []string{`step "a": the arguments do not match the tool's schema`}},
 		{
 			"every reason at once", `{"steps":[{"id":"a","tool":"nonsense","depends_on":["a","z"]},{"id":"a","tool":"plan:execute"}]}`,
-			[]string{`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`, `no tool "nonsense" was offered`, "cannot contain plan:execute"},
+			[]string{`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`, `tool "nonsense" was not offered`, "cannot contain plan:execute"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestCallsOfOneAnswer(t *testing.T) {
 			w.codes(map[string]tool.Code{"c0": tool.CodeInvalidPlan, "c1": tool.CodeInvalidPlan})
 		}
 	})
-	t.Run("every call gets an id of its own", func(t *testing.T) {
+	t.Run("every call gets a unique id", func(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		w.answer(provider.Response{ToolCalls: []provider.ToolCall{

@@ -6,27 +6,27 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// PoisonAt is how many decisions about one cause or turn may begin without a commit
-// before it is ended as poison (rule 13).
+// PoisonAt is how many decisions about one cause or turn may begin without a commit.
+// After that, it is ended as poison (rule 13).
 const PoisonAt = 5
 
-// OnBegin notes that a core is about to decide the cause at seq, or its turn if the
-// cause is the driver. A core commits this before it decides a cause that was
-// delivered often without a commit. Deliveries alone do not prove that deciding
-// failed: broken connections and stalled processes cause them, too.
-func OnBegin(s *State, door, seq uint64, env *Env) *Decision {
-	b := start(s, door, event.Trigger{Kind: event.ByBegin, Sequence: seq}, env.Now, env)
+// OnBegin records that a core is about to decide the cause at seq, or its turn if the
+// cause is the driver. A core commits this before it decides a cause that was delivered
+// several times without a commit. Deliveries alone do not prove that deciding failed:
+// broken connections and stalled processes also cause them.
+func OnBegin(s *State, delivery, seq uint64, env *Env) *Decision {
+	b := start(s, delivery, event.Trigger{Kind: event.ByBegin, Sequence: seq}, env.Now, env)
 	return b.done()
 }
 
 // Poisonous reports whether so many decisions about seq began without a commit that
-// deciding itself must fail.
+// deciding itself must be failing.
 func (s *State) Poisonous(seq uint64) bool {
 	return s.Begun != nil && s.Begun.Sequence == seq && s.Begun.Times >= PoisonAt
 }
 
 // begun counts a decision that begins. A commit that settles the cause resets the
-// count.
+// counter.
 func (s *State) begun(by event.Trigger) {
 	switch {
 	case by.Kind != event.ByBegin:
@@ -41,29 +41,29 @@ func (s *State) begun(by event.Trigger) {
 }
 
 // OnPoison ends the cause at seq without reading it, and without hooks (rule 13). It
-// returns nil if the cause was processed before.
-func OnPoison(s *State, door, seq uint64, now time.Time, why string, env *Env) *Decision {
+// returns nil if the cause is already processed.
+func OnPoison(s *State, delivery, seq uint64, now time.Time, why string, env *Env) *Decision {
 	if seq <= s.Cursor {
 		return nil
 	}
-	b := start(s, door, event.Trigger{Kind: event.ByPoison, Sequence: seq}, now, env)
+	b := start(s, delivery, event.Trigger{Kind: event.ByPoison, Sequence: seq}, now, env)
 	b.head.Cursor = seq
 	b.quiet = true
 	x := &causeDecider{builder: b, c: Cause{Sequence: seq}}
 	x.fail(event.FailPoison, why)
-	b.touched = b.s.expired() // if it was the timer, a core must drive until OnProgress ends the request
+	b.touched = b.s.expired() // if this was the timer, a core must drive until OnProgress ends the request
 	return b.done()
 }
 
 // OnPoisonTurn ends a turn that several cores in a row have failed to drive (rule 13).
-func OnPoisonTurn(s *State, door uint64, closings Closings, why string, env *Env) *Decision {
+func OnPoisonTurn(s *State, delivery uint64, closings Closings, why string, env *Env) *Decision {
 	if s.Turn == nil {
 		return nil
 	}
-	b := start(s, door, event.Trigger{Kind: event.ByPoison}, env.Now, env)
+	b := start(s, delivery, event.Trigger{Kind: event.ByPoison}, env.Now, env)
 	b.touched, b.quiet = true, true
 	b.closeTurn(event.FailPoison, why, closings, false)
-	b.quiet = false // the next turn is not poison: its hooks count
+	b.quiet = false // the next turn is not poison, so its hooks run
 	b.next()
 	return b.done()
 }

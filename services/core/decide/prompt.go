@@ -10,9 +10,8 @@ import (
 	"skandha.dev/services/core/planner"
 )
 
-// Prompt is what the model is asked with, for the plan that is under way: the
-// guide and the latest turns. The tools are those that the plan offers; see
-// [Describe].
+// Prompt returns the request to the model for the plan in progress: the guide and the
+// latest turns. [Describe] adds the tools that the plan offers.
 func Prompt(s *State, agent *Agent) provider.Request {
 	p := s.Turn.Plan
 	r := provider.Request{System: p.System}
@@ -33,7 +32,7 @@ func Prompt(s *State, agent *Agent) provider.Request {
 	return r
 }
 
-// Describe is what the model is told of the tools it is offered.
+// Describe returns the descriptions of the tools that are offered to the model.
 func Describe(offered []string, lookup func(name string) (tool.Spec, bool)) []provider.ToolSpec {
 	out := make([]provider.ToolSpec, 0, len(offered))
 	for _, name := range offered {
@@ -47,7 +46,7 @@ func Describe(offered []string, lookup func(name string) (tool.Spec, bool)) []pr
 	return out
 }
 
-// window is the messages of the latest turns, whole turns only.
+// window returns the messages of the latest turns, whole turns only.
 func window(entries []Entry, turns int) []json.RawMessage {
 	from, last := len(entries), ""
 	for i, e := range slices.Backward(entries) {

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// Random histories of one session, over everything that can come from outside.
-// Promise 4 is checked at every commit, bit for bit; the other promises by an
-// observer that reads the events alone, against the runners' truth.
+// Random histories of one session, with everything that can happen outside. Promise 4 is
+// checked at every commit, bit for bit. An observer that reads only the events checks the
+// other promises against what the runners really did.
 //
-// SKANDHA_SEED=n replays one history, SKANDHA_HISTORIES=n runs as many, from
-// SKANDHA_SEED or 1 on.
+// SKANDHA_SEED=n replays one history. SKANDHA_HISTORIES=n runs n histories, beginning
+// with SKANDHA_SEED or 1.
 func TestPromisesHoldInRandomHistories(t *testing.T) {
 	first, many := uint64(1), uint64(300)
 	if testing.Short() || raceEnabled {

@@ -10,7 +10,7 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// closingResult is what can truthfully be said of a call that is being closed.
+// closingResult returns a truthful result for a call that is being closed.
 func closingResult(st Step, closings Closings) tool.Result {
 	if st.Status != Assigned {
 		return tool.Failure(tool.CodeCancelled, "cancelled before it was given to a runner: it did not run")
@@ -38,20 +38,20 @@ func resultOf(a executor.Answer) tool.Result {
 	return reported(*a.Result)
 }
 
-// ResultOf is the result of a call that no turn made, with its obligations applied.
+// ResultOf returns the result of an internal call, with its obligations applied.
 func ResultOf(a executor.Answer, o *event.Obligations) tool.Result {
 	r, _ := (&Step{Attempt: a.Attempt, Obligations: o}).obliged(resultOf(a))
 	return r
 }
 
-// reported is what a runner or a hook may say of a call that ran. The codes that
-// say it did not run are core's alone.
+// reported limits what a runner or a hook may report about a call that ran. Only core
+// may use the codes that mean that a call did not run.
 func reported(r tool.Result) tool.Result {
 	switch {
 	case r.Success:
 		r.Error = nil
 	case r.Error == nil:
-		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it failed without saying why"}
+		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "the call failed without giving a reason"}
 	case didNotRun(r.Error.Code):
 		e := *r.Error
 		e.Code, e.Message = tool.CodeFailed, e.Error()
@@ -68,13 +68,13 @@ func didNotRun(c tool.Code) bool {
 	return false
 }
 
-// amended is what an after_act hook may make of a result: its words and its
-// data. Whether the call ran is not the hook's to say.
+// amended applies what an after_act hook may change in a result: its message and its
+// data. The hook cannot change whether the call ran.
 func amended(was, by tool.Result) tool.Result {
 	if was.Error == nil || was.Success {
 		return reported(by)
 	}
-	if coresOwn(was.Error.Code) {
+	if isCoreCode(was.Error.Code) {
 		e := *was.Error
 		if by.Error != nil {
 			e.Message, e.Details = by.Error.Message, by.Error.Details
@@ -85,16 +85,17 @@ func amended(was, by tool.Result) tool.Result {
 	return reported(by)
 }
 
-// reportFailure runs on_error for a call that a runner was given and that failed.
+// reportFailure runs on_error for a call that failed after it was assigned to a runner.
 func (b *builder) reportFailure(st *Step, r tool.Result) {
-	if r.Success || st.Attempt == "" || coresOwn(r.Error.Code) && r.Error.Code != tool.CodeOutcomeUnknown {
+	if r.Success || st.Attempt == "" || isCoreCode(r.Error.Code) && r.Error.Code != tool.CodeOutcomeUnknown {
 		return
 	}
 	ask(b, hook.OnError, st.Call, hook.ErrorData{Code: string(r.Error.Code), Message: r.Error.Message, Tool: st.Tool})
 }
 
-// coresOwn reports whether a result with the code holds core's words, not the tool's.
-func coresOwn(code tool.Code) bool {
+// isCoreCode reports whether the message of a result with the code is core's, not the
+// tool's.
+func isCoreCode(code tool.Code) bool {
 	switch code {
 	case tool.CodeOutcomeUnknown, tool.CodeUnknownTool, tool.CodeInvalidArgs, tool.CodeInvalidPlan:
 		return true
@@ -102,19 +103,19 @@ func coresOwn(code tool.Code) bool {
 	return didNotRun(code)
 }
 
-// maxCommitBytes is how much a commit may hold before results lose their data.
-// Many calls may end in one, and the log takes 8 MiB.
+// maxCommitBytes is the size of a commit above which results lose their data. Many
+// calls may end in one commit, and the log accepts 8 MiB.
 const maxCommitBytes = 4 << 20
 
-// bounded drops the data of a result that the commit has no room for.
+// bounded drops the data of a result that does not fit into the commit.
 func (b *builder) bounded(r tool.Result) tool.Result {
 	const growth = 6 // of one byte, escaped
 	if b.size+growth*len(r.Data) <= maxCommitBytes || b.size+len(encode(r.Data)) <= maxCommitBytes {
 		return r
 	}
-	why := fmt.Sprintf("its result of %d bytes does not fit beside the others", len(r.Data))
+	why := fmt.Sprintf("the result of %d bytes does not fit into the commit", len(r.Data))
 	if r.Success {
-		return tool.Failure(tool.CodeTooLarge, "it ran with success; "+why)
+		return tool.Failure(tool.CodeTooLarge, "the call succeeded; "+why)
 	}
 	e := *r.Error
 	e.Details = append(slices.Clone(e.Details), why)

@@ -11,8 +11,8 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// A state is handed to others (snapshots, statistics) while the session goes on
-// from it: they may read it at any time, and it never changes.
+// Snapshots and statistics read a state while the session continues from it: they may
+// read it at any time, and it never changes.
 func TestStatesCanBeReadWhileTheSessionGoesOn(t *testing.T) {
 	w := newWorld(t)
 	var readers sync.WaitGroup
@@ -41,7 +41,7 @@ func TestStatesCanBeReadWhileTheSessionGoesOn(t *testing.T) {
 	readers.Wait()
 }
 
-// Two that go on from the same state do not see each other.
+// Two successors of the same state do not affect each other.
 func TestTwoDecisionsFromOneState(t *testing.T) {
 	w := newWorld(t)
 	for i := range 10 {

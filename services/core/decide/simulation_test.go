@@ -13,19 +13,19 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// simulation moves a world by dice. Its runners keep the truth: what began, and
-// what never will.
+// simulation moves a world at random. Its runners record what really began, and what
+// never will.
 type simulation struct {
 	*world
 	r        *rand.Rand
 	next     []decide.Cause // stored, not processed yet
 	attempts []*attempt
 	known    map[string]*attempt
-	plans    []executor.Answer // answers of old plan attempts, which may come late
+	plans    []executor.Answer // answers to old plan attempts, which may arrive late
 	timers   []timer
 	poisoned map[uint64]bool
-	unruly   bool // hooks and policies have moods: off while the world comes to rest
-	strange  int  // models are strange once in so many times
+	unruly   bool // hooks and policies answer at random; off while the world comes to rest
+	strange  int  // one in this many model answers is odd
 }
 
 type timer struct {
@@ -66,7 +66,7 @@ func newSimulation(w *world, seed uint64) *simulation {
 	if moody {
 		s.answers = func(a decide.Access) decide.Ruling {
 			if a.Principal != "web" && chance(s.r, 3) {
-				return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Rule: "mood", Reason: oneOf(s.r, "", "not he")}
+				return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask), Rule: "mood", Reason: oneOf(s.r, "", "not them")}
 			}
 			return decide.Ruling{Effect: decide.Allow}
 		}
@@ -74,7 +74,7 @@ func newSimulation(w *world, seed uint64) *simulation {
 	return s
 }
 
-// run lets everybody do something, n times.
+// run takes n random steps.
 func (s *simulation) run(n int) {
 	for i := range n {
 		switch k := s.r.IntN(100); {
@@ -109,9 +109,9 @@ func (s *simulation) run(n int) {
 	}
 }
 
-// store commits a decision, unless the fence is lost to another core, which
-// decides the same anew. Deciding must not have changed the state.
-func (s *simulation) store(door uint64, decideIt func() *decide.Decision) bool {
+// store commits a decision, unless another core wins the fence and decides the same
+// again. Deciding must not have changed the state.
+func (s *simulation) store(delivery uint64, decideIt func() *decide.Decision) bool {
 	d := decideIt()
 	if chance(s.r, 4) {
 		s.same(s.state, s.replica, "decider's", "replica's, after deciding,")
@@ -126,7 +126,7 @@ func (s *simulation) store(door uint64, decideIt func() *decide.Decision) bool {
 		}
 	}
 	s.meanwhile(d)
-	s.commit(d, door)
+	s.commit(d, delivery)
 	for _, e := range d.Commit.Events {
 		var p event.ToolCallRequest
 		if e.Type == event.TypeToolCallRequest && e.DataAs(&p) == nil {
@@ -137,8 +137,8 @@ func (s *simulation) store(door uint64, decideIt func() *decide.Decision) bool {
 	return true
 }
 
-// meanwhile stores causes between a decision and its commit: they come before
-// whatever the commit asks or begins, and must not be taken for an answer to it.
+// meanwhile stores causes between a decision and its commit: they precede whatever the
+// commit asks or begins, and must not count as an answer to it.
 func (s *simulation) meanwhile(d *decide.Decision) {
 	if !chance(s.r, 8) {
 		return
@@ -154,7 +154,7 @@ func (s *simulation) meanwhile(d *decide.Decision) {
 	}
 }
 
-// follow notes the attempts that the state has given out.
+// follow records the attempts that the state has assigned.
 func (s *simulation) follow() {
 	for _, st := range s.state.Assigned() {
 		if s.known[st.Attempt] == nil {
@@ -177,7 +177,7 @@ func (s *simulation) putRaw(kind subject.CauseKind, body string) {
 	s.next = append(s.next, s.cause(kind, writer, body))
 }
 
-// processNext processes the oldest cause, at its own delivery or a later one's.
+// processNext processes the oldest cause, with its own delivery or a later one.
 func (s *simulation) processNext() {
 	if old := s.seen.causes[uint64(s.r.IntN(int(s.seq)+1))]; old.Sequence > 0 && old.Sequence <= s.state.Cursor { // delivered again
 		if d, _ := decide.OnCause(s.state, old.Sequence, old, nil, s.env()); d != nil || len(decide.MustClose(s.state, old)) > 0 {
@@ -189,13 +189,16 @@ func (s *simulation) processNext() {
 	}
 	c := s.next[0]
 	s.next = s.next[1:]
-	door := c.Sequence
+	delivery := c.Sequence
 	if len(s.next) > 0 && chance(s.r, 3) {
-		door = oneOf(s.r, s.next...).Sequence
+		delivery = oneOf(s.r, s.next...).Sequence
 	}
 	closings := s.close(decide.MustClose(s.state, c))
 	reason := ""
-	if !s.store(door, func() (d *decide.Decision) { d, reason = decide.OnCause(s.state, door, c, closings, s.env()); return d }) {
+	if !s.store(delivery, func() (d *decide.Decision) {
+		d, reason = decide.OnCause(s.state, delivery, c, closings, s.env())
+		return d
+	}) {
 		s.logf("cause %d has no effect: %s", c.Sequence, reason)
 		if reason == "" {
 			s.fail("no decision and no reason")
@@ -203,7 +206,7 @@ func (s *simulation) processNext() {
 	}
 }
 
-// pass lets time pass, and what is overdue end.
+// pass lets time pass, and ends whatever is overdue.
 func (s *simulation) pass() {
 	s.now = s.now.Add(oneOf(s.r, 1300*time.Microsecond, 700*time.Millisecond, 9*time.Second, 40*time.Second, 3*time.Minute))
 	if s.state.Turn != nil && !s.state.Parked() && !s.now.Before(s.state.Turn.Deadline) {
@@ -212,12 +215,12 @@ func (s *simulation) pass() {
 	}
 }
 
-// step has the driver look whether something can move on.
+// step lets the driver check whether something can advance.
 func (s *simulation) step() {
 	s.store(s.state.Driver, func() *decide.Decision { return decide.OnProgress(s.state, s.state.Driver, s.env()) })
 }
 
-// weather changes what is there.
+// weather changes which executors and tools are present.
 func (s *simulation) weather() {
 	switch s.r.IntN(10) {
 	case 0:
@@ -275,7 +278,7 @@ func (s *simulation) poison() {
 	}
 }
 
-// fireTimers publishes what has come due: late, and sometimes twice.
+// fireTimers publishes the timers that are due: late, and sometimes twice.
 func (s *simulation) fireTimers() {
 	var rest []timer
 	for _, tm := range s.timers {
@@ -291,7 +294,7 @@ func (s *simulation) fireTimers() {
 	s.timers = rest
 }
 
-// rest brings the world to rest: everybody is there and does what is asked.
+// rest brings the world to rest: all executors are present and work normally.
 func (s *simulation) rest() {
 	s.unruly = false
 	s.everybodyIsThere()
@@ -317,8 +320,8 @@ func (s *simulation) rest() {
 	}
 }
 
-// truth compares what was said with what happened. Attempts that nobody can
-// reach may begin even now.
+// truth compares the recorded results with what happened. Unreachable attempts may begin
+// even now.
 func (s *simulation) truth() error {
 	began := map[string]bool{}
 	for _, a := range s.attempts {
@@ -345,7 +348,7 @@ func (s *simulation) truth() error {
 	return s.planTruth()
 }
 
-// planTruth: a plan:execute call has succeeded if and only if all its steps have.
+// planTruth checks that a plan:execute call succeeded if and only if all its steps did.
 func (s *simulation) planTruth() error {
 	for id, c := range s.seen.calls {
 		if c.Parent == "" {

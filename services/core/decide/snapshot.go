@@ -13,11 +13,11 @@ import (
 // Snapshot encodes the whole state.
 func (s *State) Snapshot() ([]byte, error) { return json.Marshal(s) }
 
-// FromSnapshot decodes what Snapshot wrote and verifies it against the commit it
-// claims to stand at. Any difference is an error: the log is refolded. Every
-// byte is covered, against accident and malice: the commit's digest covers the
-// core and its chains, the chains cover the window and the inputs seen, and
-// what is none of it must be exactly what encoding the state gives.
+// FromSnapshot decodes what Snapshot wrote and verifies it against the commit at which
+// it claims to have been taken. Any difference is an error, and the caller folds the log
+// again. The check covers every byte, against accident and malice: the commit's digest
+// covers the core and its chains, the chains cover the window and the seen inputs, and
+// the rest must equal the encoding of the state.
 func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*State, error) {
 	s, err := Salvage(b, ref, rev)
 	if err != nil {
@@ -26,11 +26,11 @@ func FromSnapshot(b []byte, ref subject.Ref, at event.Commit, rev uint64) (*Stat
 	return s, s.Confirm(at)
 }
 
-// Confirm returns an error unless the commit is the one at which the state was taken.
+// Confirm returns an error unless the snapshot of the state was taken at the commit.
 func (s *State) Confirm(at event.Commit) error {
 	switch {
 	case at.Header.FoldVersion != FoldVersion:
-		return fmt.Errorf("commit %d was folded by version %d, this is %d",
+		return fmt.Errorf("commit %d has fold version %d, want %d",
 			s.Rev, at.Header.FoldVersion, FoldVersion)
 	case s.Digest != at.Header.Digest:
 		return fmt.Errorf("the state has digest %s, commit %d has %s", s.Digest, s.Rev, at.Header.Digest)
@@ -40,15 +40,16 @@ func (s *State) Confirm(at event.Commit) error {
 	return nil
 }
 
-// Salvage decodes a snapshot and verifies it by its own digest. That it belongs to the
-// session's history, only a commit can confirm: its own, or one that folds onto it.
+// Salvage decodes a snapshot and verifies it by its own digest. Only a commit can
+// confirm that it belongs to the session's history: the snapshot's commit, or one that
+// folds onto it.
 func Salvage(b []byte, ref subject.Ref, rev uint64) (*State, error) {
 	s := New(ref)
 	if err := json.Unmarshal(b, s); err != nil {
 		return nil, fmt.Errorf("decoding snapshot: %w", err)
 	}
 	if s.Ref != ref || s.Rev != rev {
-		return nil, fmt.Errorf("snapshot is of %s at %d, want %s at %d", s.Ref, s.Rev, ref, rev)
+		return nil, fmt.Errorf("snapshot belongs to %s at %d, want %s at %d", s.Ref, s.Rev, ref, rev)
 	}
 	if err := s.verify(s.Prev); err != nil {
 		return nil, err
@@ -58,12 +59,12 @@ func Salvage(b []byte, ref subject.Ref, rev uint64) (*State, error) {
 		return nil, fmt.Errorf("encoding the snapshot again: %w", err)
 	}
 	if !bytes.Equal(again, b) {
-		return nil, errors.New("snapshot is not what encoding its state gives")
+		return nil, errors.New("snapshot is not the canonical encoding of its state")
 	}
 	return s, nil
 }
 
-// chained reports whether the window, the inputs seen and the grants match the chains.
+// chained reports whether the window, the seen inputs and the grants match their chains.
 func (s *State) chained() bool {
 	said, seen, granted := s.WindowBase, s.SeenBase, ""
 	for _, e := range s.Window {
@@ -78,17 +79,17 @@ func (s *State) chained() bool {
 	return said == s.Chain && seen == s.SeenChain && granted == s.GrantChain
 }
 
-// verify recomputes the chains and the digest of a loaded state. Stamps that the
-// commit could not yet know are taken back for it.
+// verify recomputes the chains and the digest of a loaded state. For the digest it
+// removes the stamps, which are unknown when a commit is written.
 func (s *State) verify(prev uint64) error {
 	if !s.chained() {
-		return errors.New("snapshot's window, inputs seen or grants do not give the chains")
+		return errors.New("snapshot: window, seen inputs or grants do not match their chains")
 	}
 	c := s.clone()
 	c.Rev = prev
 	c.unstamp(s.Rev)
 	if d := c.digest(); d != s.Digest {
-		return fmt.Errorf("snapshot content has digest %s, not %s", d, s.Digest)
+		return fmt.Errorf("snapshot content has digest %s, want %s", d, s.Digest)
 	}
 	return nil
 }

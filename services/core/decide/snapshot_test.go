@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// eventful is a session in the middle of everything.
+// eventful returns a session with turns, calls and requests in progress.
 func eventful(t testing.TB) *world {
 	w := newWorld(t)
 	for i := range 3 {
@@ -84,7 +84,7 @@ func TestASnapshotIsRefusedOnAnyDifference(t *testing.T) {
 		{"asked at another time", replaced(fmt.Sprintf(`"asked":%d`, w.step("c0").Asked), `"asked":1`), ref, at, rev},
 		{"something asked that was not", replaced(`"call_id":"c2",`, fmt.Sprintf(`"call_id":"c2","asked":%d,`, rev)), ref, at, rev},
 		{"begun at another time", replaced(fmt.Sprintf(`"began":%d`, w.state.Turn.Began), `"began":1`), ref, at, rev},
-		{"another digest of its own", replaced(at.Header.Digest, strings.Repeat("0", 32)), ref, at, rev},
+		{"another digest of the snapshot", replaced(at.Header.Digest, strings.Repeat("0", 32)), ref, at, rev},
 		{"a space more", replaced(`{"ref"`, `{ "ref"`), ref, at, rev},
 		{"a field more", replaced(`{"ref"`, `{"x":1,"ref"`), ref, at, rev},
 	} {
@@ -155,8 +155,8 @@ func TestACommitThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// Rule 15: a session whose log contradicts itself ends its open inputs, and
-// starts again, locked.
+// Rule 15: a session whose log contradicts itself ends its open inputs, and continues
+// locked.
 func TestAMismatchEndsWhatIsOpen(t *testing.T) {
 	w := eventful(t)
 	open := []uint64{w.state.Turn.Sequence, w.state.Queue[0].Sequence}

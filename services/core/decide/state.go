@@ -17,47 +17,47 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// FoldVersion changes whenever the same commits would fold to another state.
-// Snapshots of another version are refolded.
+// FoldVersion changes whenever the same commits would fold to another state. For
+// snapshots of another version, the log is folded again.
 const FoldVersion = 5
 
 // Bounds of what a state keeps.
 const (
-	seenInputs     = 1024      // ids of inputs that would be recognised when repeated
+	seenInputs     = 1024      // ids of inputs that are recognized when repeated
 	windowEntries  = 256       // messages
 	windowBytes    = 256 << 10 // of messages
-	breakerHistory = 10        // outcomes that the breaker looks at
+	breakerHistory = 10        // outcomes that the breaker considers
 	maxLeases      = 16        // pools of sticky tools; further ones are not sticky
 )
 
-// State is one session, folded from its commits. It is bounded: the
-// conversation beyond the window is in the log, and stands here as a hash chain.
+// State is one session, folded from its commits. It is bounded: the conversation
+// beyond the window is only in the log, and the state holds its hash chain.
 type State struct {
 	core
 	// Rev is the stream sequence of the last commit, 0 before the first.
 	Rev uint64 `json:"rev"`
-	// Prev is the commit before, which the digest covers. With it a snapshot can be
-	// verified even if its own commit is lost.
+	// Prev is the previous commit, which the digest covers. With it, a snapshot can be
+	// verified even if its commit is lost.
 	Prev uint64 `json:"prev,omitempty"`
-	// Digest is of the state, as the last commit carries it.
+	// Digest is the digest of the state that the last commit carries.
 	Digest string `json:"digest"`
 	// Window holds the latest messages, whole turns, oldest first. Chained to
-	// WindowBase they give Chain, so the digest covers them too.
+	// WindowBase they result in Chain, so the digest covers them, too.
 	Window     []Entry `json:"window,omitempty"`
 	WindowBase string  `json:"window_base,omitempty"`
 	// Seen holds the ids of the latest inputs, oldest first. Chained to SeenBase
-	// they give SeenChain.
+	// they result in SeenChain.
 	Seen     []SeenInput `json:"seen,omitempty"`
 	SeenBase string      `json:"seen_base,omitempty"`
-	// Grants are what people have approved for the session, oldest first, until
-	// /reset. Chained they give GrantChain.
+	// Grants lists what people have approved for the session, oldest first, until
+	// /reset. Chained they result in GrantChain.
 	Grants []event.Grant `json:"grants,omitempty"`
 
 	windowTail, seenTail *tail
 	version              int // fold version of the commit that is being folded
 }
 
-// core is what the digest is computed over.
+// core holds the fields that the digest covers.
 type core struct {
 	Ref        subject.Ref      `json:"ref"`
 	Cursor     uint64           `json:"cursor"`
@@ -78,7 +78,7 @@ type core struct {
 	Chain      string           `json:"chain"`
 	SeenChain  string           `json:"seen_chain"`
 	GrantChain string           `json:"grant_chain,omitempty"`
-	Damage     *Damage          `json:"damage,omitempty"` // why it is locked, if its log is damaged
+	Damage     *Damage          `json:"damage,omitempty"` // why the session is locked, if its log is damaged
 	Begun      *Begun           `json:"begun,omitempty"`
 }
 
@@ -89,8 +89,8 @@ type Begun struct {
 	Times    int    `json:"times"`
 }
 
-// Lease is what an instance keeps for the session: the calls of a pool's sticky
-// tools go to it.
+// Lease binds the calls of a pool's sticky tools to the instance that keeps data for
+// the session.
 type Lease struct {
 	ID     string           `json:"id"`            // the call that began it
 	Runner subject.Instance `json:"runner"`        // was given the last call
@@ -103,13 +103,13 @@ type Entry struct {
 	Msg  json.RawMessage `json:"msg"`
 }
 
-// SeenInput is an input that was taken up.
+// SeenInput is the id of an accepted input.
 type SeenInput struct {
 	Key      string `json:"key"` // writer/id
 	Sequence uint64 `json:"seq"`
 }
 
-// Pending is an input that waits for the running turn.
+// Pending is an input that waits for the running turn to end.
 type Pending struct {
 	Sequence    uint64         `json:"sequence"`
 	InputID     string         `json:"input_id,omitempty"`
@@ -125,19 +125,19 @@ type Turn struct {
 	Pending
 	Began   uint64    `json:"began"` // sequence of the commit that began it
 	Started time.Time `json:"started"`
-	// Deadline leaves out the time that people take: it is moved on by all that
-	// they may take when they are asked, and back by what they did not take.
+	// Deadline does not count the time that people take: a request moves it by the full
+	// time that they may take, and their answer moves it back by what is left.
 	Deadline   time.Time      `json:"deadline"`
 	AskedUntil time.Time      `json:"asked_until,omitzero"` // when the last pending request expires
 	Round      int            `json:"round"`                // model calls begun
-	Idle       time.Time      `json:"idle"`                 // since when nothing has come in
+	Idle       time.Time      `json:"idle"`                 // time of the last answer of a model, runner or person
 	Plan       *Plan          `json:"plan,omitempty"`
 	Steps      []Step         `json:"steps,omitempty"` // of this round
 	Actions    []event.Action `json:"actions,omitempty"`
 	Usage      provider.Usage `json:"usage"`
 }
 
-// Plan is a model call that is under way.
+// Plan is a model call in progress.
 type Plan struct {
 	ID       string           `json:"id"`
 	Round    int              `json:"round"`
@@ -149,7 +149,7 @@ type Plan struct {
 	Tools    []string         `json:"tools"`
 	System   string           `json:"system,omitempty"`
 	Notes    []string         `json:"notes,omitempty"`
-	Error    string           `json:"error,omitempty"` // why the attempt before failed
+	Error    string           `json:"error,omitempty"` // why the last attempt failed
 }
 
 // Step is a tool call of the current round.
@@ -161,25 +161,25 @@ type Step struct {
 	Asked      uint64           `json:"asked,omitempty"` // sequence of the commit that asked a person
 	ExpiresAt  time.Time        `json:"expires_at,omitzero"`
 	Warning    *hook.Warning    `json:"warning,omitempty"`
-	Always     []event.Grant    `json:"always,omitempty"` // what an approval may choose, while a person is asked
+	Always     []event.Grant    `json:"always,omitempty"` // grants that an approval may choose; only while pending
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
-	Answer     *event.Answered  `json:"answer,omitempty"` // of a plugin instead of the tool, while a person is asked
-	Spec       string           `json:"spec,omitempty"`   // the digest of the spec with which it was given out
+	Answer     *event.Answered  `json:"answer,omitempty"` // of a plugin instead of the tool; only while pending
+	Spec       string           `json:"spec,omitempty"`   // digest of the spec with which the call was assigned
 	Attempt    string           `json:"attempt,omitempty"`
 	Attempts   int              `json:"attempts,omitempty"`
-	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run
+	Uncertain  bool             `json:"uncertain,omitempty"` // an earlier attempt may have run
 	Sticky     string           `json:"sticky,omitempty"`    // the pool, if the tool is sticky
 	Runner     subject.Instance `json:"runner,omitempty"`
 	StartBy    time.Time        `json:"start_by,omitzero"`
 	NotAfter   time.Time        `json:"not_after,omitzero"`
-	Result     *tool.Result     `json:"result,omitempty"` // never changes once it is there
+	Result     *tool.Result     `json:"result,omitempty"` // never changes once it is set
 	Note       string           `json:"note,omitempty"`
-	// Obligations bind the call, as policy let it pass.
+	// Obligations are the conditions under which policy let the call pass.
 	Obligations *event.Obligations `json:"obligations,omitempty"`
-	sum         string             // of Result, once it was needed
+	sum         string             // of Result, computed when first needed
 }
 
-// Status is how far a step is.
+// Status is the progress of a step.
 type Status string
 
 // The statuses.
@@ -188,17 +188,18 @@ const (
 	Confirming Status = "confirming" // for a person
 	Approved   Status = "approved"   // by a person; waits for a runner
 	Assigned   Status = "assigned"   // to a runner
-	Expanded   Status = "expanded"   // a plan:execute call whose steps are under way
+	Expanded   Status = "expanded"   // a plan:execute call whose steps are in progress
 	Done       Status = "done"
 )
 
-// New is the state of a session that has no commit yet.
+// New returns the state of a session without a commit.
 func New(ref subject.Ref) *State {
 	return &State{core: core{Ref: ref, UI: event.StateWaiting}}
 }
 
-// clone copies what deciding may change. Slices that only ever grow at the end
-// are shared: see [grow], or with their capacity cut, so that appending copies.
+// clone copies everything that deciding may change. Slices that only grow at the end
+// are shared: either [grow] guards them, or their capacity is clipped so that append
+// copies.
 func (s *State) clone() *State {
 	c := *s
 	c.Queue = slices.Clone(s.Queue)
@@ -218,10 +219,10 @@ func (s *State) clone() *State {
 	return &c
 }
 
-// digest is over the canonical state: the JSON of core, whose fields have a
-// fixed order. The revision before stands in it, the new one cannot. Results
-// stand in it by their sums, so that a round with large ones is not encoded
-// again for each of its commits.
+// digest covers the canonical state: the JSON of core, whose fields have a fixed
+// order. It includes the previous revision, because the new one is not known yet. Results
+// are included as sums, so that large ones are not encoded again for each commit of their
+// round.
 func (s *State) digest() string {
 	type step struct {
 		*Step
@@ -250,7 +251,7 @@ func (s *State) digest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// resultSum is "" without a result.
+// resultSum returns "" without a result.
 func (st *Step) resultSum() string {
 	if st.Result != nil && st.sum == "" {
 		st.sum = chain("", encode(st.Result))
@@ -274,8 +275,9 @@ func (in SeenInput) chain(prev string) string {
 	return chain(prev, []byte(in.Key), strconv.AppendUint(nil, in.Sequence, 10))
 }
 
-// Hash is what an approval is bound to: a tool with its owner and all that it declares,
-// exactly these arguments, and the answer of a plugin instead of the tool, if any.
+// Hash identifies what an approval covers: a tool with its owner and everything that it
+// declares, exactly these arguments, and the answer of a plugin instead of the tool, if
+// any.
 func Hash(spec tool.Spec, args json.RawMessage, instead *event.Answered) string {
 	if instead == nil {
 		return chain(spec.Name, []byte(spec.Digest()), args)
@@ -283,12 +285,12 @@ func Hash(spec tool.Spec, args json.RawMessage, instead *event.Answered) string 
 	return chain(spec.Name, []byte(spec.Digest()), args, []byte(instead.By), instead.Data)
 }
 
-// TurnID names the turn of the input stored at seq.
+// TurnID returns the id of the turn of the input stored at seq.
 func TurnID(seq uint64) string { return event.TurnID(seq) }
 
-// Parked reports whether nothing but people, or their timers, can move the turn
-// on. A request that outlived its time when the last commit was made has lost
-// its timer: the driver must end it.
+// Parked reports whether only people, or their timers, can advance the turn. A request
+// that had expired when the last commit was made has lost its timer, so the driver must
+// end it.
 func (s *State) Parked() bool { return s.asking() && !s.expired() }
 
 func (s *State) expired() bool {
@@ -297,7 +299,7 @@ func (s *State) expired() bool {
 	})
 }
 
-// asking reports whether nothing goes on but that people are asked.
+// asking reports whether the turn does nothing but wait for people.
 func (s *State) asking() bool {
 	if s.Turn == nil || s.Turn.Plan != nil {
 		return false
@@ -332,8 +334,8 @@ func (s *State) Confirmations() []Step {
 	return out
 }
 
-// Wants is what could go on if an executor had a free slot: the turn's model call, and
-// the tools of calls.
+// Wants returns what could run if an executor had a free slot: the turn's model call,
+// and the tools of calls.
 func (s *State) Wants() (plan bool, tools []string) {
 	if s.Turn == nil || s.Turn.Plan != nil {
 		return false, nil
@@ -346,8 +348,8 @@ func (s *State) Wants() (plan bool, tools []string) {
 	return len(s.Turn.Steps) == 0, tools
 }
 
-// Waits reports whether something could go on if an executor were present, or has
-// waited too long.
+// Waits reports whether something could run if an executor were present, or has waited
+// too long.
 func (s *State) Waits() bool {
 	plan, tools := s.Wants()
 	return plan || len(tools) > 0 || s.Turn != nil && s.Turn.Plan == nil && s.expired()

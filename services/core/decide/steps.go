@@ -14,8 +14,9 @@ import (
 	"skandha.dev/services/core/planner"
 )
 
-// steps turns the calls of an answer into steps, and says which are refused at
-// once. The order is the answer's; the steps of a plan follow their plan.
+// steps turns the calls of an answer into steps, and returns the results of those that
+// are refused at once. The steps keep the answer's order; the steps of a plan follow
+// their plan.
 func (b *builder) steps(p Plan, r provider.Response) (steps []event.Step, refused map[string]tool.Result) {
 	refused = map[string]tool.Result{}
 	ids := make(map[string]string, len(r.ToolCalls)) // the model's id -> ours
@@ -47,7 +48,8 @@ func (b *builder) steps(p Plan, r provider.Response) (steps []event.Step, refuse
 		case limit > 0 && i >= limit:
 			refused[st.Call] = tool.Failure(tool.CodeNotRun, fmt.Sprintf("more than %d calls in one answer", limit))
 		case planErr != nil:
-			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "the calls depend on each other in an impossible way", planner.Reasons(planErr)...)
+			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "the dependencies between the calls are invalid",
+				planner.Reasons(planErr)...)
 		default:
 			for _, d := range nodes[i].DependsOn {
 				st.DependsOn = append(st.DependsOn, ids[d])
@@ -60,7 +62,7 @@ func (b *builder) steps(p Plan, r provider.Response) (steps []event.Step, refuse
 	return b.expand(p, steps, refused), refused
 }
 
-// callIDs gives every call an id of its own: the model's where it is one.
+// callIDs returns a unique id for every call: the model's id if it is unique.
 func callIDs(calls []provider.ToolCall) []string {
 	given := make(map[string]bool, len(calls))
 	for _, c := range calls {
@@ -81,26 +83,27 @@ func callIDs(calls []provider.ToolCall) []string {
 	return ids
 }
 
-// checkCall refuses what was not offered, and arguments that do not fit. What
-// can't be checked now is checked before it runs.
+// checkCall refuses tools that were not offered, and invalid arguments. Whatever it
+// cannot check yet is checked before the call runs.
 func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
 	if !slices.Contains(p.Tools, st.Tool) {
-		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("no tool %q was offered", st.Tool), "offered: "+strings.Join(p.Tools, ", ")), true
+		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("tool %q was not offered", st.Tool),
+			"offered: "+strings.Join(p.Tools, ", ")), true
 	}
 	if st.Tool == planner.ExecuteName {
 		return tool.Result{}, false
 	}
 	spec, known := b.env.Tools.Lookup(st.Tool)
 	if !known {
-		return tool.Result{}, false // its runners are gone, and may come back
+		return tool.Result{}, false // its runners have stopped, and may return
 	}
 	st.Idempotent = spec.Idempotent
 	if len(planner.References(st.Args, func(string) bool { return true })) > 0 {
-		return tool.Result{}, false // not what will run
+		return tool.Result{}, false // the references are not resolved yet
 	}
 	args, errs := b.env.Tools.Validate(st.Tool, st.Args)
 	if len(errs) > 0 {
-		return tool.Failure(tool.CodeInvalidArgs, misfit, errs...), true
+		return tool.Failure(tool.CodeInvalidArgs, schemaMismatch, errs...), true
 	}
 	st.Args = args
 	if b.checked == nil {
@@ -110,7 +113,7 @@ func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
 	return tool.Result{}, false
 }
 
-// expand puts the steps of each plan:execute call behind it.
+// expand inserts the steps of each plan:execute call after it.
 func (b *builder) expand(p Plan, steps []event.Step, refused map[string]tool.Result) []event.Step {
 	out := make([]event.Step, 0, len(steps))
 	for _, st := range steps {
@@ -121,7 +124,7 @@ func (b *builder) expand(p Plan, steps []event.Step, refused map[string]tool.Res
 		plan, err := planner.Parse(st.Args)
 		subs, errs := b.substeps(p, st, plan)
 		if err = errors.Join(err, errs); err != nil {
-			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "the plan was refused", planner.Reasons(err)...)
+			refused[st.Call] = tool.Failure(tool.CodeInvalidPlan, "invalid plan", planner.Reasons(err)...)
 			out = append(out, st)
 			continue
 		}

@@ -13,7 +13,7 @@ const kept = "kept" // the pool of the sticky tool
 
 func (w *world) lease() decide.Lease { return w.state.Leases[kept] }
 
-// given wants the calls of the round to be with the runner.
+// given checks that the calls of the round are assigned to the runner.
 func (w *world) given(to subject.Instance, calls ...string) {
 	w.t.Helper()
 	for _, c := range calls {
@@ -23,7 +23,7 @@ func (w *world) given(to subject.Instance, calls ...string) {
 	}
 }
 
-// turn says something, has the model call tools, and leaves them with their runners.
+// turn stores an input, lets the model call tools, and assigns them to their runners.
 func (w *world) turn(toolAndArgs ...string) {
 	w.t.Helper()
 	w.say("x")
@@ -46,7 +46,7 @@ func TestCallsOfAStickyToolGoWhereTheLastOneWent(t *testing.T) {
 	w.succeed("c2", `1`)
 	w.final("done")
 
-	// However the runners are ordered, the next turn's call goes there too.
+	// Whatever the order of the runners, the next turn's call goes to the same one.
 	w.runners = []subject.Instance{"r9", "r2", "r1"}
 	w.turn("keep", "{}")
 	w.given(first, "c0")
@@ -62,13 +62,13 @@ func TestAStickyCallWaitsForABusyHolderAndLeavesADeadOne(t *testing.T) {
 	holder := w.lease().Runner
 
 	w.turn("keep", "{}")
-	if retry := w.told("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}); !retry {
+	if retry := w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}); !retry {
 		t.Errorf("a full holder is not asked again: %+v", w.step("c0"))
 	}
 	w.given(holder, "c0")
 
 	w.runners = []subject.Instance{"r9"} // the holder has died
-	if retry := w.told("c0", executor.Answer{State: executor.Never}); retry {
+	if retry := w.replied("c0", executor.Answer{State: executor.Never}); retry {
 		t.Error("nobody took what a dead holder left")
 	}
 	w.given("r9", "c0")

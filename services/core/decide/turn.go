@@ -10,7 +10,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// startTurn begins the turn of a perception, now.
+// startTurn begins the turn of a perception at once.
 func (b *builder) startTurn(p event.Perceived) {
 	b.touched = true
 	b.state(event.StateSensing)
@@ -20,7 +20,7 @@ func (b *builder) startTurn(p event.Perceived) {
 	b.requestPlan()
 }
 
-// next begins the turn of the input that has waited longest, if there is one.
+// next begins the turn of the input that has waited longest, if any.
 func (b *builder) next() {
 	for b.s.Turn == nil && len(b.s.Queue) > 0 {
 		q := b.s.Queue[0]
@@ -39,7 +39,7 @@ func (b *builder) next() {
 	}
 }
 
-// forever is the wall time of a turn without limit.
+// forever is the wall time of a turn without a limit.
 const forever = 100 * 365 * 24 * time.Hour
 
 func (b *builder) deadline() time.Time {
@@ -81,7 +81,7 @@ func toolsOf(t *Turn) []string {
 	return names
 }
 
-// failTurn ends the turn without an answer. No call may be open.
+// failTurn ends the turn without an answer. The caller must have closed all calls.
 func (b *builder) failTurn(code event.FailCode, reason string) {
 	t := b.s.Turn
 	ask(b, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
@@ -92,9 +92,10 @@ func (b *builder) failTurn(code event.FailCode, reason string) {
 	b.touched, b.ready = true, true
 }
 
-// closeTurn ends the turn with all that is open in it: every call gets its one
-// result first, and says truthfully whether it ran (rule 10).
-func (b *builder) closeTurn(code event.FailCode, reason string, closings Closings, goOn bool) {
+// closeTurn ends the turn with everything that is open in it. First every call gets
+// its one result, which says truthfully whether it ran (rule 10). With startNext, the
+// next queued input then begins its turn.
+func (b *builder) closeTurn(code event.FailCode, reason string, closings Closings, startNext bool) {
 	t := b.s.Turn
 	for _, st := range slices.Clone(t.Steps) {
 		if st.Status == Done || st.Status == Expanded {
@@ -111,13 +112,13 @@ func (b *builder) closeTurn(code event.FailCode, reason string, closings Closing
 		}
 	}
 	b.failTurn(code, reason)
-	if goOn {
+	if startNext {
 		b.next()
 	}
 }
 
-// MustClose lists the calls that must be stopped, and asked about, before the
-// cause can be decided, because deciding it would end them (rule 10).
+// MustClose lists the calls that the cause would end. The shell must ask their
+// runners to stop them, and collect the answers, before it decides the cause (rule 10).
 func MustClose(s *State, c Cause) []Step {
 	if s.Turn == nil || c.Sequence <= s.Cursor || !ends(s, c) {
 		return nil
@@ -125,7 +126,7 @@ func MustClose(s *State, c Cause) []Step {
 	return s.Assigned()
 }
 
-// Assigned lists the calls that are with a runner.
+// Assigned lists the calls that are assigned to a runner.
 func (s *State) Assigned() []Step {
 	var out []Step
 	if s.Turn != nil {
@@ -160,13 +161,14 @@ func ends(s *State, c Cause) bool {
 	return false
 }
 
-// OnDeadline ends the open turn because its wall time is over.
-func OnDeadline(s *State, door uint64, closings Closings, env *Env) *Decision {
+// OnDeadline ends the open turn if its wall time is used up. It returns nil if not.
+func OnDeadline(s *State, delivery uint64, closings Closings, env *Env) *Decision {
 	if s.Turn == nil || env.Now.Before(s.Turn.Deadline) {
 		return nil
 	}
-	b := start(s, door, event.Trigger{Kind: event.ByProgress}, env.Now, env)
+	b := start(s, delivery, event.Trigger{Kind: event.ByProgress}, env.Now, env)
 	b.touched = true
-	b.closeTurn(event.FailDeadline, fmt.Sprintf("the turn's wall time of %s is over", b.agent().Limits.Wall), closings, true)
+	why := fmt.Sprintf("the turn exceeded its wall time of %s", b.agent().Limits.Wall)
+	b.closeTurn(event.FailDeadline, why, closings, true)
 	return b.done()
 }

@@ -9,8 +9,8 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// closeRound puts the results of all calls, in the calls' order, into the
-// conversation: a call and its result never stand apart.
+// closeRound appends the results of all calls to the conversation, in the order of the
+// calls, so that a call and its result are always together.
 func (s *State) closeRound() {
 	t := s.Turn
 	for i := range t.Steps {
@@ -26,7 +26,7 @@ func (s *State) closeRound() {
 	t.Steps = nil
 }
 
-// text is what the model sees of a result.
+// text returns a result as the model sees it.
 func (st *Step) text() string {
 	var text string
 	if r := st.Result; r.Success {
@@ -47,8 +47,8 @@ func (st *Step) text() string {
 	return text
 }
 
-// abandon ends the open turn and keeps the conversation well-formed: a user's
-// message gets an answer, and no call stands without its result.
+// abandon ends the open turn and keeps the conversation well-formed: the user's
+// message gets an answer, and every call a result. These texts are part of the fold.
 func (s *State) abandon() {
 	t := s.Turn
 	if len(t.Steps) > 0 {
@@ -64,15 +64,15 @@ func (s *State) abandon() {
 	s.Turn = nil
 }
 
-// say appends to the conversation and lets whole turns slide out of the window.
+// say appends to the conversation and drops the oldest turns that exceed the window.
 func (s *State) say(m provider.Message) {
 	b, err := json.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("decide: encoding message: %v", err)) // its raw parts were decoded before
+		panic(fmt.Sprintf("decide: encoding message: %v", err)) // its raw parts were decoded from JSON
 	}
-	said := Entry{s.Turn.ID, b}
-	s.Chain = said.chain(s.Chain)
-	s.Window = grow(s.Window, &s.windowTail, said)
+	entry := Entry{s.Turn.ID, b}
+	s.Chain = entry.chain(s.Chain)
+	s.Window = grow(s.Window, &s.windowTail, entry)
 	size := 0
 	for _, e := range s.Window {
 		size += len(e.Msg)

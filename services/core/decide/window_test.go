@@ -115,7 +115,7 @@ func TestProviderStateGoesBack(t *testing.T) {
 	}
 }
 
-// What a person is told, and when.
+// What a person is shown, and when.
 func TestTheUIIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.say("x")

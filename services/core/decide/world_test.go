@@ -28,13 +28,13 @@ type stored struct {
 	body []byte
 }
 
-// world is everything around decide: the log, the clock, a directory, a catalog,
-// a policy, hooks. Tests move it by hand, the simulation by dice. Every commit
-// goes through the wire format and is folded by an independent replica.
+// world is everything around decide: the log, the clock, a directory, a catalog, a
+// policy, hooks. Tests move it by hand, the simulation at random. Every commit goes
+// through the wire format and is folded by an independent replica.
 type world struct {
 	t       testing.TB
 	state   *decide.State // the decider's
-	replica *decide.State // what the log alone gives
+	replica *decide.State // folded from the log only
 	log     []stored
 	seq     uint64
 	now     time.Time
@@ -43,25 +43,25 @@ type world struct {
 
 	agent     *decide.Agent
 	tools     map[string]*offered
-	left      map[string]bool    // tools of plugins that have gone
+	left      map[string]bool    // tools of plugins that have left
 	goneSince time.Time          // since when the missing tools are missing
-	arrived   time.Time          // when a runner or plugin was last new
-	heard     time.Time          // when the answer to decide on came
+	arrived   time.Time          // when a runner or plugin last registered
+	heard     time.Time          // when the answer to decide on arrived
 	runners   []subject.Instance // with a free slot
 	providers []subject.Instance
-	full      bool // providers are there, without a free slot
+	full      bool // providers are present, without a free slot
 	hooks     func(hook.Envelope) hook.Decision
 	judge     func(hook.Envelope, hook.Decision) hook.Decision // nil: continues
 	points    map[hook.Point]bool
 	policy    func(decide.Access) decide.Ruling // about calls
-	answers   func(decide.Access) decide.Ruling // about who may answer; nil: anybody
+	answers   func(decide.Access) decide.Ruling // about who may answer; nil: any writer
 	delivery  uint64
 	delay     time.Duration // between a commit's decision and its being stored, as the log's order sees it
 	trace     []string
 	handed    []handed
 }
 
-// handed is a state that somebody else may still be reading.
+// handed is a state that another reader may still use.
 type handed struct {
 	*decide.State
 	then []byte
@@ -169,7 +169,7 @@ func (w *world) PickProvider(not []subject.Instance) (subject.Instance, bool) {
 	return pick(w.providers, not)
 }
 
-// NoProvider is 0 or very long.
+// NoProvider returns 0 or a very long time.
 func (w *world) NoProvider() time.Duration {
 	if len(w.providers) > 0 || w.full {
 		return 0
@@ -218,7 +218,7 @@ func (w *world) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
 	return d
 }
 
-// on has a hook point answered by f.
+// on lets f answer a hook point.
 func (w *world) on(p hook.Point, f func(hook.Envelope) hook.Decision) {
 	before := w.hooks
 	w.points[p] = true
@@ -252,7 +252,7 @@ func (w *world) fail(format string, args ...any) {
 	w.t.Fatalf("%s\nhistory:\n%s", fmt.Sprintf(format, args...), strings.Join(w.trace[from:], "\n"))
 }
 
-// cause stores a cause in the log, and does not process it.
+// cause stores a cause in the log without processing it.
 func (w *world) cause(kind subject.CauseKind, writer subject.Writer, body string) decide.Cause {
 	w.seq++
 	c := decide.Cause{Sequence: w.seq, Kind: kind, Writer: writer, Time: w.now, Body: []byte(body)}
@@ -261,7 +261,7 @@ func (w *world) cause(kind subject.CauseKind, writer subject.Writer, body string
 	return c
 }
 
-// process decides about a cause at its own delivery, and stores the commit.
+// process decides about a cause with its own delivery, and stores the commit.
 func (w *world) process(c decide.Cause, closings decide.Closings) string {
 	w.t.Helper()
 	d, reason := decide.OnCause(w.state, c.Sequence, c, closings, w.env())
@@ -273,9 +273,9 @@ func (w *world) process(c decide.Cause, closings decide.Closings) string {
 	return ""
 }
 
-// commit stores a decision: it is encoded, decoded, folded by the replica, and
-// both states must be the same, bit for bit (promise 4).
-func (w *world) commit(d *decide.Decision, door uint64) {
+// commit stores a decision: it is encoded, decoded and folded by the replica, and both
+// states must be equal bit for bit (promise 4).
+func (w *world) commit(d *decide.Decision, delivery uint64) {
 	w.t.Helper()
 	body, err := d.Commit.Encode()
 	if err != nil {
@@ -288,7 +288,7 @@ func (w *world) commit(d *decide.Decision, door uint64) {
 	if err != nil {
 		w.fail("commit %d cannot be read back: %v\n%s", w.seq, err, body)
 	}
-	w.logf("commit %d %s door %d driver %d:%s", w.seq, c.Header.Trigger.Kind, door, c.Header.Driver, summary(c))
+	w.logf("commit %d %s delivery %d driver %d:%s", w.seq, c.Header.Trigger.Kind, delivery, c.Header.Driver, summary(c))
 	w.state = d.Stored(w.seq)
 	if w.replica, err = w.replica.Apply(c, w.seq); err != nil {
 		w.fail("the replica refuses commit %d: %v\n%s", w.seq, err, body)
@@ -298,7 +298,7 @@ func (w *world) commit(d *decide.Decision, door uint64) {
 		then, _ := w.state.Snapshot()
 		w.handed = append(w.handed, handed{w.state, then})
 	}
-	if err := w.seen.commit(c, w.seq, door); err != nil {
+	if err := w.seen.commit(c, w.seq, delivery); err != nil {
 		w.fail("commit %d: %v\n%s", w.seq, err, body)
 	}
 	if err := wellFormed(w.replica); err != nil {
@@ -318,7 +318,7 @@ func (w *world) same(a, b *decide.State, as, bs string) {
 	}
 }
 
-// reload goes on from a snapshot of the replica.
+// reload continues from a snapshot of the replica.
 func (w *world) reload() {
 	w.t.Helper()
 	if len(w.log) == 0 {
@@ -341,8 +341,8 @@ func (w *world) reload() {
 	w.state = s
 }
 
-// unchanged checks that a state never changes once it is handed out, although
-// those that follow share memory with it.
+// unchanged checks that a state never changes after it was handed out, although later
+// states share memory with it.
 func (w *world) unchanged() {
 	w.t.Helper()
 	for _, h := range w.handed {
@@ -352,7 +352,7 @@ func (w *world) unchanged() {
 	}
 }
 
-// rebuild folds the whole log anew.
+// rebuild folds the whole log again.
 func (w *world) rebuild() *decide.State {
 	w.t.Helper()
 	s := decide.New(ref)

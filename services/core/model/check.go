@@ -1,8 +1,8 @@
 package model
 
-// invariant is something that must be true in every state.
+// invariant is a property that must hold in every state.
 type invariant struct {
-	violated string // what to say when it is not
+	violated string // the message if it does not hold
 	holds    func(m *Model, s *State, f *Fold) bool
 }
 
@@ -46,11 +46,11 @@ var invariants = []invariant{
 		return !f.FalsePoison
 	}},
 	{"a turn ended with a call open", callsEndWithTheirTurn},
-	{"a turn is open, every cause is acked, and no core is at it", someoneIsLeft},
+	{"a turn is open, every cause is acked, and no core works on it", someoneIsLeft},
 	{"an acked cause still has an effect", ackedCausesAreDone},
 	{"an answer was acked and is not audited", answersAreAudited},
 	{"causes were committed out of order", causesInOrder},
-	{"a turn is open and nobody is obliged to drive it", openTurnsAreHeld},
+	{"a turn is open and no core must drive it", openTurnsAreHeld},
 	{"parked without a stored timer", parkedTurnsWake},
 }
 
@@ -94,7 +94,7 @@ func everyEffect(holds func(m *Model, f *Fold) bool) func(*Model, *State, *Fold)
 	}
 }
 
-// callsEndWithTheirTurn: what was assigned has a result once its turn is over.
+// callsEndWithTheirTurn requires a result for every assigned call of an ended turn.
 func callsEndWithTheirTurn(m *Model, _ *State, f *Fold) bool {
 	for i := range m.calls() {
 		call := f.Calls[i]
@@ -105,7 +105,7 @@ func callsEndWithTheirTurn(m *Model, _ *State, f *Fold) bool {
 	return true
 }
 
-// someoneIsLeft stands in for openTurnsAreHeld where no commit names a driver.
+// someoneIsLeft replaces openTurnsAreHeld where no commit names a driver.
 func someoneIsLeft(m *Model, s *State, f *Fold) bool {
 	if !m.broken(NoDriver) || !f.driven() || s.Cores[0].Phase != Idle || s.Cores[1].Phase != Idle {
 		return true
@@ -118,8 +118,8 @@ func someoneIsLeft(m *Model, s *State, f *Fold) bool {
 	return false
 }
 
-// ackedCausesAreDone: an ack and the verdict "no effect" are permanent (rules 4
-// and 5).
+// ackedCausesAreDone requires that an ack and the verdict "no effect" are permanent
+// (rules 4 and 5).
 func ackedCausesAreDone(m *Model, s *State, f *Fold) bool {
 	if m.broken(NoDriver) || m.broken(NoFence) {
 		return true
@@ -132,8 +132,8 @@ func ackedCausesAreDone(m *Model, s *State, f *Fold) bool {
 	return true
 }
 
-// answersAreAudited: every answer to a session that was there has a commit, which
-// says what became of it (rule 5).
+// answersAreAudited requires a commit with the outcome for every answer to an existing
+// session (rule 5).
 func answersAreAudited(m *Model, s *State, _ *Fold) bool {
 	if m.broken(NoDriver) || m.broken(NoFence) || m.broken(StaleVerdict) {
 		return true // they lose causes of every kind
@@ -155,7 +155,7 @@ func answersAreAudited(m *Model, s *State, _ *Fold) bool {
 	return true
 }
 
-// causesInOrder: a core processes causes in log order (rule 2).
+// causesInOrder requires that cores process causes in log order (rule 2).
 func causesInOrder(_ *Model, s *State, _ *Fold) bool {
 	last := uint8(0)
 	for _, e := range s.Log[:s.Len] {
@@ -170,13 +170,13 @@ func causesInOrder(_ *Model, s *State, _ *Fold) bool {
 	return true
 }
 
-// openTurnsAreHeld: the driver's cause is not acked while its turn is driven
-// (rules 3 and 4), so that it is delivered again for ever.
+// openTurnsAreHeld requires that the driver's cause is not acked while its turn is
+// driven (rules 3 and 4), so that it is always redelivered.
 func openTurnsAreHeld(m *Model, s *State, f *Fold) bool {
 	return m.breaksHolding() || !f.driven() || held(s, f)
 }
 
-// parkedTurnsWake: a parked turn has that, or a timer that outlives everything
+// parkedTurnsWake requires that a parked turn has such a cause, or a stored timer
 // (rules 4 and 12).
 func parkedTurnsWake(m *Model, s *State, f *Fold) bool {
 	return m.breaksHolding() || f.Phase != Parked || held(s, f) || s.TimerSet
@@ -184,8 +184,8 @@ func parkedTurnsWake(m *Model, s *State, f *Fold) bool {
 
 func held(s *State, f *Fold) bool { return f.Driver != 0 && !s.acked(f.Driver) }
 
-// breaksHolding: these mutations give the two invariants up at once. What
-// matters is whether an input gets lost for it.
+// breaksHolding reports whether the mutation violates the last two invariants by
+// definition. For these, only the loss of an input counts.
 func (m *Model) breaksHolding() bool {
 	return m.broken(NoDriver) || m.broken(AckEarly) || m.broken(AckTimerLate) || m.broken(VolatileTimer)
 }

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// Config is one world to explore: who takes part, which faults it may contain,
+// Config describes one world to explore: its participants, the faults it may contain,
 // and, for a mutation, the rule to break.
 type Config struct {
 	Scenario   string
-	Inputs     uint8 // inputs a user sends, at most 2
+	Inputs     uint8 // inputs that the user sends, at most 2
 	Calls      uint8 // tool calls of the first input's turn, assigned in one commit, at most 2
-	Idempotent bool  // the calls are
+	Idempotent bool  // the calls are idempotent
 	Plan       bool  // the model is asked before the calls are known
 	Confirm    bool  // the calls wait for a person's approval
-	Answers    uint8 // answers this person may give
-	Early      bool  // they may answer before there is a session
+	Answers    uint8 // answers that this person may give
+	Early      bool  // they may answer before the session exists
 	Cancel     bool  // one cancel, of any input
 	Interrupt  bool  // the second input interrupts
 	Poison     bool  // the first input kills every core that parses it
-	// Redelivered counts the deliveries of the first cause, which is healthy, to cores
-	// that stall or lose their connection.
+	// Redelivered: the first cause, which is healthy, is delivered repeatedly to cores that
+	// stall or lose their connection.
 	Redelivered bool
 
 	Budget
@@ -33,10 +33,10 @@ type Config struct {
 	MaxStates int
 }
 
-// ErrUsage is the error of a command line that names no world.
+// ErrUsage means that a command line does not describe a valid world.
 var ErrUsage = errors.New("usage")
 
-// Options are the flags of a command line. Budgets that are not given keep the
+// Options holds the flags of a command line. Budgets that are not set keep the
 // scenario's default.
 type Options struct {
 	scenario, mutation string
@@ -52,7 +52,7 @@ func Register(flags *flag.FlagSet) *Options {
 	flags.IntVar(&o.max, "max", 8_000_000, "cap on the number of states")
 	for _, f := range []struct{ name, usage string }{
 		{"crash", "`crashes` of cores"},
-		{"rc", "`crashes` of runners, for ever"},
+		{"rc", "`crashes` of runners, permanent"},
 		{"pt", "`partitions` between the cores and a runner"},
 		{"dup", "`dispatches` duplicated"},
 		{"unack", "`times` the bus forgets all acks"},
@@ -70,7 +70,7 @@ func Register(flags *flag.FlagSet) *Options {
 	return o
 }
 
-// Config is the world that the flags describe.
+// Config returns the world that the flags describe.
 func (o *Options) Config() (Config, error) {
 	var cfg Config
 	for _, s := range Scenarios() {
@@ -92,7 +92,7 @@ func (o *Options) Config() (Config, error) {
 	}
 	for _, n := range cfg.Attempts {
 		if n < 1 || n > maxAttempts {
-			return cfg, fmt.Errorf("%w: attempts are 1 to %d", ErrUsage, maxAttempts)
+			return cfg, fmt.Errorf("%w: want 1 to %d attempts", ErrUsage, maxAttempts)
 		}
 	}
 	var err error

@@ -1,14 +1,14 @@
 package model
 
-// core is one core about to take a step. Its Core may be ahead of the state's:
-// an idle core that takes a delivery looks and decides in one step.
+// core is one core about to take a step. Its Core may be ahead of the state: an idle
+// core that takes a delivery looks and decides in one step.
 type core struct {
 	*world
 	Core
 	id uint8
 }
 
-// core is what core id may do next.
+// core adds the steps that core id may take next.
 func (w *world) core(id uint8) {
 	c := core{world: w, Core: w.s.Cores[id], id: id}
 	if c.Phase == Idle {
@@ -36,7 +36,7 @@ func (w *world) core(id uint8) {
 	}
 }
 
-// crashes says when a core crashed.
+// crashes describes when a core crashed, by phase.
 var crashes = [...]string{
 	Looking:     "CRASH",
 	Closing:     "CRASH between asking runners to stop",
@@ -45,7 +45,7 @@ var crashes = [...]string{
 	ArmingLate:  "CRASH before its timer is scheduled",
 }
 
-// become is the state in which the core's memory is k and nothing else differs.
+// become returns the state with the core's memory replaced by k.
 func (c *core) become(k Core) State {
 	n := *c.s
 	n.Cores[c.id] = k
@@ -86,9 +86,9 @@ func (c *core) receive() {
 	}
 }
 
-// look decides on the log as it is, or as it becomes. A copy that does not have the
-// core's own delivery yet gives no reason to decide anything (rule 5). First come the
-// causes up to that delivery, in log order (rule 2), then driving, then the ack.
+// look decides on the current log, or on a later one. A copy that does not include the
+// core's delivery yet is not enough to decide anything (rule 5). The core first processes
+// the causes up to that delivery, in log order (rule 2), then drives, then acks.
 func (c *core) look() {
 	if c.broken(PoisonByDeliveries) && c.Delivery == 1 && c.s.Deliveries >= 3 &&
 		c.f.Cursor >= 1 && c.f.Phase != NoTurn {
@@ -99,12 +99,12 @@ func (c *core) look() {
 	if cause != 0 && c.broken(LagIsDeletion) {
 		n := c.become(Core{})
 		n.ack(c.Delivery)
-		c.emit(n, "a copy that lags does not know the cause: acks")
+		c.emit(n, "a lagging copy does not contain the cause: acks")
 	}
 	if cause == c.Delivery && c.broken(StaleVerdict) && c.staleVerdict() {
 		n := c.become(Core{})
 		n.ack(c.Delivery)
-		c.emit(n, "a fold without the last commit says that it changes nothing: acks")
+		c.emit(n, "a fold without the last commit shows no effect: acks")
 	}
 	if cause != 0 {
 		c.process(cause)
@@ -113,7 +113,7 @@ func (c *core) look() {
 	c.driveOrAck()
 }
 
-// nextCause is the first cause up to the delivery that has an effect, or 0.
+// nextCause returns the first cause up to the delivery that has an effect, or 0.
 // The others need no commit (rule 5).
 func (c *core) nextCause() uint8 {
 	for at := c.f.Cursor + 1; at <= c.Delivery; at++ {
@@ -149,12 +149,12 @@ func (c *core) process(cause uint8) {
 // The limits of rule 13, in this world.
 const (
 	suspectAt = 3 // deliveries of a cause without a commit
-	poisonAt  = 3 // decisions about it that were begun and came to nothing
+	poisonAt  = 3 // decisions about it that were begun without a result
 )
 
 // suspected reports whether a core must store that it begins before it decides the
-// cause (rule 13). Deliveries alone prove nothing: a broken connection or a stalled
-// core uses them up without any decision.
+// cause (rule 13). Deliveries alone prove nothing: a broken connection or a stalled core
+// causes them without any decision.
 func (c *core) suspected(cause uint8) bool {
 	return c.countsDeliveries() && !c.broken(PoisonByDeliveries) && cause == 1 && c.s.Deliveries >= suspectAt
 }
@@ -163,7 +163,7 @@ func (c *core) suspected(cause uint8) bool {
 func (c *core) driveOrAck() {
 	drives := c.f.Driver == c.Delivery
 	if c.broken(NoDriver) {
-		drives = !c.Handed // whoever holds a cause drives, unless it was queued into a driven session
+		drives = !c.Handed // any holder of a cause drives, unless the cause was queued into a driven session
 	}
 	if c.broken(AckEarly) {
 		drives = false

@@ -1,11 +1,11 @@
 package model
 
-// drive takes the open turn one step on. Only the holder of the delivery
-// `driver` does this (rule 3).
+// drive advances the open turn by one step. Only the holder of the delivery `driver`
+// may do this (rule 3).
 func (c *core) drive() {
 	switch c.f.Phase {
 	case Parked:
-		// Rule 12: commit, schedule the timer, see its PubAck, ack.
+		// Rule 12: commit, schedule the timer, wait for its PubAck, ack.
 		if c.s.TimerSet {
 			c.ackDelivery("parked and the timer is stored: acks")
 			return
@@ -14,7 +14,7 @@ func (c *core) drive() {
 		n.TimerSet = true
 		c.emit(n, "timer stored")
 	case Planning:
-		// Rule 11: model calls are idempotent, so the reply alone matters.
+		// Rule 11: model calls are idempotent, so only the reply matters.
 		c.propose(*c.s, Commit{Kind: ModelReply}, "the model replied")
 	case Acting:
 		for call := range c.calls() {
@@ -25,7 +25,7 @@ func (c *core) drive() {
 	}
 }
 
-// driveCall asks the call's runner how it is, and decides on the answer (rule 9).
+// driveCall asks the call's runner for its state, and decides on the answer (rule 9).
 func (c *core) driveCall(call uint8) {
 	a, r := c.f.Calls[call].Attempt, c.f.Calls[call].Runner
 	known := c.s.Attempts[call][a]
@@ -52,12 +52,13 @@ func (c *core) driveCall(call uint8) {
 	case Tombstoned:
 		c.tryAgain(*c.s, call, NotRun, "call %d: attempt %d will never run", call, a)
 	case Dropped, Stopped:
-		c.conclude(call, OutcomeUnknown, "call %d: attempt %d ran, its result is gone", call, a)
+		c.conclude(call, OutcomeUnknown, "call %d: attempt %d ran, its result is lost", call, a)
 	}
 }
 
-// askAboutUnseen: the core that may dispatch the attempt repeats itself; every
-// other one asks, and the answer `never` leaves a tombstone (rules 7 and 8).
+// askAboutUnseen handles an attempt that the runner has not seen. The core that may
+// dispatch it dispatches again; any other core asks, and the answer `never` leaves a
+// tombstone (rules 7 and 8).
 func (c *core) askAboutUnseen(call, a, r uint8) {
 	if c.Sent[call] == a || c.broken(TakeoverDispatches) {
 		if c.s.Attempts[call][a].InFlight {
@@ -83,12 +84,12 @@ func (c *core) conclude(call uint8, r Result, why string, args ...uint8) {
 	c.propose(*c.s, Commit{Kind: CallResult, Call: call, Result: r}, why, args...)
 }
 
-// tryAgain proposes a new attempt, or otherwise at the limit.
+// tryAgain proposes a new attempt or, at the limit, the result otherwise.
 func (c *core) tryAgain(n State, call uint8, otherwise Result, why string, args ...uint8) {
 	c.propose(n, c.retry(call, c.f.Calls[call].Attempt, otherwise), why, args...)
 }
 
-// retry is the commit for a call whose attempt came to nothing.
+// retry returns the commit for a call whose attempt failed to run.
 func (c *core) retry(call, attempt uint8, otherwise Result) Commit {
 	if attempt < c.cfg.Attempts[call] {
 		return Commit{Kind: Reassigned, Call: call}
@@ -96,8 +97,8 @@ func (c *core) retry(call, attempt uint8, otherwise Result) Commit {
 	return Commit{Kind: CallResult, Call: call, Result: otherwise}
 }
 
-// closesCalls tells whether the cause ends the running turn while a call that
-// is not idempotent is open (rule 10).
+// closesCalls reports whether the cause ends the running turn while a call that is not
+// idempotent is open (rule 10).
 func (c *core) closesCalls(e Entry) bool {
 	ends := e.Kind == CancelEntry && (e.Input == c.f.Turn || c.broken(NoPosition)) ||
 		e.Kind == InputEntry && e.Interrupt
@@ -112,8 +113,8 @@ func (c *core) closesCalls(e Entry) bool {
 	return false
 }
 
-// closeWith begins to close the open calls for a cause: ask each runner to
-// stop, then commit under the fence from before the first question (rule 10).
+// closeWith begins to close the open calls for a cause. The core asks each runner to
+// stop, then commits under the fence from before the first question (rule 10).
 func (c *core) closeWith(cause uint8) {
 	c.Fence, c.Plan = c.s.lastCommit(), causeDone(cause, c.Delivery)
 	for call := range c.calls() {
@@ -128,8 +129,8 @@ func (c *core) closeWith(cause uint8) {
 	}
 }
 
-// closeOn asks the remaining runners, by what the core knew at its fence; or it
-// finds that the log has grown, which a waiting core looks for (rule 3).
+// closeOn asks the remaining runners, with the core's knowledge at its fence; or it finds
+// that the log has grown, which a waiting core watches for (rule 3).
 func (c *core) closeOn() {
 	if c.s.lastCommit() != c.Fence {
 		c.emit(c.become(c.asStranger()), "the log has grown: reads it again")
@@ -142,8 +143,8 @@ func (c *core) closeOn() {
 	}
 }
 
-// askToStop asks for one call. The answer is atomic with the runner's table:
-// whatever it says stays true.
+// askToStop asks the runner of one call to stop. The answer is atomic with the runner's
+// table, so it remains true.
 func (c *core) askToStop(i uint8, call Call) {
 	a, r := call.Attempt, call.Runner
 	if !c.s.reachable(r) { // as in rule 9
@@ -177,7 +178,7 @@ func (c *core) askToStop(i uint8, call Call) {
 	}
 }
 
-// closed notes the answer for one call. With the last one the commit is ready.
+// closed records the answer for one call. After the last one, the commit is ready.
 func (c *core) closed(n State, call uint8, r Result, why string, args ...uint8) {
 	k := Core{Phase: Closing, Delivery: c.Delivery, Fence: c.Fence, Plan: c.Plan, Sent: c.Sent, Handed: c.Handed}
 	k.Plan.Closed[call] = r

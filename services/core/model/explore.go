@@ -25,29 +25,29 @@ type Outcome string
 const (
 	OK        Outcome = "OK"        // exhausted: no violation, no wedge
 	Capped    Outcome = "CAPPED"    // no violation, but MaxStates was too small to tell
-	Violation Outcome = "VIOLATION" // a state that must not be
+	Violation Outcome = "VIOLATION" // a state that violates an invariant
 	Wedge     Outcome = "WEDGE"     // a state from which not all inputs can end
 )
 
 // Report is the result of an exploration.
 type Report struct {
 	Outcome  Outcome
-	Reason   string // Violation: what must not be
+	Reason   string // Violation: the violated invariant
 	States   int
 	Edges    int
 	Goals    int      // states in which all inputs have ended
 	Overflow int      // futures ended by a full log
-	Trace    []string // Violation, Wedge: a shortest way there
+	Trace    []string // Violation, Wedge: a shortest path to the state
 	Last     string   // Violation, Wedge: the state itself
 }
 
-// fingerprint stands for a state in the table of states seen. Two states of one
-// fingerprint would be taken for one: with 128 bits and 10^8 states, the
-// probability is below 10^-22.
+// fingerprint identifies a state in the index of seen states. Two states with the same
+// fingerprint would be treated as one; with 128 bits and 10^8 states, the probability is
+// below 10^-22.
 type fingerprint [2]uint64
 
-// explorer is a breadth-first search. States are numbered as they are found,
-// and forgotten once their successors are known.
+// explorer is a breadth-first search. It numbers states as it finds them, and drops
+// them once their successors are known.
 type explorer struct {
 	*Model
 	seeds   [2]maphash.Seed
@@ -59,8 +59,8 @@ type explorer struct {
 	goal    []bool
 }
 
-// Explore visits every state within the budgets and checks it. At the end it
-// asks of each whether it can still reach the goal.
+// Explore visits every state within the budgets and checks it. At the end it checks
+// whether each state can still reach the goal.
 func (m *Model) Explore() Report {
 	m.overflow = 0
 	x := explorer{
@@ -94,7 +94,7 @@ func (m *Model) Explore() Report {
 	return x.finish()
 }
 
-// add numbers a state, if it is new.
+// add returns the number of a state, and adds the state if it is new.
 func (x *explorer) add(s State, from int32) int32 {
 	key := x.fingerprint(&s)
 	number, known := x.index[key]
@@ -111,8 +111,8 @@ func (x *explorer) fingerprint(s *State) fingerprint {
 	return fingerprint{maphash.Comparable(x.seeds[0], *s), maphash.Comparable(x.seeds[1], *s)}
 }
 
-// finish looks for states that cannot reach the goal. Edges lead mostly to
-// later states, so a few sweeps backwards suffice.
+// finish looks for states that cannot reach the goal. Most edges lead to later states,
+// so a few backward sweeps suffice.
 func (x *explorer) finish() Report {
 	goals := 0
 	for _, reached := range x.goal {
@@ -145,7 +145,7 @@ func (x *explorer) leadsToGoal(s int) bool {
 	return false
 }
 
-// failed replays the way to a state for its trace.
+// failed replays the path to a state for its trace.
 func (x *explorer) failed(o Outcome, reason string, number int32) Report {
 	r := Report{Outcome: o, Reason: reason, States: x.waiting.len(), Edges: x.targets.len(), Overflow: x.overflow}
 	var way []int32
@@ -166,7 +166,7 @@ func (x *explorer) failed(o Outcome, reason string, number int32) Report {
 	return r
 }
 
-// list grows without copying, and its front can be released.
+// list grows without copying, and can release its front.
 type list[T any] struct {
 	chunks [][]T
 	n      int
@@ -187,7 +187,7 @@ func (l *list[T]) push(v T) {
 	l.n++
 }
 
-// release gives up the elements up to i. They must not be looked at again.
+// release frees the elements up to i. They must not be read again.
 func (l *list[T]) release(i int) {
 	if i%chunk == chunk-1 {
 		l.chunks[i/chunk] = nil

@@ -11,7 +11,7 @@ const (
 	Acting         // the results of calls
 )
 
-// InputState is how far an input is.
+// InputState is the progress of an input.
 type InputState uint8
 
 // The states of an input.
@@ -45,7 +45,7 @@ func (c Confirmation) String() string {
 	return [...]string{"-", "pending", "approved", "over"}[c]
 }
 
-// Call is what the fold knows of one tool call.
+// Call is the fold's state of one tool call.
 type Call struct {
 	Attempt uint8 // the current attempt, 0 before the first assignment
 	Runner  uint8 // index of the runner it is assigned to
@@ -53,7 +53,7 @@ type Call struct {
 	Results uint8 // how many results were committed
 }
 
-// Fold is the session's state: a function of the commits alone (rule 1).
+// Fold is the session's state: a function of only the commits (rule 1).
 type Fold struct {
 	Cursor    uint8 // the last cause processed (rule 2)
 	Inputs    [maxInputs + 1]InputState
@@ -67,18 +67,18 @@ type Fold struct {
 	RequestedAt  uint8 // position of the commit that asks for approval
 	Approvals    uint8
 
-	Begun uint8 // how often a decision about the first cause was begun (rule 13)
+	Begun uint8 // how many decisions about the first cause were begun (rule 13)
 
-	// What no fold may ever hold; see check.go.
+	// Must always be false; see check.go.
 	LateApproval bool
 	WrongTarget  bool
 	FalsePoison  bool
 }
 
-// driven tells whether the turn needs a driver; a parked one needs only its timer.
+// driven reports whether the turn needs a driver; a parked one needs only its timer.
 func (f *Fold) driven() bool { return f.Phase == Planning || f.Phase == Acting }
 
-// open tells whether the call waits for a result.
+// open reports whether the call waits for a result.
 func (f *Fold) open(call uint8) bool { return f.Phase == Acting && f.Calls[call].Result == NoResult }
 
 // fold applies the commits among the first n log entries.
@@ -91,14 +91,14 @@ func (m *Model) fold(s *State, n uint8) (f Fold) {
 	return f
 }
 
-// hasEffect tells whether processing the cause at position at would change f.
+// hasEffect reports whether processing the cause at position at would change f.
 // It is the verdict of rule 5, which must be permanent once a cause is acked.
 func (m *Model) hasEffect(s *State, f Fold, at, delivery uint8) bool {
 	_, changes := m.apply(s, f, causeDone(at, delivery), s.Len+1)
 	return changes
 }
 
-// causeDone is the commit for a cause that closes no running call.
+// causeDone returns the commit for a cause that closes no running call.
 func causeDone(cause, delivery uint8) Commit {
 	return Commit{Kind: CauseDone, Cause: cause, Closed: [maxCalls]Result{NotRun, NotRun}, Driver: delivery}
 }
@@ -108,7 +108,7 @@ type effect uint8
 
 const (
 	nothing effect = iota
-	queues         // changes a queued input only: the driver stays (rule 3)
+	queues         // changes only a queued input, not the driver (rule 3)
 	changes
 )
 
@@ -120,8 +120,8 @@ type folder struct {
 	at     uint8 // log position of the commit
 }
 
-// apply is one step of the fold. It reports false, and f as it was, for a
-// commit that would change nothing.
+// apply is one step of the fold. For a commit that would change nothing, it returns f
+// unchanged and false.
 func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
 	t := folder{Model: m, Fold: f, commit: c, at: at}
 	var did effect
@@ -174,7 +174,7 @@ func (t *folder) cause(e Entry, position uint8) effect {
 	case AnswerEntry:
 		return t.answer(e, position)
 	case TimerEntry:
-		// Rule 12: a firing denies whatever is pending under its id.
+		// Rule 12: when the timer fires, it denies the request that is pending under its id.
 		if t.Confirmation != Pending || t.Phase != Parked {
 			return nothing
 		}
@@ -183,8 +183,8 @@ func (t *folder) cause(e Entry, position uint8) effect {
 	return changes
 }
 
-// input starts, queues or, for an interrupt, cuts in. Every input gets exactly
-// one terminal event; one seen before changes nothing (rule 5).
+// input starts a turn, queues the input or, for an interrupt, ends the running turn.
+// Every input gets exactly one terminal event; a repeated one changes nothing (rule 5).
 func (t *folder) input(e Entry) effect {
 	switch {
 	case t.Inputs[e.Input] != Unseen:
@@ -210,7 +210,7 @@ func (t *folder) input(e Entry) effect {
 // cancel names its input; a queued one is ended in place (rule 5).
 func (t *folder) cancel(e Entry) effect {
 	switch {
-	case t.broken(NoPosition): // it hits whatever runs
+	case t.broken(NoPosition): // it hits any running turn
 		if t.Phase == NoTurn {
 			return nothing
 		}
@@ -228,8 +228,8 @@ func (t *folder) cancel(e Entry) effect {
 	return changes
 }
 
-// answer counts iff the request's commit came before it, it is still pending,
-// and its stream time is before expires_at (rule 5). Approval and first
+// answer counts only if the request's commit is earlier, the request is still pending,
+// and the answer's stream time is before expires_at (rule 5). The approval and the first
 // assignment are one commit (rule 7).
 func (t *folder) answer(e Entry, position uint8) effect {
 	before := t.RequestedAt > position
@@ -251,9 +251,9 @@ func (t *folder) answer(e Entry, position uint8) effect {
 	return changes
 }
 
-// refuse audits an answer that does not count: the commit moves the cursor, and
-// leaves the driver as it is, like one that only queues. A session without a
-// commit is not made for it (rule 5).
+// refuse audits an answer that does not count: the commit moves the cursor and keeps the
+// driver, like one that only queues. In a session without a commit it does nothing
+// (rule 5).
 func (t *folder) refuse() effect {
 	switch {
 	case t.Cursor == 0, t.broken(RefuseSilently):
@@ -265,7 +265,7 @@ func (t *folder) refuse() effect {
 	return queues
 }
 
-// modelReply ends the turn, or asks for its calls.
+// modelReply ends the turn, or begins its calls.
 func (t *folder) modelReply() effect {
 	if t.Phase != Planning {
 		return nothing
@@ -293,7 +293,7 @@ func (t *folder) callResult() effect {
 	return changes
 }
 
-// stillOpen is the guard that rule 6 gives replies; without fences it is gone.
+// stillOpen is the guard of rule 6 for replies; without fences it does not exist.
 func (t *folder) stillOpen(call uint8) bool {
 	return t.Calls[call].Result == NoResult || t.broken(NoFence)
 }

@@ -9,7 +9,7 @@ import (
 	"skandha.dev/services/core/model"
 )
 
-// atOnce bounds the explorations under way, for the sake of memory.
+// atOnce bounds the number of concurrent explorations, to limit memory.
 var atOnce = make(chan struct{}, 2)
 
 func TestProtocolIsExhausted(t *testing.T) {

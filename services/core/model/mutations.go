@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// Mutation is a protocol with one rule broken, or a plausible slip in it.
+// Mutation is the protocol with one rule broken, or with a plausible mistake.
 type Mutation uint8
 
 // The mutations. Their names on the command line are in Mutations.
@@ -34,19 +34,18 @@ const (
 	LagIsDeletion
 )
 
-// Mutations lists all mutations by number: their names, the rules they break,
-// and how.
+// Mutations lists all mutations by number, with their names and the rules they break.
 var Mutations = [...]struct{ Name, Rule, Doc string }{
 	Sound:                  {"", "", "the protocol as it is"},
 	AckEarly:               {"ackEarly", "4", "a cause is acked once it is processed"},
-	NoDriver:               {"noToken", "3", "no commit names a driver: whoever holds a cause drives"},
-	NoPosition:             {"noPos", "5", "cancels and answers hit whatever runs or is pending"},
+	NoDriver:               {"noToken", "3", "no commit names a driver: any holder of a cause drives"},
+	NoPosition:             {"noPos", "5", "cancels and answers hit any running turn or pending request"},
 	AckTimerLate:           {"ackTimerLate", "12", "the parking cause is acked before its timer is stored"},
 	VolatileTimer:          {"volatileTimer", "12", "the timer may get lost"},
-	ExpiryByOrder:          {"expiryByOrder", "5", "an approval counts if it comes before the timer, not by its stream time"},
+	ExpiryByOrder:          {"expiryByOrder", "5", "an approval counts if it precedes the timer, regardless of its stream time"},
 	StaleVerdict:           {"staleNoop", "5", "\"no effect\" is read from a fold without the last commit"},
 	CancelWithoutAsking:    {"cancelNoAsk", "10", "calls are closed without asking their runners"},
-	NoRespondersNever:      {"503never", "9", "no responders means that it never ran, whoever sent what"},
+	NoRespondersNever:      {"503never", "9", "no responders always means that it never ran"},
 	InstantUnknown:         {"instantUnknown", "9", "an unreachable runner means outcome_unknown at once"},
 	NoTombstone:            {"noTomb", "8", "the answer `never` leaves no tombstone"},
 	RefuseWithoutTombstone: {"refuseNoTomb", "8", "a refusal leaves no tombstone"},
@@ -56,17 +55,17 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	NoFence:                {"noFence", "2", "commits are not fenced"},
 	PoisonByDeliveries:     {"poisonDeliv", "13", "the third delivery of a committed cause is poison, too"},
 	PoisonUnbegun:          {"poisonUnbegun", "13", "the third delivery of a cause is poison, whether or not a core began to decide it"},
-	BeginAgain:             {"beginAgain", "13", "a core that lost the fence stores once more that it begins"},
+	BeginAgain:             {"beginAgain", "13", "a core that lost the fence stores again that it begins"},
 	FirstResultEnds:        {"firstEnds", "-", "of two calls, the first result ends the turn"},
 	CloseFirstOnly:         {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
 	RefuseSilently:         {"refuseSilently", "5", "an answer that does not count needs no commit"},
 	RefusalFrees:           {"refusalFrees", "3", "the commit of a refused answer names no driver, as if nothing ran"},
-	LagIsDeletion:          {"lagDeleted", "5", "a delivered cause that a copy of the log does not know yet counts as deleted"},
+	LagIsDeletion:          {"lagDeleted", "5", "a delivered cause that is not yet in a copy of the log counts as deleted"},
 }
 
 func (m Mutation) String() string { return Mutations[m].Name }
 
-// ParseMutation finds a mutation by its name.
+// ParseMutation returns the mutation with the name.
 func ParseMutation(name string) (Mutation, error) {
 	for m := range Mutations {
 		if Mutations[m].Name == name {

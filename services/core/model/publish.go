@@ -1,7 +1,7 @@
 package model
 
-// propose decides on a commit at the state of the log just read, which becomes
-// its fence (rule 2). Everything the core did on the way is in n.
+// propose decides on a commit. The log as just read becomes its fence (rule 2). n holds
+// everything that the core did before.
 func (c *core) propose(n State, plan Commit, why string, args ...uint8) {
 	plan.Driver = c.Delivery
 	c.publishing(n, Core{
@@ -9,9 +9,9 @@ func (c *core) propose(n State, plan Commit, why string, args ...uint8) {
 	}, why, args...)
 }
 
-// publishing lets the core k publish its plan, with every choice of runners: a
-// call is assigned to any instance that the core believes in (rule 7). The
-// runners are alike at first, so the first call begins at runner 0.
+// publishing lets the core k publish its plan, with every choice of runners: a call may
+// be assigned to any instance that the core considers alive (rule 7). The runners are
+// interchangeable at first, so the first call begins at runner 0.
 func (c *core) publishing(n State, k Core, why string, args ...uint8) {
 	k.Phase = Publishing
 	g, _ := c.apply(&n, c.f, k.Plan, n.Len+1)
@@ -31,8 +31,8 @@ func (c *core) publishing(n State, k Core, why string, args ...uint8) {
 	}
 }
 
-// asStranger is the core's memory after it lost a race, or does not know that
-// it won: it keeps the delivery, and drops whatever it was about to do.
+// asStranger returns the core's memory after it lost a race, or does not know that it
+// won: it keeps the delivery, and drops its plan.
 func (c *core) asStranger() Core {
 	if c.broken(BeginAgain) {
 		return Core{Phase: Looking, Delivery: c.Delivery, Sent: c.Sent, Handed: c.Handed}
@@ -40,7 +40,7 @@ func (c *core) asStranger() Core {
 	return Core{Phase: Looking, Delivery: c.Delivery, Sent: c.Sent, Handed: c.Handed, Begun: c.Begun}
 }
 
-// publish stores the commit if the fence holds, else reads again (rules 2 and 6).
+// publish stores the commit if the fence holds, else reads the log again (rules 2 and 6).
 func (c *core) publish() {
 	if c.s.lastCommit() != c.Fence && !c.broken(NoFence) {
 		c.refused()
@@ -64,7 +64,7 @@ func (c *core) publish() {
 	c.stored(n, g)
 }
 
-// refused is the way on after a lost fence: refold, decide again (rule 6).
+// refused continues after a lost fence: fold again, decide again (rule 6).
 func (c *core) refused() {
 	k := c.asStranger()
 	if c.broken(StaleReply) {
@@ -77,9 +77,9 @@ func (c *core) refused() {
 	c.emit(c.become(k), "fence refused, reads the log again")
 }
 
-// stored goes on after the commit is in the log as the last entry of n, with
-// fold g. Only a clean PubAck allows to dispatch what it assigns (rule 7). After
-// a cause the core forgets what it may repeat, and asks like everybody else.
+// stored continues after the commit is in the log as the last entry of n, with fold g.
+// Only a clean PubAck allows the core to dispatch what the commit assigns (rule 7). After
+// a cause, the core forgets what it may repeat, and asks like any other core.
 func (c *core) stored(n State, g Fold) {
 	stranger := Core{Phase: Looking, Delivery: c.Delivery}
 	if c.broken(NoDriver) {
@@ -114,7 +114,7 @@ func (c *core) stored(n State, g Fold) {
 	}
 }
 
-// settled puts a core that has its commit stored into the phase it belongs in.
+// settled sets the next phase of a core whose commit is stored.
 func (k Core) settled() Core {
 	if k.ToSend != [maxCalls]uint8{} {
 		k.Phase = Dispatching
@@ -124,7 +124,7 @@ func (k Core) settled() Core {
 	return k
 }
 
-// runnerKnew tells whether a runner that was always reachable could have said
+// runnerKnew reports whether a runner that was always reachable could have reported
 // more than outcome_unknown.
 func (c *core) runnerKnew(i uint8, call Call) bool {
 	switch *c.s.atRunner(call.Runner, i, call.Attempt) {
@@ -134,7 +134,7 @@ func (c *core) runnerKnew(i uint8, call Call) bool {
 	return false
 }
 
-// dispatch sends the attempts that the core alone may send (rule 7).
+// dispatch sends the attempts that only this core may send (rule 7).
 func (c *core) dispatch() {
 	for call := range c.calls() {
 		a := c.ToSend[call]
@@ -163,8 +163,8 @@ func (c *core) send(k Core, call, a uint8) {
 	c.emit(n, "dispatches call %d, attempt %d", call, a)
 }
 
-// noResponders: a 503 on the first and only dispatch, of the only core that may
-// dispatch it, says that it never ran (rule 9). A timeout says nothing.
+// noResponders handles a 503. On the first and only dispatch, by the only core that may
+// dispatch it, a 503 proves that the attempt never ran (rule 9). A timeout proves nothing.
 func (c *core) noResponders(k Core, call, a uint8) {
 	c.emit(c.become(k.settled()), "dispatch of call %d, attempt %d is not answered", call, a)
 	k.Phase, k.Plan = Publishing, c.retry(call, a, NotRun)

@@ -1,13 +1,13 @@
 package model
 
-// runner is what executor instance r may do, or suffer (rule 8).
+// runner adds the steps and faults of executor instance r (rule 8).
 func (w *world) runner(r uint8) {
 	s := w.s
 	if s.Left.RunnerCrashes > 0 {
 		n := *s
 		n.Left.RunnerCrashes--
 		n.Runners[r] = Runner{Dead: true, WasUnreachable: true}
-		w.emit(n, "crash: runner%d, for ever", r)
+		w.emit(n, "crash: runner%d, permanently", r)
 	}
 	if s.Runners[r].Unreachable {
 		n := *s
@@ -28,7 +28,7 @@ func (w *world) runner(r uint8) {
 	}
 }
 
-// attempt is what runner r may do about one attempt of a call.
+// attempt adds the steps of runner r for one attempt at a call.
 func (w *world) attempt(r, call, a uint8) {
 	s := w.s
 	if s.Attempts[call][a].InFlight && !s.Runners[r].Unreachable {
@@ -56,14 +56,14 @@ func (w *world) attempt(r, call, a uint8) {
 	}
 }
 
-// mayDrop: results are kept until told that they are committed, or not_after
-// and skew have passed (rule 8).
+// mayDrop reports whether a runner may drop a result: once core has reported that it is
+// committed, or not_after and the skew have passed (rule 8).
 func (w *world) mayDrop(call, a uint8) bool {
 	return w.f.Calls[call].Result != NoResult || w.s.Attempts[call][a].StartBy == PassedAtCore
 }
 
-// arrive is the arrival of a dispatch at runner r. Start, tombstone and refusal
-// pass through one table keyed (call, attempt); n is the state without the message.
+// arrive adds the arrival of a dispatch at runner r. Start, tombstone and refusal go
+// through one table keyed by call and attempt; n is the state without the message.
 func (w *world) arrive(n State, r, call, a uint8) {
 	entry := n.atRunner(r, call, a)
 	if *entry != NotSeen {

@@ -6,7 +6,7 @@ type Scenario struct {
 	Config
 }
 
-// Scenarios lists what can be explored, in the order of the help text.
+// Scenarios lists the scenarios, in the order of the help text.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{"one call", Config{
@@ -69,7 +69,7 @@ func Scenarios() []Scenario {
 			Scenario: "conftwo", Inputs: 2, Calls: 1, Confirm: true, Answers: 1,
 			Budget: Budget{Crashes: 1},
 		}},
-		{"an answer to a session that may not be there yet", Config{
+		{"an answer to a session that may not exist yet", Config{
 			Scenario: "confearly", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Early: true,
 			Budget: Budget{Crashes: 1, ForgottenAcks: 1},
 		}},
@@ -77,7 +77,7 @@ func Scenarios() []Scenario {
 			Scenario: "poison", Inputs: 2, Poison: true,
 			Budget: Budget{Crashes: 1},
 		}},
-		{"a healthy input that is delivered again and again, and a second one", Config{
+		{"a healthy input that is delivered repeatedly, and a second one", Config{
 			Scenario: "redelivered", Inputs: 2, Redelivered: true,
 			Budget: Budget{Crashes: 1},
 		}},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The bounds of the world. Inputs, log positions, attempts and runners are
-// counted from 1, so that zero always means "none".
+// The bounds of the world. Inputs, log positions, attempts and runners are counted
+// from 1, so that zero always means "none".
 const (
 	maxLog      = 16
 	maxInputs   = 2
@@ -17,7 +17,7 @@ const (
 	runners     = 2
 )
 
-// EntryKind tells causes from commits in the log of rule 1.
+// EntryKind distinguishes causes from commits in the log of rule 1.
 type EntryKind uint8
 
 // The kinds of log entries. All but CommitEntry are causes.
@@ -55,7 +55,7 @@ const (
 	TurnPoison             // mutation poisonDeliv: the running turn is ended as poison
 )
 
-// Result is what the log, or an executor, says became of a call.
+// Result is the outcome of a call, according to the log or an executor.
 type Result uint8
 
 // The results of a call.
@@ -78,10 +78,10 @@ type Commit struct {
 	Driver uint8            // the delivery the committing core holds (rule 3)
 }
 
-// processesCause tells whether the commit moves the cursor.
+// processesCause reports whether the commit moves the cursor.
 func (c Commit) processesCause() bool { return c.Kind == CauseDone || c.Kind == CausePoison }
 
-// CorePhase is how far a core is with the delivery it holds.
+// CorePhase is the progress of a core with the delivery it holds.
 type CorePhase uint8
 
 // The phases of a core.
@@ -94,14 +94,14 @@ const (
 	ArmingLate            // mutation ackTimerLate: acked, the timer is not scheduled yet
 )
 
-// Core is the memory of one instance of the core. All of it is lost in a crash.
+// Core is the memory of one instance of the core. A crash loses all of it.
 type Core struct {
 	Phase    CorePhase
 	Delivery uint8 // the cause whose delivery it holds
 	Fence    uint8 // position of the last commit it has read
 	Plan     Commit
-	ToSend   [maxCalls]uint8 // attempts it alone may dispatch, and has not yet
-	Sent     [maxCalls]uint8 // attempts it has dispatched, and may repeat
+	ToSend   [maxCalls]uint8 // attempts that only it may dispatch, and has not yet
+	Sent     [maxCalls]uint8 // attempts that it has dispatched, and may dispatch again
 	Begun    bool            // it has stored that it begins to decide the cause
 	Handed   bool            // mutation noToken: its cause was queued into a driven session
 }
@@ -114,21 +114,21 @@ const (
 	NotSeen AttemptState = iota
 	Running
 	Finished
-	Tombstoned // it will never run: refused, or asked about before it came
-	Dropped    // it ran, its result is gone
-	Stopped    // it was stopped on the way
+	Tombstoned // it will never run: refused, or asked about before it arrived
+	Dropped    // it ran, its result is lost
+	Stopped    // it was stopped while running
 )
 
 // Runner is one executor instance. A dead one stays dead: a restart is a new
 // instance (rule 8).
 type Runner struct {
 	Dead, Unreachable bool
-	WasUnreachable    bool // ever, or dead
+	WasUnreachable    bool // at any time, or dead
 	Table             [maxCalls][maxAttempts + 1]AttemptState
 }
 
-// Deadline tells who knows that start_by has passed. The runner's clock comes
-// first; a core waits for the skew as well.
+// Deadline tells which processes know that start_by has passed: first the runner, and
+// the cores after the skew.
 type Deadline uint8
 
 // The steps of start_by passing.
@@ -138,18 +138,18 @@ const (
 	PassedAtCore
 )
 
-// Attempt is what the world, not a single process, knows of one attempt.
+// Attempt is the global state of one attempt, which no single process knows.
 type Attempt struct {
 	Runner   uint8 // 1 + index of the runner it is assigned to
 	StartBy  Deadline
-	InFlight bool // a dispatch is under way, and may arrive arbitrarily late
-	Refused  bool // mutation refuseNoTomb: the refusal is under way
+	InFlight bool // a dispatch is in flight, and may arrive arbitrarily late
+	Refused  bool // mutation refuseNoTomb: the refusal is in flight
 }
 
 // Budget bounds the faults that may still happen.
 type Budget struct {
 	Crashes       uint8 // of cores
-	RunnerCrashes uint8 // for ever
+	RunnerCrashes uint8 // permanent
 	Partitions    uint8 // between the cores and one runner
 	Duplicates    uint8 // of dispatches
 	ForgottenAcks uint8 // times the bus forgets all acks of the session
@@ -166,7 +166,7 @@ type State struct {
 	Runners [runners]Runner
 
 	Attempts [maxCalls][maxAttempts + 1]Attempt
-	Effects  [maxCalls]uint8 // how often each call's effect has begun
+	Effects  [maxCalls]uint8 // how many times each call's effect has begun
 
 	TimerSet    bool // stored in the stream TIMERS
 	TimerFired  uint8
@@ -191,12 +191,12 @@ func (s *State) reachable(runner uint8) bool {
 	return !s.Runners[runner].Dead && !s.Runners[runner].Unreachable
 }
 
-// atRunner is the entry for a call's attempt in the table of its runner.
+// atRunner returns the entry for a call's attempt in the table of its runner.
 func (s *State) atRunner(runner, call, attempt uint8) *AttemptState {
 	return &s.Runners[runner].Table[call][attempt]
 }
 
-// lastCommit is the position of the session's last commit: the fence of rule 2.
+// lastCommit returns the position of the session's last commit: the fence of rule 2.
 func (s *State) lastCommit() uint8 {
 	for at := s.Len; at > 0; at-- {
 		if !s.isCause(at) {
@@ -206,8 +206,8 @@ func (s *State) lastCommit() uint8 {
 	return 0
 }
 
-// compare orders cores, idle ones first, so that states which differ only in
-// the names of the cores are one state.
+// compare orders cores, idle ones first, so that states that differ only in the names
+// of the cores are one state.
 func (k *Core) compare(o *Core) int {
 	if *k == *o {
 		return 0

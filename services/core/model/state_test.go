@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Cores that differ must not compare as equal, or states would depend on the
-// names of the cores. So every field has to be in the key.
+// Cores that differ must not compare as equal, or states would depend on the names of
+// the cores. So the key must contain every field.
 func TestCoresAreOrderedByEveryField(t *testing.T) {
 	var walk func(v reflect.Value, path string, visit func(reflect.Value, string))
 	walk = func(v reflect.Value, path string, visit func(reflect.Value, string)) {

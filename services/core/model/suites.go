@@ -1,17 +1,17 @@
 package model
 
-// Run is one exploration and what it must find.
+// Run is one exploration and its expected outcome.
 type Run struct {
-	Line   string // as for Parse
+	Line   string // an argument of Parse
 	Want   Outcome
-	Reason string // Violation: what must not be
+	Reason string // Violation: the violated invariant
 }
 
-// none is a world without faults and with one attempt per call. Flags that
-// follow it put some back.
+// none selects a world without faults and with one attempt per call. Flags after it
+// allow some again.
 const none = " -crash 0 -rc 0 -pt 0 -dup 0 -unack 0 -net 0 -att 1"
 
-// Smoke is the least of every scenario, for slow builds: 1.1 million states.
+// Smoke returns a minimal run of every scenario, for slow builds: 1.1 million states.
 func Smoke() []Run {
 	return sound(
 		"tool"+none+" -crash 1 -rc 1 -net 1",
@@ -37,10 +37,10 @@ func Smoke() []Run {
 	)
 }
 
-// Small is what every change is tested with: 18 million states.
+// Small returns the runs that test every change: 18 million states.
 func Small() []Run {
 	return sound(
-		"conftwo"+none+" -max 12000000", // a half of it: the largest comes first
+		"conftwo"+none+" -max 12000000", // half of it; the largest run is first
 		"conftwo -ans 0 -rc 1 -net 0",
 		"confirm"+none,
 		"confcancel"+none,
@@ -69,7 +69,7 @@ func Small() []Run {
 	)
 }
 
-// Full is what a change of the protocol is tested with, one after the other: 84
+// Full returns the runs that test a change of the protocol, one after the other: 84
 // million states, some minutes, up to 3 GB.
 func Full() []Run {
 	return sound(
@@ -118,16 +118,16 @@ func sound(lines ...string) (runs []Run) {
 	return runs
 }
 
-// Broken runs every mutation in the smallest worlds that expose it.
+// Broken returns runs of every mutation in the smallest worlds that expose it.
 func Broken() []Run {
 	const (
 		ranAfterAll = "the result says that it did not run, but it ran"
 		late        = "an effect began after its call was closed"
 		dropped     = "an acked cause still has an effect"
-		abandoned   = "a turn is open, every cause is acked, and no core is at it"
+		abandoned   = "a turn is open, every cause is acked, and no core works on it"
 		wrongTarget = "a cancel or an answer hit something that began after it"
 		unaudited   = "an answer was acked and is not audited"
-		unheld      = "a turn is open and nobody is obliged to drive it"
+		unheld      = "a turn is open and no core must drive it"
 	)
 	return []Run{
 		{"two" + none + " -bug ackEarly", Wedge, ""},

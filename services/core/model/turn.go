@@ -52,7 +52,7 @@ func (t *folder) deny() {
 	t.end()
 }
 
-// cut ends the turn early and closes its calls with what the runners said (rule 10).
+// cut ends the turn early and closes its calls with the runners' answers (rule 10).
 func (t *folder) cut() {
 	for call := range t.calls() {
 		if t.Turn != 1 || t.Calls[call].Result != NoResult {

@@ -2,16 +2,16 @@ package model
 
 import "fmt"
 
-// step is one transition: the state it leads to and what happened.
+// step is one transition: the next state and a description.
 type step struct {
 	next  State
 	label label
 }
 
-// label says what happened in a step. It is kept in parts, because only the
-// few steps of a trace are ever rendered.
+// label describes what happened in a step. It is kept in parts, because only the few
+// steps of a trace are ever formatted.
 type label struct {
-	core, delivery uint8 // 1 + index of the core that acts, if one does
+	core, delivery uint8 // core: 1 + index of the acting core, 0 if none
 	format         string
 	args           [4]uint8
 	n              int
@@ -33,7 +33,7 @@ func (l label) String() string {
 	return text
 }
 
-// world collects what may happen next in one state.
+// world collects the possible steps of one state.
 type world struct {
 	*Model
 	s     *State
@@ -58,7 +58,7 @@ func (m *Model) next(s *State, f Fold, steps []step) []step {
 	return w.steps
 }
 
-// emit records a step, unless it leads nowhere.
+// emit records a step, unless it changes nothing.
 func (w *world) emit(n State, format string, args ...uint8) {
 	l := label{format: format}
 	l.n = copy(l.args[:], args)
@@ -74,8 +74,8 @@ func (w *world) record(n State, l label) {
 
 // canonical merges states that no future can tell apart.
 func (w *world) canonical(s *State) {
-	// A core that merely looks at an unacked delivery is the same as an idle
-	// one: any core may take that delivery at any time.
+	// A core that only looks at an unacked delivery is equivalent to an idle one: any
+	// core may take that delivery at any time.
 	for c := range s.Cores {
 		k := &s.Cores[c]
 		looks := k.Phase == Looking && k.Sent == [maxCalls]uint8{} && !k.Handed
@@ -88,7 +88,7 @@ func (w *world) canonical(s *State) {
 	}
 }
 
-// countsDeliveries tells whether the number of deliveries matters (rule 13).
+// countsDeliveries reports whether the number of deliveries matters (rule 13).
 func (m *Model) countsDeliveries() bool {
 	return m.cfg.Poison || m.cfg.Redelivered || m.broken(PoisonByDeliveries)
 }
@@ -104,8 +104,8 @@ func (w *world) store(s *State, e Entry) bool {
 	return true
 }
 
-// people send inputs, cancels and answers. Each is a cause once it is stored
-// (rule 1).
+// people adds the inputs, cancels and answers that users may send. Each is a cause once
+// it is stored (rule 1).
 func (w *world) people() {
 	s, cfg := w.s, &w.cfg
 	if s.InputsSent < cfg.Inputs {
@@ -143,7 +143,7 @@ func (w *world) people() {
 	}
 }
 
-// time expires confirmations, fires timers and lets start_by pass.
+// time lets confirmations expire, timers fire and start_by pass.
 func (w *world) time() {
 	s := w.s
 	pending := w.f.Confirmation == Pending
@@ -152,7 +152,7 @@ func (w *world) time() {
 		n.Expired = true
 		w.emit(n, "time: the confirmation expires")
 	}
-	// Rule 12: firings are copied into the log at least once.
+	// Rule 12: a timer that fires is copied into the log at least once.
 	if s.TimerSet && (s.TimerFired == 0 || s.TimerFired == 1 && pending) {
 		n := *s
 		n.TimerFired++

@@ -11,8 +11,8 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// ExecuteName is the tool by which a model hands core a whole plan. Core runs
-// it: its steps pass through hooks, policy and executors like any other call.
+// ExecuteName is the tool with which a model submits a whole plan. Core itself runs it:
+// its steps pass through hooks, policy and executors like any other call.
 const ExecuteName = "plan:execute"
 
 // ExecuteSpec describes plan:execute to a model.
@@ -36,7 +36,7 @@ const executeArgs = `{"type":"object","required":["steps"],"additionalProperties
 "depends_on":{"type":"array","items":{"type":["string","integer"]},"description":"Ids of steps that must succeed before."}}}},
 "stop_on_failure":{"type":"boolean","default":false,"description":"Skip everything that has not begun once a step has failed."}}}`
 
-// Step is one step of a plan as a model wrote it, its id normalised and the
+// Step is one step of a plan as the model wrote it, with its id normalized and with the
 // steps that its arguments refer to among its dependencies.
 type Step struct {
 	ID        string
@@ -51,7 +51,7 @@ type Plan struct {
 	StopOnFailure bool
 }
 
-// Parse reads and checks a plan. The error joins every reason.
+// Parse reads and checks a plan. The error joins all reasons.
 func Parse(args json.RawMessage) (Plan, error) {
 	var raw struct {
 		Steps []struct {
@@ -107,7 +107,7 @@ func (p Plan) link() {
 	}
 }
 
-// Link adds the steps that args refer to, to the dependencies, each once.
+// Link returns deps and the steps that args refer to, without duplicates.
 func Link(deps []string, args json.RawMessage, known func(id string) bool) []string {
 	seen := make(map[string]bool, len(deps))
 	var out []string

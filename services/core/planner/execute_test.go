@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, args := range []string{``, `null`, `[]`, `7`, `"x"`, `{"steps":{}}`, `{"steps":[7]}`, `{"steps":[{"id":{}}]}`, `{"steps":[{"id":true}]}`, `{"steps":[{"tool":1}]}`} {
 		if _, err := planner.Parse(json.RawMessage(args)); err == nil {
-			t.Errorf("%s is taken for a plan", args)
+			t.Errorf("%s is accepted as a plan", args)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestStopOnFailureIsRead(t *testing.T) {
 	}
 }
 
-// What a model is told to write is what Parse reads.
+// The schema for models describes what Parse accepts.
 func TestTheSpecsSchemaIsSound(t *testing.T) {
 	spec := planner.ExecuteSpec()
 	v, err := toolschema.Compile(spec)
@@ -100,7 +100,7 @@ func TestTheSpecsSchemaIsSound(t *testing.T) {
 	}
 	for _, bad := range []string{`{}`, `{"steps":[]}`, `{"steps":[{}]}`, `{"steps":[{"tool":"a","id":1.5}]}`, `{"steps":[{"tool":"a"}],"x":1}`} {
 		if _, errs := v.Validate(json.RawMessage(bad)); len(errs) == 0 {
-			t.Errorf("%s fits", bad)
+			t.Errorf("%s matches the schema", bad)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The reasons why a plan is refused. [Check] joins as many as it finds.
+// The reasons for refusing a plan. [Check] joins all that it finds.
 var (
 	ErrDuplicateID       = errors.New("duplicate step id")
 	ErrUnknownDependency = errors.New("unknown dependency")
@@ -17,17 +17,17 @@ var (
 	ErrTooManySteps      = errors.New("plan has too many steps")
 )
 
-// MaxSteps is the largest plan.
+// MaxSteps is the largest number of steps in a plan.
 const MaxSteps = 64
 
-// Node is one step as far as the order is concerned.
+// Node is one step and its dependencies.
 type Node struct {
 	ID        string
 	DependsOn []string
 }
 
-// Check verifies that the steps form a directed acyclic graph. The error joins
-// every reason found; errors.Is tells which.
+// Check verifies that the steps form a directed acyclic graph. The error joins all
+// reasons found; test for them with errors.Is.
 func Check(nodes []Node) error {
 	if len(nodes) > MaxSteps {
 		return fmt.Errorf("%w: %d, at most %d", ErrTooManySteps, len(nodes), MaxSteps)
@@ -60,7 +60,7 @@ func Check(nodes []Node) error {
 	return nil
 }
 
-// unordered returns the steps that Kahn's algorithm cannot place.
+// unordered returns the steps that Kahn's algorithm cannot order.
 func unordered(nodes []Node, index map[string]int) []string {
 	indegree := make([]int, len(nodes))
 	dependants := make([][]int, len(nodes))

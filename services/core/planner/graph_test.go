@@ -48,8 +48,8 @@ func TestCheckNamesEveryReason(t *testing.T) {
 	}
 }
 
-// Random graphs against brute force: an order exists iff one is found by
-// removing steps without dependencies, one at a time.
+// Random graphs against brute force: an order exists if and only if removing steps
+// without dependencies, one at a time, finds one.
 func TestCheckAgreesWithBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(42, 42))
 	verdicts := map[bool]int{}
@@ -77,11 +77,11 @@ func TestCheckAgreesWithBruteForce(t *testing.T) {
 		}
 	}
 	if verdicts[true] < 2000 || verdicts[false] < 2000 {
-		t.Fatalf("the graphs are too much alike: %v", verdicts)
+		t.Fatalf("the graphs are too similar: %v", verdicts)
 	}
 }
 
-// The steps that a cycle is reported among are exactly those that can't be ordered.
+// The steps reported for a cycle are exactly those that cannot be ordered.
 func TestACycleIsToldByItsSteps(t *testing.T) {
 	err := planner.Check([]planner.Node{
 		{ID: "free"}, {ID: "a", DependsOn: []string{"b", "free"}}, {ID: "b", DependsOn: []string{"a"}}, {ID: "behind", DependsOn: []string{"a"}},
@@ -98,7 +98,7 @@ func randomGraph(r *rand.Rand) []planner.Node {
 		for range r.IntN(3) {
 			d := r.IntN(len(nodes))
 			if r.IntN(4) > 0 && i > 0 {
-				d = r.IntN(i) // mostly sound
+				d = r.IntN(i) // mostly valid
 			}
 			if r.IntN(60) == 0 {
 				d = 99

@@ -17,9 +17,9 @@ var ErrReference = errors.New("unresolvable reference")
 
 var reference = regexp.MustCompile(`\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}`)
 
-// References returns the ids of the steps that [Resolve] would look up, each
-// once: arrays in their order, objects in that of their keys. Only ids for which
-// known is true count: "${HOME}" in a shell command is text.
+// References returns the ids of the steps that [Resolve] would look up, without
+// duplicates: arrays in order, objects in the order of their keys. It ignores ids for
+// which known returns false: "${HOME}" in a shell command is text.
 func References(args json.RawMessage, known func(id string) bool) []string {
 	if !bytes.Contains(args, []byte("${")) {
 		return nil
@@ -54,22 +54,21 @@ func eachText(v any, visit func(string)) {
 	}
 }
 
-// MaxResolved is how much the values of all references of one call may come to,
-// in bytes: a short text may refer to a long result many times.
+// MaxResolved bounds the total size of the values of all references of one call, in
+// bytes: a short text may refer to a long result many times.
 const MaxResolved = 1 << 20
 
-// Resolve replaces every reference in args by the value it stands for. A string
-// that is one reference and nothing else becomes the value with its type; a
-// reference inside a longer string becomes text. value returns the data of a
-// finished step, and false for an id that is no step. What a value says is never
-// resolved again.
+// Resolve replaces every reference in args with its value. A string that consists of
+// one reference becomes the value with its type; a reference inside a longer string
+// becomes text. value returns the data of a finished step, and false for an id that is
+// not a step. References inside values are not resolved.
 func Resolve(args json.RawMessage, value func(id string) (json.RawMessage, bool)) (json.RawMessage, error) {
 	if !bytes.Contains(args, []byte("${")) {
 		return args, nil
 	}
 	tree, err := decode(args)
 	if err != nil {
-		return nil, fmt.Errorf("arguments are no JSON: %w", err)
+		return nil, fmt.Errorf("arguments are not JSON: %w", err)
 	}
 	r := resolver{value: value, steps: map[string]any{}, left: MaxResolved}
 	tree = r.walk(tree)
@@ -85,7 +84,7 @@ func Resolve(args json.RawMessage, value func(id string) (json.RawMessage, bool)
 
 type resolver struct {
 	value func(id string) (json.RawMessage, bool)
-	steps map[string]any // data that was decoded, by id
+	steps map[string]any // decoded data, by id
 	left  int
 	errs  []error
 }
@@ -128,7 +127,7 @@ func (r *resolver) text(s string) any {
 	})
 }
 
-// spend gives the value as text, unless there is no room left for it.
+// spend returns the value as text, unless it exceeds the remaining size.
 func (r *resolver) spend(v any, ref string) (text string, fits bool) {
 	if r.left < 0 {
 		return ref, false
@@ -159,7 +158,7 @@ func (r *resolver) data(id, ref string) (any, bool) {
 	}
 	v, err := decode(data)
 	if err != nil {
-		r.errs = append(r.errs, fmt.Errorf("%w: %s: step %q returned no JSON", ErrReference, ref, id))
+		r.errs = append(r.errs, fmt.Errorf("%w: %s: step %q did not return JSON", ErrReference, ref, id))
 		return nil, false
 	}
 	r.steps[id] = v
@@ -200,7 +199,7 @@ func step(v any, field string) (any, bool) {
 	return nil, false
 }
 
-// decode keeps numbers as they were written.
+// decode keeps numbers as they are written.
 func decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, nil

@@ -73,7 +73,7 @@ func TestResolve(t *testing.T) {
 		{"a field of a number", `{"x":"${a.n.y}"}`, "", `has no "y"`},
 		{"a field of null", `{"x":"in ${a.nil.y}"}`, "", `has no "y"`},
 		{"every reason", `{"x":"${a.q} ${l.9}","y":"${a.r}"}`, "", `has no "q"` + "|" + `has no "9"` + "|" + `has no "r"`},
-		{"no JSON", `{"x":"${a}`, "", "arguments are no JSON"},
+		{"no JSON", `{"x":"${a}`, "", "arguments are not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := planner.Resolve(json.RawMessage(c.args), value)
@@ -89,7 +89,7 @@ func TestResolve(t *testing.T) {
 				}
 			}
 			if c.name != "no JSON" && !errors.Is(err, planner.ErrReference) {
-				t.Errorf("%v is no ErrReference", err)
+				t.Errorf("%v is not an ErrReference", err)
 			}
 		})
 	}
@@ -126,8 +126,8 @@ func TestWhatReferencesComeToIsBounded(t *testing.T) {
 	}
 }
 
-// Random arguments: Resolve looks up exactly the steps that References names,
-// gives JSON, and is done: resolving its result with no step changes nothing.
+// Random arguments: Resolve looks up exactly the steps that References returns, and
+// returns JSON. Resolving its result again, without steps, changes nothing.
 func TestReferencesAndResolveAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	known := func(id string) bool { return id == "a" || id == "b" || id == "c" }

@@ -12,13 +12,13 @@ import (
 type argument struct {
 	name         string
 	exact, lower pattern
-	origin       pattern // of a URL's scheme, host and port; then exact is of the rest
+	origin       pattern // for a URL's scheme, host and port; exact is then for the rest
 	isURL, wild  bool
-	host         string // of a URL, as the rule writes it, with its port
+	host         string // of a URL, as written in the rule, with its port
 }
 
-// newArgument makes the condition ready. A wide pattern of a URL is matched in two
-// halves, so that no star of the host reaches into the path.
+// newArgument prepares the condition. A URL pattern with wildcards is matched in two
+// halves, so that a star in the host cannot match part of the path.
 func newArgument(name, p string) argument {
 	a := argument{name: name, exact: newPattern(p), lower: newPattern(inOneForm(strings.ToLower(p))), wild: wild(p)}
 	if scheme, rest, ok := strings.Cut(p, "://"); ok && a.wild {
@@ -28,15 +28,15 @@ func newArgument(name, p string) argument {
 	return a
 }
 
-// bound reports whether a URL's pattern says what hosts it means: itself, those
-// below a domain, or each.
+// bound reports whether a URL pattern limits the host safely: to one host, to those
+// below a domain, or explicitly to any.
 func (a argument) bound() bool {
 	name, port := splitPort(a.host)
 	return (name == "*" || ipv6(name) || !wild(strings.TrimPrefix(name, "*."))) && (port == "*" || !wild(port))
 }
 
-// match reports whether the condition holds. Wary is how rules that deny or ask
-// look at it: any value will do, however it is written.
+// match reports whether the condition holds. With wary, for rules that deny or ask, any
+// value may match, in any of its forms.
 func (a argument) match(args json.RawMessage, wary bool) bool {
 	values, sure := valuesOf(args, a.name)
 	if wary {
@@ -45,7 +45,7 @@ func (a argument) match(args json.RawMessage, wary bool) bool {
 	return sure && len(values) == 1 && a.trusts(values[0])
 }
 
-// trusts reports whether a value matches, and can be read in one way alone.
+// trusts reports whether a value matches and can be read in only one way.
 func (a argument) trusts(v string) bool {
 	switch origin, ok := grant.Origin(v); {
 	case !a.wild:
@@ -62,9 +62,9 @@ func (a argument) trusts(v string) bool {
 	return a.exact.any || grant.Clean(strings.TrimPrefix(v, "/")) && a.exact.match(v)
 }
 
-// valuesOf gives every scalar below the arguments that a decoder may take for the
-// named one. Sure: there is one such argument, under exactly that name, and it is
-// a scalar.
+// valuesOf returns every scalar in the arguments that a decoder may take for the named
+// one. sure reports that there is only one such argument, with exactly that name, and
+// that it is a scalar.
 func valuesOf(args json.RawMessage, name string) (values []string, sure bool) {
 	d := json.NewDecoder(strings.NewReader(string(args)))
 	d.UseNumber()

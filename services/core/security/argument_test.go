@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/core/security"
 )
 
-// matches reports whether a rule with the pattern on one argument decides.
+// matches reports whether a rule with the pattern for one argument matches.
 func matches(t *testing.T, effect decide.Effect, name, pattern, args string) bool {
 	t.Helper()
 	fallback := decide.Deny
@@ -34,8 +34,8 @@ func object(t *testing.T, name, value string) string {
 	return string(b)
 }
 
-// To allow, a wildcard takes only what every program reads alike; to deny or to
-// ask, every way to say the same counts.
+// To allow, a wildcard matches only values that every program reads alike; to deny or to
+// ask, every spelling of a value counts.
 func TestAPathIsJudgedOnTheSafeSide(t *testing.T) {
 	for _, c := range []struct {
 		value         string
@@ -45,7 +45,7 @@ func TestAPathIsJudgedOnTheSafeSide(t *testing.T) {
 		{"drafts/b/c.txt", true, true},
 		{"draft/a.txt", false, false},
 		{"secret/a.txt", false, false},
-		{"drafts/../secret/a.txt", false, true}, // as it is written, it is below drafts
+		{"drafts/../secret/a.txt", false, true}, // as written, it is below drafts
 		{"secret/../drafts/a.txt", false, true},
 		{"./drafts/a.txt", false, true},
 		{".//drafts///a.txt", false, true},
@@ -130,7 +130,7 @@ func TestAURLIsJudgedOnTheSafeSide(t *testing.T) {
 	}
 }
 
-// One host has many names; a rule that denies it means all of them.
+// One host has many spellings; a rule that denies it matches all of them.
 func TestAHostIsDeniedHoweverItIsWritten(t *testing.T) {
 	for pattern, values := range map[string][]string{
 		"http://127.0.0.1/*": {
@@ -162,11 +162,11 @@ func TestAHostIsDeniedHoweverItIsWritten(t *testing.T) {
 		}
 	}
 	if !matches(t, decide.Deny, "n", "100", `{"n":1e2}`) || !matches(t, decide.Deny, "n", "100", `{"n":"100.0"}`) {
-		t.Error("a number that is written otherwise is not denied")
+		t.Error("a number in another notation is not denied")
 	}
 }
 
-// Whatever is sent, reading it ends and finds what it says itself.
+// Reading any value terminates, and includes the value itself.
 func FuzzForms(f *testing.F) {
 	for _, v := range []string{"a", "%25%25", "http://[::1]:8/%2e", "https://ａ@b:c/", "http:", "https://\x00", "1e999", "http://1.2.3.4.5.6", "http://:80", "%"} {
 		f.Add(v)

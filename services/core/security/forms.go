@@ -9,13 +9,13 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// unescapes is how often a value may be escaped.
+// unescapes is how many levels of escapes in a value are resolved.
 const unescapes = 3
 
-// forms are the ways in which a value may be read, in lower case: as it is, and
-// with escapes, user names, ports that go without saying or any port, other ways to
-// write a host, dots and detours gone. It is for rules that deny or ask, where one
-// form too many costs a question.
+// forms returns the ways in which a value may be read, in lower case: unchanged, and
+// without escapes, user names, default ports or any port, other spellings of a host, dots
+// and detours. It serves rules that deny or ask, where a superfluous form only costs a
+// question.
 func forms(v string) []string {
 	v = strings.ToLower(strings.TrimSpace(v))
 	out := readings(nil, v)
@@ -33,7 +33,7 @@ func forms(v string) []string {
 	return out
 }
 
-// readings adds v, and what a URL or a path may mean by it.
+// readings adds v, and what it may mean as a URL or a path.
 func readings(out []string, v string) []string {
 	out = append(out, v)
 	v = strings.Map(visible, v)
@@ -45,13 +45,13 @@ func readings(out []string, v string) []string {
 		return append(out, p, strings.TrimLeft(p, "/"))
 	}
 	out = urls(out, scheme, rest)
-	if slashed != v { // some take the backslash for a part of the user's name
+	if slashed != v { // some programs read the backslash as part of the user name
 		out = urls(out, scheme, v[len(scheme)+1:])
 	}
 	return out
 }
 
-// urls adds what a URL may mean: to each way to write its host, each to write its path.
+// urls adds what a URL may mean: each form of its host with each form of its path.
 func urls(out []string, scheme, rest string) []string {
 	rest = strings.TrimLeft(rest, "/")
 	end := strings.IndexAny(rest, "/?#")
@@ -62,7 +62,7 @@ func urls(out []string, scheme, rest string) []string {
 	authority = authority[strings.LastIndexByte(authority, '@')+1:]
 	name, port := splitPort(authority)
 	name = hostName(name)
-	hosts := []string{name} // a rule that names no port means each of them
+	hosts := []string{name} // a rule without a port matches any port
 	if port != "" && port != defaultPorts[scheme] {
 		hosts = append(hosts, name+":"+port)
 	}
@@ -83,12 +83,12 @@ func splitPort(authority string) (name, port string) {
 	return authority[:at], authority[at+1:]
 }
 
-// lookup maps a name as browsers and HTTP clients do before they look it up: full
-// width letters and dots are plain ones, what cannot be seen is nothing.
+// lookup maps a name as browsers and HTTP clients do before they look it up: full-width
+// letters and dots become plain ones, invisible characters are dropped.
 var lookup = idna.New(idna.MapForLookup(), idna.StrictDomainName(false))
 
-// hostName writes a host in its one form: an address as such, however its numbers
-// were written, a name as it is looked up.
+// hostName returns the canonical form of a host: an address with its numbers
+// normalized, or a name as it is looked up.
 func hostName(name string) string {
 	if mapped, err := lookup.ToASCII(name); err == nil {
 		name = mapped
@@ -129,8 +129,8 @@ func numbers(name string) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}), true
 }
 
-// inOneForm writes the host of a URL's pattern as forms does, unless it has stars.
-// The brackets of an IPv6 address are no class of characters.
+// inOneForm writes the host of a URL pattern like forms, unless it has wildcards. The
+// brackets of an IPv6 address are not a character class.
 func inOneForm(p string) string {
 	scheme, rest, ok := strings.Cut(p, "://")
 	if !ok {
@@ -158,7 +158,7 @@ func ipv6(name string) bool {
 	return opened && closed && err == nil && ip.Is6()
 }
 
-// unescape resolves what is escaped in a URL, and leaves what is no escape.
+// unescape resolves the escapes of a URL, and keeps what is not a valid escape.
 func unescape(v string) string {
 	if !strings.Contains(v, "%") {
 		return v
@@ -177,7 +177,7 @@ func unescape(v string) string {
 	return string(out)
 }
 
-// visible drops what some programs skip when they read a path or a URL.
+// visible drops characters that some programs skip when they read a path or a URL.
 func visible(r rune) rune {
 	if r < ' ' || r == 0x7f {
 		return -1

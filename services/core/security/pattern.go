@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// pattern is one of path.Match whose stars stand for slashes too: a tool's name
-// is no path, and a rule that denies "mcp:*" means "mcp:files/delete".
+// pattern is a pattern of path.Match whose stars also match slashes: the name of a tool
+// is not a path, and a rule that denies "mcp:*" includes "mcp:files/delete".
 type pattern struct {
 	text  string // without slashes
-	plain bool   // it stands for itself
+	plain bool   // without wildcards: matches only itself
 	any   bool
 }
 
@@ -17,7 +17,7 @@ func newPattern(p string) pattern {
 	return pattern{text: noSlash(p), plain: !wild(p), any: p == "" || strings.Trim(p, "*") == ""}
 }
 
-// wild reports whether a pattern stands for more than itself.
+// wild reports whether a pattern has wildcards.
 func wild(p string) bool { return strings.ContainsAny(p, `*?[\`) }
 
 func (p pattern) match(s string) bool {

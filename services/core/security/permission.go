@@ -10,13 +10,14 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// DefaultPermissions are granted to an agent whose configuration says nothing: those of
-// the built-in tools, about which policy asks where they cannot be undone. A tool of a plugin
-// that needs another one, such as mail.send, is denied until the configuration grants it.
+// DefaultPermissions returns the permissions of an agent without configured ones: those of
+// the built-in tools, for which policy requires a confirmation where they cannot be undone.
+// A plugin's tool that needs another permission, such as mail.send, is denied until the
+// configuration grants it.
 func DefaultPermissions() []string { return []string{"fs.*", "network.*", "code.execute"} }
 
-// granted reports whether one of the patterns is the permission: as it is written,
-// "group.*" for all of a group, or "*" for all.
+// granted reports whether one of the patterns matches the permission: exactly, "group.*"
+// for all of a group, or "*" for all.
 func granted(patterns []string, permission string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		group, all := strings.CutSuffix(p, "*")
@@ -24,7 +25,7 @@ func granted(patterns []string, permission string) bool {
 	})
 }
 
-// CheckPermissions says what is wrong with patterns of permissions.
+// CheckPermissions reports what is wrong with patterns of permissions.
 func CheckPermissions(at string, patterns []string) error {
 	var errs []error
 	for i, p := range patterns {
@@ -37,8 +38,8 @@ func CheckPermissions(at string, patterns []string) error {
 }
 
 // barred denies a call if a required guide of the agent is missing, because the guide may
-// narrow what is granted, or if the tool needs a permission that the agent lacks. It comes
-// before every rule.
+// restrict what is granted, or if the tool needs a permission that the agent lacks. It
+// takes precedence over all rules.
 func barred(a *decide.Access) (decide.Ruling, bool) {
 	if a.Unguided != "" {
 		return decide.Ruling{Effect: decide.Deny, Rule: byGuide, Reason: a.Unguided}, true
@@ -48,7 +49,7 @@ func barred(a *decide.Access) (decide.Ruling, bool) {
 			if !granted(patterns, need) {
 				agent := a.Context.Ref.Agent
 				return decide.Ruling{Effect: decide.Deny, Rule: byGranted, Reason: fmt.Sprintf(
-					"%s needs the permission %s, which agent %s is not granted; agents.%s.permissions or a guide leaves it out",
+					"%s needs the permission %s, which agent %s lacks; see agents.%s.permissions and the agent's guides",
 					a.Resource.Name, need, agent, agent)}, true
 			}
 		}

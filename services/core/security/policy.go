@@ -10,19 +10,19 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// What decides where no rule does.
+// Names of what decides if no rule does.
 const (
-	byRisk       = "risk"       // the tool's own, which is high
-	byPermission = "permission" // one that leaves the machine or cannot be undone
-	byGuide      = "guide"      // a guide that the agent requires is missing
-	byGranted    = "granted"    // the agent does not have a permission that it needs
-	byDefault    = "default"    // nothing speaks against it
+	byRisk       = "risk"       // the tool's risk is high
+	byPermission = "permission" // the tool's effect leaves the machine or cannot be undone
+	byGuide      = "guide"      // a required guide of the agent is missing
+	byGranted    = "granted"    // the agent lacks a permission that the tool needs
+	byDefault    = "default"    // nothing requires another decision
 )
 
 // Policy is a checked list of rules. It is safe for concurrent use.
 type Policy struct{ calls, answers []rule } // by action, in their order
 
-// rule is a Rule, made ready for matching.
+// rule is a Rule, prepared for matching.
 type rule struct {
 	Rule
 	name                   string // "policy[3]"
@@ -31,8 +31,8 @@ type rule struct {
 	obligations            *event.Obligations
 }
 
-// New checks the rules. The error names each fault by its rule, from 0, and field:
-// "policy[2].effect is …".
+// New checks the rules. The error lists each mistake with its rule, counted from 0, and
+// its field: "policy[2].effect is …".
 func New(rules []Rule) (*Policy, error) {
 	c := checker{}
 	p := &Policy{}
@@ -47,7 +47,7 @@ func New(rules []Rule) (*Policy, error) {
 	return p, c.err()
 }
 
-// Evaluate implements decide.Policy. An action that it does not know is denied.
+// Evaluate implements decide.Policy. It denies unknown actions.
 func (p *Policy) Evaluate(a decide.Access) decide.Ruling {
 	switch a.Action {
 	case event.ActionCall:
@@ -62,12 +62,12 @@ func (p *Policy) Evaluate(a decide.Access) decide.Ruling {
 		if r := last(p.answers, &a); r != nil {
 			return r.answering(&a)
 		}
-		return decide.Ruling{Effect: decide.Allow, Rule: byDefault} // whoever may write answers may answer
+		return decide.Ruling{Effect: decide.Allow, Rule: byDefault} // any client that can write answers may answer
 	}
-	return decide.Ruling{Effect: decide.Deny, Rule: byDefault, Reason: "policy knows no action " + strconv.Quote(a.Action)}
+	return decide.Ruling{Effect: decide.Deny, Rule: byDefault, Reason: "unknown action " + strconv.Quote(a.Action)}
 }
 
-// last is the rule that wins; nil if none matches.
+// last returns the last rule that matches, which wins; nil if none does.
 func last(rules []rule, a *decide.Access) *rule {
 	for i := range slices.Backward(rules) {
 		if rules[i].matches(a) {
@@ -77,15 +77,15 @@ func last(rules []rule, a *decide.Access) *rule {
 	return nil
 }
 
-// byItself rules where no rule does: what the tool says of itself counts. A
-// person is asked about what leaves the machine or cannot be undone, also if its
-// author calls that a low risk.
+// byItself decides by the tool's declaration if no rule matches. A person is asked about
+// effects that leave the machine or cannot be undone, even if the tool's author declares
+// a low risk.
 func byItself(spec tool.Spec) decide.Ruling {
 	rule, why := byDefault, ""
 	if spec.Risk == tool.RiskHigh {
-		rule, why = byRisk, "It is of high risk, and no rule of the policy says otherwise."
+		rule, why = byRisk, "It is of high risk, and no policy rule overrides this."
 	} else if i := slices.IndexFunc(spec.Permissions, irrevocable); i >= 0 {
-		rule, why = byPermission, "It has the permission "+spec.Permissions[i]+", and no rule of the policy says otherwise."
+		rule, why = byPermission, "It has the permission "+spec.Permissions[i]+", and no policy rule overrides this."
 	}
 	if why == "" {
 		return decide.Ruling{Effect: decide.Allow, Rule: rule}
@@ -94,13 +94,13 @@ func byItself(spec tool.Spec) decide.Ruling {
 	return decide.Ruling{Effect: decide.Ask, Rule: rule, Reason: w.Message, Warning: w}
 }
 
-// irrevocable reports whether what a permission lets happen leaves the machine, or
+// irrevocable reports whether the effects that a permission allows leave the machine or
 // cannot be undone.
 func irrevocable(permission string) bool {
 	return strings.HasPrefix(permission, "network.") || permission == "fs.delete"
 }
 
-// matches looks at what costs least first.
+// matches reports whether all conditions hold. It checks the cheapest first.
 func (r *rule) matches(a *decide.Access) bool {
 	spec := &a.Resource
 	switch {
@@ -118,8 +118,8 @@ func (r *rule) matches(a *decide.Access) bool {
 	return true
 }
 
-// permits reports whether the rule is about what a tool needs: to allow, about all of it,
-// otherwise about any of it.
+// permits reports whether the rule's permissions match those that a tool needs: all of
+// them to allow, otherwise any of them.
 func (r *rule) permits(needs []string) bool {
 	of := strings.Fields(r.Permission)
 	about := func(need string) bool { return granted(of, need) }
@@ -129,7 +129,7 @@ func (r *rule) permits(needs []string) bool {
 	return len(needs) > 0 && !slices.ContainsFunc(needs, func(need string) bool { return !about(need) })
 }
 
-// nameOf is a tool's name as the rule's pattern has it.
+// nameOf returns a tool's name in the form that the rule's pattern matches.
 func (r *rule) nameOf(spec *tool.Spec) string {
 	if r.Effect == decide.Allow {
 		return spec.Name
@@ -152,9 +152,9 @@ func (r *rule) ruling(spec tool.Spec) decide.Ruling {
 			out.Reason = "policy denies " + spec.Name
 		}
 	case decide.Ask:
-		why := "The rule " + r.name + " of the policy asks for an approval."
+		why := "Rule " + r.name + " requires approval."
 		if r.Reason != "" {
-			why = "The rule " + r.name + " of the policy asks for an approval: " + r.Reason + "."
+			why = "Rule " + r.name + " requires approval: " + r.Reason + "."
 		}
 		out.Warning = warning(spec, why)
 		out.Reason = out.Warning.Message
@@ -162,11 +162,11 @@ func (r *rule) ruling(spec tool.Spec) decide.Ruling {
 	return out
 }
 
-// answering rules whether somebody may answer.
+// answering decides whether the principal may answer.
 func (r *rule) answering(a *decide.Access) decide.Ruling {
 	out := decide.Ruling{Effect: r.Effect, Rule: r.name, Reason: r.Reason}
 	if out.Effect == decide.Deny && out.Reason == "" {
-		out.Reason = "policy does not let " + string(a.Principal) + " answer for " + a.Resource.Name
+		out.Reason = "policy does not allow " + string(a.Principal) + " to answer for " + a.Resource.Name
 	}
 	return out
 }

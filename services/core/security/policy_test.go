@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/core/security"
 )
 
-// An agent without a guide that it requires calls nothing, whatever the rules say.
+// An agent that lacks a required guide may not call anything, regardless of the rules.
 func TestAnUnguidedAgentCallsNothing(t *testing.T) {
 	p, err := security.New([]security.Rule{{Effect: decide.Allow}})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestEvaluate(t *testing.T) {
 		{"case does not matter to deny", []security.Rule{rule("Mail:*", "", "", decide.Deny)}, mail, "web", decide.Deny},
 		{"a name in other letters is not beyond a rule", []security.Rule{rule("mail:send", "", "", decide.Deny)}, tool.Spec{Name: "MAIL:Send"}, "web", decide.Deny},
 		{"a class of characters", []security.Rule{rule("[a-m]*:send", "", "", decide.Deny)}, mail, "web", decide.Deny},
-		{"a star stands for slashes too", []security.Rule{rule("mcp:*", "", "", decide.Deny)}, tool.Spec{Name: "mcp:files/delete"}, "web", decide.Deny},
+		{"a star matches slashes, too", []security.Rule{rule("mcp:*", "", "", decide.Deny)}, tool.Spec{Name: "mcp:files/delete"}, "web", decide.Deny},
 		{"any tool, with a slash too", []security.Rule{rule("*", "", "", decide.Deny)}, tool.Spec{Name: "files/delete"}, "web", decide.Deny},
 		{"a slash is itself", []security.Rule{rule("mcp:files/*", "", "", decide.Deny)}, tool.Spec{Name: "mcp:files/a/b"}, "web", decide.Deny},
 		{"by permission", []security.Rule{rule("", "fs.write", "", decide.Ask)}, write, "web", decide.Ask},
@@ -118,7 +118,7 @@ func TestEvaluate(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// A person reads what could happen, and which rule asks.
+// The warning states what could happen, and which rule asks.
 func TestWhatIsSaidToThePerson(t *testing.T) {
 	p, err := security.New([]security.Rule{
 		{Tool: "a", Effect: decide.Ask, Reason: "it costs money"}, {Tool: "b", Effect: decide.Ask}, {Tool: "c", Effect: decide.Deny, Reason: "never"}, {Tool: "d", Effect: decide.Deny},
@@ -132,16 +132,16 @@ func TestWhatIsSaidToThePerson(t *testing.T) {
 		reason string
 		level  hook.Level
 	}{
-		{tool.Spec{Name: "a"}, "policy[0]", "a does what its arguments say. The rule policy[0] of the policy asks for an approval: it costs money.", hook.LevelWarn},
-		{tool.Spec{Name: "b", Risk: tool.RiskHigh}, "policy[1]", "b does something that cannot be undone or leaves this machine. The rule policy[1] of the policy asks for an approval.", hook.LevelCritical},
-		{tool.Spec{Name: "b", Permissions: []string{"fs.write", "code.execute"}}, "policy[1]", "b changes files, and runs code that the model wrote. The rule policy[1] of the policy asks for an approval.", hook.LevelWarn},
-		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"network.request"}}, "risk", "e sends data to another machine, which cannot be taken back. It is of high risk, and no rule of the policy says otherwise.", hook.LevelCritical},
-		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"fs.delete"}}, "risk", "e deletes files, which cannot be brought back. It is of high risk, and no rule of the policy says otherwise.", hook.LevelCritical},
-		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"robot.move"}}, "risk", "e uses the permission robot.move. It is of high risk, and no rule of the policy says otherwise.", hook.LevelCritical},
+		{tool.Spec{Name: "a"}, "policy[0]", "a does what its arguments say. Rule policy[0] requires approval: it costs money.", hook.LevelWarn},
+		{tool.Spec{Name: "b", Risk: tool.RiskHigh}, "policy[1]", "b does something that cannot be undone or leaves this machine. Rule policy[1] requires approval.", hook.LevelCritical},
+		{tool.Spec{Name: "b", Permissions: []string{"fs.write", "code.execute"}}, "policy[1]", "b changes files, and runs code that the model wrote. Rule policy[1] requires approval.", hook.LevelWarn},
+		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"network.request"}}, "risk", "e sends data to another machine, which cannot be undone. It is of high risk, and no policy rule overrides this.", hook.LevelCritical},
+		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"fs.delete"}}, "risk", "e deletes files, which cannot be undone. It is of high risk, and no policy rule overrides this.", hook.LevelCritical},
+		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"robot.move"}}, "risk", "e uses the permission robot.move. It is of high risk, and no policy rule overrides this.", hook.LevelCritical},
 		{tool.Spec{Name: "c"}, "policy[2]", "never", ""},
 		{tool.Spec{Name: "d"}, "policy[3]", "policy denies d", ""},
 		{tool.Spec{Name: "f"}, "default", "", ""},
-		{tool.Spec{Name: "g", Permissions: []string{"network.request"}}, "permission", "g sends data to another machine, which cannot be taken back. It has the permission network.request, and no rule of the policy says otherwise.", hook.LevelWarn},
+		{tool.Spec{Name: "g", Permissions: []string{"network.request"}}, "permission", "g sends data to another machine, which cannot be undone. It has the permission network.request, and no policy rule overrides this.", hook.LevelWarn},
 	} {
 		r := p.Evaluate(decide.Access{Action: event.ActionCall, Resource: c.spec})
 		if r.Reason != c.reason || r.Rule != c.rule {
@@ -182,7 +182,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"any host", security.Rule{Args: map[string]string{"url": "https://*/*"}, Effect: decide.Allow}, nil},
 		{"an unknown risk", security.Rule{Risk: "huge", Effect: decide.Deny}, []string{"policy[1].risk", `"huge"`, "low, medium or high"}},
 		{"an argument that is no pattern", security.Rule{Args: map[string]string{"url": "[a"}, Effect: decide.Deny}, []string{"policy[1].args.url"}},
-		{"an argument without a pattern", security.Rule{Args: map[string]string{"url": ""}, Effect: decide.Deny}, []string{"policy[1].args.url", "write *"}},
+		{"an argument without a pattern", security.Rule{Args: map[string]string{"url": ""}, Effect: decide.Deny}, []string{"policy[1].args.url", "use *"}},
 		{"an argument without a name", security.Rule{Args: map[string]string{"": "x"}, Effect: decide.Deny}, []string{"policy[1].args."}},
 		{"too long a reason", security.Rule{Reason: strings.Repeat("x", 501), Effect: decide.Deny}, []string{"policy[1].reason", "501"}},
 		{"no time at all", bound(security.Obligations{MaxDuration: ptr(time.Duration(0))}), []string{"policy[1].obligations.max_duration", "1s to 2h"}},
@@ -192,7 +192,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"less than nothing", bound(security.Obligations{MaxResultBytes: ptr(-1)}), []string{"policy[1].obligations.max_result_bytes"}},
 		{"an empty note", bound(security.Obligations{Note: ptr(" ")}), []string{"policy[1].obligations.note"}},
 		{"too long a note", bound(security.Obligations{Note: ptr(strings.Repeat("x", 501))}), []string{"policy[1].obligations.note", "501"}},
-		{"obligations of what does not run", security.Rule{Effect: decide.Deny, Obligations: &security.Obligations{Note: ptr("x")}}, []string{"policy[1].obligations", "denied"}},
+		{"obligations of what does not run", security.Rule{Effect: decide.Deny, Obligations: &security.Obligations{Note: ptr("x")}}, []string{"policy[1].obligations", "deny"}},
 		{"sound obligations", bound(security.Obligations{MaxDuration: ptr(time.Second), MaxResultBytes: ptr(256), Note: ptr("x")}), nil},
 		{"no obligations", bound(security.Obligations{}), nil},
 	} {
@@ -210,11 +210,11 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 	_, err := security.New([]security.Rule{{}, sound, {Tool: "[", Effect: "x"}})
 	if n := strings.Count(fmt.Sprint(err), "policy["); n != 3 {
-		t.Errorf("of 3 faults it names %d: %v", n, err)
+		t.Errorf("got %d of 3 faults: %v", n, err)
 	}
 }
 
-// Who may answer a request is a question to the same policy.
+// The same policy decides who may answer a request.
 func TestWhoMayAnswer(t *testing.T) {
 	rules := []security.Rule{
 		{Effect: decide.Deny}, // about calls
@@ -230,13 +230,13 @@ func TestWhoMayAnswer(t *testing.T) {
 		to    string
 		want  decide.Ruling
 	}{
-		{"nothing is said: whoever can", nil, "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
-		{"rules about calls say nothing of it", rules[:1], "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
+		{"no rules: any writer", nil, "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
+		{"rules about calls do not apply", rules[:1], "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
 		{"nobody else", rules, "mqtt", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"}},
 		{"the page", rules, "ui-1", "x", decide.Ruling{Effect: decide.Allow, Rule: "policy[2]"}},
 		{"a bot, for what it knows", rules, "bot", "me@example.com", decide.Ruling{Effect: decide.Allow, Rule: "policy[3]"}},
 		{"a bot, for anything else", rules, "bot", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"}},
-		{"a guest, for what is risky", rules, "ui-guest", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[4]", Reason: "policy does not let ui-guest answer for mail:send"}},
+		{"a guest, for what is risky", rules, "ui-guest", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[4]", Reason: "policy does not allow ui-guest to answer for mail:send"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := security.New(c.rules)
@@ -254,7 +254,7 @@ func TestWhoMayAnswer(t *testing.T) {
 	}
 	p, _ := security.New(nil)
 	if r := p.Evaluate(decide.Access{Action: "tool.look"}); r.Effect != decide.Deny || !strings.Contains(r.Reason, `"tool.look"`) {
-		t.Errorf("an action that nobody knows: %+v", r)
+		t.Errorf("an unknown action: %+v", r)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestObligationsOfTheRuleThatDecides(t *testing.T) {
 	}
 }
 
-// The policy is what was checked: changing the slice later changes nothing.
+// The policy keeps the checked rules: changing the slice later has no effect.
 func TestRulesAreCopied(t *testing.T) {
 	rules := []security.Rule{{Effect: decide.Deny, Args: map[string]string{"path": "a"}, Idempotent: ptr(false)}}
 	p, err := security.New(rules)
@@ -307,7 +307,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// A tool needs each of its permissions, of the agent and of every guide that names some.
+// A tool needs all of its permissions, from the agent and from every guide that lists
+// permissions.
 func TestPermissionsAreGranted(t *testing.T) {
 	p, err := security.New([]security.Rule{{Effect: decide.Allow}})
 	if err != nil {

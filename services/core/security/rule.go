@@ -16,37 +16,38 @@ import (
 	"skandha.dev/services/core/planner"
 )
 
-// Rule is one line of the policy. Every condition must hold; an absent one does.
+// Rule is one rule of the policy. All conditions must hold; an absent one always does.
 type Rule struct {
-	// Action is what the rule is about: tool.call, as it is if absent, or
-	// confirmation: who may answer when a person is asked about a call. Then the
-	// principal is whoever answers, and all else is of the call that was shown.
+	// Action is the action that the rule applies to: tool.call, which is the default, or
+	// confirmation for rules about who may answer a confirmation request. For the latter,
+	// the principal is the writer of the answer, and all other conditions apply to the
+	// call that was shown.
 	Action string `yaml:"action"`
-	Tool   string `yaml:"tool"` // pattern, e.g. "file_system:*"; to deny or to ask, in upper and lower case
-	// Permission is one that the tool declares, a group such as network.*, or several of
-	// them with blanks between. To allow, it covers all that the tool declares; otherwise
-	// any of that is enough.
+	Tool   string `yaml:"tool"` // pattern, e.g. "file_system:*"; to deny or to ask, case-insensitive
+	// Permission is a permission that the tool declares, a group such as network.*, or
+	// several of them separated by blanks. To allow, it must cover all permissions that
+	// the tool declares; otherwise one of them is enough.
 	Permission string    `yaml:"permission"`
-	Principal  string    `yaml:"principal"`  // pattern on the writer whose input it is
+	Principal  string    `yaml:"principal"`  // pattern for the writer of the input
 	Agent      string    `yaml:"agent"`      // pattern
 	Risk       tool.Risk `yaml:"risk"`       // of the tool: low, medium or high
 	Idempotent *bool     `yaml:"idempotent"` // whether the tool is
-	// Args has patterns on arguments, by name. An argument that is absent does not
-	// match. To allow, a rule takes a value as it is written, and a wildcard only
-	// where every program reads the value alike: a clean path or URL. To deny or to
-	// ask, any value below the name counts, in upper and lower case, with what is
-	// escaped or roundabout in it resolved, and a URL without a port means any.
+	// Args holds patterns for arguments, by name. An absent argument does not match. To
+	// allow, a value must match exactly as written, and wildcards match only values that
+	// every program reads alike: a clean path or URL. To deny or to ask, any value below
+	// the name counts, case-insensitive and with escapes and detours resolved, and a URL
+	// without a port matches any port.
 	Args        map[string]string `yaml:"args"`
 	Effect      event.Effect      `yaml:"effect"` // allow, deny or confirm
-	Reason      string            `yaml:"reason"` // for people, and with deny for the model
+	Reason      string            `yaml:"reason"` // for people and, with deny, for the model
 	Obligations *Obligations      `yaml:"obligations"`
 }
 
 // Obligations bind a call that a rule lets pass.
 type Obligations struct {
-	MaxDuration    *time.Duration `yaml:"max_duration"`     // from its being given to a runner until its end; 1s to 2h
+	MaxDuration    *time.Duration `yaml:"max_duration"`     // from its assignment to a runner until its end; 1s to 2h
 	MaxResultBytes *int           `yaml:"max_result_bytes"` // of its result as JSON; a larger one is withheld; 256 to 16777216
-	Note           *string        `yaml:"note"`             // told to the model beside the result; up to 500 bytes
+	Note           *string        `yaml:"note"`             // shown to the model with the result; up to 500 bytes
 }
 
 // Bounds of a rule.
@@ -77,7 +78,7 @@ func (c *checker) rule(at string, r Rule) rule {
 	out := rule{
 		Rule: r, name: at, tool: c.pattern(at+".tool", name), principal: c.pattern(at+".principal", r.Principal), agent: c.pattern(at+".agent", r.Agent),
 	}
-	if r.Idempotent != nil { // the policy is what was checked
+	if r.Idempotent != nil { // later changes by the caller must not change the policy
 		is := *r.Idempotent
 		out.Idempotent = &is
 	}
@@ -86,7 +87,8 @@ func (c *checker) rule(at string, r Rule) rule {
 		c.add("%w", err)
 	}
 	if r.Tool == planner.ExecuteName && r.Action != event.ActionConfirmation {
-		c.add("%s.tool: nothing is decided about %s itself, only about each of its steps; to take it away leave it out of agents.NAME.tools", at, r.Tool)
+		c.add("%s.tool: rules apply to the steps of %s, not to the tool itself; "+
+			"to disable it, omit it from agents.NAME.tools", at, r.Tool)
 	}
 	if r.Risk != "" && r.Risk != tool.RiskLow && r.Risk != tool.RiskMedium && r.Risk != tool.RiskHigh {
 		c.add("%s.risk is %q, want low, medium or high", at, r.Risk)
@@ -101,9 +103,9 @@ func (c *checker) rule(at string, r Rule) rule {
 	if r.Obligations != nil {
 		switch {
 		case r.Action == event.ActionConfirmation:
-			c.add("%s.obligations: an answer has nothing to keep to; say them in the rule that asks", at)
+			c.add("%s.obligations: not supported for action confirmation; add them to the rule that asks", at)
 		case r.Effect == decide.Deny:
-			c.add("%s.obligations: a call that is denied has nothing to keep to; leave them out", at)
+			c.add("%s.obligations: not supported with effect deny; remove them", at)
 		}
 		out.obligations = c.obligations(at+".obligations", *r.Obligations)
 	}
@@ -122,7 +124,7 @@ func (c *checker) effect(at string, r Rule) {
 	switch {
 	case slices.Contains(want, r.Effect):
 	case r.Effect == decide.Ask:
-		c.add("%s.effect is %q, and nobody is asked whether somebody may answer: want allow or deny", at, r.Effect)
+		c.add("%s.effect is %q, want allow or deny for action confirmation", at, r.Effect)
 	default:
 		c.add("%s.effect is %q, want allow, deny or confirm", at, r.Effect)
 	}
@@ -131,27 +133,28 @@ func (c *checker) effect(at string, r Rule) {
 func (c *checker) pattern(at, p string) pattern {
 	out := newPattern(p)
 	if _, err := path.Match(out.text, ""); err != nil || !utf8.ValidString(p) {
-		c.add("%s %q is no pattern: want * for any characters, ? for one, [a-z] for one of them", at, p)
+		c.add("%s %q is not a valid pattern: use * for any characters, ? for one, [a-z] for one of a range", at, p)
 	}
 	return out
 }
 
 func (c *checker) argument(at, name, p string, effect event.Effect) argument {
 	if name == "" {
-		c.add("%s: the name of an argument is empty", at)
+		c.add("%s: empty argument name", at)
 	}
 	if p == "" {
-		c.add("%s is empty; write * for any value", at)
+		c.add("%s is empty; use * for any value", at)
 	}
 	c.pattern(at, p)
 	out := newArgument(name, p)
 	if effect == decide.Allow && out.isURL && !out.bound() {
-		c.add("%s %q lets any host through that begins or ends alike: write the host as it is, *.example.com, or * for each", at, p)
+		c.add("%s %q also matches other hosts that begin or end alike; "+
+			"use the exact host, *.example.com, or * for any host", at, p)
 	}
 	return out
 }
 
-// obligations is nil for none.
+// obligations returns nil if there are none.
 func (c *checker) obligations(at string, o Obligations) *event.Obligations {
 	var out event.Obligations
 	if d := o.MaxDuration; d != nil {
@@ -168,7 +171,7 @@ func (c *checker) obligations(at string, o Obligations) *event.Obligations {
 	}
 	if o.Note != nil {
 		if strings.TrimSpace(*o.Note) == "" {
-			c.add("%s.note is empty; say what the model is to be told, or leave it out", at)
+			c.add("%s.note is empty; set a text for the model, or remove it", at)
 		}
 		c.text(at+".note", *o.Note, maxNote)
 		out.Note = *o.Note

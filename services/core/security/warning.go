@@ -7,15 +7,15 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// consequences says in a person's words what a call with a permission could do.
+// consequences describes, in plain words, what a call with a permission could do.
 var consequences = map[string]string{
-	"network.request": "sends data to another machine, which cannot be taken back",
-	"fs.delete":       "deletes files, which cannot be brought back",
+	"network.request": "sends data to another machine, which cannot be undone",
+	"fs.delete":       "deletes files, which cannot be undone",
 	"fs.write":        "changes files",
 	"code.execute":    "runs code that the model wrote",
 }
 
-// warning tells a person what could happen, and why they are asked.
+// warning describes what could happen, and why a person is asked.
 func warning(spec tool.Spec, why string) *hook.Warning {
 	var could []string
 	for _, p := range spec.Permissions {

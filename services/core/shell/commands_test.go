@@ -52,7 +52,7 @@ func TestReplayTellsOfATurn(t *testing.T) {
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{"note":"a ` + "`tick`" + `"}`)})
 	ref := subject.Ref{Agent: "main", Session: "replay"}
 	ch := s.follow(ref)
-	if got := s.command(ref, ch, "replay"); got != "There was no turn in this session yet." {
+	if got := s.command(ref, ch, "replay"); got != "This session has no turns yet." {
 		t.Fatal(got)
 	}
 	seq := s.say(ref, event.Input{Text: "be *bold*", Source: "page"})
@@ -84,7 +84,7 @@ func TestReplayTellsOfATurn(t *testing.T) {
 	}
 	contains(t, s.command(ref, ch, "replay"), "test said: `second`")
 	contains(t, s.command(ref, ch, "replay", "2"), "**Turn "+id+"**", "**Turn t", "`second`")
-	contains(t, s.command(ref, ch, "replay", "t1"), "No turn t1 is in this session's log")
+	contains(t, s.command(ref, ch, "replay", "t1"), "Turn t1 is not in this session's log")
 }
 
 // Inputs that waited are shown with their text, which was stored in an earlier turn.

@@ -191,13 +191,13 @@ func TestADamagedLogLocksTheSession(t *testing.T) {
 			if f.Code != event.FailLocked {
 				t.Errorf("%+v", f)
 			}
-			contains(t, f.Reason, "its log is damaged: ", "/repair goes on with what was saved, ", "/reset")
+			contains(t, f.Reason, "its log is damaged: ", "/repair continues with what was recovered, ", "/reset")
 			for counter, limit := range map[string]int64{"mismatches": 1, "fence_lost": 5, "poison": 0} {
 				if n := s.core.Counters()[counter]; n > limit {
 					t.Errorf("%s: %d, want at most %d", counter, n, limit)
 				}
 			}
-			contains(t, s.command(hurt, ch, "repair"), "The session is open again, as it was at commit ")
+			contains(t, s.command(hurt, ch, "repair"), "The session is unlocked, as of commit ")
 			s.say(hurt, event.Input{Text: "five"})
 			s.await(ch, event.TypeRecorded)
 			if got := heard(); !inOrder(got, c.saved) {

@@ -103,7 +103,7 @@ func TestALostLogIsCreatedAgain(t *testing.T) {
 			well := s.follow(sound)
 			s.accepted(t, sound, "still there?")
 			s.await(well, event.TypeRecorded)
-			contains(t, s.command(hurt, ch, "repair"), "The session is open again")
+			contains(t, s.command(hurt, ch, "repair"), "The session is unlocked")
 			s.say(hurt, event.Input{Text: "three"})
 			s.await(ch, event.TypeRecorded)
 			s.folds(hurt)

@@ -347,7 +347,7 @@ func TestABrokenLogLocksTheSession(t *testing.T) {
 	if f.Code != event.FailLocked {
 		t.Fatalf("%+v", f)
 	}
-	contains(t, f.Reason, "its log is damaged: ", "/repair goes on with what was saved, 1 turn", "/reset")
+	contains(t, f.Reason, "its log is damaged: ", "/repair continues with what was recovered, 1 turn", "/reset")
 	b, err := json.Marshal(event.Command{Name: "reset"})
 	if err != nil {
 		t.Fatal(err)

@@ -53,8 +53,8 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 		{"no hash", p.ref, "person", with(func(c *event.Confirmation) { c.Hash = "" }), "hash"},
 		{"a hash in capitals", p.ref, "person", with(func(c *event.Confirmation) { c.Hash = strings.ToUpper(p.Hash) }), "hash"},
 		{"another call", p.ref, "person", with(func(c *event.Confirmation) { c.ConfirmationID += "0" }), "pending"},
-		{"in another session", sibling, "person", yes, "nothing waits"},
-		{"with another agent", foreign, "person", yes, "nothing waits"},
+		{"in another session", sibling, "person", yes, "no confirmation request is pending"},
+		{"with another agent", foreign, "person", yes, "no confirmation request is pending"},
 		{"by one who may not", p.ref, "mqtt-7", yes, "sensors approve nothing"},
 		{"with a grant of everything", p.ref, "person", with(func(c *event.Confirmation) {
 			c.Always = &event.Grant{Tool: ToolRisky, Args: map[string]string{"n": "*"}}
@@ -62,7 +62,7 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 		{"with a grant of another tool", p.ref, "person", with(func(c *event.Confirmation) {
 			c.Always = &event.Grant{Tool: ToolOnce, Hash: p.Hash}
 		}), "not offered"},
-		{"a refusal that grants", p.ref, "person", with(func(c *event.Confirmation) { c.Approved, c.Always = false, always }), "refuses the call and grants"},
+		{"a refusal that grants", p.ref, "person", with(func(c *event.Confirmation) { c.Approved, c.Always = false, always }), "denies the call but grants"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, s, say(c.ref, c.by, c.say), c.want) })
 	}
@@ -115,7 +115,7 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 	s.Cores[0].Kill()
 	replayed := say(p.ref, "person", yes)
 	s.Cores[0].Start()
-	refused(t, s, replayed, "nothing waits")
+	refused(t, s, replayed, "no confirmation request is pending")
 	s.AwaitExecutors(2)
 	again := s.Do(p.ref, Script{Rounds: []Round{{{ID: "1", Tool: ToolRisky, Args: Args{N: 7}}, {ID: "2", Tool: ToolRisky, Args: Args{N: 8}}}}})
 	if k := awaitCall(t, s, again, "has a result", done); k.Asked != 0 || k.Results[0] != "success" {

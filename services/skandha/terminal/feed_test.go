@@ -74,8 +74,8 @@ func TestWhatHappens(t *testing.T) {
 			r.typed("hello")
 			r.keys("enter")
 			r.asked(`say id1 "hello" terminal`)
-			r.event("", event.TurnFailed{Sequence: 9, InputID: "id1", Code: event.FailQueueFull, Reason: "256 inputs wait already"})
-			r.reads("› hello", "Failed (queue_full): 256 inputs wait already")
+			r.event("", event.TurnFailed{Sequence: 9, InputID: "id1", Code: event.FailQueueFull, Reason: "256 inputs are already waiting"})
+			r.reads("› hello", "Failed (queue_full): 256 inputs are already waiting")
 			r.seesNot("sending")
 		}},
 		{"the end of a turn closes everything of it", func(r *rig) {
@@ -120,8 +120,8 @@ func TestWhatHappens(t *testing.T) {
 			r.typed("/halp")
 			r.keys("enter")
 			r.asked(`run id1 halp []`)
-			r.event("", event.TurnFailed{Sequence: 8, InputID: "id1", Code: event.FailUnknownCommand, Reason: "no command /halp; did you mean /help?"})
-			r.reads("› /halp", "No command /halp; did you mean /help?")
+			r.event("", event.TurnFailed{Sequence: 8, InputID: "id1", Code: event.FailUnknownCommand, Reason: "unknown command /halp; did you mean /help?"})
+			r.reads("› /halp", "Unknown command /halp; did you mean /help?")
 			r.seesNot("sending")
 		}},
 		{"what a program has printed is shown as lines, and what a tool has answered in a few words", func(r *rig) {

@@ -35,7 +35,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	r := &rig{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), did: make(chan string, 16)}
 	cfg := Config{
 		Client: r, Ref: ref, Writer: "me", About: "a test", History: t.TempDir() + "/history",
-		Commands: []Command{{Name: "help", Help: "what can be typed"}, {Name: "replay", Args: "[n]", Help: "an account"}, {Name: "reset", Help: "forget"}},
+		Commands: []Command{{Name: "help", Help: "list the commands"}, {Name: "replay", Args: "[n]", Help: "an account"}, {Name: "reset", Help: "forget"}},
 		Now:      func() time.Time { return r.now }, NewID: func() string { r.ids++; return fmt.Sprint("id", r.ids) },
 	}
 	if change != nil {

@@ -199,7 +199,7 @@ func TestCommands(t *testing.T) {
 		{"/help", "help", "/reset"},
 		{"/", "help", "/reset"},
 		{"/reset", "reset", "reset"},
-		{"/quit", "quit", "the session stays"},
+		{"/quit", "quit", "The session stays open"},
 		{"//usr/bin is a folder", "", "echo: /usr/bin is a folder"},
 	} {
 		got := r.say(ref, c.text)

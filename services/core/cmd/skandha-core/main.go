@@ -1,4 +1,4 @@
-// Command skandha-core is the core as a process of its own.
+// Command skandha-core runs the core as a separate process.
 package main
 
 import (
@@ -19,7 +19,7 @@ type service struct {
 	Store    string        `env:"SKANDHA_STORE" default:"skandha.db" placeholder:"URL" help:"Where the view is kept: redis://… or a SQLite file."`
 	Config   string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Agents and policy (YAML)."`
 	Replicas int           `name:"stream-replicas" env:"SKANDHA_STREAM_REPLICAS" placeholder:"N" help:"Copies of each stream on a cluster of NATS servers: 1, 3 or 5. Overrides streams.replicas of --config. Default: keep the existing number, else 1. Copies are never removed."`
-	Drain    time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"How long open turns may go on when stopped; another core takes over the rest."`
+	Drain    time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"Grace period for open turns on shutdown; another core takes over the rest."`
 }
 
 func (s *service) config() (core.Config, error) {

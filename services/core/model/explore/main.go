@@ -1,6 +1,5 @@
-// Command explore explores the turn protocol: one world, or a suite of them. It
-// exits with 1 when something was found that should not be, or not found that
-// should.
+// Command explore explores the turn protocol in one world or in a suite of worlds. It
+// exits with status 1 if an outcome is not as expected.
 package main
 
 import (
@@ -44,7 +43,8 @@ func main() {
 	}
 }
 
-// suite explores one run after the other and tells whether all found what they must.
+// suite explores the runs one after the other and reports whether all outcomes are as
+// expected.
 func suite(w io.Writer, runs []model.Run) bool {
 	failed := 0
 	for _, run := range runs {
@@ -61,7 +61,7 @@ func suite(w io.Writer, runs []model.Run) bool {
 	return failed == 0
 }
 
-// explore prints what it found, and without a line, how it came to that.
+// explore prints its findings and, if line is empty, the trace.
 func explore(w io.Writer, cfg model.Config, line string) model.Report {
 	begun := time.Now()
 	r := model.New(cfg).Explore()

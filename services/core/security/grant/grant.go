@@ -10,26 +10,26 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Max is how many grants a session may hold; further ones are not offered.
+// Max is how many grants a session may hold. Further ones are not offered.
 const Max = 100
 
 // Bounds of a grant.
 const (
 	maxValue = 512 // of one pattern, in bytes
-	maxScope = 8   // arguments
+	maxScope = 8   // arguments of a scope
 )
 
-// all is what a wide pattern ends in.
+// all is the suffix of a wide pattern.
 const all = "/*"
 
-// wrappers run whatever they are handed: of them only the very same call is ever
-// granted. So is it of any tool that declares to run code, or whose scope is a
-// program: "rm drafts/*" is no directory.
+// wrappers are tools that run arbitrary code, so only exactly the same call can be
+// granted. The same applies to any tool that declares to run code, or whose scope is a
+// program: "rm drafts/*" is not a directory.
 var wrappers = []string{"plan:execute", "shell:execute", "python:execute"}
 
 const runsCode = "code.execute"
 
-// programs are the names of arguments that are run, not acted on.
+// programs are the names of arguments that contain code to run.
 var programs = []string{"code", "command", "cmd", "commands", "script", "program", "expression", "sql", "argv"}
 
 func wrapper(spec tool.Spec) bool {
@@ -37,8 +37,8 @@ func wrapper(spec tool.Spec) bool {
 		slices.ContainsFunc(spec.Scope, func(arg string) bool { return slices.Contains(programs, strings.ToLower(arg)) })
 }
 
-// Offers lists what an approval of the call may cover beyond it, the narrowest
-// first. Hash is the call's. There is always one: exactly this call.
+// Offers lists the grants that an approval of the call may choose, the narrowest first.
+// hash is the hash of the call. There is always at least one: exactly this call.
 func Offers(spec tool.Spec, args json.RawMessage, hash string) []event.Grant {
 	is := spec.Digest()
 	exact := []event.Grant{{Tool: spec.Name, Spec: is, Hash: hash}}
@@ -49,7 +49,7 @@ func Offers(spec tool.Spec, args json.RawMessage, hash string) []event.Grant {
 	wide, wider := make(map[string]string, len(values)), false
 	for name, v := range values {
 		if strings.HasSuffix(v, all) || !printable(v) || len(v) > maxValue {
-			return exact // as a pattern it would mean something else, or not show what it is
+			return exact // as a pattern it would mean something else, or be misleading
 		}
 		wide[name] = v
 		if w, ok := widen(v); ok {
@@ -69,8 +69,8 @@ func Covers(g event.Grant, spec tool.Spec, args json.RawMessage, hash string) bo
 	return found
 }
 
-// Find is the first of the grants that covers the call. A grant is for the tool that was
-// shown: none of another owner, or with another spec.
+// Find returns the first of the grants that covers the call. A grant applies only to the
+// tool that was shown, not to one with another owner or another spec.
 func Find(grants []event.Grant, spec tool.Spec, args json.RawMessage, hash string) (event.Grant, bool) {
 	if !slices.ContainsFunc(grants, func(g event.Grant) bool { return g.Tool == spec.Name }) {
 		return event.Grant{}, false
@@ -91,7 +91,7 @@ func Find(grants []event.Grant, spec tool.Spec, args json.RawMessage, hash strin
 	return event.Grant{}, false
 }
 
-// fitAll: each of the values has a pattern, and fits it.
+// fitAll reports whether each value has a pattern and matches it.
 func fitAll(patterns, values map[string]string) bool {
 	if len(patterns) != len(values) {
 		return false
@@ -104,15 +104,15 @@ func fitAll(patterns, values map[string]string) bool {
 	return true
 }
 
-// In reports whether the very same grant is among the others.
+// In reports whether others contains the same grant.
 func In(others []event.Grant, g event.Grant) bool {
 	return slices.ContainsFunc(others, func(o event.Grant) bool {
 		return o.Tool == g.Tool && o.Spec == g.Spec && o.Hash == g.Hash && maps.Equal(o.Args, g.Args)
 	})
 }
 
-// scoped gives the values of all the arguments that say on what the tool acts. Not
-// ok: there are none, one is absent or no string, or it is open which one counts.
+// scoped returns the values of all arguments in the tool's scope. It returns false if
+// there are none, one is absent or not a string, or it is unclear which one counts.
 func scoped(spec tool.Spec, args json.RawMessage) (map[string]string, bool) {
 	if n := len(spec.Scope); n == 0 || n > maxScope || wrapper(spec) {
 		return nil, false

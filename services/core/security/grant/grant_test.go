@@ -75,7 +75,7 @@ func TestWhatIsOffered(t *testing.T) {
 		{"both ends of a move", move, `{"from":"a/x","to":"b/y"}`, two(patterns{"from": "a/x", "to": "b/y"}, patterns{"from": "a/*", "to": "b/*"})},
 		{"one end at the top stays as it is", move, `{"from":"a/x","to":"y"}`, two(patterns{"from": "a/x", "to": "y"}, patterns{"from": "a/*", "to": "y"})},
 		{"a wrapper never, whatever it declares", tool.Spec{Name: "shell:execute", Scope: []string{"command"}}, `{"command":"ls"}`, exact},
-		{"a wrapper of whose name nobody knows", tool.Spec{Name: "remote:run", Scope: []string{"host", "Command"}}, `{"host":"h","Command":"rm a/b"}`, exact},
+		{"a wrapper with an unknown name", tool.Spec{Name: "remote:run", Scope: []string{"host", "Command"}}, `{"host":"h","Command":"rm a/b"}`, exact},
 		{"a wrapper in other letters", tool.Spec{Name: "Python:Execute", Scope: []string{"code"}}, `{"code":"1"}`, exact},
 		{"a plan", tool.Spec{Name: "plan:execute", Scope: []string{"steps"}}, `{"steps":"x"}`, exact},
 		{"whatever runs code", tool.Spec{Name: "ruby:run", Scope: []string{"code"}, Permissions: []string{"code.execute"}}, `{"code":"1"}`, exact},
@@ -104,7 +104,7 @@ func TestWhatIsOffered(t *testing.T) {
 	}
 }
 
-// A grant of a directory covers what is in it, however it is tried to get out.
+// A grant of a directory covers only what is below it, despite all attempts to escape.
 func TestADirectoryIsNotLeft(t *testing.T) {
 	g := event.Grant{Tool: write.Name, Spec: write.Digest(), Args: patterns{"path": "drafts/*"}}
 	for path, want := range map[string]bool{
@@ -200,8 +200,8 @@ func TestAGrantCoversItsToolAndArgumentsAlone(t *testing.T) {
 	}
 }
 
-// A grant is for the tool that was shown: not for another one of its name, and not, if it
-// is from a time when grants did not say which tool they are for.
+// A grant applies to the tool that was shown: not to another one with its name, and to
+// none if the grant predates the digest of the tool.
 func TestAGrantIsForOneTool(t *testing.T) {
 	for what, spec := range map[string]tool.Spec{
 		"of a plugin":         {Name: write.Name, Scope: write.Scope, Plugin: "evil"},
@@ -220,8 +220,8 @@ func TestAGrantIsForOneTool(t *testing.T) {
 	}
 }
 
-// Whatever a call says: what is offered covers it, and a wide offer covers no
-// value that a program could read as one outside.
+// For any call: the offered grants cover it, and a wide grant covers no value that a
+// program could read as one outside.
 func FuzzOffers(f *testing.F) {
 	for _, s := range []string{"a/b", "a/../b", "https://h/p", "https://h", "/*", "a/*", "", "a//b", "https://u@h/", "\xff", "a/.", "https://h:80/x"} {
 		f.Add(s, "a/c")

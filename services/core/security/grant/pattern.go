@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// fits reports whether a value is what a pattern means.
+// fits reports whether a value matches a pattern.
 func fits(pattern, value string) bool {
 	base, wide := strings.CutSuffix(pattern, all)
 	switch {
@@ -19,11 +19,11 @@ func fits(pattern, value string) bool {
 		o, ok := Origin(value)
 		return ok && o == base && Straight(value[len(o):])
 	}
-	below, ok := strings.CutPrefix(value, base) // what costs least first
+	below, ok := strings.CutPrefix(value, base) // the cheapest check first
 	return ok && strings.HasPrefix(below, "/") && Clean(base) && Clean(value)
 }
 
-// widen gives the pattern of all that lies beside a value, if that can be said.
+// widen returns the pattern that also covers a value's siblings, if there is one.
 func widen(value string) (string, bool) {
 	if schemeOf(value) != "" {
 		o, ok := Origin(value)
@@ -31,7 +31,7 @@ func widen(value string) (string, bool) {
 	}
 	i := strings.LastIndexByte(value, '/')
 	if i <= 0 || !Clean(value) {
-		return "", false // the whole workspace is no directory of it
+		return "", false // the whole workspace cannot be granted
 	}
 	return value[:i] + all, true
 }
@@ -45,9 +45,9 @@ func schemeOf(v string) string {
 	return ""
 }
 
-// Origin is the scheme, host and port of an http or https URL ("https://host:8443")
-// that every program reads alike: in lower case, without user name, trailing
-// dot, escapes, backslashes or anything invisible. Not ok: it is none.
+// Origin returns the scheme, host and port ("https://host:8443") of an http or https URL
+// that every program reads alike: in lower case, without user name, trailing dot,
+// escapes, backslashes or anything invisible. It returns false for any other value.
 func Origin(value string) (string, bool) {
 	scheme := schemeOf(value)
 	if scheme == "" || !printable(value) || strings.ContainsAny(value, "\\ ") {
@@ -64,7 +64,7 @@ func Origin(value string) (string, bool) {
 	return scheme + host, true
 }
 
-// Straight reports whether the path of a URL goes nowhere but down, in every program.
+// Straight reports whether every program reads the path of a URL as only descending.
 func Straight(rest string) bool {
 	p, _, _ := strings.Cut(rest, "?")
 	p, _, _ = strings.Cut(p, "#")
@@ -77,7 +77,7 @@ func Straight(rest string) bool {
 	return !slices.ContainsFunc(strings.Split(p, "/"), func(s string) bool { return s == "." || s == ".." })
 }
 
-// authority reports whether s is a host name or IPv4 address in its one form, with
+// authority reports whether s is a host name or IPv4 address in canonical form, with
 // an optional port.
 func authority(s string) bool {
 	name, port, has := strings.Cut(s, ":")
@@ -98,8 +98,8 @@ func authority(s string) bool {
 	return true
 }
 
-// plain are the characters of a clean path beside letters, marks and digits. What
-// some shell, decoder or file system gives a meaning of its own is not among them.
+// plain lists the characters of a clean path besides letters, marks and digits. It
+// excludes characters with a special meaning to a shell, decoder or file system.
 const plain = "/ ._-+=@,()[]"
 
 // Clean reports whether a value is a relative path that every program reads alike.
@@ -121,8 +121,8 @@ func Clean(path string) bool {
 	return true
 }
 
-// printable reports whether a value shows what it is: no control or format
-// characters, no blanks but the usual one.
+// printable reports whether a value displays as what it is: without control or format
+// characters, and with no blank but the ordinary space.
 func printable(v string) bool {
 	if !utf8.ValidString(v) {
 		return false

@@ -6,15 +6,15 @@ import { recall, remember } from './store.js';
 
 // COMMANDS are what core and the bridge answer without the model, as /help tells them.
 const COMMANDS = [
-  ['help', 'what can be typed'],
+  ['help', 'list the commands'],
   ['reset', 'end the running turn, forget the conversation, unlock the session'],
-  ['cancel', 'end the running turn; calls that ran are reported as they are'],
-  ['tools', 'the tools that the agent may use now'],
-  ['provider', 'which language model answers'],
-  ['plugins', 'the plugins, and what they do'],
-  ['metrics', 'figures of this session and of the tools'],
-  ['replay', 'an account of the last turn, of the last n, or of one by its id'],
-  ['quit', 'leave; the session stays'],
+  ['cancel', 'cancel the running turn and report which of its tool calls ran'],
+  ['tools', 'list the tools that the agent can use now'],
+  ['provider', 'show which language model answers'],
+  ['plugins', 'list the plugins and what they do'],
+  ['metrics', 'show statistics of this session and its tools'],
+  ['replay', 'show what happened in the last turn, the last n turns, or one turn by id'],
+  ['quit', 'leave; the session stays open'],
 ];
 const MOST_REMEMBERED = 100;
 const LONGEST = 256 * 1024; // bytes, as the bus takes them
