@@ -54,8 +54,8 @@ type Core struct {
 	log    *slog.Logger
 	dir    *Directory
 	loader *Loader
-	behind *behind
-	after  *afterwards
+	views  *viewWriter
+	live   *livePublisher
 	refill *refill
 	folds  *folds
 	view   *view
@@ -102,10 +102,10 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
 		ready: make(chan struct{}), lobby: newLobby(), appends: &gate{},
 	}
-	c.behind, c.after, c.release = newBehind(c), newAfterwards(c), newReleases(c)
+	c.views, c.live, c.release = newViewWriter(c), newLivePublisher(c), newReleases(c)
 	c.plugins = newPlugins(c, cfg.Plugins)
 	c.beacon = newBeacon(c)
-	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.behind.folded}
+	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.views.folded}
 	c.refill = newRefill(c, cfg.Compare)
 	c.folds = newFolds(c)
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.want(ref, true) }
@@ -153,7 +153,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopAll(services)
-	if err := c.behind.loadFloor(ctx); err != nil {
+	if err := c.views.loadFloor(ctx); err != nil {
 		c.log.Warn("the ack floor is unknown; a new consumer would deliver every cause again", "error", err)
 	}
 	fired, err := c.bus.ConsumeFired(ctx, c.fired)
@@ -161,11 +161,11 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	defer fired.Stop()
-	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{AckWait: ackWait, Floor: c.behind.sureFloor, Room: c.appends.room}, c.deliver)
+	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{AckWait: ackWait, Floor: c.views.confirmedFloor, Room: c.appends.room}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
-	c.behind.follow(causes)
+	c.views.follow(causes)
 	c.beacon.causes.Store(causes)
 	c.plugins.begin()
 	close(c.ready)
@@ -180,7 +180,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 
 // background starts the work outside of sessions; stop lets it finish what is pending.
 func (c *Core) background() (stop func()) {
-	stopBehind, stopAfter, stopRelease, stopRefill := c.behind.start(), c.after.start(), c.release.start(), c.refill.start()
+	stopViews, stopLive, stopRelease, stopRefill := c.views.start(), c.live.start(), c.release.start(), c.refill.start()
 	go c.lobby.extend(c.ctx, c)
 	go c.rememberOffer(c.ctx)
 	go c.recheckTroubles(c.ctx)
@@ -189,12 +189,12 @@ func (c *Core) background() (stop func()) {
 	return func() {
 		stopRefill()
 		stopBeacon()
-		stopAfter()
+		stopLive()
 		stopRelease()
 		if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
 			c.log.Debug("flushing the last live events", "error", err)
 		}
-		stopBehind()
+		stopViews()
 	}
 }
 
@@ -252,7 +252,7 @@ func (c *Core) drain() {
 	c.mu.Lock()
 	c.stopping = true
 	for _, s := range c.sessions {
-		s.box.put(stopMail{})
+		s.mailbox.put(stopMail{})
 	}
 	c.mu.Unlock()
 	c.lobby.handBack(c)
@@ -296,7 +296,7 @@ func (c *Core) deliver(d bus.Delivery) {
 		c.lobby.put(at.Ref, d)
 		return
 	}
-	c.session(at.Ref).box.put(mailOf(d))
+	c.session(at.Ref).mailbox.put(mailOf(d))
 }
 
 // mailOf marks deliveries that do not affect a running turn: inputs that do not interrupt
@@ -311,7 +311,7 @@ func (c *Core) session(ref subject.Ref) *session {
 	s := c.sessions[ref]
 	if s == nil {
 		s = &session{
-			c: c, ref: ref, ctx: c.ctx, box: newMailbox(), state: c.cache.take(ref),
+			c: c, ref: ref, ctx: c.ctx, mailbox: newMailbox(), state: c.cache.take(ref),
 			held: map[uint64]*held{}, work: map[string]*work{}, timers: map[string]bool{}, looked: time.Now(),
 			reconnects: c.bus.Conn().Stats().Reconnects,
 		}
@@ -329,7 +329,7 @@ func (c *Core) session(ref subject.Ref) *session {
 func (c *Core) retire(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !s.box.empty() {
+	if !s.mailbox.empty() {
 		return false
 	}
 	delete(c.sessions, s.ref)
@@ -345,7 +345,7 @@ func (c *Core) retire(s *session) bool {
 			break
 		}
 		for _, d := range c.lobby.take(ref) {
-			c.session(ref).box.put(mailOf(d))
+			c.session(ref).mailbox.put(mailOf(d))
 		}
 	}
 	c.gone.Done()

@@ -144,7 +144,7 @@ func (d *Directory) announced(m *nats.Msg) {
 
 func poke(sessions []*session) {
 	for _, s := range sessions {
-		s.box.put(pokeMail{})
+		s.mailbox.put(pokeMail{})
 	}
 }
 

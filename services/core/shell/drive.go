@@ -21,13 +21,13 @@ func (s *session) drive() {
 	if s.state == nil || time.Since(s.looked) > lookEvery {
 		s.look()
 	}
-	turnFirst := s.poked || s.box.urgent()
+	turnFirst := s.poked || s.mailbox.urgent()
 	if !turnFirst {
 		s.retryHeld()
 	}
 	s.driveOn()
 	s.poked = false
-	if turnFirst && !s.box.urgent() {
+	if turnFirst && !s.mailbox.urgent() {
 		s.retryHeld()
 	}
 }
@@ -99,7 +99,7 @@ func (s *session) retryHeld() {
 			return
 		}
 		s.processUpTo(next)
-		if s.state == nil || max(s.state.Cursor, s.passed) == before || s.box.urgent() {
+		if s.state == nil || max(s.state.Cursor, s.passed) == before || s.mailbox.urgent() {
 			return
 		}
 	}

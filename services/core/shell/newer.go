@@ -30,16 +30,16 @@ const (
 // session was written, and notifies users and operators. It reports whether there is a
 // state to continue from after all, because a person asked for that.
 func (s *session) newer(err error) bool {
-	if by, asked := s.goesOn(); asked {
+	if by, asked := s.takeoverCommand(); asked {
 		return s.takeOver(err, by)
 	}
 	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
-	said := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or /reset starts the session over")
-	if said {
+	firstReport := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or /reset starts the session over")
+	if firstReport {
 		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
 			"session", s.ref, "error", err)
 	}
-	fresh := said
+	fresh := firstReport
 	s.dropWork()
 	s.state, s.doubt.next = nil, time.Now().Add(newerGather)
 	for seq, h := range s.held {
@@ -52,14 +52,14 @@ func (s *session) newer(err error) bool {
 		delete(s.held, seq)
 	}
 	if fresh {
-		s.tell("Your input waits: " + why + ". It will be processed once this core is updated.")
+		s.notify("Your input waits: " + why + ". It will be processed once this core is updated.")
 	}
 	return false
 }
 
-// goesOn reports whether a person asked to go on without the newer core's commits, and
+// takeoverCommand reports whether a person asked to go on without the newer core's commits, and
 // no newer core is there to do what was asked.
-func (s *session) goesOn() (name string, asked bool) {
+func (s *session) takeoverCommand() (name string, asked bool) {
 	if s.c.dir.newestFold() > decide.FoldVersion {
 		return "", false
 	}
@@ -86,7 +86,7 @@ func (s *session) takeOver(err error, by string) bool {
 	s.c.log.Warn("a session goes on without the commits of a newer core",
 		"session", s.ref, "command", by, "readable", known.Rev, "error", err)
 	s.dropWork()
-	s.state, s.doubt = nil, doubt{told: true}
+	s.state, s.doubt = nil, doubt{alarmed: true}
 	d := &Damage{
 		Ref: s.ref, Saved: known, Readable: known.Rev, Latest: known.Now, cause: still,
 		Why: fmt.Sprintf("%v, and no newer core is there", still),

@@ -140,7 +140,7 @@ func (r *refill) try(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.confess(ctx); err != nil {
+	if err := r.revokeCoverage(ctx); err != nil {
 		return err
 	}
 	if err := r.mendWanted(ctx); err != nil {
@@ -214,9 +214,9 @@ func (r *refill) setCoverage(ctx context.Context, c coverage) error {
 	return r.c.store.SetCoverage(ctx, string(text))
 }
 
-// confess revokes the coverage after failed writes, so that the lease holder looks for
+// revokeCoverage revokes the coverage after failed writes, so that the lease holder looks for
 // what is missing.
-func (r *refill) confess(ctx context.Context) error {
+func (r *refill) revokeCoverage(ctx context.Context) error {
 	r.mu.Lock()
 	missed := r.missed
 	r.missed = false

@@ -45,7 +45,7 @@ func (c *Core) renewed(r bus.Renewal) {
 	}
 	c.mu.Lock()
 	for _, s := range c.sessions {
-		s.box.put(renewMail{r.Log()})
+		s.mailbox.put(renewMail{r.Log()})
 	}
 	c.mu.Unlock()
 	if !r.Log() {
@@ -59,7 +59,7 @@ func (c *Core) forgetLog() {
 	c.newLog = time.Now()
 	c.mu.Unlock()
 	c.lobby.clear()
-	c.behind.floor.set(0, 0)
+	c.views.floor.set(0, 0)
 	go func() {
 		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 		defer cancel()

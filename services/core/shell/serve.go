@@ -77,7 +77,7 @@ func decodeQuery(body []byte, into any) error {
 }
 
 func (c *Core) serveTools(q *bus.Request) (any, error) {
-	c.behind.catchUp(q.Context())
+	c.views.catchUp(q.Context())
 	stats, err := c.store.ToolStats(q.Context())
 	if err != nil {
 		return nil, fmt.Errorf("reading tool statistics: %w", err)
@@ -113,7 +113,7 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "query: agent: %v", err)
 		}
 	}
-	c.behind.catchUp(q.Context())
+	c.views.catchUp(q.Context())
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
 	switch {
 	case errors.Is(err, store.ErrInvalid):

@@ -28,20 +28,20 @@ type session struct {
 	ref subject.Ref
 	ctx context.Context //nolint:containedctx // the loop outlives every call; carries the trace of the latest cause
 
-	box   mailbox
-	state *decide.State // nil until loaded
+	mailbox mailbox
+	state   *decide.State // nil until loaded
 	// passed is the last cause without effect. It moved no cursor, and need not be read again.
-	passed uint64
-	held   map[uint64]*held
-	work   map[string]*work
-	timers map[string]bool // confirmation ids whose schedule was acknowledged
-	about  uint64          // the cause that is being decided
-	door   uint64          // the delivery up to which causes are being decided
-	looked time.Time
-	doubt  doubt     // whether the log is damaged
-	tried  time.Time // last try to assign waiting work
-	poked  bool      // an executor came, went or has a free slot
-	claims []claim   // of the decision that is being made
+	passed   uint64
+	held     map[uint64]*held
+	work     map[string]*work
+	timers   map[string]bool // confirmation ids whose schedule was acknowledged
+	about    uint64          // the cause that is being decided
+	delivery uint64          // the delivery up to which causes are being decided
+	looked   time.Time
+	doubt    doubt     // whether the log is damaged
+	tried    time.Time // last try to assign waiting work
+	poked    bool      // an executor came, went or has a free slot
+	claims   []claim   // of the decision that is being made
 	// bound are the tools whose call waits for one instance, which had no free slot.
 	bound map[string]subject.Instance
 
@@ -77,15 +77,15 @@ func (s *session) run() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.box.signal:
+		case <-s.mailbox.signal:
 		case <-tick.C:
 		}
 		stop := false
 		for {
-			if s.poked && s.box.turnless() {
+			if s.poked && s.mailbox.turnless() {
 				s.guard(s.drive) // a slot may be free for the turn: take it before the input
 			}
-			m, ok := s.box.take()
+			m, ok := s.mailbox.take()
 			if !ok {
 				break
 			}
@@ -166,8 +166,8 @@ func (s *session) onDelivery(m deliveryMail) {
 
 // processUpTo decides every cause up to n, in the order of the log (rule 2).
 func (s *session) processUpTo(n uint64) {
-	s.door = n
-	defer func() { s.door = 0 }()
+	s.delivery = n
+	defer func() { s.delivery = 0 }()
 	for s.state != nil && max(s.state.Cursor, s.passed) < n {
 		next := s.readCauses(max(s.state.Cursor, s.passed), n)
 		if h := s.held[n]; h != nil && s.guessable(h) {
@@ -225,7 +225,7 @@ func (s *session) guessable(h *held) bool {
 	if h.NumDelivered != 1 {
 		return false
 	}
-	hooks := s.c.plugins.pin.Load().table
+	hooks := s.c.plugins.pin.Load().hooks
 	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
 		if hooks.Any(p) {
 			return false
@@ -253,9 +253,9 @@ func causeOf(at subject.CauseSubject, m bus.StoredMsg) decide.Cause {
 	return decide.Cause{Sequence: m.Seq, Kind: at.Kind, Writer: at.Writer, Time: m.Time, Body: m.Data}
 }
 
-// process decides one cause, at the delivery door, and reports whether that is done.
-func (s *session) process(m bus.StoredMsg, door uint64) bool {
-	h := s.held[door]
+// process decides one cause, at the given delivery, and reports whether that is done.
+func (s *session) process(m bus.StoredMsg, delivery uint64) bool {
+	h := s.held[delivery]
 	if h == nil {
 		return false
 	}

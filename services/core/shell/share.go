@@ -53,8 +53,8 @@ const fewMore = 4
 // latest one says. Within a second, a core that does not know of the others' sessions
 // would serve its own several times. The caller holds the lock.
 func (d *Directory) demandMoves() {
-	n, said := d.waiting.order.Len(), d.published
-	if d.cores < 2 || n <= 2*said+fewMore && said <= 2*n+fewMore {
+	n, sent := d.waiting.order.Len(), d.published
+	if d.cores < 2 || n <= 2*sent+fewMore && sent <= 2*n+fewMore {
 		return
 	}
 	select {

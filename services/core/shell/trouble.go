@@ -109,8 +109,8 @@ func (t *troubles) loaded(ref subject.Ref, s *decide.State) {
 	}
 }
 
-// tell sends a message to clients that follow the session now. No commit holds it.
-func (s *session) tell(text string) {
+// notify sends a message to clients that follow the session now. No commit holds it.
+func (s *session) notify(text string) {
 	e := event.New(s.ref, nonce(), event.Source, event.UIMessage{Content: text, Format: event.Text})
 	e.Time = time.Now().UTC().Truncate(time.Millisecond)
 	if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), nil, e.AppendJSON(nil)); err != nil {

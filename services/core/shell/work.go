@@ -198,7 +198,7 @@ func (s *session) send(w *work, r executor.Request, tools json.RawMessage) {
 	}
 	asked := executor.Answer{Call: w.id, Attempt: w.attempt, Instance: w.instance}
 	cancel, err := s.c.caller.Send(s.ctx, subject.Executor(w.kind, w.instance), string(w.instance), nil, body, func(m bus.Reply) {
-		s.box.put(answerOf(m, asked))
+		s.mailbox.put(answerOf(m, asked))
 	})
 	if err != nil {
 		s.c.log.Warn("sending to an executor", "session", s.ref, "call", w.id, "executor", w.instance, "error", err)
