@@ -12,17 +12,17 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// The marks of the ack floor: every cause up to it has been acknowledged, which is
-// permanent (rule 4).
+// The marks of the ack floor: every cause up to it has been acknowledged, and
+// acknowledgements are permanent (rule 4).
 const (
 	floorMark   = "causes_ack_floor"
 	floorAtMark = "causes_ack_floor_at" // when the message there was stored: Unix time in nanoseconds
 )
 
-// ackFloor is where a newly created consumer may start. It is a view: it may come from
-// another log, or the log may have been emptied or restored from an older copy, and
-// some causes would never be delivered. So it counts only if the log still holds the
-// same message there.
+// ackFloor is the sequence after which a newly created consumer may start. It is a view:
+// it may come from another log, or the log may have been emptied or restored from an
+// older copy, and then some causes would never be delivered. So it counts only if the log
+// still holds the same message there.
 type ackFloor struct {
 	mu  sync.Mutex
 	seq uint64

@@ -27,7 +27,7 @@ import (
 // Config of a shell.
 type Config struct {
 	Agents        map[subject.Agent]*decide.Agent
-	Policy        decide.Policy
+	Policy        decide.Policy // required
 	Plugins       PluginsConfig
 	Streams       bus.StreamsConfig
 	CacheSessions int           // states cached besides those of open sessions; default 1024
@@ -112,7 +112,7 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 	return c, nil
 }
 
-// Directory returns what the core knows of executors and tools.
+// Directory returns the core's directory of executors and tools.
 func (c *Core) Directory() *Directory { return c.dir }
 
 // Stats returns the live counters.
@@ -178,7 +178,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// background starts the work outside of sessions; stop lets it finish what is pending.
+// background starts the work outside of sessions. stop lets pending work finish.
 func (c *Core) background() (stop func()) {
 	stopViews, stopLive, stopRelease, stopRefill := c.views.start(), c.live.start(), c.release.start(), c.refill.start()
 	go c.lobby.extend(c.ctx, c)
@@ -216,8 +216,8 @@ func (c *Core) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// AwaitExecutors waits until each of the instances has announced itself. From then
-// on, models are offered their tools.
+// AwaitExecutors waits until all of the instances have announced themselves. From
+// then on, their tools are offered to models.
 func (c *Core) AwaitExecutors(ctx context.Context, all ...subject.Instance) error {
 	return c.dir.await(ctx, all...)
 }
@@ -232,7 +232,7 @@ func (c *Core) Ready() bool {
 	}
 }
 
-// Health returns why the core cannot work now, or nil.
+// Health returns an error if the core cannot work now.
 func (c *Core) Health() error {
 	if !c.Ready() {
 		return errors.New("core is not consuming causes, or its bus is disconnected")
@@ -261,7 +261,7 @@ func (c *Core) drain() {
 	select {
 	case <-done:
 	case <-time.After(5 * time.Second):
-		c.end() // stop closings that still wait for a runner
+		c.end() // cancels the closings that still wait for a runner
 		<-done
 	}
 }

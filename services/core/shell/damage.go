@@ -14,8 +14,8 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Damage says that a session's log cannot be folded to its end, or lacks commits
-// that it is known to have held.
+// Damage reports that a session's log cannot be folded to its end, or lacks commits
+// that it once held.
 type Damage struct {
 	Ref   subject.Ref
 	Why   string
@@ -152,8 +152,8 @@ func note(open map[uint64]bool, e event.Event) {
 	}
 }
 
-// doubt is what a session knows about suspected damage of its log. The log is read
-// again before it counts as damaged: a copy may lag, and a leader may change.
+// doubt tracks suspected damage of a session's log. The log is read again before it
+// counts as damaged: a replica may lag, and a leader may change.
 type doubt struct {
 	times   int
 	rev     uint64        // the last commit that could be read

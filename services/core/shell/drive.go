@@ -11,8 +11,8 @@ import (
 
 // drive does the driver's work for the session: it checks the log, schedules timers,
 // chases silent executors, assigns waiting work and ends overdue turns. A core that
-// does not drive only processes the deliveries it holds. Whatever the turn waits for
-// comes before inputs that wait for a decision.
+// does not drive only processes the deliveries it holds. Messages that the turn waits
+// for are handled before inputs that wait for a decision.
 func (s *session) drive() {
 	if len(s.held) == 0 {
 		s.poked = false

@@ -12,8 +12,8 @@ import (
 
 const (
 	// appendsAtOnce bounds this core's commits in flight. The server stores commits one by
-	// one: more of them are not stored sooner, and delay everything else on the connection
-	// until its pings go unanswered.
+	// one: sending more does not store them sooner, but delays everything else on the
+	// connection until its pings go unanswered.
 	appendsAtOnce = 64
 	// inputsAtOnce bounds the appends of inputs, per lane. While earlier lanes append, too,
 	// only startsBeside inputs may begin a turn and queuesBeside may queue behind one.

@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// livePublisher publishes live copies of the events of stored commits, where no decision
-// waits for it. One goroutine does this for the whole core, in storage order.
+// livePublisher publishes live copies of the events of stored commits. One goroutine does
+// this for the whole core, in storage order, so that no decision waits for it.
 type livePublisher struct {
 	c    *Core
 	jobs chan stored
@@ -35,8 +35,8 @@ func newLivePublisher(c *Core) *livePublisher {
 	return &livePublisher{c: c, jobs: make(chan stored, pendingJobs)}
 }
 
-// stored handles a commit that this core has just stored. The view is noted first: a client
-// that sees the events may read it.
+// stored handles a commit that this core has just stored. The view writer observes it
+// first, because a client that sees the events may read the view.
 func (p *livePublisher) stored(j stored) {
 	p.c.views.observe(j)
 	p.jobs <- j

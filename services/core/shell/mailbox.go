@@ -3,8 +3,8 @@ package shell
 import "sync"
 
 // mailbox is an unbounded queue, so that a subscription's callback never waits for a
-// session. It holds no more than the session was sent. Mail that a turn waits for is
-// taken first, so that the turn continues before the next input is processed.
+// session. Mail that a turn waits for is taken first, so that the turn continues before
+// the next input is processed.
 type mailbox struct {
 	mu         sync.Mutex
 	turn       []any // answers of executors, and notifications of free slots
@@ -78,7 +78,7 @@ func (b *mailbox) urgent() bool {
 	return b.urgentMail > 0
 }
 
-// turnless reports whether there is mail, and none of it is for the turn.
+// turnless reports whether there is mail, but none for the turn.
 func (b *mailbox) turnless() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

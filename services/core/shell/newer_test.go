@@ -62,15 +62,15 @@ func TestASessionOfANewerCoreWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.say(hurt, event.Input{Text: "two"})
-	var told event.UIMessage
+	var message event.UIMessage
 	first := <-items
 	if first.Commit != 0 {
 		t.Fatalf("%+v", first)
 	}
-	if err := first.Event.DataAs(&told); err != nil {
+	if err := first.Event.DataAs(&message); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, told.Content, "Your input waits: this session was written by a newer core (", "fold version ", "updated")
+	contains(t, message.Content, "Your input waits: this session was written by a newer core (", "fold version ", "updated")
 	if all := s.core.Status(t.Context()).Troubles; len(all) != 1 || all[0].Kind != coreapi.TroubleNewer {
 		t.Errorf("%+v", all)
 	}

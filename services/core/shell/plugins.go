@@ -50,7 +50,7 @@ type plugins struct {
 	guides *guides
 
 	mu      sync.Mutex
-	started map[subject.Plugin]bool // asked at on_agent_start; nil before begin and after end
+	started map[subject.Plugin]bool // plugins asked at on_agent_start; nil before begin and after end
 	running sync.WaitGroup
 }
 
@@ -135,7 +135,7 @@ func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 		case pl.State == plugin.Suspended:
 			unasked = "it is " + pl.Reason
 		case pl.Lost:
-			unasked = "it is gone without having said so; start it again, or unload it if it is not to come back"
+			unasked = "it is gone without having unregistered; start it again, or unload it to remove it for good"
 		default:
 			continue
 		}
@@ -143,11 +143,11 @@ func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 			c := points[h.Point]
 			required := slices.Contains(c.Required, pl.Name())
 			if pl.State == plugin.Gone && (required || h.Point != hook.BeforeAct) {
-				continue // absent says it, or nobody needs to know
+				continue // absent reports it, or nobody needs to know
 			}
 			entry := dispatch.Hooked{
 				Plugin: pl.Name(), Point: h.Point, Mode: cmp.Or(c.Mode, h.Mode), OnError: cmp.Or(c.OnError, h.OnError),
-				OnSilence: cmp.Or(c.OnError, hook.Allow), // the silence of a guest costs the guest
+				OnSilence: cmp.Or(c.OnError, hook.Allow), // a plugin that is not required blocks no call by its silence
 				Deadline:  time.Duration(h.DeadlineMS) * time.Millisecond, Unasked: unasked,
 			}
 			if required {
@@ -222,7 +222,7 @@ func (p *plugins) failed(at hook.Envelope, name subject.Plugin, err error) {
 	})
 }
 
-// report runs on_error for a failure of a plugin, at the other plugins. No decision waits for
+// report runs on_error for a plugin's failure, at all other plugins. No decision waits for
 // it, and no commit records it.
 func (p *plugins) report(at hook.Envelope, e hook.ErrorData) {
 	t, who := p.pin.Load().hooks, map[subject.Plugin]bool{}
@@ -242,7 +242,7 @@ func (p *plugins) report(at hook.Envelope, e hook.ErrorData) {
 	t.RunOnly(at, who)
 }
 
-// owner returns the built-in owner of a name that a plugin wants.
+// owner returns the built-in owner of a name that a plugin claims.
 func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
 	switch kind {
 	case registrar.KindPlugin: // answers are sent under the responder's name
@@ -283,7 +283,7 @@ func (p *plugins) begin() {
 // end runs on_agent_stop.
 func (p *plugins) end() {
 	p.mu.Lock()
-	p.started = nil // late arrivals are not asked any more
+	p.started = nil // plugins that arrive from now on are not asked
 	p.mu.Unlock()
 	p.runAgents(p.pin.Load().hooks, hook.OnAgentStop, "shutdown", nil)
 }
@@ -323,7 +323,8 @@ func (p *plugins) runStart(at *pinned, who map[subject.Plugin]bool, reason strin
 	}
 }
 
-// runAgents asks at a point outside of sessions, once for each agent. who nil: all plugins.
+// runAgents runs a hook point outside of sessions, once for each agent. If who is nil, it
+// asks all plugins.
 func (p *plugins) runAgents(t *dispatch.HookSet, at hook.Point, reason string, who map[subject.Plugin]bool) {
 	if !t.Any(at) {
 		return

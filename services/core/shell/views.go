@@ -18,7 +18,7 @@ import (
 )
 
 // viewWriter writes the views asynchronously: snapshots, tool statistics and the ack
-// floor. Nothing waits for it, and refill folds again what it loses.
+// floor. Nothing waits for it. If it loses a write, refill folds that session again.
 type viewWriter struct {
 	c     *Core
 	floor ackFloor
@@ -30,7 +30,7 @@ type viewWriter struct {
 	use    []decide.ToolUse
 	causes *bus.Consumption
 
-	readers chan chan struct{} // each is closed once the view has what was observed before
+	readers chan chan struct{} // each is closed once the view holds everything observed before
 }
 
 // dirty is a session whose snapshot is out of date.
@@ -47,7 +47,7 @@ const (
 	stale  = 10 * time.Second
 )
 
-// A reader of the view waits patience for what is gathered. Snapshots of at most
+// A reader of the view waits up to patience for pending writes. Snapshots of at most
 // readerSnaps busy sessions are written for it.
 const (
 	patience    = time.Second
@@ -61,9 +61,9 @@ func newViewWriter(c *Core) *viewWriter {
 	}
 }
 
-// catchUp has the commits that this core has stored so far written to the view, so that a
-// client that has seen a turn end finds it there. It gives up after a second. Commits of
-// other cores follow within seconds.
+// catchUp waits until the commits that this core has stored so far are in the view, so
+// that a client that has seen a turn end finds it there. It gives up after a second.
+// Commits of other cores follow within seconds.
 func (w *viewWriter) catchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -172,7 +172,7 @@ func (w *viewWriter) start() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// everything is for the end.
+// everything picks all sessions, at shutdown.
 func everything(*dirty) bool { return true }
 
 // due picks the sessions that are idle or have waited long.
@@ -190,8 +190,8 @@ func forReader() func(*dirty) bool {
 	}
 }
 
-// flush writes the gathered statistics and the snapshots of the sessions that pick
-// returns true for.
+// flush writes the gathered statistics, and the snapshots of the sessions for which
+// pick returns true.
 func (w *viewWriter) flush(pick func(*dirty) bool) {
 	w.mu.Lock()
 	var stats []store.ToolRecord
@@ -230,7 +230,7 @@ func (w *viewWriter) write(stats []store.ToolRecord, snaps []*decide.State) erro
 		err := w.c.loader.Save(ctx, s)
 		switch {
 		case errors.Is(err, store.ErrInvalid):
-			w.c.log.Warn("a snapshot can't be stored", "session", s.Ref, "error", err)
+			w.c.log.Warn("the store rejected a snapshot", "session", s.Ref, "error", err)
 		case err != nil:
 			return fmt.Errorf("writing the snapshot of %s: %w", s.Ref, err)
 		default:
