@@ -186,7 +186,7 @@ func TestAPolicyComesAndGoes(t *testing.T) {
 		return ""
 	})
 	if a := action(); a.Code != tool.CodeDenied {
-		t.Fatalf("while the policy is there: %+v", a)
+		t.Fatalf("while the policy is registered: %+v", a)
 	}
 	p.leave()
 	natstest.Eventually(t, "the policy is gone", func() bool { return !s.core.Plugins().Active("policy") })

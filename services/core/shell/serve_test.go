@@ -34,7 +34,7 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 		{coreapi.VerbSession, ``, "query: the body is empty, want a JSON object"},
 		{coreapi.VerbRefill, `{"all":"yes"}`, "query: all: got string, want true or false"},
 		{coreapi.VerbRefill, `{`, "query: not JSON: unexpected end of JSON input (at byte 1)"},
-		{coreapi.VerbPlugin, `{"plugin":7}`, "the request cannot be read: plugin: got number, want a string"},
+		{coreapi.VerbPlugin, `{"plugin":7}`, "the request is invalid: plugin: got number, want a string"},
 	} {
 		_, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, c.verb), coreapi.ServiceName, []byte(c.body))
 		if bus.CodeOf(err) != bus.CodeInvalidArgument || !strings.HasSuffix(err.Error(), c.want) {
