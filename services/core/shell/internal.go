@@ -101,7 +101,7 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	case decide.Ask:
 		return tool.Failure(tool.CodeDenied, fmt.Sprintf(
 			"policy requires a user's approval, which internal calls cannot ask for; "+
-				"add a rule that allows it for the principal %q", principal))
+				"to allow it, add a rule for the principal %q", principal))
 	}
 	return tool.Failure(tool.CodeDenied, n.rule.Reason)
 }

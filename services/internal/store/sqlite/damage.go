@@ -154,7 +154,7 @@ func (s *Store) moveAside(ctx context.Context, why error) error {
 			return fmt.Errorf("moving aside (%w): %w", why, err)
 		}
 	}
-	s.log.ErrorContext(ctx, "store: moved the database aside and created a new one, which is refilled from the log",
+	s.log.ErrorContext(ctx, "store: database moved aside; starting a new one, which is refilled from the log",
 		"path", s.path, "aside", aside, "error", why)
 	return nil
 }
