@@ -161,7 +161,9 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	defer fired.Stop()
-	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{AckWait: ackWait, Floor: c.views.confirmedFloor, Room: c.appends.room}, c.deliver)
+	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{
+		AckWait: ackWait, Floor: c.views.confirmedFloor, Room: c.appends.room,
+	}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}

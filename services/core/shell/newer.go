@@ -35,12 +35,11 @@ func (s *session) newer(err error) bool {
 		return s.takeOver(err, by)
 	}
 	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
-	firstReport := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or /reset starts the session over")
-	if firstReport {
+	fresh := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or start the session over with /reset")
+	if fresh {
 		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
 			"session", s.ref, "error", err)
 	}
-	fresh := firstReport
 	s.dropWork()
 	s.state, s.doubt.next = nil, time.Now().Add(newerGather)
 	for seq, h := range s.held {

@@ -154,7 +154,8 @@ func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
 	var d *Damage
 	switch {
 	case errors.As(err, &d):
-		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; to reopen it, run skandha sessions repair", ref, d.Why)
+		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; "+
+			"to reopen it, run skandha sessions repair", ref, d.Why)
 	case errors.Is(err, decide.ErrNewer):
 		return nil, c.newerError(ref, err)
 	case err != nil:

@@ -40,7 +40,7 @@ type session struct {
 	looked   time.Time
 	doubt    doubt     // whether the log is damaged
 	tried    time.Time // last try to assign waiting work
-	poked    bool      // an executor came, went or has a free slot
+	poked    bool      // an executor arrived, left or has a free slot
 	claims   []claim   // of the decision that is being made
 	// bound maps each tool whose call must run at one instance, which had no free slot, to
 	// that instance.

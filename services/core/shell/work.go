@@ -345,7 +345,9 @@ func (s *session) finish(w *work, a *executor.Answer) {
 func (s *session) onGone(w *work) {
 	if w.own && w.asks == 0 && !w.answered {
 		// Only this core may dispatch it, and did so once: it never ran (rule 9).
-		s.finish(w, &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor no longer exists"})
+		s.finish(w, &executor.Answer{
+			Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor no longer exists",
+		})
 		return
 	}
 	now := time.Now()

@@ -156,8 +156,8 @@ func (a *Asker) enter(subj string) (leave func()) {
 	}
 }
 
-// alone reports whether no other request to the subject is under way.
-func (a *Asker) alone(subj string) bool {
+// isOnly reports whether no other request to the subject is under way.
+func (a *Asker) isOnly(subj string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.open[subj] == 1

@@ -236,7 +236,7 @@ func TestTheFirstAnswerUnderTheRightNameCounts(t *testing.T) {
 		t.Fatalf("got %+v", o)
 	}
 	m := <-late
-	_ = m.Respond([]byte("much later")) // goes nowhere, and harms nobody
+	_ = m.Respond([]byte("much later")) // is dropped
 	if o := w.await(w.ask(natstest.Context(t), w.request())); o.body != "first" {
 		t.Fatalf("got %+v", o)
 	}
@@ -350,7 +350,7 @@ func TestNothingIsConcludedWhileNoCoreAnswers(t *testing.T) {
 	}
 }
 
-// A plugin whose answer is on its way when its lease ends is heard.
+// An answer that is on its way when the plugin's lease ends still counts.
 func TestAnAnswerWithinTheGraceIsHeard(t *testing.T) {
 	w := start(t)
 	plugincalltest.Core(t, w.server)

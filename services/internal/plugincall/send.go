@@ -96,7 +96,7 @@ func (w *wait) send(ctx context.Context) error {
 func (w *wait) take(t target, s *sending, r bus.Reply) {
 	// The server dropped a message to that subject, but does not say which one.
 	denied := r.Header == nil && r.Err != nil
-	if !r.NoResponders && (!denied || !w.alone(t.subject)) {
+	if !r.NoResponders && (!denied || !w.isOnly(t.subject)) {
 		select {
 		case w.answer <- r:
 		default:
