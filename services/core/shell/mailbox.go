@@ -3,8 +3,8 @@ package shell
 import "sync"
 
 // mailbox is an unbounded queue, so that a subscription's callback never waits for a
-// session. Mail that a turn waits for is taken first, so that the turn continues before
-// the next input is processed.
+// session. It holds only what was sent to the session. Mail that a turn waits for is
+// taken first, so that the turn continues before the next input is processed.
 type mailbox struct {
 	mu         sync.Mutex
 	turn       []any // answers of executors, and notifications of free slots

@@ -135,7 +135,7 @@ func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 		case pl.State == plugin.Suspended:
 			unasked = "it is " + pl.Reason
 		case pl.Lost:
-			unasked = "it is gone without having unregistered; start it again, or unload it to remove it for good"
+			unasked = "it is gone without having unregistered; start it again, or unload it if it should not return"
 		default:
 			continue
 		}
