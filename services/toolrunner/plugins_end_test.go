@@ -59,7 +59,7 @@ func TestNobodyListens(t *testing.T) {
 	p := startPlugged(t, toolrunner.Config{})
 	p.registry.Register(weather(), "w1")
 	p.awaitWeather()
-	p.didNotRun(p.final(p.send(executor.OpRun, "c", "weather:now", ulm)), "nobody listens")
+	p.didNotRun(p.final(p.send(executor.OpRun, "c", "weather:now", ulm)), "no plugin listens")
 	if a := p.final(p.send(executor.OpAsk, "c", "", "")); a.State != executor.Refused {
 		t.Fatalf("and it never will: got %+v", a)
 	}

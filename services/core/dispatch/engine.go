@@ -6,18 +6,17 @@
 // open when the connection is lost are sent again after the reconnect. A missing
 // answer, a missing plugin and an invalid answer are failures, and the hook's on_error
 // decides what they count as. A plugin that fails [Config.SuspendAfter] times in a row
-// is suspended, with a notice: it is not asked any more, and a hook that denies on
-// error goes on denying.
+// is suspended, with a notice: it is no longer asked, and a hook that denies on error
+// continues to deny.
 //
-// At before_act there are two phases. First the plugins shape the call, each seeing what
-// the one before has made of it. Then [HookSet.JudgeIn] asks about the call as it is to run,
-// all at once: the judges that configuration names, and every plugin that was asked about
-// another call or, because of a stop, an answer or a used-up budget, not at all. A plugin
-// that is not connected, but whose lease has not ended, is waited for: it may be about
-// to reconnect.
+// At before_act there are two phases. First the plugins shape the call, each one seeing
+// the result of its predecessor. Then [HookSet.JudgeIn] asks about the call in the form in
+// which it will run, all plugins at once: the judges named by the configuration, and every
+// plugin that was asked about a different call or, because of a stop, an answer or a
+// used-up budget, was not asked at all. If a plugin is not connected but its lease has not
+// ended, the engine waits for it, because it may be about to reconnect.
 //
-// With no plugin at a point nothing is built, nothing is sent and nothing
-// leaves the process.
+// With no plugin at a point, the engine builds and sends nothing.
 package dispatch
 
 import (
@@ -42,24 +41,24 @@ const (
 type Hooked struct {
 	Plugin  subject.Plugin
 	Point   hook.Point
-	Mode    hook.Mode        // default the point's
-	OnError hook.OnErrorRule // default the point's
-	// OnSilence is what no answer at all counts as: from a plugin that is suspended, not
-	// connected or late. Default OnError.
+	Mode    hook.Mode        // default: the point's
+	OnError hook.OnErrorRule // default: the point's
+	// OnSilence applies if the plugin gives no answer at all, because it is suspended, not
+	// connected or late. Default: OnError.
 	OnSilence hook.OnErrorRule
-	Deadline  time.Duration // default hook.DefaultDeadline
-	// Judge: configuration names the plugin at before_act. It is asked in the second
-	// phase only, and cannot change the call.
+	Deadline  time.Duration // default: hook.DefaultDeadline
+	// Judge is set if the configuration names the plugin at before_act. It is asked only in
+	// the second phase, and cannot change the call.
 	Judge bool
-	// Required: configuration names the plugin at another point. It is asked after the
-	// others, whatever they have answered, unless they have denied.
+	// Required is set if the configuration names the plugin at another point. It is asked
+	// after the others, whatever they answered, unless they denied.
 	Required bool
-	// Unasked says why the plugin is not asked though it stands here: it is
-	// suspended, or required and not there. That counts as a failure each time.
+	// Unasked is the reason why the plugin is listed but not asked: it is suspended, or
+	// required and missing. Each time it would be asked counts as a failure.
 	Unasked string
 }
 
-// hooked is a Hooked with what is made of it once.
+// hooked is a Hooked with its precomputed subject.
 type hooked struct {
 	Hooked
 	subject string
@@ -81,7 +80,7 @@ func (h Hooked) withDefaults() Hooked {
 	return h
 }
 
-// ErrAbsent is the error of an answer when nobody listened for the question.
+// ErrAbsent is the error of an answer if no plugin listened for the question.
 var ErrAbsent = errors.New("it is not connected")
 
 // Ask sends requests to plugins and waits for the answers; see [bus.Caller.RequestAll].
@@ -90,16 +89,16 @@ type Ask func(ctx context.Context, questions []bus.Question) []bus.Answer
 // Config of an engine.
 type Config struct {
 	Ask Ask
-	// Reachable reports whether this process is on the bus. While it is not, no
-	// plugin is blamed. Default: always.
+	// Reachable reports whether this process is connected to the bus. While it is not,
+	// failures do not count against plugins. Default: always true.
 	Reachable func() bool
 	// SuspendAfter is how many failures in a row suspend a plugin; default 5,
 	// negative: never.
 	SuspendAfter int
-	// Suspend carries that out. It is called once for each time, on a goroutine of its own.
+	// Suspend suspends a plugin. It is called once per suspension, in a new goroutine.
 	Suspend func(p subject.Plugin, reason string)
-	// Failed hears of each failure of a hook, except of on_error's own. It is called on a
-	// goroutine of its own. Default: nothing.
+	// Failed is called for each failure of a hook, except at on_error itself, in a new
+	// goroutine. Default: none.
 	Failed func(env hook.Envelope, p subject.Plugin, err error)
 	Log    *slog.Logger
 }
@@ -107,7 +106,7 @@ type Config struct {
 // Engine asks plugins. Make one with [New].
 type Engine struct {
 	cfg   Config
-	table atomic.Pointer[HookSet]
+	hooks atomic.Pointer[HookSet]
 	stats stats
 	blame blame
 	noted noted
@@ -128,20 +127,19 @@ func New(cfg Config) *Engine {
 		cfg.Log = slog.Default()
 	}
 	e := &Engine{cfg: cfg}
-	e.table.Store(&HookSet{engine: e})
+	e.hooks.Store(&HookSet{engine: e})
 	return e
 }
 
-// HookSet is what is registered at every point. It never changes; a decision that
-// takes one sees the same plugins from its beginning to its end.
+// HookSet holds the plugins registered at every point. It is immutable: a decision that
+// uses one sees the same plugins throughout.
 type HookSet struct {
 	engine *Engine
 	points map[hook.Point]*point
 }
 
-// point is the plugins of one point in their order, cut into segments: a chain's
-// plugins alone, parallel ones that are next to each other together. Judges are in
-// no segment.
+// point holds the plugins of one point in their order, split into segments: each plugin of
+// a chain is a segment, and adjacent parallel plugins share one. Judges are in no segment.
 type point struct {
 	budget   time.Duration
 	hooks    []Hooked
@@ -149,8 +147,8 @@ type point struct {
 	judged   []hooked // all of hooks, in their order
 }
 
-// NewHookSet builds a table of plugins, which stand in the order in which they are
-// asked. Budgets bound all plugins of a point together; default [DefaultBudget].
+// NewHookSet builds a set of plugins, listed in the order in which they are asked. A budget
+// bounds all plugins of a point together; default [DefaultBudget].
 func (e *Engine) NewHookSet(hooks []Hooked, budgets map[hook.Point]time.Duration) *HookSet {
 	t := &HookSet{engine: e, points: map[hook.Point]*point{}}
 	for _, h := range hooks {
@@ -177,10 +175,10 @@ func (e *Engine) NewHookSet(hooks []Hooked, budgets map[hook.Point]time.Duration
 	return t
 }
 
-// Set makes t what [Engine.HookSet] gives from now on. A plugin that can be asked
-// again begins with a clean slate.
+// Set makes t the current set, which [Engine.HookSet] returns. For a plugin that can be
+// asked again, the count of failures restarts.
 func (e *Engine) Set(t *HookSet) {
-	old := e.table.Swap(t)
+	old := e.hooks.Swap(t)
 	before := old.askable()
 	for k := range t.askable() {
 		if !before[k] {
@@ -201,8 +199,8 @@ func (t *HookSet) askable() map[key]bool {
 	return out
 }
 
-// HookSet is what is registered now.
-func (e *Engine) HookSet() *HookSet { return e.table.Load() }
+// HookSet returns the current set.
+func (e *Engine) HookSet() *HookSet { return e.hooks.Load() }
 
 // Any implements decide.Hooks.
 func (t *HookSet) Any(p hook.Point) bool { return t.points[p] != nil }
@@ -215,7 +213,7 @@ func (t *HookSet) Hooks(p hook.Point) []Hooked {
 	return nil
 }
 
-// Budget bounds all plugins of a point together.
+// Budget returns the time limit for all plugins of a point together.
 func (t *HookSet) Budget(p hook.Point) time.Duration {
 	if at := t.points[p]; at != nil {
 		return at.budget

@@ -268,7 +268,7 @@ func TestALateAnswerCountsAsNone(t *testing.T) {
 	}
 }
 
-// The plugin is told until when an answer counts, and who it is.
+// The envelope names the plugin and the deadline for its answer.
 func TestTheEnvelope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []hook.Envelope

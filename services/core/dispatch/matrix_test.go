@@ -38,7 +38,7 @@ var payloads = map[hook.Point]struct{ data, changed string }{
 	hook.OnAgentStop:   {`{"instance":"i"}`, `{"instance":"i","reason":"x"}`},
 }
 
-// behaviour is how a plugin treats one request, on a connection of its own.
+// behaviour is how a plugin treats one request, on a separate connection.
 type behaviour struct {
 	name string
 	// does it. An empty body of the reply means continue.
@@ -175,8 +175,8 @@ func (b behaviour) expected(p hook.Point, rule hook.OnErrorRule) (verdict hook.V
 }
 
 // The matrix: each behaviour, in each mode, at each point, under each rule, over a
-// real bus. Before the plugin under test stands one that continues; after it one
-// that denies where that is possible, to see whether the rest is asked.
+// real bus. The plugin before the one under test continues. The one after it denies
+// where that is possible, which shows whether the rest is asked.
 func TestMatrix(t *testing.T) {
 	srv := natstest.Start(t, natstest.WithTCP())
 	core := natstest.Connect(t, srv)

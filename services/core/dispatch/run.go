@@ -24,7 +24,7 @@ func (t *HookSet) Run(env hook.Envelope) hook.Decision {
 	return t.run(context.Background(), env, nil, nil)
 }
 
-// RunIn is [HookSet.Run] in the trace of ctx, and until it ends.
+// RunIn is like [HookSet.Run], but uses the trace of ctx and stops when ctx ends.
 func (t *HookSet) RunIn(ctx context.Context, env hook.Envelope) hook.Decision {
 	return t.run(ctx, env, nil, nil)
 }
@@ -34,7 +34,7 @@ func (t *HookSet) RunOnly(env hook.Envelope, only map[subject.Plugin]bool) hook.
 	return t.run(context.Background(), env, only, nil)
 }
 
-// ShapeIn is [HookSet.RunIn] at before_act: fits checks what plugins make of the arguments.
+// ShapeIn is [HookSet.RunIn] at before_act. fits checks the arguments that plugins return.
 func (t *HookSet) ShapeIn(ctx context.Context, env hook.Envelope, fits Fits) hook.Decision {
 	return t.run(ctx, env, nil, fits)
 }
@@ -52,7 +52,7 @@ func (t *HookSet) run(ctx context.Context, env hook.Envelope, only map[subject.P
 	fold.Fits(fits)
 	var notices []string
 	for i, segment := range p.segments {
-		required := segment[0].Required // asked whatever others have answered, however long they took
+		required := segment[0].Required // asked whatever the others answered, and however long they took
 		if fold.Denied() || fold.Over() && !required {
 			continue
 		}
@@ -77,9 +77,9 @@ func (t *HookSet) Judge(env hook.Envelope, shaped hook.Decision) hook.Decision {
 	return t.JudgeIn(context.Background(), env, shaped)
 }
 
-// JudgeIn is the second phase of before_act, about the call as it is to run: shaped is
-// what the first one came to. It asks those that have not agreed to exactly this call, all
-// at once, for at most the point's budget.
+// JudgeIn is the second phase of before_act, about the call in the form in which it will
+// run. shaped is the result of the first phase. It asks the plugins that have not agreed to
+// exactly this call, all at once, for at most the point's budget.
 func (t *HookSet) JudgeIn(ctx context.Context, env hook.Envelope, shaped hook.Decision) hook.Decision {
 	return t.judge(ctx, env, func(h *hooked) bool { return !agreed(shaped.Seen, h.Plugin, env.Data) })
 }
@@ -89,14 +89,14 @@ func (t *HookSet) Rejudge(env hook.Envelope) hook.Decision {
 	return t.RejudgeIn(context.Background(), env)
 }
 
-// RejudgeIn asks the judges that the configuration names about a call that was let pass
-// earlier. Other plugins are not asked again: after each attempt that did not run, that
-// would be a round trip to all of them.
+// RejudgeIn asks the judges named by the configuration about a call that passed earlier.
+// Other plugins are not asked again, because that would cost a round trip to all of them
+// after each attempt that did not run.
 func (t *HookSet) RejudgeIn(ctx context.Context, env hook.Envelope) hook.Decision {
 	return t.judge(ctx, env, func(h *hooked) bool { return h.Judge })
 }
 
-// judge asks those of the point's plugins that pick returns true for, all at once.
+// judge asks the point's plugins for which pick returns true, all at once.
 func (t *HookSet) judge(ctx context.Context, env hook.Envelope, pick func(*hooked) bool) hook.Decision {
 	p := t.points[env.Point]
 	if p == nil {
@@ -118,8 +118,8 @@ func (t *HookSet) judge(ctx context.Context, env hook.Envelope, pick func(*hooke
 	return d
 }
 
-// agreed reports whether a plugin has been asked about exactly this call. If it has
-// failed, that has counted.
+// agreed reports whether a plugin has been asked about exactly this call. If it failed
+// then, the failure was already counted.
 func agreed(seen []hook.Seen, p subject.Plugin, data json.RawMessage) bool {
 	for _, s := range seen {
 		if s.Plugin == p {
@@ -129,8 +129,8 @@ func agreed(seen []hook.Seen, p subject.Plugin, data json.RawMessage) bool {
 	return false
 }
 
-// sameCall compares two payloads of before_act. Arguments that were checked may have
-// their names in another order.
+// sameCall compares two payloads of before_act. Validation may have changed the order of
+// the arguments' names.
 func sameCall(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -151,7 +151,7 @@ func canonical(data json.RawMessage) ([]byte, error) {
 }
 
 // askInto asks plugins at once and adds their answers to the fold. It returns the notices
-// for the person.
+// for the user.
 func (e *Engine) askInto(ctx context.Context, fold *hook.Fold, env hook.Envelope, until time.Time, who []hooked, only map[subject.Plugin]bool) []string {
 	answers := e.ask(ctx, env, until, who, only)
 	failed := fold.Add(answers...)
@@ -187,7 +187,7 @@ func (e *Engine) ask(ctx context.Context, env hook.Envelope, until time.Time, se
 	return answers
 }
 
-// round is what is asked at once.
+// round is a set of questions that are sent at once.
 type round struct {
 	until, began time.Time
 	questions    []bus.Question
@@ -199,7 +199,7 @@ type asked struct {
 	*hooked
 }
 
-// send asks, and fills in the answers.
+// send sends the questions and fills in the answers.
 func (e *Engine) send(ctx context.Context, r *round, answers []hook.Answer) {
 	for i, got := range e.cfg.Ask(ctx, r.questions) {
 		a, q := &answers[r.asked[i].answer], &r.questions[i]
@@ -207,8 +207,8 @@ func (e *Engine) send(ctx context.Context, r *round, answers []hook.Answer) {
 		if a.Err == nil {
 			a.Err = nesting.Check(a.Body)
 		}
-		// Late is late, also when this process was held up so that it hears of the
-		// answer and of the deadline together.
+		// An answer after its deadline is late, even if this process was stalled and sees
+		// the answer and the deadline together.
 		switch {
 		case got.At.Before(q.Deadline):
 			if !errors.Is(a.Err, ErrAbsent) {
@@ -223,12 +223,12 @@ func (e *Engine) send(ctx context.Context, r *round, answers []hook.Answer) {
 	}
 }
 
-// askAgainIn is when a plugin that is not connected is asked again.
+// askAgainIn is the delay before a plugin that is not connected is asked again.
 const askAgainIn = 100 * time.Millisecond
 
-// again waits a moment and leaves in the round what is to be asked again: at before_act,
-// what nobody got although the plugin's lease has not ended. A plugin that reconnects after
-// the bus has restarted must not be passed over.
+// again waits a moment and reduces the round to the questions to be asked again: at
+// before_act, those that were not delivered although the plugin's lease has not ended. A
+// plugin that reconnects after a restart of the bus must not be skipped.
 func (e *Engine) again(ctx context.Context, env hook.Envelope, r *round, answers []hook.Answer) bool {
 	if env.Point != hook.BeforeAct {
 		return false
@@ -274,7 +274,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// question is what one plugin is asked.
+// question returns the question to one plugin.
 func question(env hook.Envelope, h *hooked, now, until time.Time) (bus.Question, error) {
 	if h.Unasked != "" {
 		return bus.Question{}, unasked(h.Unasked)
@@ -288,13 +288,13 @@ func question(env hook.Envelope, h *hooked, now, until time.Time) (bus.Question,
 	}, nil
 }
 
-// unasked is a failure for which the plugin is not to be blamed again.
+// unasked is a failure that does not count against the plugin again.
 type unasked string
 
 func (u unasked) Error() string { return string(u) }
 
-// encode writes the envelope as JSON, as json.Marshal would: ids, turns and steps
-// hold nothing that must be escaped, and the data is JSON already.
+// encode writes the envelope as JSON, as json.Marshal would. Ids, turns and steps contain
+// nothing that must be escaped, and the data is already JSON.
 func encode(env hook.Envelope, p subject.Plugin, deadline time.Time) []byte {
 	b := make([]byte, 0, 512+len(env.Data))
 	b = append(b, `{"invocation_id":"`...)
@@ -325,7 +325,7 @@ func encode(env hook.Envelope, p subject.Plugin, deadline time.Time) []byte {
 
 func appendField(b []byte, name, value string) []byte { return append(append(b, name...), value...) }
 
-// appendInvocation names the question: the same id, the same data.
+// appendInvocation appends the id of the question. The same id means the same data.
 func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 	for _, part := range [...]string{string(env.Agent), string(env.Session), env.Turn} {
 		b = append(append(b, cmp.Or(part, "-")...), '/')
@@ -342,18 +342,19 @@ func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 	return strconv.AppendUint(append(b, '/'), sum, 16)
 }
 
-// account keeps statistics and counts failures in a row; it returns the notices for
-// the person.
+// account records statistics and counts failures in a row. It returns the notices for the
+// user.
 //
-// A suspension must not turn a denial into a pass, so a plugin whose failure denies though
-// its silence would not is never suspended: others could make it fail by what they leave.
+// A suspension must not turn a denial into a pass. So a plugin whose failure denies but
+// whose silence would not is never suspended: other plugins could make it fail by the data
+// that they pass on.
 func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer, failed []hook.Failure) []string {
 	var notices []string
 	for _, a := range answers {
 		err, k := errorOf(failed, a.Plugin), key{env.Point, a.Plugin}
 		if err != nil && a.OnError == hook.Allow && env.Point == hook.BeforeAct && e.noted.first(env, a.Plugin) {
 			notices = append(notices, fmt.Sprintf("The plugin %s did not judge a tool call: %v. Calls run without it. "+
-				"List it under hooks.before_act.required in the configuration to have them denied instead.", a.Plugin, err))
+				"To deny them instead, list it under hooks.before_act.required in the configuration.", a.Plugin, err))
 		}
 		var silent unasked
 		if errors.As(err, &silent) {
@@ -379,7 +380,7 @@ func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer,
 		}
 		if n := e.blame.add(k); e.cfg.SuspendAfter > 0 && n == e.cfg.SuspendAfter {
 			reason := fmt.Sprintf("it failed %d times in a row, last at %s: %v", n, env.Point, err)
-			notices = append(notices, fmt.Sprintf("The plugin %s is suspended: %s. `skandha plugins resume %s` asks it again.", a.Plugin, reason, a.Plugin))
+			notices = append(notices, fmt.Sprintf("The plugin %s is suspended: %s. To resume it, run `skandha plugins resume %s`.", a.Plugin, reason, a.Plugin))
 			go e.cfg.Suspend(a.Plugin, reason)
 		}
 	}
@@ -395,12 +396,12 @@ func errorOf(failed []hook.Failure, p subject.Plugin) error {
 	return nil
 }
 
-// lenient reports whether the plugin's silence stops nothing.
+// lenient reports whether the plugin's silence allows the call.
 func lenient(who []hooked, p subject.Plugin) bool {
 	return slices.ContainsFunc(who, func(h hooked) bool { return h.Plugin == p && h.OnSilence == hook.Allow })
 }
 
-// noted remembers in which sessions a person was notified that a plugin does not judge.
+// noted remembers the sessions whose users were notified that a plugin does not judge.
 type noted struct {
 	mu  sync.Mutex
 	all map[notice]bool
@@ -412,7 +413,7 @@ type notice struct {
 	plugin  subject.Plugin
 }
 
-// maxNoted bounds the memory. Beyond it, people are notified again.
+// maxNoted bounds the memory. Beyond it, users are notified again.
 const maxNoted = 10_000
 
 // first reports whether a notice is new in the session.

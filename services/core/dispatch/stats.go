@@ -9,7 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Use is what asking one plugin at one point has been like, since this core started.
+// Use holds the statistics of one plugin at one point since this core started.
 type Use struct {
 	Asked, Failed int64
 	P50, P99      time.Duration // of its answers and failures; within 10 %
@@ -70,7 +70,7 @@ func (s *stats) record(p hook.Point, by subject.Plugin, took time.Duration, err 
 	}
 }
 
-// Use says what asking the plugin at the point has been like.
+// Use returns the statistics of the plugin at the point.
 func (e *Engine) Use(p hook.Point, by subject.Plugin) Use {
 	e.stats.mu.Lock()
 	defer e.stats.mu.Unlock()
@@ -93,7 +93,7 @@ func (u *use) quantile(q float64) time.Duration {
 	return middle(steps - 1)
 }
 
-// Forget drops what is known of plugins that are not registered any more.
+// Forget drops the statistics of plugins that are no longer registered.
 func (e *Engine) Forget(known func(subject.Plugin) bool) {
 	e.stats.mu.Lock()
 	defer e.stats.mu.Unlock()

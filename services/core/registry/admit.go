@@ -14,21 +14,20 @@ import (
 	"skandha.dev/services/internal/toolschema"
 )
 
-// reserved are the names that no plugin may have, because answers under them are
-// core's.
+// reserved lists the names that no plugin may have, because core answers under them.
 var reserved = []subject.Plugin{ServiceName}
 
-// refusal is all that is wrong with a manifest.
+// refusal lists everything that is wrong with a manifest.
 type refusal struct {
-	invalid   plugin.Problems // whatever else is registered
-	conflicts plugin.Problems // with what is registered now
+	invalid   plugin.Problems // faults of the manifest itself
+	conflicts plugin.Problems // conflicts with plugins that are registered now
 }
 
 func (f *refusal) conflict(path, format string, args ...any) {
 	f.conflicts = append(f.conflicts, plugin.Problem{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// err is the answer, or nil.
+// err returns the refusal as an error, or nil if nothing is wrong.
 func (f *refusal) err() error {
 	all := slices.Concat(f.invalid, f.conflicts)
 	switch {
@@ -40,8 +39,8 @@ func (f *refusal) err() error {
 	return nil
 }
 
-// inspect finds what is wrong with the manifest itself, and which of its names
-// are built-in ones.
+// inspect finds the faults of the manifest itself, including names that belong to built-in
+// services.
 func (r *Registrar) inspect(body []byte, name subject.Plugin) (plugin.Manifest, plugin.Problems) {
 	m, err := plugin.DecodeManifest(body)
 	var found plugin.Problems
@@ -54,7 +53,7 @@ func (r *Registrar) inspect(body []byte, name subject.Plugin) (plugin.Manifest, 
 		}
 	}
 	if m.Name != "" && m.Name != name {
-		add("name", "is %q, but the subject is that of plugin %s", m.Name, name)
+		add("name", "is %q, but the subject belongs to plugin %s", m.Name, name)
 	}
 	if slices.Contains(reserved, m.Name) {
 		add("name", "%q is reserved", m.Name)
@@ -90,7 +89,7 @@ type name struct {
 	path string
 }
 
-// key is what two names that are one have in common.
+// key returns the form in which names are compared: names with equal keys conflict.
 func (n name) key() string {
 	if n.kind == KindTool {
 		return tool.FoldName(n.name)
@@ -119,7 +118,7 @@ func names(m plugin.Manifest) []name {
 	return out
 }
 
-// compare holds a manifest against the plugins that own their names, except some.
+// compare checks a manifest against the plugins that own their names, except some.
 func compare(c *registry.Content, m plugin.Manifest, hash string, except []subject.Plugin) (f refusal) {
 	type owned struct {
 		kind Kind
@@ -144,7 +143,7 @@ func compare(c *registry.Content, m plugin.Manifest, hash string, except []subje
 	old := c.Records[m.Name]
 	if old != nil && old.Hash != hash && c.Owns(m.Name) && !slices.Contains(except, m.Name) {
 		f.conflict("version", "plugin %s %s is registered with another manifest (this one is %s) and has %d replicas; "+
-			"unload it first (skandha plugins unload %s), or give this one another name",
+			"unload it first (skandha plugins unload %s), or rename this one",
 			m.Name, old.Manifest.Version, m.Version, len(c.Live(m.Name)), m.Name)
 	}
 	var cycle *registry.CycleError
@@ -154,7 +153,7 @@ func compare(c *registry.Content, m plugin.Manifest, hash string, except []subje
 	return f
 }
 
-// edgePath is where the manifest makes one of the cycle's edges.
+// edgePath returns the path of the manifest's field that makes one of the cycle's edges.
 func edgePath(m plugin.Manifest, cycle *registry.CycleError) string {
 	for _, e := range cycle.Edges {
 		if e.Of != m.Name {
@@ -169,5 +168,5 @@ func edgePath(m plugin.Manifest, cycle *registry.CycleError) string {
 		}
 		return fmt.Sprintf("%s[%d]", e.Field, slices.Index(list, other))
 	}
-	return "" // the others have one among them, which admission lets nobody make
+	return "" // the cycle is among the other plugins, which admission does not allow
 }

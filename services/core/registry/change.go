@@ -19,22 +19,22 @@ import (
 type edit struct {
 	name   subject.Plugin
 	record *registry.Record // nil: delete it
-	more   bool             // decide again when it is stored
+	more   bool             // decide again once it is stored
 }
 
-// catchUp bounds the wait for the view after a fence was lost. What made it lose
-// is on its way.
+// catchUp bounds the wait for the view after a lost fence. The write that won is about to
+// arrive.
 const catchUp = 250 * time.Millisecond
 
-// change has decide look at the registry as it is and stores what it wants, if
-// nobody has written any manifest meanwhile; else it decides again. So whatever
-// was decided was true when it was stored. Nil means that nothing is to be done;
-// that, or an error, is what follows from a registry that holds all that was
+// change calls decide with the registry's current content and stores the edit that it
+// returns, provided that no manifest was written meanwhile; otherwise it calls decide
+// again. So each decision still holds when it is stored. If decide returns nil, there is
+// nothing to do. change accepts nil or an error only for content that includes everything
 // stored before the call. It returns when the view has seen the change.
 func (r *Registrar) change(ctx context.Context, decide func(*registry.Content) (*edit, error)) error {
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case r.deciding <- struct{}{}:
+		defer func() { <-r.deciding }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -42,7 +42,7 @@ func (r *Registrar) change(ctx context.Context, decide func(*registry.Content) (
 		c := r.view.Content()
 		e, err := decide(c)
 		if err != nil || e == nil {
-			if least == 0 && ctx.Err() == nil { // no fence says whether the view is behind
+			if least == 0 && ctx.Err() == nil { // no fence shows whether the view lags behind
 				var ask error
 				if least, ask = r.bucket.Revision(ctx); ask != nil {
 					return errors.Join(err, ask)
@@ -65,13 +65,13 @@ func (r *Registrar) change(ctx context.Context, decide func(*registry.Content) (
 			}
 		case ctx.Err() != nil:
 			return err
-		case errors.Is(err, nats.ErrNoResponders): // the bucket is gone
+		case errors.Is(err, nats.ErrNoResponders): // the bucket was lost
 			if err := r.bus.RestoreStreams(ctx, r.cfg.Streams); err != nil {
 				return err
 			}
-			r.behind(ctx, c.ManifestRevision)
+			r.awaitManifest(ctx, c.ManifestRevision)
 		case errors.Is(err, bus.ErrFenceLost):
-			r.behind(ctx, c.ManifestRevision)
+			r.awaitManifest(ctx, c.ManifestRevision)
 		default:
 			return err
 		}
@@ -90,15 +90,14 @@ func (r *Registrar) write(ctx context.Context, fence uint64, e *edit) (uint64, e
 	return r.bucket.Put(ctx, subject.ManifestKey(e.name), body, f)
 }
 
-// behind waits until the view has seen another last manifest.
-func (r *Registrar) behind(ctx context.Context, last uint64) {
+// awaitManifest waits until the view has seen a later change of a manifest than last.
+func (r *Registrar) awaitManifest(ctx context.Context, last uint64) {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	_ = r.view.AwaitChange(ctx, func(c *registry.Content) bool { return c.ManifestRevision != last }) // decided anew either way
+	_ = r.view.AwaitChange(ctx, func(c *registry.Content) bool { return c.ManifestRevision != last }) // the caller decides again either way
 }
 
-// revise is a copy of a record to be changed, without drains that mean nothing
-// any more.
+// revise returns a copy of a record to be changed, without obsolete drains.
 func (r *Registrar) revise(c *registry.Content, old *registry.StoredRecord) *registry.Record {
 	n := old.Record
 	n.Draining = slices.DeleteFunc(slices.Clone(n.Draining), func(d registry.Drain) bool {
@@ -109,13 +108,13 @@ func (r *Registrar) revise(c *registry.Content, old *registry.StoredRecord) *reg
 	return &n
 }
 
-// release notes that a plugin has no replica any more, so that its names are free. It is
-// lost unless last, the replica that had the last lease, was draining.
+// release records that a plugin has no replicas left, so that its names are free. The
+// plugin counts as lost unless last, the replica that had the last lease, was draining.
 func (r *Registrar) release(ctx context.Context, name subject.Plugin, last subject.Instance) error {
 	return r.change(ctx, func(c *registry.Content) (*edit, error) {
 		old := c.Records[name]
 		if old == nil || !old.Released.IsZero() || len(c.Live(name)) > 0 {
-			return nil, nil // nothing is to be done
+			return nil, nil // nothing to do
 		}
 		n := r.released(c, old)
 		n.Lost = old.Drain(last) == nil
@@ -129,9 +128,9 @@ func (r *Registrar) released(c *registry.Content, old *registry.StoredRecord) *r
 	return n
 }
 
-// alone lists the plugins that own their names and have no lease. Each is about
-// to get one, or a core died before it could release it.
-func alone(c *registry.Content) (out []subject.Plugin) {
+// unleased lists the plugins that own their names but have no lease. Each is about to get
+// one, or a core died before it could release the plugin.
+func unleased(c *registry.Content) (out []subject.Plugin) {
 	for name, rec := range c.Records {
 		if rec.Released.IsZero() && len(c.Live(name)) == 0 {
 			out = append(out, name)

@@ -15,9 +15,9 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// heartbeat renews a lease. It never makes one: a plugin without a lease must be
-// admitted. Every core handles every heartbeat. One of them writes; for the others the
-// lease is already renewed, which is just as good.
+// heartbeat renews a lease. It never creates one: a plugin without a lease must be
+// admitted. Every core handles every heartbeat. One of them writes; the others find the
+// lease already renewed, which is just as good.
 func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin.Heartbeat) (plugin.Lease, error) {
 	for renewed := false; ; {
 		l, err := r.stored(ctx, name, h.Instance)
@@ -27,8 +27,8 @@ func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin
 		if err != nil {
 			return plugin.Lease{}, err
 		}
-		// A lease of another manifest than the registered one counts for nothing, and
-		// is left to end.
+		// A lease for another manifest than the registered one does not count. It is not
+		// renewed.
 		if err := r.view.Await(ctx, l.Revision); err != nil {
 			return plugin.Lease{}, err
 		}
@@ -44,7 +44,7 @@ func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin
 		}
 		revision, err := r.bucket.Put(ctx, subject.LeaseKey(name, h.Instance), body, bus.Fence{Revision: l.Revision})
 		if errors.Is(err, bus.ErrFenceLost) && ctx.Err() == nil {
-			renewed = true // by another heartbeat or core; or the lease has ended: look again
+			renewed = true // by another heartbeat or core; or the lease has ended: read it again
 			continue
 		}
 		if err != nil {
@@ -57,8 +57,8 @@ func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin
 	}
 }
 
-// stored reads a lease from the bucket: this core's view may be behind the one
-// that granted it.
+// stored reads a lease from the bucket, because this core's view may lag behind that of
+// the core that granted the lease.
 func (r *Registrar) stored(ctx context.Context, name subject.Plugin, instance subject.Instance) (*registry.StoredLease, error) {
 	e, err := r.bucket.Get(ctx, subject.LeaseKey(name, instance))
 	if err != nil {
@@ -71,7 +71,8 @@ func (r *Registrar) stored(ctx context.Context, name subject.Plugin, instance su
 	return l, nil
 }
 
-// unloaded answers a replica without lease: it may exit if an operator unloaded it.
+// unloaded answers a replica without a lease. If an operator unloaded it, it may exit;
+// otherwise it must register again.
 func (r *Registrar) unloaded(name subject.Plugin, instance subject.Instance, hash string) (plugin.Lease, error) {
 	if rec := r.view.Content().Records[name]; rec != nil {
 		if d := rec.Drain(instance); d != nil && d.By == registry.ByOperator {
@@ -81,7 +82,7 @@ func (r *Registrar) unloaded(name subject.Plugin, instance subject.Instance, has
 	return plugin.Lease{}, registerAgain(name, instance)
 }
 
-// unregister drains a replica that is not drained yet, and ends its lease if it is.
+// unregister starts to drain a replica, or ends its lease if it is draining already.
 func (r *Registrar) unregister(ctx context.Context, name subject.Plugin, u plugin.Unregister) (plugin.Lease, error) {
 	l, err := r.stored(ctx, name, u.Instance)
 	if errors.Is(err, bus.ErrNotFound) {
@@ -98,10 +99,10 @@ func (r *Registrar) unregister(ctx context.Context, name subject.Plugin, u plugi
 		began = false
 		old := c.Records[name]
 		if old == nil || !slices.ContainsFunc(c.Live(name), func(l *registry.StoredLease) bool { return l.Instance == u.Instance }) {
-			return nil, nil // no lease that counts: nothing is to be drained
+			return nil, nil // no valid lease: nothing to drain
 		}
 		if d := old.Drain(u.Instance); d != nil {
-			return nil, nil // it drains already
+			return nil, nil // it is draining already
 		}
 		e, err := r.drain(c, name, []subject.Instance{u.Instance}, registry.Drain{Reason: u.Reason}, u.Force)
 		began, reason = err == nil, u.Reason
@@ -111,18 +112,18 @@ func (r *Registrar) unregister(ctx context.Context, name subject.Plugin, u plugi
 		return plugin.Lease{}, err
 	}
 	if began {
-		r.log.Info("a plugin's replica drains", "plugin", name, "instance", u.Instance, "reason", u.Reason)
+		r.log.Info("a plugin's replica is draining", "plugin", name, "instance", u.Instance, "reason", u.Reason)
 		return r.lease(name, u.Instance, l.Hash, plugin.Draining, reason), nil
 	}
 	if err := r.endLease(ctx, name, u.Instance); err != nil {
 		return plugin.Lease{}, err
 	}
-	r.log.Info("a plugin's replica is gone", "plugin", name, "instance", u.Instance)
+	r.log.Info("a plugin's replica has unregistered", "plugin", name, "instance", u.Instance)
 	return r.lease(name, u.Instance, l.Hash, plugin.Gone, ""), nil
 }
 
-// hash is that of the plugin's manifest. The lease of a plugin that nobody knows
-// has one, too.
+// hash returns the hash of the plugin's manifest. For an unknown plugin it returns that of
+// an empty manifest, because every lease has a hash.
 func (r *Registrar) hash(name subject.Plugin) string {
 	if p := r.view.Snapshot().Get(name); p != nil {
 		return p.Hash
@@ -130,7 +131,8 @@ func (r *Registrar) hash(name subject.Plugin) string {
 	return plugin.Manifest{}.Hash()
 }
 
-// drain has replicas get no new calls, unless others need the plugin.
+// drain returns the edit after which the replicas get no new calls. It fails if other
+// plugins depend on this one, unless forced.
 func (r *Registrar) drain(c *registry.Content, name subject.Plugin, who []subject.Instance, why registry.Drain, force bool) (*edit, error) {
 	n := r.revise(c, c.Records[name])
 	n.Draining = slices.DeleteFunc(n.Draining, func(d registry.Drain) bool { return slices.Contains(who, d.Instance) })
@@ -146,13 +148,13 @@ func (r *Registrar) drain(c *registry.Content, name subject.Plugin, who []subjec
 		}
 	}
 	if needed := dependants(c, name); left == 0 && len(needed) > 0 && !force {
-		return nil, bus.Errorf(bus.CodeConflict, "plugin %s has dependants: %s; unload these first, or force it: then they wait",
+		return nil, bus.Errorf(bus.CodeConflict, "plugin %s has dependants: %s; unload these first, or force it, which makes them wait",
 			name, strings.Join(needed, ", "))
 	}
 	return &edit{name: name, record: n}, nil
 }
 
-// dependants lists the plugins that would have to wait without this one.
+// dependants lists the plugins that would wait if this one were not available.
 func dependants(c *registry.Content, name subject.Plugin) (out []string) {
 	for _, p := range registry.Compute(c).Plugins() {
 		if slices.Contains(p.Manifest.Dependencies, name) && (p.State == plugin.Active || p.State == plugin.Suspended) {
@@ -162,8 +164,8 @@ func dependants(c *registry.Content, name subject.Plugin) (out []string) {
 	return out
 }
 
-// endLease deletes a lease, whichever heartbeat comes in between, and releases the
-// plugin if it was the last.
+// endLease deletes a lease even if heartbeats renew it meanwhile, and releases the plugin
+// if it was the last lease.
 func (r *Registrar) endLease(ctx context.Context, name subject.Plugin, instance subject.Instance) error {
 	for {
 		l, err := r.stored(ctx, name, instance)
@@ -180,8 +182,8 @@ func (r *Registrar) endLease(ctx context.Context, name subject.Plugin, instance 
 	}
 }
 
-// deleteLease deletes a lease if it was not renewed meanwhile. The error is
-// [bus.ErrFenceLost] when it was.
+// deleteLease deletes a lease. If the lease was renewed meanwhile, it returns
+// [bus.ErrFenceLost].
 func (r *Registrar) deleteLease(ctx context.Context, l *registry.StoredLease) error {
 	revision, err := r.bucket.Delete(ctx, subject.LeaseKey(l.Plugin, l.Instance), bus.Fence{Revision: l.Revision})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// Op is what an operator wants of a plugin.
+// Op is an operator's operation on a plugin.
 type Op string
 
 // The operations.
@@ -24,11 +24,11 @@ const (
 type PluginRequest struct {
 	Op     Op             `json:"op"`
 	Plugin subject.Plugin `json:"plugin"`
-	Force  bool           `json:"force,omitempty"`  // unload: also when others depend on it
-	Reason string         `json:"reason,omitempty"` // suspend, unload: for people
+	Force  bool           `json:"force,omitempty"`  // unload: even if others depend on it
+	Reason string         `json:"reason,omitempty"` // suspend, unload: shown to users
 }
 
-// PluginInfo is a plugin as operators see it.
+// PluginInfo describes a plugin for operators.
 type PluginInfo struct {
 	Name        subject.Plugin    `json:"name"`
 	Version     string            `json:"version"`
@@ -36,9 +36,9 @@ type PluginInfo struct {
 	Hash        string            `json:"hash"`
 	State       plugin.LeaseState `json:"state"`
 	Reason      string            `json:"reason,omitempty"` // with waiting, suspended and draining
-	Registered  time.Time         `json:"registered"`       // this manifest, first
-	// Why is what puts it behind others in the order of execution; absent for a
-	// plugin that is gone.
+	Registered  time.Time         `json:"registered"`       // when this manifest was first registered
+	// Why lists the reasons why it runs after others in the order of execution; absent
+	// for a plugin that is gone.
 	Why          []string             `json:"why,omitempty"`
 	Instances    []registry.Lease     `json:"instances"`
 	Suspended    *registry.Suspension `json:"suspended,omitempty"`
@@ -55,8 +55,8 @@ type PluginInfo struct {
 	Guides       []string             `json:"guides,omitempty"`
 }
 
-// Infos describes all plugins: first those that are there, in the order of
-// execution, then those that are gone.
+// Infos describes all plugins: first those that are registered, in the order of execution,
+// then those that are gone.
 func Infos(s *registry.Snapshot) []PluginInfo {
 	plugins := s.Plugins()
 	var there []plugin.Manifest
@@ -66,7 +66,7 @@ func Infos(s *registry.Snapshot) []PluginInfo {
 		}
 	}
 	why := map[subject.Plugin][]string{}
-	if positions, err := registry.Explain(there); err == nil { // else Reason names the cycle
+	if positions, err := registry.Explain(there); err == nil { // otherwise Reason names the cycle
 		for _, p := range positions {
 			why[p.Plugin] = p.Why
 		}

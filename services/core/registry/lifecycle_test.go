@@ -63,7 +63,7 @@ func TestTheLastReplicaStaysWhileOthersDependOnIt(t *testing.T) {
 	is(t, plugin.Active)(w.register(m("b", needs("a")), "b-1"))
 	is(t, plugin.Active)(w.register(m("c", needs("a")), "c-1"))
 	is(t, plugin.Draining)(w.unregister(a, "a-1", false))
-	fails(t, bus.CodeConflict, "plugin a has dependants: b, c; unload these first, or force it")(w.unregister(a, "a-2", false))
+	fails(t, bus.CodeConflict, "plugin a has dependants: b, c; unload these first, or force it, which makes them wait")(w.unregister(a, "a-2", false))
 	if got := states(w.cores[0].now(t)); got != "a:active b:active c:active" {
 		t.Errorf("a refused request changes the registry to %s", got)
 	}
@@ -75,7 +75,7 @@ func TestTheLastReplicaStaysWhileOthersDependOnIt(t *testing.T) {
 	fails(t, bus.CodeConflict, "dependants: c;")(w.unregister(a, "a-2", false))
 	is(t, plugin.Draining)(w.unregister(a, "a-2", true))
 	w.cores[1].eventually(t, "a:draining b:draining c:waiting")
-	// Who waits anyway needs nobody.
+	// A waiting plugin does not count as a dependant.
 	is(t, plugin.Gone)(w.unregister(a, "a-2", false))
 }
 
@@ -131,8 +131,8 @@ func TestAnyOfSeveralCoresEndsALease(t *testing.T) {
 	w.cores[2].eventually(t, "a:gone")
 }
 
-// A heartbeat that comes when the lease is about to end either renews it or is
-// told to register again. In between there is nothing.
+// A heartbeat that arrives when the lease is about to end is either renewed or
+// rejected with the request to register again. There is no third outcome.
 func TestHeartbeatsRaceWithTheSweepers(t *testing.T) {
 	const lease = 200 * time.Millisecond
 	w := newWorld(t, 3, registry.Config{Lease: lease})
@@ -332,7 +332,7 @@ func TestAnOperatorUnloadsAPlugin(t *testing.T) {
 	for _, c := range w.cores {
 		c.eventually(t, "b:waiting a:gone")
 	}
-	// One that was unloaded is told so, whatever it asks; a new one is welcome.
+	// An unloaded instance is refused whatever it asks; a new one is admitted.
 	if l := is(t, plugin.Gone)(w.heartbeat(a, "a-2")); l.Reason != "it is old" {
 		t.Errorf("%+v", l)
 	}

@@ -10,11 +10,11 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// Suspend has a plugin not asked any more: its hooks, tools and providers. One by
-// core is lifted when a new instance registers, one by an operator by [Registrar.Resume]
-// alone. The flag changed is false when it was suspended already, so that one of
-// several cores that find the same says so; an operator's suspension replaces that
-// of a core. The error is [bus.ErrNotFound] when nobody knows the plugin.
+// Suspend suspends a plugin: its hooks, tools and providers are no longer asked. A
+// suspension by core is lifted when a new instance registers, one by an operator only by
+// [Registrar.Resume]. changed is false if the plugin was already suspended, so that only
+// one of several cores that find the same problem reports it. An operator's suspension
+// replaces that of a core. The error is [bus.ErrNotFound] if the plugin is unknown.
 func (r *Registrar) Suspend(ctx context.Context, name subject.Plugin, reason string, by registry.By) (changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -25,7 +25,7 @@ func (r *Registrar) Suspend(ctx context.Context, name subject.Plugin, reason str
 			return nil, unknown(name)
 		}
 		if s := old.Suspended; s != nil && (s.By == registry.ByOperator || by == registry.ByCore) {
-			return nil, nil // it is suspended
+			return nil, nil // already suspended
 		}
 		n := r.revise(c, old)
 		n.Suspended = &registry.SuspendRecord{
@@ -44,9 +44,9 @@ func (r *Registrar) Suspend(ctx context.Context, name subject.Plugin, reason str
 	return changed, nil
 }
 
-// Resume lifts a suspension, and lets instances that an operator unloaded register
-// again. The flag changed is false when there was nothing to lift. The error is
-// [bus.ErrNotFound] when nobody knows the plugin.
+// Resume lifts a suspension, and allows instances that an operator unloaded to register
+// again. changed is false if there was nothing to lift. The error is [bus.ErrNotFound] if
+// the plugin is unknown.
 func (r *Registrar) Resume(ctx context.Context, name subject.Plugin) (changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -60,7 +60,7 @@ func (r *Registrar) Resume(ctx context.Context, name subject.Plugin) (changed bo
 		n.Suspended = nil
 		n.Draining = slices.DeleteFunc(n.Draining, func(d registry.Drain) bool { return c.Leases[name][d.Instance] == nil })
 		if changed = old.Suspended != nil || len(n.Draining) < len(old.Draining); !changed {
-			return nil, nil // nothing is to be lifted
+			return nil, nil // nothing to lift
 		}
 		return &edit{name: name, record: n}, nil
 	})
@@ -70,11 +70,11 @@ func (r *Registrar) Resume(ctx context.Context, name subject.Plugin) (changed bo
 	return changed && err == nil, err
 }
 
-// Unload drains all replicas of a plugin: they are told so by their next
-// heartbeat, finish what they have and may exit. It is refused with
-// [bus.ErrConflict] while others depend on the plugin, unless forced: then those
-// wait. An instance that was unloaded is not admitted again; a new one is. To keep
-// those away, too, suspend the plugin. A plugin that is lost is not missed any more.
+// Unload drains all replicas of a plugin. They learn it from the answer to their next
+// heartbeat, finish their work and may exit. It fails with [bus.ErrConflict] while others
+// depend on the plugin, unless forced; then those wait. An instance that was unloaded is
+// not admitted again, but a new one is. To prevent that, too, suspend the plugin. A lost
+// plugin no longer counts as lost.
 func (r *Registrar) Unload(ctx context.Context, name subject.Plugin, force bool, reason string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -85,7 +85,7 @@ func (r *Registrar) Unload(ctx context.Context, name subject.Plugin, force bool,
 		live := instances(c.Live(name))
 		if len(live) == 0 {
 			if !c.Records[name].Lost {
-				return nil, nil // it is gone
+				return nil, nil // already gone
 			}
 			n := r.revise(c, c.Records[name])
 			n.Lost = false
@@ -94,13 +94,13 @@ func (r *Registrar) Unload(ctx context.Context, name subject.Plugin, force bool,
 		if reason == "" {
 			reason = "unloaded by an operator"
 		}
-		r.log.Info("a plugin is unloaded", "plugin", name, "force", force, "reason", reason)
+		r.log.Info("unloading a plugin", "plugin", name, "force", force, "reason", reason)
 		return r.drain(c, name, live, registry.Drain{By: registry.ByOperator, Reason: reason}, force)
 	})
 }
 
 func unknown(name subject.Plugin) error {
-	return bus.Errorf(bus.CodeNotFound, "no plugin %s is registered, nor was lately", name)
+	return bus.Errorf(bus.CodeNotFound, "no plugin %s is registered, or was recently", name)
 }
 
 // bounded gives ctx a deadline if it has none.

@@ -13,19 +13,20 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// patience bounds a request that names no deadline.
+// patience bounds a request that has no deadline.
 const patience = 5 * time.Second
 
-// grace is how long a plugin may own its names without a lease: from its manifest
-// to its lease, or from the end of its last lease to its release, is one write.
+// grace is how long a plugin may own its names without a lease. Only one write lies
+// between its manifest and its lease, or between the end of its last lease and its
+// release.
 const grace = time.Second
 
-// errInTheWay: a plugin that has no lease, but had one or is to get one a moment
-// ago, has a name.
-var errInTheWay = errors.New("a plugin that comes or goes right now is in the way")
+// errNameBusy means that a name is owned by a plugin without a lease, which either has
+// just lost its lease or is about to get one.
+var errNameBusy = errors.New("a plugin that is registering or leaving owns a name")
 
-// register admits a replica. Its manifest comes first, then its lease, so that
-// nobody sees half a plugin; the lease is refused when the manifest was changed
+// register admits a replica. It stores the manifest first and then the lease, so that
+// no process sees an incomplete plugin. The lease is refused if the manifest was changed
 // in between.
 func (r *Registrar) register(ctx context.Context, m plugin.Manifest, invalid plugin.Problems) (plugin.Lease, error) {
 	instance := m.Instance
@@ -33,7 +34,7 @@ func (r *Registrar) register(ctx context.Context, m plugin.Manifest, invalid plu
 	hash := m.Hash()
 	for {
 		got, err := r.claim(ctx, m, instance, hash, invalid)
-		if errors.Is(err, errInTheWay) {
+		if errors.Is(err, errNameBusy) {
 			if err := r.pause(ctx, got); err != nil {
 				return plugin.Lease{}, err
 			}
@@ -47,7 +48,7 @@ func (r *Registrar) register(ctx context.Context, m plugin.Manifest, invalid plu
 		}
 		revision, err := r.grant(ctx, m.Name, instance, hash, got)
 		if errors.Is(err, bus.ErrFenceLost) && ctx.Err() == nil {
-			r.behind(ctx, got.seen)
+			r.awaitManifest(ctx, got.seen)
 			continue
 		}
 		if err != nil {
@@ -61,22 +62,22 @@ func (r *Registrar) register(ctx context.Context, m plugin.Manifest, invalid plu
 	}
 }
 
-// claim is what a registration has got so far.
+// claim is the progress of a registration.
 type claim struct {
 	revision uint64    // of the plugin's manifest
-	since    time.Time // when the replica registered first
+	since    time.Time // when the replica first registered
 	seen     uint64    // the last manifest's revision when that was read
-	conflict error     // with errInTheWay: what it would be refused for
+	conflict error     // with errNameBusy: the reason for which it would be refused
 
 	refused plugin.LeaseState // this replica was unloaded: Draining or Gone
 	reason  string
 }
 
-// claim makes sure that the manifest is the registered one and owns its names.
+// claim ensures that the manifest is the registered one and owns its names.
 func (r *Registrar) claim(ctx context.Context, m plugin.Manifest, instance subject.Instance, hash string, invalid plugin.Problems) (got claim, err error) {
 	err = r.change(ctx, func(c *registry.Content) (*edit, error) {
 		got = claim{since: time.Now().UTC(), seen: c.ManifestRevision}
-		idle := alone(c)
+		idle := unleased(c)
 		if f := compare(c, m, hash, nil); len(invalid)+len(f.conflicts) > 0 {
 			f.invalid = invalid
 			if without := compare(c, m, hash, idle); len(invalid)+len(without.conflicts) > 0 {
@@ -94,7 +95,7 @@ func (r *Registrar) claim(ctx context.Context, m plugin.Manifest, instance subje
 			if got.refused, got.reason = plugin.Gone, d.Reason; lease != nil {
 				got.refused = plugin.Draining
 			}
-			return nil, nil // nothing is to be done
+			return nil, nil // nothing to do
 		}
 		if n := r.renew(c, old, instance); n != nil {
 			return &edit{name: m.Name, record: n, more: true}, nil
@@ -102,23 +103,22 @@ func (r *Registrar) claim(ctx context.Context, m plugin.Manifest, instance subje
 		if got.revision = old.Revision; lease != nil && lease.Hash == hash {
 			got.since = lease.Since
 		}
-		return nil, nil // nothing is to be done
+		return nil, nil // nothing to do
 	})
 	return got, err
 }
 
-// evict releases a plugin that owns its names without a lease, if it has been so
-// for long enough.
+// evict releases a plugin that has owned its names without a lease for longer than grace.
 func (r *Registrar) evict(c *registry.Content, idle []subject.Plugin) (*edit, error) {
 	for _, name := range idle {
 		if old := c.Records[name]; time.Since(old.Alone) > grace {
 			return &edit{name: name, record: r.released(c, old), more: true}, nil
 		}
 	}
-	return nil, errInTheWay
+	return nil, errNameBusy
 }
 
-// pause waits until what is in the way has come or gone, a bit at a time.
+// pause waits a moment before the next attempt to claim busy names.
 func (r *Registrar) pause(ctx context.Context, got claim) error {
 	t := time.NewTimer(grace / 10)
 	defer t.Stop()
@@ -130,36 +130,37 @@ func (r *Registrar) pause(ctx context.Context, got claim) error {
 	}
 }
 
-// fresh is the record of a manifest that replaces another, or none. What an
-// operator has said of the plugin stays.
+// fresh returns the record of a manifest that replaces another one or none. It keeps an
+// operator's suspensions and drains.
 func fresh(old *registry.StoredRecord, m plugin.Manifest, hash string, instance subject.Instance) *registry.Record {
 	n := &registry.Record{Manifest: m, Hash: hash, Registered: time.Now().UTC()}
 	if old != nil {
-		n.Suspended = stays(old.Suspended, instance)
+		n.Suspended = keptSuspension(old.Suspended, instance)
 		n.Draining = slices.DeleteFunc(slices.Clone(old.Draining), func(d registry.Drain) bool { return d.By != registry.ByOperator })
 	}
 	return n
 }
 
-// stays lifts a suspension by core when a replica comes that it was not about.
-func stays(s *registry.SuspendRecord, instance subject.Instance) *registry.SuspendRecord {
+// keptSuspension returns the suspension that remains when a replica registers: a
+// suspension by core is lifted for a replica that it did not concern.
+func keptSuspension(s *registry.SuspendRecord, instance subject.Instance) *registry.SuspendRecord {
 	if s != nil && s.By == registry.ByCore && !slices.Contains(s.Instances, instance) {
 		return nil
 	}
 	return s
 }
 
-// renew is what must change in a record before a replica may have a lease; nil
-// when nothing must.
+// renew returns the record as it must be before the replica may have a lease, or nil if
+// nothing must change.
 func (r *Registrar) renew(c *registry.Content, old *registry.StoredRecord, instance subject.Instance) *registry.Record {
-	suspended := stays(old.Suspended, instance)
+	suspended := keptSuspension(old.Suspended, instance)
 	drain := old.Drain(instance)
 	if old.Released.IsZero() && suspended == old.Suspended && drain == nil {
 		return nil
 	}
 	n := r.revise(c, old)
 	n.Released, n.Lost, n.Suspended = time.Time{}, false, suspended
-	// It drained by its own will and is here again.
+	// It had asked to drain, and has now registered again.
 	n.Draining = slices.DeleteFunc(n.Draining, func(d registry.Drain) bool { return d.Instance == instance })
 	return n
 }
@@ -174,7 +175,7 @@ func (r *Registrar) grant(ctx context.Context, name subject.Plugin, instance sub
 	})
 }
 
-// answer is the lease of a replica as the view has it.
+// answer returns the replica's lease according to the view.
 func (r *Registrar) answer(name subject.Plugin, instance subject.Instance, hash string) (plugin.Lease, error) {
 	p := r.view.Snapshot().Get(name)
 	if p == nil || p.Hash != hash {

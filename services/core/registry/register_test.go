@@ -103,7 +103,7 @@ func TestEachReasonToRefuse(t *testing.T) {
 		t.Run(about, func(t *testing.T) { fails(t, c.code, c.says)(w.register(c.m, "i-1")) })
 	}
 	_, err := w.verb(subject.Register, "a", m("b"))
-	fails(t, bus.CodeInvalidArgument, `name: is "b", but the subject is that of plugin a`)(plugin.Lease{}, err)
+	fails(t, bus.CodeInvalidArgument, `name: is "b", but the subject belongs to plugin a`)(plugin.Lease{}, err)
 	for about, body := range map[string]any{
 		"no object": []int{1}, "an unknown field": map[string]any{"name": "a", "version": "1.0.0", "instance": "i", "hoks": 1},
 	} {

@@ -15,8 +15,8 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// ServiceName is core's name on the bus: the queue group of the registry's
-// subjects, and the responder of its answers.
+// ServiceName is core's name on the bus: the queue group for the registry's
+// subjects, and the responder's name in its answers.
 const ServiceName = "core"
 
 // The defaults of [Config].
@@ -27,37 +27,37 @@ const (
 	DefaultMarker = 10 * time.Minute
 )
 
-// Kind is what a name is the name of.
+// Kind is the kind of thing that a name denotes.
 type Kind string
 
-// The kinds of names that are owned.
+// The kinds of names that plugins can own.
 const (
-	KindPlugin   Kind = "plugin"   // a plugin's own: the responder of its answers
+	KindPlugin   Kind = "plugin"   // the plugin itself: the responder of its answers
 	KindTool     Kind = "tool"     // a tool
 	KindProvider Kind = "provider" // a language model
 	KindListener Kind = "listener" // a listener or a sensor: the writer of its causes
 	KindGuide    Kind = "guide"    // a guide
 )
 
-// Config says how plugins are admitted and how long they are kept. The zero value
-// has the defaults.
+// Config configures how plugins are admitted and how long they are kept. The zero value
+// selects the defaults.
 type Config struct {
 	// Lease is how long a replica is kept without a heartbeat; default 10 s. Every
-	// core should have the same.
+	// core should have the same value.
 	Lease time.Duration
-	// Owner says which built-in service has a name, so that no plugin may take it.
-	// What runners and providers announce for plugins does not count. It is called
-	// at any time, by several goroutines; nil: no name is taken.
+	// Owner returns the built-in service that owns a name, so that no plugin may take
+	// it. Names that runners and providers announce for plugins do not count. Several
+	// goroutines may call it at any time. Nil means that no name is taken.
 	Owner func(kind Kind, name string) (owner string, taken bool)
-	// Drain is how long a replica may take to finish what it has, once it drains;
-	// then its lease is ended. Default 10 min.
+	// Drain is how long a draining replica may take to finish its work before its
+	// lease is ended; default 10 min.
 	Drain time.Duration
-	// Keep is how long a plugin without replicas is remembered; default 1 h. One
-	// that an operator has suspended is remembered for ever.
+	// Keep is how long a plugin without replicas is remembered; default 1 h. A plugin
+	// that an operator has suspended is remembered forever.
 	Keep time.Duration
 	// Marker is how long the deletion of a lease stays in the bucket; default 10 min.
 	Marker time.Duration
-	// Streams says how the bucket is kept: as the core's other streams are.
+	// Streams configures the bucket's storage, like that of core's other streams.
 	Streams bus.StreamsConfig
 }
 
@@ -72,12 +72,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports every field that is wrong; each error names its field.
+// Validate reports every invalid field; each error names its field.
 func (c Config) Validate() error {
 	var errs []error
 	for name, d := range map[string]time.Duration{"lease": c.Lease, "drain": c.Drain, "keep": c.Keep, "marker": c.Marker} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("registry.%s is %v, it must not be negative", name, d))
+			errs = append(errs, fmt.Errorf("registry.%s is %v, want 0 (default) or more", name, d))
 		}
 	}
 	if c.Lease > 0 && c.Lease < 100*time.Millisecond {
@@ -86,15 +86,14 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Registrar is one core's part in the registry. Its methods may be used at the
-// same time.
+// Registrar is one core's part of the registry. Its methods may be called concurrently.
 type Registrar struct {
-	cfg    Config
-	bus    *bus.Bus
-	bucket *bus.Bucket
-	view   *registry.View
-	log    *slog.Logger
-	turn   chan struct{} // holds one: who decides on a manifest
+	cfg      Config
+	bus      *bus.Bus
+	bucket   *bus.Bucket
+	view     *registry.View
+	log      *slog.Logger
+	deciding chan struct{} // capacity 1: held by the goroutine that decides on a manifest
 
 	ctx  context.Context //nolint:containedctx // of the sweeper, which outlives Serve
 	end  context.CancelFunc
@@ -104,23 +103,23 @@ type Registrar struct {
 	responders []*bus.Responder
 }
 
-// New prepares a registrar. The view must be of the same bus; it stays the
-// caller's.
+// New prepares a registrar. The view must use the same bus; the caller remains responsible
+// for closing it.
 func New(cfg Config, b *bus.Bus, view *registry.View, log *slog.Logger) (*Registrar, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	r := &Registrar{
 		cfg: cfg.withDefaults(), bus: b, bucket: b.Bucket(bus.BucketPlugins), view: view, log: log,
-		turn: make(chan struct{}, 1),
+		deciding: make(chan struct{}, 1),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	return r, nil
 }
 
-// Serve makes the bucket if it is not there and begins to answer plugins and
-// operators and to end leases. The context bounds that beginning; what was begun
-// goes on until Stop.
+// Serve creates the bucket if it does not exist, and starts to answer plugins and
+// operators and to end leases. The context bounds only the start; the registrar serves
+// until Stop.
 func (r *Registrar) Serve(ctx context.Context) error {
 	if err := r.bus.EnsurePlugins(ctx, r.cfg.Streams); err != nil {
 		return fmt.Errorf("serving the registry: %w", err)
@@ -148,7 +147,7 @@ func (r *Registrar) Serve(ctx context.Context) error {
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if err := r.bus.Conn().FlushWithContext(ctx); err != nil { // from here on requests are heard
+	if err := r.bus.Conn().FlushWithContext(ctx); err != nil { // from here on, requests are received
 		r.Stop()
 		return fmt.Errorf("serving the registry: %w", err)
 	}
@@ -156,8 +155,8 @@ func (r *Registrar) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Stop takes nothing new, answers what it has, and ends no more leases. It may be
-// called again.
+// Stop accepts no more requests, answers those that it has, and ends no more leases. It
+// may be called more than once.
 func (r *Registrar) Stop() {
 	r.mu.Lock()
 	list := r.responders

@@ -21,14 +21,14 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 		}
 	}
 	if err != nil {
-		_ = q.ReplyError(err) // the asker is gone if this fails, too
+		_ = q.ReplyError(err) // if this fails, too, the caller has disconnected
 	}
 }
 
 // decode reads a body strictly.
 func decode(body []byte, what string, v any) error {
 	if err := jsonerror.Decode(body, v); err != nil {
-		return bus.Errorf(bus.CodeInvalidArgument, "%s cannot be read: %s", what, err)
+		return bus.Errorf(bus.CodeInvalidArgument, "%s is invalid: %s", what, err)
 	}
 	return nil
 }
@@ -40,13 +40,13 @@ func (r *Registrar) serveRegister(q *bus.Request) (any, error) {
 	}
 	m, invalid := r.inspect(q.Data, name)
 	if m.Name == "" {
-		return nil, (&refusal{invalid: invalid}).err() // nothing can be said about what is registered
+		return nil, (&refusal{invalid: invalid}).err() // without a name, conflicts cannot be checked
 	}
 	ctx, cancel := bounded(q.Context())
 	defer cancel()
 	l, err := r.register(ctx, m, invalid)
 	if err != nil {
-		r.log.Info("a plugin is not registered", "plugin", name, "error", err)
+		r.log.Info("refused to register a plugin", "plugin", name, "error", err)
 		return nil, fmt.Errorf("registering plugin %s: %w", name, err)
 	}
 	return l, nil
@@ -91,7 +91,7 @@ func (r *Registrar) serveUnregister(q *bus.Request) (any, error) {
 	return l, nil
 }
 
-// checkInstance keeps what is no id out of the bucket's keys.
+// checkInstance keeps invalid ids out of the bucket's keys.
 func checkInstance(i subject.Instance) error {
 	if _, err := subject.Parse[subject.Instance](string(i)); err != nil {
 		return bus.Errorf(bus.CodeInvalidArgument, "%v", err)
@@ -133,7 +133,7 @@ func (r *Registrar) operate(ctx context.Context, ask PluginRequest) (err error) 
 	case OpUnload:
 		err = r.Unload(ctx, ask.Plugin, ask.Force, ask.Reason)
 	default:
-		err = bus.Errorf(bus.CodeInvalidArgument, "op %q is none; want %s, %s or %s", ask.Op, OpSuspend, OpResume, OpUnload)
+		err = bus.Errorf(bus.CodeInvalidArgument, "unknown op %q; want %s, %s or %s", ask.Op, OpSuspend, OpResume, OpUnload)
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func stormy(r *rand.Rand, i int) plugin.Manifest {
 func (w *world) warm() {
 	w.Helper()
 	first := m("first")
-	// Its lease may end meanwhile; nobody knows it then.
+	// Its lease may end meanwhile; then it is unknown.
 	fine := func(err error) bool { return err == nil || errors.Is(err, bus.ErrNotFound) }
 	if _, err := w.register(first, "i"); !fine(err) {
 		w.Fatal(err)
@@ -81,8 +81,8 @@ func (w *world) warm() {
 	}
 }
 
-// Two hundred plugins come and go. Some leave in good order, some are killed, some
-// come back under the same instance. Every snapshot that anybody sees is whole.
+// Two hundred plugins come and go. Some unregister, some are killed, some return
+// under the same instance. Every snapshot is complete.
 func TestAStormOfPlugins(t *testing.T) {
 	w := newWorld(t, 3, registry.Config{Lease: time.Second})
 	w.warm()

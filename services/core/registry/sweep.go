@@ -10,15 +10,14 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// sweeper ends the leases of those who are silent. What it knows of time is this
-// process's own.
+// sweeper ends the leases of silent replicas. It uses only this process's clock.
 type sweeper struct {
 	r *Registrar
-	// Silence counts from here at the earliest: before, this core could not have
-	// heard, or nobody could have written.
+	// blind is the earliest time from which silence counts. Before it, this core could not
+	// have received renewals, or no core could have written them.
 	blind time.Time
-	last  time.Time // of the last look
-	lost  time.Time // since when there is no bucket to follow; zero while there is
+	last  time.Time // of the last sweep
+	lost  time.Time // since when there has been no bucket to follow; zero while there is one
 }
 
 func (r *Registrar) sweepLoop() {
@@ -38,8 +37,8 @@ func (r *Registrar) sweepLoop() {
 
 func (s *sweeper) sweep(ctx context.Context, every time.Duration) {
 	now := time.Now()
-	// A process that was stopped, or starved, has not heard what was said meanwhile,
-	// and whoever shares its machine may not have spoken.
+	// A process that was paused or starved has missed renewals, and plugins on the same
+	// machine may not have sent any.
 	if now.Sub(s.last) > max(s.r.cfg.Lease/2, 2*every) {
 		s.blind = now
 	}
@@ -59,11 +58,11 @@ func (s *sweeper) sweep(ctx context.Context, every time.Duration) {
 	if err := s.pass(ctx, s.r.view.Content()); err != nil && s.r.ctx.Err() == nil {
 		// If this core cannot write, heartbeats cannot be answered either.
 		s.blind = time.Now()
-		s.r.log.Warn("the registry cannot be swept; no lease is ended meanwhile", "error", err)
+		s.r.log.Warn("cannot sweep the registry; no lease is ended meanwhile", "error", err)
 	}
 }
 
-// mend creates the bucket again when it was lost, if core's [bus.Bus.KeepStreams] has not.
+// mend creates a lost bucket again, unless core's [bus.Bus.KeepStreams] has done so.
 func (s *sweeper) mend(ctx context.Context, now time.Time) {
 	if s.lost.IsZero() || !s.r.bus.Connected() {
 		s.lost = now
@@ -75,12 +74,12 @@ func (s *sweeper) mend(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := s.r.bus.RestoreStreams(ctx, s.r.cfg.Streams); err != nil && s.r.ctx.Err() == nil {
-		s.r.log.Warn("the registry's bucket is not there and cannot be made", "error", err)
+		s.r.log.Warn("the registry's bucket does not exist and cannot be created", "error", err)
 	}
 }
 
-// pass ends what is over. The first error that is not another core's being faster
-// ends the pass.
+// pass ends expired leases and removes expired records and markers. It stops at the first
+// error, but not if another core was merely faster.
 func (s *sweeper) pass(ctx context.Context, c *registry.Content) error {
 	for name, leases := range c.Leases {
 		for _, l := range leases {
@@ -113,7 +112,7 @@ func (s *sweeper) pass(ctx context.Context, c *registry.Content) error {
 	return nil
 }
 
-// since is for how long something was so, as far as this core can tell.
+// since returns for how long something has been so, as far as this core can tell.
 func (s *sweeper) since(at time.Time) time.Duration {
 	if at.Before(s.blind) {
 		at = s.blind
@@ -127,7 +126,7 @@ func (s *sweeper) lease(ctx context.Context, rec *registry.StoredRecord, l *regi
 		why = "it sent no heartbeat for " + silent.Round(time.Millisecond).String()
 	} else if rec != nil {
 		if d := rec.Drain(l.Instance); d != nil && time.Since(d.At) > s.r.cfg.Drain {
-			why = "it has drained for longer than " + s.r.cfg.Drain.String()
+			why = "it has been draining for longer than " + s.r.cfg.Drain.String()
 		}
 	}
 	if why == "" {
@@ -135,7 +134,7 @@ func (s *sweeper) lease(ctx context.Context, rec *registry.StoredRecord, l *regi
 	}
 	err := s.r.deleteLease(ctx, l)
 	if errors.Is(err, bus.ErrFenceLost) {
-		return nil // a heartbeat came, or another core was faster
+		return nil // a heartbeat arrived, or another core was faster
 	}
 	if err == nil {
 		s.r.log.Warn("the lease of a plugin's replica has ended", "plugin", l.Plugin, "instance", l.Instance, "reason", why)
@@ -143,8 +142,7 @@ func (s *sweeper) lease(ctx context.Context, rec *registry.StoredRecord, l *regi
 	return err
 }
 
-// held reports whether a person has said something of the plugin that must not be
-// forgotten.
+// held reports whether the record must be kept because an operator suspended the plugin.
 func held(rec *registry.Record) bool {
 	return rec.Suspended != nil && rec.Suspended.By == registry.ByOperator
 }
@@ -154,14 +152,14 @@ func (r *Registrar) forget(ctx context.Context, name subject.Plugin) error {
 	return r.change(ctx, func(c *registry.Content) (*edit, error) {
 		old := c.Records[name]
 		if old == nil || old.Released.IsZero() || time.Since(old.Released) <= r.cfg.Keep || held(&old.Record) || len(c.Live(name)) > 0 {
-			return nil, nil // nothing is to be done
+			return nil, nil // nothing to do
 		}
-		r.log.Info("a plugin is forgotten", "plugin", name, "released", old.Released)
+		r.log.Info("removing the record of a plugin without replicas", "plugin", name, "released", old.Released)
 		return &edit{name: name}, nil
 	})
 }
 
-// instances names the replicas of some leases.
+// instances returns the replicas of the leases.
 func instances(leases []*registry.StoredLease) []subject.Instance {
 	out := make([]subject.Instance, len(leases))
 	for i, l := range leases {

@@ -31,7 +31,7 @@ type core struct {
 	*registry.Registrar
 }
 
-// startCore runs a registrar on a connection of its own until the test ends.
+// startCore runs a registrar on a separate connection until the test ends.
 func startCore(t testing.TB, b *bus.Bus, cfg registry.Config) *core {
 	t.Helper()
 	v, err := view.Watch(natstest.Context(t), b, natstest.Logger(t))
@@ -146,8 +146,7 @@ func fails(t testing.TB, code bus.Code, says ...string) func(plugin.Lease, error
 	}
 }
 
-// replica registers and sends heartbeats until it is told to stop; it does what a
-// plugin has to.
+// replica registers and sends heartbeats until it is stopped, as every plugin must.
 type replica struct {
 	m     plugin.Manifest
 	i     subject.Instance
@@ -168,7 +167,7 @@ func (c *client) live(m plugin.Manifest, i subject.Instance) *replica {
 		c.Fatal(err)
 	}
 	own := *c
-	own.patience = short / 2 // whoever is not answered asks again
+	own.patience = short / 2 // a request without an answer is sent again
 	r := &replica{m: m, i: i, c: &own, end: make(chan struct{}), spoke: began}
 	r.state.Store(l.State)
 	r.done.Go(func() {

@@ -82,13 +82,13 @@ func (c *Core) expect(ctx context.Context) {
 // rememberOffer periodically saves the number of offered tools, until ctx ends.
 func (c *Core) rememberOffer(ctx context.Context) {
 	const interval = 2 * time.Second
-	said, before := "", -1
+	logged, before := "", -1
 	every(ctx, interval, func() {
 		why := c.dir.missing()
-		if why != "" && why != said {
+		if why != "" && why != logged {
 			c.log.Info("model calls wait for tools", "reason", why, "at_most", returnWait)
 		}
-		said = why
+		logged = why
 		n := len(c.dir.Public())
 		if n == before || why != "" {
 			return

@@ -16,10 +16,11 @@ import (
 // DefaultBacklog is how many causes may wait before inputs are refused.
 const DefaultBacklog = 10_000
 
-// beacon publishes, about once a second, the backlog and whether the log can store, for
+// beacon publishes the backlog and the state of the log's storage about once a second, for
 // processes that store inputs. It also follows what sessions of other cores wait for: see
-// [bus.Beacon]. The backlog is the causes not delivered or not acknowledged. An open turn
-// holds one delivery; inputs queued in a session and turns that wait for a person hold none.
+// [bus.Beacon]. The backlog counts the causes not delivered or not acknowledged. An open
+// turn holds one delivery; inputs queued in a session and turns that wait for a person hold
+// none.
 type beacon struct {
 	c      *Core
 	limit  int // negative: none
@@ -68,8 +69,8 @@ func (b *beacon) start() (stop func()) {
 // beaconPause is the shortest time between two beacons outside of [bus.BeaconEvery].
 const beaconPause = 100 * time.Millisecond
 
-// publish sends a beacon. If measure is false, it repeats the latest backlog, which
-// only the server knows.
+// publish sends a beacon. If measure is false, it repeats the latest backlog instead of
+// asking the server for it.
 func (b *beacon) publish(ctx context.Context, measure bool) {
 	if measure {
 		if n, err := b.backlog(ctx); err == nil {
@@ -121,7 +122,7 @@ func (c *Core) faults() (out []coreapi.Fault) {
 // a missing one.
 const providerGrace = 3 * time.Second
 
-// providerFault is the fault of an agent whose provider nobody offers.
+// providerFault returns the fault of an agent whose provider no service offers, or nil.
 func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
 	wanted := c.cfg.Agents[name].Provider
 	gone := c.dir.noProvider(wanted)

@@ -8,7 +8,8 @@ import (
 )
 
 // stateCache keeps the states of sessions that are not open, most recently used
-// first. A state may be behind the log; the fence detects that. Its owner locks.
+// first. A state may lag behind the log; the fence detects that. The caller must hold
+// the owner's lock.
 type stateCache struct {
 	max   int
 	order *list.List // of *decide.State

@@ -18,11 +18,11 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 	if len(steps) == 0 {
 		return nil, true
 	}
-	type said struct {
+	type reply struct {
 		call   string
 		answer answerMail
 	}
-	answers := make(chan said, 16*len(steps))
+	answers := make(chan reply, 16*len(steps))
 	var cancels []func()
 	defer func() {
 		for _, c := range cancels {
@@ -39,7 +39,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 		}
 		c, err := s.c.caller.Send(s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body, func(m bus.Reply) {
 			select {
-			case answers <- said{st.Call, answerOf(m, asked)}:
+			case answers <- reply{st.Call, answerOf(m, asked)}:
 			default:
 			}
 		})
@@ -92,7 +92,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 // takeIn holds deliveries that have arrived meanwhile, so that they are extended and
 // not suspected as poison. They are processed when the loop continues.
 func (s *session) takeIn() {
-	for _, d := range s.box.takeDeliveries() {
+	for _, d := range s.mailbox.takeDeliveries() {
 		if s.held[d.d.Seq] == nil || d.d.NumDelivered >= s.held[d.d.Seq].NumDelivered {
 			s.hold(d)
 		}

@@ -74,13 +74,13 @@ func TestReplayTellsOfATurn(t *testing.T) {
 	s.await(ch, event.TypeRecorded)
 
 	id := fmt.Sprint("t", seq)
-	told := s.command(ref, ch, "replay", id)
-	contains(t, told, "**Turn "+id+"**", "2 rounds, 1 tool call,",
+	text := s.command(ref, ch, "replay", id)
+	contains(t, text, "**Turn "+id+"**", "2 rounds, 1 tool call,",
 		"- `+0.000s` test said in `page`: `be *bold*`", "round 1 at", "it called `test:risky`",
 		"hook before_act of watch", "a person was asked about `test:risky` with `{\"note\":\"a 'tick'\"}`", "critical",
 		"approved by ui-web after", "`test:risky` with `{\"note\":\"a 'tick'\"}` on", "ok, `\"done\"`", "round 2 at", "it answered", "answered: `it said")
-	if strings.Contains(told, "second") {
-		t.Fatalf("it shows another turn:\n%s", told)
+	if strings.Contains(text, "second") {
+		t.Fatalf("it shows another turn:\n%s", text)
 	}
 	contains(t, s.command(ref, ch, "replay"), "test said: `second`")
 	contains(t, s.command(ref, ch, "replay", "2"), "**Turn "+id+"**", "**Turn t", "`second`")

@@ -83,7 +83,7 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 		s.c.troubles.loaded(s.ref, next)
 	}
 	s.follow(func(w *work) bool { return !assigned(before, w) })
-	s.c.after.stored(stored{s.ctx, s.ref, d, next})
+	s.c.live.stored(stored{s.ctx, s.ref, d, next})
 }
 
 // load brings the state up to date with the log, from the cached state, the snapshot

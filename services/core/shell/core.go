@@ -27,7 +27,7 @@ import (
 // Config of a shell.
 type Config struct {
 	Agents        map[subject.Agent]*decide.Agent
-	Policy        decide.Policy
+	Policy        decide.Policy // required
 	Plugins       PluginsConfig
 	Streams       bus.StreamsConfig
 	CacheSessions int           // states cached besides those of open sessions; default 1024
@@ -54,8 +54,8 @@ type Core struct {
 	log    *slog.Logger
 	dir    *Directory
 	loader *Loader
-	behind *behind
-	after  *afterwards
+	views  *viewWriter
+	live   *livePublisher
 	refill *refill
 	folds  *folds
 	view   *view
@@ -102,17 +102,17 @@ func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
 		ready: make(chan struct{}), lobby: newLobby(), appends: &gate{},
 	}
-	c.behind, c.after, c.release = newBehind(c), newAfterwards(c), newReleases(c)
+	c.views, c.live, c.release = newViewWriter(c), newLivePublisher(c), newReleases(c)
 	c.plugins = newPlugins(c, cfg.Plugins)
 	c.beacon = newBeacon(c)
-	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.behind.folded}
+	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.views.folded}
 	c.refill = newRefill(c, cfg.Compare)
 	c.folds = newFolds(c)
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.want(ref, true) }
 	return c, nil
 }
 
-// Directory returns what the core knows of executors and tools.
+// Directory returns the core's directory of executors and tools.
 func (c *Core) Directory() *Directory { return c.dir }
 
 // Stats returns the live counters.
@@ -153,7 +153,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopAll(services)
-	if err := c.behind.loadFloor(ctx); err != nil {
+	if err := c.views.loadFloor(ctx); err != nil {
 		c.log.Warn("the ack floor is unknown; a new consumer would deliver every cause again", "error", err)
 	}
 	fired, err := c.bus.ConsumeFired(ctx, c.fired)
@@ -161,11 +161,13 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	defer fired.Stop()
-	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{AckWait: ackWait, Floor: c.behind.sureFloor, Room: c.appends.room}, c.deliver)
+	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{
+		AckWait: ackWait, Floor: c.views.confirmedFloor, Room: c.appends.room,
+	}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
-	c.behind.follow(causes)
+	c.views.follow(causes)
 	c.beacon.causes.Store(causes)
 	c.plugins.begin()
 	close(c.ready)
@@ -178,9 +180,9 @@ func (c *Core) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// background starts the work outside of sessions; stop lets it finish what is pending.
+// background starts the work outside of sessions. stop lets pending work finish.
 func (c *Core) background() (stop func()) {
-	stopBehind, stopAfter, stopRelease, stopRefill := c.behind.start(), c.after.start(), c.release.start(), c.refill.start()
+	stopViews, stopLive, stopRelease, stopRefill := c.views.start(), c.live.start(), c.release.start(), c.refill.start()
 	go c.lobby.extend(c.ctx, c)
 	go c.rememberOffer(c.ctx)
 	go c.recheckTroubles(c.ctx)
@@ -189,12 +191,12 @@ func (c *Core) background() (stop func()) {
 	return func() {
 		stopRefill()
 		stopBeacon()
-		stopAfter()
+		stopLive()
 		stopRelease()
 		if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
 			c.log.Debug("flushing the last live events", "error", err)
 		}
-		stopBehind()
+		stopViews()
 	}
 }
 
@@ -216,8 +218,8 @@ func (c *Core) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// AwaitExecutors waits until each of the instances has announced itself. From then
-// on, models are offered their tools.
+// AwaitExecutors waits until all of the instances have announced themselves. From
+// then on, their tools are offered to models.
 func (c *Core) AwaitExecutors(ctx context.Context, all ...subject.Instance) error {
 	return c.dir.await(ctx, all...)
 }
@@ -232,7 +234,7 @@ func (c *Core) Ready() bool {
 	}
 }
 
-// Health returns why the core cannot work now, or nil.
+// Health returns an error if the core cannot work now.
 func (c *Core) Health() error {
 	if !c.Ready() {
 		return errors.New("core is not consuming causes, or its bus is disconnected")
@@ -252,7 +254,7 @@ func (c *Core) drain() {
 	c.mu.Lock()
 	c.stopping = true
 	for _, s := range c.sessions {
-		s.box.put(stopMail{})
+		s.mailbox.put(stopMail{})
 	}
 	c.mu.Unlock()
 	c.lobby.handBack(c)
@@ -261,7 +263,7 @@ func (c *Core) drain() {
 	select {
 	case <-done:
 	case <-time.After(5 * time.Second):
-		c.end() // stop closings that still wait for a runner
+		c.end() // cancels the closings that still wait for a runner
 		<-done
 	}
 }
@@ -296,7 +298,7 @@ func (c *Core) deliver(d bus.Delivery) {
 		c.lobby.put(at.Ref, d)
 		return
 	}
-	c.session(at.Ref).box.put(mailOf(d))
+	c.session(at.Ref).mailbox.put(mailOf(d))
 }
 
 // mailOf marks deliveries that do not affect a running turn: inputs that do not interrupt
@@ -311,7 +313,7 @@ func (c *Core) session(ref subject.Ref) *session {
 	s := c.sessions[ref]
 	if s == nil {
 		s = &session{
-			c: c, ref: ref, ctx: c.ctx, box: newMailbox(), state: c.cache.take(ref),
+			c: c, ref: ref, ctx: c.ctx, mailbox: newMailbox(), state: c.cache.take(ref),
 			held: map[uint64]*held{}, work: map[string]*work{}, timers: map[string]bool{}, looked: time.Now(),
 			reconnects: c.bus.Conn().Stats().Reconnects,
 		}
@@ -329,7 +331,7 @@ func (c *Core) session(ref subject.Ref) *session {
 func (c *Core) retire(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !s.box.empty() {
+	if !s.mailbox.empty() {
 		return false
 	}
 	delete(c.sessions, s.ref)
@@ -345,7 +347,7 @@ func (c *Core) retire(s *session) bool {
 			break
 		}
 		for _, d := range c.lobby.take(ref) {
-			c.session(ref).box.put(mailOf(d))
+			c.session(ref).mailbox.put(mailOf(d))
 		}
 	}
 	c.gone.Done()

@@ -14,8 +14,8 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Damage says that a session's log cannot be folded to its end, or lacks commits
-// that it is known to have held.
+// Damage reports that a session's log cannot be folded to its end, or lacks commits
+// that it once held.
 type Damage struct {
 	Ref   subject.Ref
 	Why   string
@@ -152,14 +152,14 @@ func note(open map[uint64]bool, e event.Event) {
 	}
 }
 
-// doubt is what a session knows about suspected damage of its log. The log is read
-// again before it counts as damaged: a copy may lag, and a leader may change.
+// doubt tracks suspected damage of a session's log. The log is read again before it
+// counts as damaged: a replica may lag, and a leader may change.
 type doubt struct {
-	times int
-	rev   uint64        // the last commit that could be read
-	base  *decide.State // the state that the log did not confirm
-	next  time.Time     // earliest time to read again or to try to lock
-	told  bool          // the alarm was raised
+	times   int
+	rev     uint64        // the last commit that could be read
+	base    *decide.State // the state that the log did not confirm
+	next    time.Time     // earliest time to read again or to try to lock
+	alarmed bool          // the alarm was raised
 }
 
 // How many reads establish the damage before the session is locked, and the pauses
@@ -212,8 +212,8 @@ func (s *session) lock(d *Damage) error {
 	if err != nil {
 		return err
 	}
-	if !s.doubt.told {
-		s.doubt.told = true
+	if !s.doubt.alarmed {
+		s.doubt.alarmed = true
 		s.c.stats.Mismatches.Add(1)
 		s.c.log.Error("ALARM: a session's log is damaged; locking the session until /repair or /reset", "session", s.ref,
 			"error", d, "readable", w.Last, "fence", fence, "saved", savedAt(d), "open", len(w.Open))
@@ -238,7 +238,7 @@ func (s *session) adoptLock(next *decide.State, d *decide.Decision) {
 	s.follow(nil)
 	s.c.troubles.loaded(s.ref, next)
 	s.c.parked.forget(s.ref)
-	s.c.after.stored(stored{s.ctx, s.ref, d, next})
+	s.c.live.stored(stored{s.ctx, s.ref, d, next})
 }
 
 func savedAt(d *Damage) uint64 {

@@ -141,8 +141,8 @@ func (d disk) cutBefore(data []byte, r record) {
 	d.remove(d.file("index.db"))
 }
 
-// Whatever happened to the log of one session, it is locked once and reports it, its
-// input ends once, other sessions are unaffected, and /repair opens it with what was saved.
+// Whatever happened to a session's log, the session is locked once and reports it, its
+// input ends once, other sessions are unaffected, and /repair opens it with the saved state.
 func TestADamagedLogLocksTheSession(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -36,13 +36,13 @@ type Directory struct {
 	waiting    queue
 	self       subject.Instance
 	demands    []demand             // of all cores
-	cores      int                  // that publish beacons
+	cores      int                  // number of cores that publish beacons
 	fold       int                  // the newest fold version that any of them knows
-	published  int                  // sessions that wait, by this core's latest beacon
+	published  int                  // waiting sessions in this core's latest beacon
 	usage      map[need]*usage      // of slots by other cores
-	moved      chan struct{}        // gets a value when the next beacon should be sent at once
-	lostTools  map[string]time.Time // since when a tool is no longer offered
-	arrived    map[string]time.Time // when a tool's latest executor or plugin replica came
+	moved      chan struct{}        // receives a value when the next beacon should be sent at once
+	lostTools  map[string]time.Time // when each tool was last offered
+	arrived    map[string]time.Time // when a tool's latest executor or plugin replica arrived
 	lostModel  map[string]time.Time // the same for providers
 	models     map[string]bool      // providers on offer, by name; "": any
 	started    time.Time
@@ -60,7 +60,7 @@ type Directory struct {
 type instance struct {
 	executor.Announcement
 	seen time.Time
-	gone time.Time      // when it had no responders; zero once it has announced itself again
+	gone time.Time      // when it was found to have no responders; zero after its next announcement
 	full []string       // pools that refused work for lack of a slot, since it announced itself
 	mine map[string]int // by pool: the most slots that this core has used since then
 }
@@ -144,7 +144,7 @@ func (d *Directory) announced(m *nats.Msg) {
 
 func poke(sessions []*session) {
 	for _, s := range sessions {
-		s.box.put(pokeMail{})
+		s.mailbox.put(pokeMail{})
 	}
 }
 
@@ -177,7 +177,7 @@ func offers(s *registry.Snapshot, t tool.Spec) bool {
 	return ok && string(p.Name()) == t.Plugin
 }
 
-// is reports whether an executor with the name is present.
+// is reports whether an executor with that name has announced itself.
 func (d *Directory) is(name subject.Instance) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,7 +224,7 @@ func stillGone(old *instance) time.Time {
 }
 
 // lost notes that an instance has no responders. Its last announcement stays valid for
-// a while, and work would otherwise go from one dead instance to the next.
+// a while, and without this, work would go from one dead instance to the next.
 func (d *Directory) lost(id subject.Instance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,8 +233,8 @@ func (d *Directory) lost(id subject.Instance) {
 	}
 }
 
-// rebuild recomputes the catalog. Built-in tools go before those of plugins. Of several
-// instances that offer a tool, the oldest determines the owner of its name, and its schema.
+// rebuild recomputes the catalog. Built-in tools take precedence over those of plugins.
+// If several instances offer a tool, the oldest determines its owner and its schema.
 func (d *Directory) rebuild() {
 	order := make([]*instance, 0, len(d.instances))
 	for _, i := range d.instances {
@@ -297,7 +297,7 @@ func (d *Directory) described(offered []string) json.RawMessage {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.built == built { // else b may describe tools that are gone
+	if d.built == built { // otherwise b may describe tools that no longer exist
 		d.offered, d.description = offered, b
 	}
 	return b

@@ -109,7 +109,7 @@ func TestACallThatIsBoundHoldsUpNoOther(t *testing.T) {
 	}
 	busy("full", 1)
 	busy("idle", 0)
-	bound, others := &session{box: newMailbox()}, [3]*session{{box: newMailbox()}, {box: newMailbox()}, {box: newMailbox()}}
+	bound, others := &session{mailbox: newMailbox()}, [3]*session{{mailbox: newMailbox()}, {mailbox: newMailbox()}, {mailbox: newMailbox()}}
 	pick(bound, "full", "")
 	pick(others[0], "", "idle")
 	pick(others[1], "", "")

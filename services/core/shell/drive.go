@@ -11,8 +11,8 @@ import (
 
 // drive does the driver's work for the session: it checks the log, schedules timers,
 // chases silent executors, assigns waiting work and ends overdue turns. A core that
-// does not drive only processes the deliveries it holds. Whatever the turn waits for
-// comes before inputs that wait for a decision.
+// does not drive only processes the deliveries it holds. Messages that the turn waits
+// for are handled before inputs that wait for a decision.
 func (s *session) drive() {
 	if len(s.held) == 0 {
 		s.poked = false
@@ -21,13 +21,13 @@ func (s *session) drive() {
 	if s.state == nil || time.Since(s.looked) > lookEvery {
 		s.look()
 	}
-	turnFirst := s.poked || s.box.urgent()
+	turnFirst := s.poked || s.mailbox.urgent()
 	if !turnFirst {
 		s.retryHeld()
 	}
 	s.driveOn()
 	s.poked = false
-	if turnFirst && !s.box.urgent() {
+	if turnFirst && !s.mailbox.urgent() {
 		s.retryHeld()
 	}
 }
@@ -99,7 +99,7 @@ func (s *session) retryHeld() {
 			return
 		}
 		s.processUpTo(next)
-		if s.state == nil || max(s.state.Cursor, s.passed) == before || s.box.urgent() {
+		if s.state == nil || max(s.state.Cursor, s.passed) == before || s.mailbox.urgent() {
 			return
 		}
 	}

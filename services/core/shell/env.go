@@ -24,7 +24,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	}
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
-		Hooks: patient{at.table, s}, Policy: c.cfg.Policy, Stats: c.behind.toolUse,
+		Hooks: patient{at.hooks, s}, Policy: c.cfg.Policy, Stats: c.views.toolUse,
 		Version: func() string { return c.cfg.Version },
 		Plugins: func() []decide.PluginUse { return pluginUse(at.Snapshot) }, HookStats: c.plugins.use, Replay: s.replay,
 	}

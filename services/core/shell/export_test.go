@@ -15,7 +15,7 @@ func SetClockSkew(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { clockSkew = before })
 }
 
-// NewestFold is the newest fold version that the core has heard of.
+// NewestFold returns the newest fold version that the core has seen in a beacon.
 func NewestFold(c *Core) int { return c.dir.newestFold() }
 
 // NoteTrouble lists a session as damaged.
@@ -23,5 +23,5 @@ func NoteTrouble(c *Core, ref subject.Ref) {
 	c.troubles.note(ref, coreapi.TroubleDamaged, "a test's")
 }
 
-// Granted returns the lists of permissions that the agent has now.
+// Granted returns the agent's current lists of permissions.
 func Granted(c *Core, a subject.Agent) [][]string { return c.agent(a).Granted }

@@ -10,9 +10,10 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// folds does what requests ask for that takes a fold from the log. Few run at a time and
-// rest after it, so that turns go on. Requests for the same share one that has not begun;
-// the answer of one that runs may be older than the request.
+// folds serves the requests that need a session folded from the log. Only a few run at a
+// time, with a pause after each, so that turns are not delayed. Requests for the same
+// session share a fold that has not begun. They do not join one that is running, because
+// its answer may be older than the request.
 type folds struct {
 	c     *Core
 	slots chan struct{}
@@ -31,7 +32,7 @@ type foldKey struct {
 	ref  subject.Ref
 }
 
-// fold is one answer, for all that wait for it.
+// fold is one answer, shared by all requests that wait for it.
 type fold struct {
 	done   chan struct{}
 	answer json.RawMessage
@@ -42,7 +43,7 @@ func newFolds(c *Core) *folds {
 	return &folds{c: c, slots: make(chan struct{}, foldsAtOnce), waiting: map[foldKey]*fold{}}
 }
 
-// do returns what work returns, as JSON. It refuses if too many wait.
+// do returns the result of work as JSON, or an error if too many requests wait.
 func (f *folds) do(ctx context.Context, key foldKey, work func(context.Context) (any, error)) (any, error) {
 	w, mine := f.join(key)
 	switch {
@@ -60,8 +61,8 @@ func (f *folds) do(ctx context.Context, key foldKey, work func(context.Context) 
 	}
 }
 
-// join returns the fold that waits, or a new one, which is the caller's to run; nil if too
-// many wait.
+// join returns the waiting fold, or a new one, which the caller must run. It returns nil
+// if too many wait.
 func (f *folds) join(key foldKey) (w *fold, mine bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,8 +80,8 @@ func (f *folds) leave(key foldKey) {
 	delete(f.waiting, key)
 }
 
-// run works for all that have joined, whatever becomes of the first one's request. If it
-// panics, the others get the error of join.
+// run does the work for all requests that have joined, even if the first one is cancelled.
+// If it panics, the others get the error set by join.
 func (f *folds) run(key foldKey, w *fold, work func(context.Context) (any, error)) {
 	defer close(w.done)
 	select {

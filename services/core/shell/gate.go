@@ -12,8 +12,8 @@ import (
 
 const (
 	// appendsAtOnce bounds this core's commits in flight. The server stores commits one by
-	// one: more of them are not stored sooner, and delay everything else on the connection
-	// until its pings go unanswered.
+	// one: sending more does not store them sooner, but delays everything else on the
+	// connection until its pings go unanswered.
 	appendsAtOnce = 64
 	// inputsAtOnce bounds the appends of inputs, per lane. While earlier lanes append, too,
 	// only startsBeside inputs may begin a turn and queuesBeside may queue behind one.
@@ -67,7 +67,7 @@ func (g *gate) enter(l lane) chan struct{} {
 		g.step = a.since
 	}
 	g.lanes[l].waiting.PushBack(a)
-	g.let()
+	g.admit()
 	return a.in
 }
 
@@ -84,10 +84,10 @@ func (g *gate) leave(l lane, took time.Duration) {
 		time.AfterFunc(g.rests.Sub(now), func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.let()
+			g.admit()
 		})
 	}
-	g.let()
+	g.admit()
 }
 
 // giveWay withdraws from the lane. It reports false if the caller was already admitted.
@@ -104,8 +104,8 @@ func (g *gate) giveWay(l lane, in chan struct{}) bool {
 	return false
 }
 
-// let admits the applicants that may append now. The caller holds the lock.
-func (g *gate) let() {
+// admit admits the applicants that may append now. The caller holds the lock.
+func (g *gate) admit() {
 	for l := range lanes {
 		for g.lanes[l].waiting.Len() > 0 && g.inside(lanes) < appendsAtOnce && g.lanes[l].inside < g.most(l) {
 			w := &g.lanes[l].waiting
@@ -157,7 +157,7 @@ func (g *gate) room() bool {
 func (s *session) laneOf(d *decide.Decision) lane {
 	t, next := d.Commit.Header.Trigger, d.State().Turn
 	switch {
-	case t.Kind != event.ByCause, t.Cause != subject.Input, t.Sequence != s.door:
+	case t.Kind != event.ByCause, t.Cause != subject.Input, t.Sequence != s.delivery:
 		return turns
 	case s.state.Turn == nil:
 		return starts
@@ -180,14 +180,14 @@ func (s *session) enter(d *decide.Decision, l lane) bool {
 	}
 	var mail <-chan struct{}
 	if l != turns && len(d.Commit.Header.Hooks) == 0 {
-		mail = s.box.signal
+		mail = s.mailbox.signal
 	}
 	tick := time.NewTicker(extendAfter)
 	defer tick.Stop()
 	rung := false
 	defer func() {
 		if rung {
-			s.box.ring()
+			s.mailbox.ring()
 		}
 	}()
 	for {
@@ -196,7 +196,7 @@ func (s *session) enter(d *decide.Decision, l lane) bool {
 			return true
 		case <-mail:
 			rung = true
-			if s.box.urgent() && s.c.appends.giveWay(l, in) {
+			if s.mailbox.urgent() && s.c.appends.giveWay(l, in) {
 				return false
 			}
 		case <-tick.C:

@@ -25,9 +25,9 @@ const (
 	maxGuide   = 256 << 10       // bytes
 )
 
-// guides appends the guides of plugins to the agents' own. They are fetched when the
-// plugin arrives or changes, and removed with it. No turn waits for them; while one that an
-// agent requires is missing, its turns fail.
+// guides adds the guides of plugins to the agents' configured ones. They are fetched when
+// the plugin arrives or changes, and removed with it. No turn waits for them. While a guide
+// that an agent requires is missing, the agent's turns fail.
 type guides struct {
 	c      *Core
 	agents atomic.Pointer[map[subject.Agent]*decide.Agent]
@@ -152,11 +152,11 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 	return all
 }
 
-// errNoGuide says that no plugin that is active declares the guide.
+// errNoGuide means that no active plugin declares the guide.
 var errNoGuide = errors.New("no active plugin declares it")
 
-// get returns the guide of an active plugin. While the plugin does not answer, the
-// previous guide is returned with the error. Without such a plugin it is errNoGuide.
+// get returns the guide of an active plugin. While the plugin does not answer, it returns
+// the previous guide and an error. Without such a plugin the error is errNoGuide.
 func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got guide.Guide, ok bool, err error) {
 	for _, p := range at.Plugins() {
 		if !at.Active(p.Name()) || !slices.Contains(p.Manifest.Guides, w.name) {
@@ -197,7 +197,7 @@ func (g *guides) fetch(ctx context.Context, p subject.Plugin, w wanted) (guide.G
 		return guide.Guide{}, err
 	}
 	if len(answer) > maxGuide {
-		return guide.Guide{}, fmt.Errorf("the guide of plugin %s has %d bytes, at most %d", p, len(answer), maxGuide)
+		return guide.Guide{}, fmt.Errorf("the guide of plugin %s has %d bytes; the limit is %d", p, len(answer), maxGuide)
 	}
 	got, err := guide.Decode(answer, w.name)
 	if err != nil {

@@ -34,9 +34,9 @@ func TestGuidesOfPlugins(t *testing.T) {
 	s.asked = func(r provider.Request) { system.Store(r.System) }
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
-	told := func(want string) {
+	sees := func(want string) {
 		t.Helper()
-		natstest.Eventually(t, "the model is told "+want, func() bool {
+		natstest.Eventually(t, "the model sees "+want, func() bool {
 			s.say(ref, event.Input{Text: "hello"})
 			s.await(ch, event.TypeRecorded)
 			return system.Load() == want
@@ -69,17 +69,17 @@ func TestGuidesOfPlugins(t *testing.T) {
 		p.register()
 		return p
 	}
-	told("You are Ada.")
+	sees("You are Ada.")
 	serve("shorty", guide.Guide{Name: "brief", SystemPrompt: "Be brief."}, nil)
-	told("You are Ada.\n\nBe brief.")
+	sees("You are Ada.\n\nBe brief.")
 	var answers atomic.Int64
 	friendly := serve("friendly", guide.Guide{Name: "kind", SystemPrompt: "Be kind.", Permissions: []string{"fs.read"}, InitialMemories: []string{"It is Friday."}}, &answers)
-	told("You are Ada.\n\nBe kind.\n\nBe brief.\n\nWhat you remember:\n- It is Friday.\n")
+	sees("You are Ada.\n\nBe kind.\n\nBe brief.\n\nWhat you remember:\n- It is Friday.\n")
 	if got := shell.Granted(s.core, "main"); len(got) != 2 || !slices.Equal(got[1], []string{"fs.read"}) {
 		t.Errorf("granted is %q", got)
 	}
 	friendly.leave()
-	told("You are Ada.\n\nBe brief.")
+	sees("You are Ada.\n\nBe brief.")
 }
 
 // An agent does not answer without the guides that it requires, and core says why they are

@@ -38,7 +38,7 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 	const sense, plan, reflect = "before_sense after_sense", "before_plan after_plan", "before_reflect after_reflect"
 	s := start(t, core.Config{Policy: []core.Rule{{Tool: "test:once", Effect: "deny", Reason: "never"}}})
 	spy := s.plug(plugin.Manifest{Name: "spy", Hooks: everyPoint()}, nil)
-	natstest.Eventually(t, "the plugin is told of the start", func() bool { return points(spy.take("")) == "on_agent_start" })
+	natstest.Eventually(t, "the plugin is asked at the start", func() bool { return points(spy.take("")) == "on_agent_start" })
 
 	for _, c := range []struct {
 		name  string
@@ -116,7 +116,7 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 			t.Errorf("asked at %s", got)
 		}
 	})
-	t.Run("a later core tells it of its own start, and of its end", func(t *testing.T) {
+	t.Run("a later core asks it at that core's start and end", func(t *testing.T) {
 		s.startCore(core.Config{})
 		if got := points(spy.take("")); got != "on_agent_start" {
 			t.Errorf("asked at %q", got)
@@ -186,7 +186,7 @@ func TestAPolicyComesAndGoes(t *testing.T) {
 		return ""
 	})
 	if a := action(); a.Code != tool.CodeDenied {
-		t.Fatalf("while the policy is there: %+v", a)
+		t.Fatalf("while the policy is registered: %+v", a)
 	}
 	p.leave()
 	natstest.Eventually(t, "the policy is gone", func() bool { return !s.core.Plugins().Active("policy") })
@@ -296,7 +296,7 @@ func TestHooksThatTakeTheirTime(t *testing.T) {
 }
 
 // on_error hears of tool calls that failed, of hooks that failed, and of a plugin that was
-// suspended for that; never of its own failures.
+// suspended for that; never of its failures.
 func TestOnErrorHearsOfEveryFailure(t *testing.T) {
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: new(2)}})
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{}`)})

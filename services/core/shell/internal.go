@@ -16,16 +16,17 @@ import (
 	"skandha.dev/services/internal/nesting"
 )
 
-// internalPrincipal begins the principal of an internal call. No id holds a colon, so no
-// writer of inputs has such a name.
+// internalPrincipal is the prefix of an internal call's principal. Ids contain no colon,
+// so no writer of inputs has such a name.
 const internalPrincipal = "internal:"
 
-// internalTries is how many runners are asked that turn out to be full or gone.
+// internalTries is how many runners are tried before a call fails because they are full
+// or gone.
 const internalTries = 4
 
-// internalCall is a call of an internal tool by a service or a plugin. It is no part of a
-// turn: hooks are not asked and nothing is committed, since it may be made by a hook that the
-// session's next commit waits for.
+// internalCall is a call of an internal tool by a service or a plugin. It is not part of a
+// turn. Hooks are not asked and nothing is committed, because the caller may be a hook that
+// the session's next commit waits for.
 type internalCall struct {
 	tool.InternalCall
 	ref  subject.Ref
@@ -99,13 +100,13 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 		return c.runInternal(ctx, n)
 	case decide.Ask:
 		return tool.Failure(tool.CodeDenied, fmt.Sprintf(
-			"policy wants a user to approve it, and nobody is asked about an internal call; "+
-				"allow it by a rule for the principal %q", principal))
+			"policy requires a user's approval, which internal calls cannot ask for; "+
+				"to allow it, add a rule for the principal %q", principal))
 	}
 	return tool.Failure(tool.CodeDenied, n.rule.Reason)
 }
 
-// runInternal gives the call to a runner, and to another one if that did not run it.
+// runInternal sends the call to a runner, and to another one if the first did not run it.
 func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 	limit := n.spec.Timeout()
 	if o := n.rule.Obligations; o != nil && o.MaxDurationMS > 0 {
@@ -128,7 +129,7 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 			return decide.ResultOf(a, n.rule.Obligations)
 		case a.State != executor.Refused && a.State != executor.Never:
 			return tool.Failure(tool.CodeOutcomeUnknown,
-				fmt.Sprintf("it may have run: runner %s says %s %s", inst, a.State, a.Message))
+				fmt.Sprintf("it may have run: runner %s answered %s %s", inst, a.State, a.Message))
 		}
 		why, not = fmt.Sprintf("runner %s did not run it: %s", inst, a.Message), append(not, inst)
 	}
@@ -157,7 +158,7 @@ func (c *Core) attemptInternal(
 	cancel, err := c.caller.Send(ctx, subject.Executor(w.kind, to), string(to), nil, body, func(m bus.Reply) {
 		mail := answerOf(m, asked)
 		if mail.gone {
-			mail.answer.State, mail.answer.Message = executor.Never, "it is gone"
+			mail.answer.State, mail.answer.Message = executor.Never, "the runner no longer exists"
 		}
 		if mail.answer.State.Final() {
 			select {
@@ -176,6 +177,6 @@ func (c *Core) attemptInternal(
 		return a, nil
 	case <-ctx.Done():
 		c.stop(w, n.ref)
-		return executor.Answer{}, fmt.Errorf("runner %s has not answered in time, and was asked to stop it", to)
+		return executor.Answer{}, fmt.Errorf("runner %s did not answer in time and was asked to stop it", to)
 	}
 }

@@ -73,7 +73,7 @@ func encoded(t *testing.T, v any) []byte {
 	return b
 }
 
-// Policy judges an internal call, and what is no internal call is refused.
+// Policy judges an internal call. Calls of tools that are not internal are refused.
 func TestInternalCallsAreJudged(t *testing.T) {
 	s := start(t, core.Config{Policy: []core.Rule{
 		{Principal: "internal:spy", Effect: event.EffectDeny, Reason: "spies learn nothing"},

@@ -183,8 +183,8 @@ func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
 	}
 }
 
-// What a plugin makes of the arguments has to fit the tool's schema before another one is
-// asked with them.
+// Arguments that a plugin has changed must fit the tool's schema before another plugin is
+// asked about them.
 func TestAReplacementHasToFit(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:once", Args: []byte(`{"n":1}`)})
@@ -231,8 +231,8 @@ func TestARequiredPluginHasTheLastWord(t *testing.T) {
 	}
 }
 
-// A guest that gives no answer stops nobody: calls run without it, and the person is
-// notified of that, once in a session.
+// A plugin that is not required and gives no answer blocks nothing: calls run without it,
+// and the user is notified of that once per session.
 func TestASilentGuestStopsNobody(t *testing.T) {
 	n := 2
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}})
@@ -267,8 +267,8 @@ func TestASilentGuestStopsNobody(t *testing.T) {
 	}
 }
 
-// A policy that vanishes without leaving is missed: the person is notified until it is back
-// or unloaded. One that leaves is not.
+// If a policy disappears without unregistering, the user is notified until it is back or
+// unloaded. If it unregisters, there is no notice.
 func TestAVanishedPolicyIsMissed(t *testing.T) {
 	s := start(t, core.Config{Plugins: core.PluginsConfig{Lease: time.Second}})
 	s.model = once(do(`{}`))
@@ -292,7 +292,7 @@ func TestAVanishedPolicyIsMissed(t *testing.T) {
 		}
 	}
 	if said := notice("s1"); !strings.Contains(said, "it is gone") {
-		t.Errorf("while it is missed: %q", said)
+		t.Errorf("while it is missing: %q", said)
 	}
 	caller, err := s.bus.NewCaller()
 	if err != nil {

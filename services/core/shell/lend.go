@@ -2,20 +2,20 @@ package shell
 
 import "skandha.dev/pkg/subject"
 
-// A share that its core does not use is lent. A core may claim more sessions than it
-// has, because it is broken or false, or it may be slow to take its slots: no other
-// core's sessions wait for slots that nobody uses.
+// Slots of a share that its core does not use are lent to other cores. A core may claim
+// more sessions than it has, because it is broken or lies, or it may be slow to take its
+// slots. Lending keeps the sessions of other cores from waiting for idle slots.
 
-// lendAfter is for how many turns, two seconds, slots must have been left unused before
-// they are lent. A core that begins to use its share gets it back at once: what others
-// have borrowed does not count as theirs.
+// lendAfter is the number of turns (two seconds) for which slots must be unused before
+// they are lent. A core that begins to use its share gets it back at once: borrowed slots
+// do not count as the borrower's share.
 const lendAfter = 8
 
-// usage is how many of the slots that serve a need other cores have used, at the latest
-// turns.
+// usage holds how many of the slots that serve a need other cores used at each of the
+// latest turns.
 type usage struct {
 	at [lendAfter]int
-	n  int // turns that were counted
+	n  int // number of turns counted
 }
 
 func (u *usage) add(slots int) {
@@ -23,7 +23,8 @@ func (u *usage) add(slots int) {
 	u.n++
 }
 
-// most returns the largest of the latest counts; ok is false until there are enough.
+// most returns the largest of the latest counts. ok is false until there are lendAfter
+// counts.
 func (u *usage) most() (slots int, ok bool) {
 	if u == nil || u.n < lendAfter {
 		return 0, false
@@ -34,8 +35,8 @@ func (u *usage) most() (slots int, ok bool) {
 	return slots, true
 }
 
-// countUse counts what other cores use of the slots that any core's sessions wait for.
-// The caller holds the lock.
+// countUse counts the slots that other cores use, for each need that sessions of any core
+// wait for. The caller holds the lock.
 func (d *Directory) countUse() {
 	counted := map[need]*usage{}
 	for _, o := range d.demands {
@@ -55,7 +56,7 @@ func (d *Directory) countUse() {
 	d.usage = counted
 }
 
-// maxCounted bounds the needs that are counted: beacons name them.
+// maxCounted bounds the needs that are counted, because beacons may name any number.
 const maxCounted = 256
 
 // usedByOthers counts the slots for a need that are busy with attempts of other cores.
@@ -75,8 +76,9 @@ func (d *Directory) usedByOthers(n need) (slots int) {
 	return slots
 }
 
-// keepMine remembers how many slots of an instance this core has used at most since its
-// latest announcement, which still counts those as busy. The caller holds the lock.
+// keepMine records the most slots of an instance that this core has used since the
+// instance's latest announcement, which still counts them as busy. The caller holds the
+// lock.
 func (d *Directory) keepMine(id subject.Instance, pool string) {
 	if i := d.instances[id]; i != nil {
 		if i.mine == nil {

@@ -26,14 +26,14 @@ type Loader struct {
 	Spoiled func(ref subject.Ref)
 }
 
-// errSpoiled says that a snapshot differs from the fold of its own log. One at a
-// commit that the log does not have is not spoiled: it may be all that is left.
+// errSpoiled means that a snapshot differs from the fold of its log. A snapshot at a
+// commit that the log no longer has is not spoiled: it may be all that is left.
 var errSpoiled = errors.New("spoiled snapshot")
 
 // Load returns the state of the session at its last commit. It starts from the
 // given state if that still fits the log, else from the snapshot, else from the
 // first commit. The error is a [*Damage] if the log cannot be folded, or lacks
-// commits that it is known to have held.
+// commits that it once held.
 func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) (*decide.State, error) {
 	known := make([]*decide.State, 0, 2)
 	for _, find := range []func() *decide.State{
@@ -64,8 +64,8 @@ func (l *Loader) Rebuild(ctx context.Context, ref subject.Ref) (*decide.State, e
 	return f.state, err
 }
 
-// resume folds the commits after base. The commit at base confirms it, or the next
-// one, which folds onto no other state.
+// resume folds the commits after base. Either the commit at base confirms base, or the
+// next one does, because it folds onto no other state.
 func (l *Loader) resume(ctx context.Context, ref subject.Ref, base *decide.State) (*decide.State, error) {
 	f, err := l.fold(ctx, ref, base)
 	if err == nil && !f.confirmed {
@@ -77,7 +77,7 @@ func (l *Loader) resume(ctx context.Context, ref subject.Ref, base *decide.State
 // folded is the result of a fold.
 type folded struct {
 	state     *decide.State // at the last commit that fits
-	confirmed bool          // the initial state is that of the log
+	confirmed bool          // the initial state matches the log
 	anew      time.Time     // time of the last checkpoint at which folding restarted
 }
 
@@ -124,8 +124,8 @@ func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (fo
 	return f, broken
 }
 
-// snapshot returns the stored state if it is intact, or nil. The log must still
-// confirm that it is the session's (rule 15).
+// snapshot returns the stored state if it is intact, or nil. The caller must still check
+// it against the session's log (rule 15).
 func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
 	if l.Store == nil {
 		return nil

@@ -13,10 +13,10 @@ import (
 // DefaultOpenSessions is how many sessions a core has open at once.
 const DefaultOpenSessions = 2000
 
-// lobby holds inputs while a core has the maximum of open sessions, and extends their
-// deliveries. When a session closes, the one that has waited longest is opened with all
-// its inputs. While any session waits, new inputs of open sessions wait, too. Other causes,
-// such as answers, cancels and commands, open their session at once.
+// lobby holds inputs while a core has the maximum number of open sessions, and extends
+// their deliveries. When a session closes, the one that has waited longest is opened with
+// all its inputs. While any session waits, new inputs for open sessions wait, too. Other
+// causes, such as answers, cancels and commands, open their session at once.
 type lobby struct {
 	mu    sync.Mutex
 	order []subject.Ref
@@ -65,7 +65,7 @@ func (l *lobby) next() (subject.Ref, bool) {
 	return l.order[0], true
 }
 
-// all lists every delivery that waits.
+// all lists the waiting deliveries.
 func (l *lobby) all() []bus.Delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *lobby) all() []bus.Delivery {
 	return out
 }
 
-// len counts the sessions that wait.
+// len returns the number of waiting sessions.
 func (l *lobby) len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *lobby) extend(ctx context.Context, c *Core) {
 	})
 }
 
-// clear forgets every delivery, when the log that they are of is gone.
+// clear drops all deliveries, after their log was lost.
 func (l *lobby) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,7 @@ func (l *lobby) clear() {
 	clear(l.held)
 }
 
-// handBack gives every delivery back, at shutdown.
+// handBack returns all deliveries to the server, at shutdown.
 func (l *lobby) handBack(c *Core) {
 	for _, d := range l.all() {
 		if err := d.Nak(0); err != nil {

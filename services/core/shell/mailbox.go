@@ -3,21 +3,21 @@ package shell
 import "sync"
 
 // mailbox is an unbounded queue, so that a subscription's callback never waits for a
-// session. It holds no more than the session was sent. Mail that a turn waits for is
+// session. It holds only what was sent to the session. Mail that a turn waits for is
 // taken first, so that the turn continues before the next input is processed.
 type mailbox struct {
-	mu      sync.Mutex
-	turn    []any // answers of executors, and notifications of free slots
-	mail    []any
-	presses int // number of urgent ones
-	signal  chan struct{}
+	mu         sync.Mutex
+	turn       []any // answers of executors, and notifications of free slots
+	mail       []any
+	urgentMail int // number of urgent messages
+	signal     chan struct{}
 }
 
 func newMailbox() mailbox { return mailbox{signal: make(chan struct{}, 1)} }
 
-// presses reports whether mail is more urgent than storing an input: it advances a
+// isUrgent reports whether mail is more urgent than storing an input: it advances a
 // turn, or is a user's message about it.
-func presses(m any) bool {
+func isUrgent(m any) bool {
 	switch m := m.(type) {
 	case answerMail:
 		return m.gone || m.answer.State.Final()
@@ -35,8 +35,8 @@ func (b *mailbox) put(m any) {
 	default:
 		b.mail = append(b.mail, m)
 	}
-	if presses(m) {
-		b.presses++
+	if isUrgent(m) {
+		b.urgentMail++
 	}
 	b.mu.Unlock()
 	b.ring()
@@ -65,8 +65,8 @@ func (b *mailbox) take() (any, bool) {
 	if *from = (*from)[1:]; len(*from) == 0 {
 		*from = nil
 	}
-	if presses(m) {
-		b.presses--
+	if isUrgent(m) {
+		b.urgentMail--
 	}
 	return m, true
 }
@@ -75,10 +75,10 @@ func (b *mailbox) take() (any, bool) {
 func (b *mailbox) urgent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.presses > 0
+	return b.urgentMail > 0
 }
 
-// turnless reports whether there is mail, and none of it is for the turn.
+// turnless reports whether there is mail, but none for the turn.
 func (b *mailbox) turnless() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,8 +99,8 @@ func (b *mailbox) takeDeliveries() []deliveryMail {
 	rest := b.mail[:0:0]
 	for _, m := range b.mail {
 		if d, is := m.(deliveryMail); is {
-			if out = append(out, d); presses(m) {
-				b.presses--
+			if out = append(out, d); isUrgent(m) {
+				b.urgentMail--
 			}
 		} else {
 			rest = append(rest, m)

@@ -13,10 +13,11 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// A session that a newer core wrote cannot be decided by this one, which does not know
-// the new commits. Its causes wait in the log and come again, until a newer core takes
-// them. They do not count as backlog: no core that is there can shorten it. Where no
-// newer core is there, /reset and /repair go on without the commits of the newer core.
+// This core cannot decide about a session that a newer core wrote, because it does not
+// know the new commits. The session's causes wait in the log and are redelivered until a
+// newer core accepts them. They do not count as backlog, because no running core can
+// reduce it. If no newer core is running, /reset and /repair continue the session without
+// the newer core's commits.
 
 // The delays before the redelivery of a cause that this core cannot decide, and how
 // long it gathers such causes of a session before it reads the log again.
@@ -27,19 +28,18 @@ const (
 )
 
 // newer hands the deliveries back, for a core that knows the version in which the
-// session was written, and notifies users and operators. It reports whether there is a
-// state to continue from after all, because a person asked for that.
+// session was written, and notifies users and operators. It returns true if a user asked
+// to continue without the newer commits, and there is now a state to continue from.
 func (s *session) newer(err error) bool {
-	if by, asked := s.goesOn(); asked {
+	if by, asked := s.takeoverCommand(); asked {
 		return s.takeOver(err, by)
 	}
 	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
-	said := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or /reset starts the session over")
-	if said {
+	fresh := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or start the session over with /reset")
+	if fresh {
 		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
 			"session", s.ref, "error", err)
 	}
-	fresh := said
 	s.dropWork()
 	s.state, s.doubt.next = nil, time.Now().Add(newerGather)
 	for seq, h := range s.held {
@@ -52,14 +52,15 @@ func (s *session) newer(err error) bool {
 		delete(s.held, seq)
 	}
 	if fresh {
-		s.tell("Your input waits: " + why + ". It will be processed once this core is updated.")
+		s.notify("Your input waits: " + why + ". It will be processed once this core is updated.")
 	}
 	return false
 }
 
-// goesOn reports whether a person asked to go on without the newer core's commits, and
-// no newer core is there to do what was asked.
-func (s *session) goesOn() (name string, asked bool) {
+// takeoverCommand returns the held /reset or /repair that asks to continue without the
+// newer core's commits. asked is false if there is none, or if a newer core is running,
+// which can process the command itself.
+func (s *session) takeoverCommand() (name string, asked bool) {
 	if s.c.dir.newestFold() > decide.FoldVersion {
 		return "", false
 	}
@@ -83,13 +84,13 @@ func (s *session) takeOver(err error, by string) bool {
 	if !errors.Is(still, decide.ErrNewer) {
 		return false // read it again
 	}
-	s.c.log.Warn("a session goes on without the commits of a newer core",
+	s.c.log.Warn("continuing a session without the commits of a newer core",
 		"session", s.ref, "command", by, "readable", known.Rev, "error", err)
 	s.dropWork()
-	s.state, s.doubt = nil, doubt{told: true}
+	s.state, s.doubt = nil, doubt{alarmed: true}
 	d := &Damage{
 		Ref: s.ref, Saved: known, Readable: known.Rev, Latest: known.Now, cause: still,
-		Why: fmt.Sprintf("%v, and no newer core is there", still),
+		Why: fmt.Sprintf("%v, and no newer core is running", still),
 	}
 	if err := s.lock(d); err != nil {
 		s.c.log.Warn("locking a session that a newer core wrote; will retry", "session", s.ref, "error", err)
@@ -99,23 +100,25 @@ func (s *session) takeOver(err error, by string) bool {
 	return true
 }
 
-// newerError says what to do about a session that a newer core wrote.
+// newerError returns the error for a session that a newer core wrote, with what to do
+// about it.
 func (c *Core) newerError(ref subject.Ref, err error) error {
 	if c.dir.newestFold() > decide.FoldVersion {
-		return bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%v), which is there; ask again", ref, err)
+		return bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%v), which is running; try again", ref, err)
 	}
-	return bus.Errorf(bus.CodeConflict, "%s was written by a newer core (%v), and none is there; "+
-		"its inputs wait for one; skandha sessions repair goes on without what the newer core wrote", ref, err)
+	return bus.Errorf(bus.CodeConflict, "%s was written by a newer core (%v), and none is running; "+
+		"its inputs wait for one; to continue without the newer core's commits, run skandha sessions repair", ref, err)
 }
 
-// parked are the causes that wait for a newer core, as far as this core has handed them
-// back: by session and sequence, until when they count.
+// parked holds the causes that this core has handed back for a newer core: by session and
+// sequence, the time until which each counts.
 type parked struct {
 	mu  sync.Mutex
 	all map[subject.Ref]map[uint64]time.Time
 }
 
-// add counts a cause until it has come again and this core had time to decide about it.
+// add counts a cause until it has been redelivered and this core has had time to decide
+// about it.
 func (p *parked) add(ref subject.Ref, seq uint64, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,8 +138,8 @@ func (p *parked) forget(ref subject.Ref) {
 	delete(p.all, ref)
 }
 
-// count returns how many causes wait. A cause that was handed back by another core
-// since is counted there.
+// count returns how many causes wait. A cause that another core has handed back since is
+// counted by that core.
 func (p *parked) count() (n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

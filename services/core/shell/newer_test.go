@@ -62,15 +62,15 @@ func TestASessionOfANewerCoreWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.say(hurt, event.Input{Text: "two"})
-	var told event.UIMessage
+	var message event.UIMessage
 	first := <-items
 	if first.Commit != 0 {
 		t.Fatalf("%+v", first)
 	}
-	if err := first.Event.DataAs(&told); err != nil {
+	if err := first.Event.DataAs(&message); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, told.Content, "Your input waits: this session was written by a newer core (", "fold version ", "updated")
+	contains(t, message.Content, "Your input waits: this session was written by a newer core (", "fold version ", "updated")
 	if all := s.core.Status(t.Context()).Troubles; len(all) != 1 || all[0].Kind != coreapi.TroubleNewer {
 		t.Errorf("%+v", all)
 	}
@@ -79,7 +79,7 @@ func TestASessionOfANewerCoreWaits(t *testing.T) {
 	s.await(well, event.TypeRecorded)
 }
 
-// Where no newer core is there, a person may go on without what it wrote.
+// If no newer core is running, a user may continue without the newer core's commits.
 func TestASessionOfANewerCoreIsTakenOver(t *testing.T) {
 	for command, keeps := range map[string]bool{"repair": true, "reset": false} {
 		t.Run(command, func(t *testing.T) {
@@ -133,7 +133,7 @@ func (s *system) failedUntil(ch <-chan event.Event, command string) map[uint64]e
 	}
 }
 
-// While a newer core is there, it alone decides what becomes of its session.
+// While a newer core is running, only that core decides about its session.
 func TestANewerCoreKeepsItsSession(t *testing.T) {
 	s := start(t, core.Config{})
 	newer := natstest.Connect(t, s.srv)
@@ -161,7 +161,7 @@ func TestANewerCoreKeepsItsSession(t *testing.T) {
 	}
 }
 
-// What waits for a newer core keeps no other session from working.
+// Causes that wait for a newer core do not block other sessions.
 func TestWhatWaitsForANewerCoreIsNoBacklog(t *testing.T) {
 	limit := 4
 	s := start(t, core.Config{Limits: core.SystemLimits{Backlog: &limit}})

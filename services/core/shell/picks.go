@@ -17,7 +17,7 @@ type picks struct {
 	*Directory
 	registry *registry.Snapshot
 	session  *session // owns the claims and the place in the queue
-	provider string   // the agent's, by name; empty: any
+	provider string   // the name of the agent's provider; empty: any
 }
 
 // Lookup implements decide.Catalog.
@@ -133,8 +133,8 @@ func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subj
 	return best.Instance, true
 }
 
-// idle returns the least busy runner of a tool for a call outside of turns. Nothing is
-// claimed: a runner whose slots sessions take meanwhile refuses the call.
+// idle returns the least busy runner of a tool for a call outside of turns. It claims no
+// slot: if sessions take the runner's slots meanwhile, the runner refuses the call.
 func (d *Directory) idle(name string, not []subject.Instance) (best subject.Instance, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -170,7 +170,7 @@ func (p *plugged) leave() {
 	}
 	p.stop()
 	p.stop = nil
-	for range 2 { // first it drains, then it is gone
+	for range 2 { // the first request drains the replica, the second ends its lease
 		l, err := p.ask(subject.Unregister, plugin.Unregister{Instance: p.m.Instance, Force: true})
 		if err != nil || l.State == plugin.Gone {
 			break

@@ -50,7 +50,7 @@ type plugins struct {
 	guides *guides
 
 	mu      sync.Mutex
-	started map[subject.Plugin]bool // asked at on_agent_start; nil before begin and after end
+	started map[subject.Plugin]bool // plugins asked at on_agent_start; nil before begin and after end
 	running sync.WaitGroup
 }
 
@@ -58,7 +58,7 @@ type plugins struct {
 // plugins throughout.
 type pinned struct {
 	*registry.Snapshot
-	table *dispatch.HookSet
+	hooks *dispatch.HookSet
 }
 
 func newPlugins(c *Core, cfg PluginsConfig) *plugins {
@@ -135,7 +135,7 @@ func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 		case pl.State == plugin.Suspended:
 			unasked = "it is " + pl.Reason
 		case pl.Lost:
-			unasked = "it is gone without having said so; start it again, or unload it if it is not to come back"
+			unasked = "it is gone without having unregistered; start it again, or unload it if it should not return"
 		default:
 			continue
 		}
@@ -143,11 +143,11 @@ func hooked(s *registry.Snapshot, points map[hook.Point]PointConfig) []dispatch.
 			c := points[h.Point]
 			required := slices.Contains(c.Required, pl.Name())
 			if pl.State == plugin.Gone && (required || h.Point != hook.BeforeAct) {
-				continue // absent says it, or nobody needs to know
+				continue // absent reports it, or nobody needs to know
 			}
 			entry := dispatch.Hooked{
 				Plugin: pl.Name(), Point: h.Point, Mode: cmp.Or(c.Mode, h.Mode), OnError: cmp.Or(c.OnError, h.OnError),
-				OnSilence: cmp.Or(c.OnError, hook.Allow), // the silence of a guest costs the guest
+				OnSilence: cmp.Or(c.OnError, hook.Allow), // a plugin that is not required blocks no call by its silence
 				Deadline:  time.Duration(h.DeadlineMS) * time.Millisecond, Unasked: unasked,
 			}
 			if required {
@@ -222,10 +222,10 @@ func (p *plugins) failed(at hook.Envelope, name subject.Plugin, err error) {
 	})
 }
 
-// report runs on_error for a failure of a plugin, at the other plugins. No decision waits for
+// report runs on_error for a plugin's failure, at all other plugins. No decision waits for
 // it, and no commit records it.
 func (p *plugins) report(at hook.Envelope, e hook.ErrorData) {
-	t, who := p.pin.Load().table, map[subject.Plugin]bool{}
+	t, who := p.pin.Load().hooks, map[subject.Plugin]bool{}
 	for _, h := range t.Hooks(hook.OnError) {
 		if h.Plugin != e.Plugin && h.Unasked == "" {
 			who[h.Plugin] = true
@@ -242,7 +242,7 @@ func (p *plugins) report(at hook.Envelope, e hook.ErrorData) {
 	t.RunOnly(at, who)
 }
 
-// owner returns the built-in owner of a name that a plugin wants.
+// owner returns the built-in owner of a name that a plugin claims.
 func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
 	switch kind {
 	case registrar.KindPlugin: // answers are sent under the responder's name
@@ -277,15 +277,15 @@ func (p *plugins) begin() {
 	at := p.pin.Load()
 	fresh := p.unstarted(at)
 	p.mu.Unlock()
-	p.tell(at, fresh, "start")
+	p.runStart(at, fresh, "start")
 }
 
 // end runs on_agent_stop.
 func (p *plugins) end() {
 	p.mu.Lock()
-	p.started = nil // late arrivals are not asked any more
+	p.started = nil // plugins that arrive from now on are not asked
 	p.mu.Unlock()
-	p.runAgents(p.pin.Load().table, hook.OnAgentStop, "shutdown", nil)
+	p.runAgents(p.pin.Load().hooks, hook.OnAgentStop, "shutdown", nil)
 }
 
 // late runs on_agent_start for plugins that have arrived while the core runs.
@@ -302,14 +302,14 @@ func (p *plugins) late(s *registry.Snapshot, table *dispatch.HookSet) {
 	}
 	at := &pinned{s, table}
 	if fresh := p.unstarted(at); len(fresh) > 0 {
-		p.running.Go(func() { p.tell(at, fresh, "plugin_started") })
+		p.running.Go(func() { p.runStart(at, fresh, "plugin_started") })
 	}
 }
 
 // unstarted returns the plugins not yet asked at on_agent_start, and marks them as asked.
 func (p *plugins) unstarted(at *pinned) map[subject.Plugin]bool {
 	fresh := map[subject.Plugin]bool{}
-	for _, h := range at.table.Hooks(hook.OnAgentStart) {
+	for _, h := range at.hooks.Hooks(hook.OnAgentStart) {
 		if h.Unasked == "" && !p.started[h.Plugin] {
 			p.started[h.Plugin], fresh[h.Plugin] = true, true
 		}
@@ -317,13 +317,14 @@ func (p *plugins) unstarted(at *pinned) map[subject.Plugin]bool {
 	return fresh
 }
 
-func (p *plugins) tell(at *pinned, who map[subject.Plugin]bool, reason string) {
+func (p *plugins) runStart(at *pinned, who map[subject.Plugin]bool, reason string) {
 	if len(who) > 0 {
-		p.runAgents(at.table, hook.OnAgentStart, reason, who)
+		p.runAgents(at.hooks, hook.OnAgentStart, reason, who)
 	}
 }
 
-// runAgents asks at a point outside of sessions, once for each agent. who nil: all plugins.
+// runAgents runs a hook point outside of sessions, once for each agent. If who is nil, it
+// asks all plugins.
 func (p *plugins) runAgents(t *dispatch.HookSet, at hook.Point, reason string, who map[subject.Plugin]bool) {
 	if !t.Any(at) {
 		return
@@ -348,7 +349,7 @@ func (p *plugins) runAgents(t *dispatch.HookSet, at hook.Point, reason string, w
 
 func (p *plugins) info() coreapi.HooksInfo {
 	out := coreapi.HooksInfo{Instance: p.c.bus.Instance()}
-	t := p.pin.Load().table
+	t := p.pin.Load().hooks
 	for _, point := range hook.Points() {
 		i := coreapi.PointInfo{
 			Point: point, Mode: cmp.Or(p.cfg.Points[point].Mode, point.DefaultMode()),
@@ -370,4 +371,4 @@ func (p *plugins) info() coreapi.HooksInfo {
 func (c *Core) Plugins() *registry.Snapshot { return c.plugins.pin.Load().Snapshot }
 
 // Hooks returns the current hook table.
-func (c *Core) Hooks() *dispatch.HookSet { return c.plugins.pin.Load().table }
+func (c *Core) Hooks() *dispatch.HookSet { return c.plugins.pin.Load().hooks }

@@ -13,7 +13,7 @@ import (
 type need struct {
 	kind subject.ExecutorKind
 	name string
-	at   subject.Instance // the only one that will do, because it keeps the session's data
+	at   subject.Instance // the only suitable instance, because it keeps the session's data; empty: any
 }
 
 // queue holds the sessions of this core that wait for executors, first come, first

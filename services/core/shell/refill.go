@@ -30,7 +30,7 @@ type refill struct {
 	log    string               // the log's identity; empty until it is known
 
 	// Used only by the loop.
-	held    bool // the lease
+	held    bool // this core holds the lease
 	renewed time.Time
 	next    time.Time     // time of the next comparison
 	pause   time.Duration // after a failure
@@ -78,7 +78,7 @@ func (r *refill) want(ref subject.Ref, spoiled bool) {
 	}
 }
 
-// missedSome notes that the view lacks what this core could not write.
+// missedSome notes that the view lacks something because a write by this core failed.
 func (r *refill) missedSome() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,7 @@ func (r *refill) try(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.confess(ctx); err != nil {
+	if err := r.revokeCoverage(ctx); err != nil {
 		return err
 	}
 	if err := r.mendWanted(ctx); err != nil {
@@ -172,8 +172,8 @@ func (r *refill) try(ctx context.Context) error {
 	return r.renew(ctx)
 }
 
-// identify reads the log's identity: a recreated stream has another time of
-// creation.
+// identify reads the log's identity, which is its time of creation: a recreated stream has
+// a different one.
 func (r *refill) identify(ctx context.Context) error {
 	s, err := r.c.bus.JetStream().Stream(ctx, bus.StreamSessions)
 	if err != nil {
@@ -214,9 +214,9 @@ func (r *refill) setCoverage(ctx context.Context, c coverage) error {
 	return r.c.store.SetCoverage(ctx, string(text))
 }
 
-// confess revokes the coverage after failed writes, so that the lease holder looks for
-// what is missing.
-func (r *refill) confess(ctx context.Context) error {
+// revokeCoverage revokes the coverage after failed writes, so that the lease holder looks
+// for what is missing.
+func (r *refill) revokeCoverage(ctx context.Context) error {
 	r.mu.Lock()
 	missed := r.missed
 	r.missed = false

@@ -9,7 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// releases tells executors which results they no longer need to keep. Nothing waits
+// releases informs executors which results they no longer need to keep. Nothing waits
 // for that, so releases are gathered into one message per executor.
 type releases struct {
 	c    *Core
@@ -71,7 +71,7 @@ func (r *releases) start() (stop func()) {
 }
 
 // flush sends the gathered releases. If one is lost, the executor drops the result
-// when its time is over.
+// when its retention ends.
 func (r *releases) flush() {
 	r.mu.Lock()
 	of := r.of

@@ -14,12 +14,13 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Streams that are lost while a core runs are created again, by whichever core is first.
-// Then nothing that this core holds of them counts any more: deliveries, scheduled timers
-// and the ack floor refer to sequences that are used again. A state is compared with the
-// log before it is used, as after a start: see [Loader.Load] and schemas/adr/0021.
+// If streams are lost while cores run, the first core that notices creates them again.
+// From then on, nothing that this core holds of the old streams is valid: deliveries,
+// scheduled timers and the ack floor refer to sequences that are used again. A state is
+// compared with the log before it is used, as after a start: see [Loader.Load] and
+// schemas/adr/0021.
 
-// renewMail tells a session that streams were lost.
+// renewMail informs a session that streams were lost.
 type renewMail struct{ log bool }
 
 // renewed handles streams that were created again.
@@ -28,7 +29,7 @@ func (c *Core) renewed(r bus.Renewal) {
 		r.At.Format(time.RFC3339), len(r.Streams), strings.Join(r.Streams, ", "))
 	switch {
 	case r.Log():
-		why = "the log was deleted, or the server came back without it: " + why +
+		why = "the log was deleted, or the server restarted without it: " + why +
 			"; sessions start anew, or are locked until /repair if commits of the last seconds are known"
 	case r.Timers():
 		why += "; open confirmations get new timers"
@@ -45,7 +46,7 @@ func (c *Core) renewed(r bus.Renewal) {
 	}
 	c.mu.Lock()
 	for _, s := range c.sessions {
-		s.box.put(renewMail{r.Log()})
+		s.mailbox.put(renewMail{r.Log()})
 	}
 	c.mu.Unlock()
 	if !r.Log() {
@@ -53,13 +54,13 @@ func (c *Core) renewed(r bus.Renewal) {
 	}
 }
 
-// forgetLog drops what this core knows of a log that is gone, outside of open sessions.
+// forgetLog drops what this core knows of a lost log, outside of open sessions.
 func (c *Core) forgetLog() {
 	c.mu.Lock()
 	c.newLog = time.Now()
 	c.mu.Unlock()
 	c.lobby.clear()
-	c.behind.floor.set(0, 0)
+	c.views.floor.set(0, 0)
 	go func() {
 		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 		defer cancel()
@@ -69,15 +70,15 @@ func (c *Core) forgetLog() {
 	}()
 }
 
-// ofOldLog reports whether a state may be of a log that was lost while this core runs.
-// The caller holds c.mu.
+// ofOldLog reports whether a state may belong to a log that was lost while this core was
+// running. The caller holds c.mu.
 func (c *Core) ofOldLog(s *decide.State) bool {
 	return s != nil && !c.newLog.IsZero() && !s.Now.After(c.newLog.Add(clockSkew))
 }
 
-// renew forgets what the session holds of streams that were lost. Its deliveries are not
-// answered: the answer might be about another cause with the same sequence. One that the
-// new log holds comes again.
+// renew drops what the session holds of streams that were lost. Its deliveries are not
+// acknowledged, because the ack might apply to another cause with the same sequence. If
+// the new log holds their cause, it is delivered again.
 func (s *session) renew(m renewMail) {
 	clear(s.timers)
 	if !m.log {
@@ -92,9 +93,10 @@ func (s *session) renew(m renewMail) {
 	}
 }
 
-// vanished handles a held delivery whose cause the log does not hold. It reports whether
-// the log certainly deleted it. A log that ends before it is another one, or has lost its
-// end: the delivery is dropped, and comes again if the log holds its cause after all.
+// vanished handles a held delivery whose cause is not in the log. It reports whether the
+// cause was certainly deleted. A log that ends before the cause is another log, or has lost
+// its end. In that case the delivery is dropped; if the log holds its cause after all, it
+// is delivered again.
 func (s *session) vanished(seq uint64) (deleted bool) {
 	log, err := s.c.bus.LogState(s.ctx)
 	if err != nil {

@@ -60,7 +60,7 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 		}
 	}
 	if err != nil {
-		// If this fails, too, the caller is gone.
+		// If this fails, too, the caller has disconnected.
 		_ = q.ReplyError(err)
 	}
 }
@@ -68,7 +68,7 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 // decodeQuery reads the body of a request.
 func decodeQuery(body []byte, into any) error {
 	if len(body) == 0 {
-		return bus.Errorf(bus.CodeInvalidArgument, "query: it is empty; want a JSON object")
+		return bus.Errorf(bus.CodeInvalidArgument, "query: the body is empty, want a JSON object")
 	}
 	if err := strictjson.Unmarshal(body, into); err != nil {
 		return bus.Errorf(bus.CodeInvalidArgument, "query: %s", jsonerror.Explain(err))
@@ -77,7 +77,7 @@ func decodeQuery(body []byte, into any) error {
 }
 
 func (c *Core) serveTools(q *bus.Request) (any, error) {
-	c.behind.catchUp(q.Context())
+	c.views.catchUp(q.Context())
 	stats, err := c.store.ToolStats(q.Context())
 	if err != nil {
 		return nil, fmt.Errorf("reading tool statistics: %w", err)
@@ -113,7 +113,7 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "query: agent: %v", err)
 		}
 	}
-	c.behind.catchUp(q.Context())
+	c.views.catchUp(q.Context())
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
 	switch {
 	case errors.Is(err, store.ErrInvalid):
@@ -154,7 +154,8 @@ func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
 	var d *Damage
 	switch {
 	case errors.As(err, &d):
-		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; skandha sessions repair opens it again", ref, d.Why)
+		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; "+
+			"to reopen it, run skandha sessions repair", ref, d.Why)
 	case errors.Is(err, decide.ErrNewer):
 		return nil, c.newerError(ref, err)
 	case err != nil:
@@ -178,7 +179,7 @@ func (c *Core) Counters() map[string]int64 {
 	}
 }
 
-// serveRefill rewrites a session in the view, or requests that for all of them.
+// serveRefill rewrites one session in the view, or schedules that for all sessions.
 func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	var ask coreapi.RefillQuery
 	if err := decodeQuery(q.Data, &ask); err != nil {
@@ -208,7 +209,7 @@ func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
 	return coreapi.RefillAnswer{Revision: s.Rev}, nil
 }
 
-// Status returns what this core knows of the system.
+// Status returns the state of the system as this core sees it.
 func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(), Counters: c.Counters(),

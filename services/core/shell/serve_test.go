@@ -31,10 +31,10 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 		{coreapi.VerbSession, `{"session":7}`, "query: session: got number, want a string"},
 		{coreapi.VerbCall, `{"tool":"a:b","extra":1}`, `query: unknown field "extra"`},
 		{coreapi.VerbCall, `{"tool":"a:b","Tool":"c:d"}`, `query: unknown field "Tool": names are case-sensitive, want "tool"`},
-		{coreapi.VerbSession, ``, "query: it is empty; want a JSON object"},
+		{coreapi.VerbSession, ``, "query: the body is empty, want a JSON object"},
 		{coreapi.VerbRefill, `{"all":"yes"}`, "query: all: got string, want true or false"},
 		{coreapi.VerbRefill, `{`, "query: not JSON: unexpected end of JSON input (at byte 1)"},
-		{coreapi.VerbPlugin, `{"plugin":7}`, "the request cannot be read: plugin: got number, want a string"},
+		{coreapi.VerbPlugin, `{"plugin":7}`, "the request is invalid: plugin: got number, want a string"},
 	} {
 		_, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, c.verb), coreapi.ServiceName, []byte(c.body))
 		if bus.CodeOf(err) != bus.CodeInvalidArgument || !strings.HasSuffix(err.Error(), c.want) {

@@ -18,7 +18,7 @@ const (
 	tickEvery   = 500 * time.Millisecond
 	ackWait     = 2500 * time.Millisecond // a delivery that is not extended for this long goes to another core
 	extendAfter = 700 * time.Millisecond  // with the ticks, once a second
-	lookEvery   = 2 * time.Second         // at the last commit, while it holds deliveries (rule 3)
+	lookEvery   = 2 * time.Second         // interval of reading the last commit while deliveries are held (rule 3)
 )
 
 // session serves one session. Its goroutine is the only one of this process that
@@ -28,21 +28,22 @@ type session struct {
 	ref subject.Ref
 	ctx context.Context //nolint:containedctx // the loop outlives every call; carries the trace of the latest cause
 
-	box   mailbox
-	state *decide.State // nil until loaded
-	// passed is the last cause without effect. It moved no cursor, and need not be read again.
-	passed uint64
-	held   map[uint64]*held
-	work   map[string]*work
-	timers map[string]bool // confirmation ids whose schedule was acknowledged
-	about  uint64          // the cause that is being decided
-	door   uint64          // the delivery up to which causes are being decided
-	looked time.Time
-	doubt  doubt     // whether the log is damaged
-	tried  time.Time // last try to assign waiting work
-	poked  bool      // an executor came, went or has a free slot
-	claims []claim   // of the decision that is being made
-	// bound are the tools whose call waits for one instance, which had no free slot.
+	mailbox mailbox
+	state   *decide.State // nil until loaded
+	// passed is the last cause without effect. It moved no cursor but need not be read again.
+	passed   uint64
+	held     map[uint64]*held
+	work     map[string]*work
+	timers   map[string]bool // confirmation ids whose schedule was acknowledged
+	about    uint64          // the cause that is being decided
+	delivery uint64          // the delivery up to which causes are being decided
+	looked   time.Time
+	doubt    doubt     // whether the log is damaged
+	tried    time.Time // last try to assign waiting work
+	poked    bool      // an executor arrived, left or has a free slot
+	claims   []claim   // of the decision that is being made
+	// bound maps each tool whose call must run at one instance, which had no free slot, to
+	// that instance.
 	bound map[string]subject.Instance
 
 	reconnects uint64 // of the bus, when the executors were last checked
@@ -77,15 +78,15 @@ func (s *session) run() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.box.signal:
+		case <-s.mailbox.signal:
 		case <-tick.C:
 		}
 		stop := false
 		for {
-			if s.poked && s.box.turnless() {
+			if s.poked && s.mailbox.turnless() {
 				s.guard(s.drive) // a slot may be free for the turn: take it before the input
 			}
-			m, ok := s.box.take()
+			m, ok := s.mailbox.take()
 			if !ok {
 				break
 			}
@@ -166,8 +167,8 @@ func (s *session) onDelivery(m deliveryMail) {
 
 // processUpTo decides every cause up to n, in the order of the log (rule 2).
 func (s *session) processUpTo(n uint64) {
-	s.door = n
-	defer func() { s.door = 0 }()
+	s.delivery = n
+	defer func() { s.delivery = 0 }()
 	for s.state != nil && max(s.state.Cursor, s.passed) < n {
 		next := s.readCauses(max(s.state.Cursor, s.passed), n)
 		if h := s.held[n]; h != nil && s.guessable(h) {
@@ -211,7 +212,7 @@ func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 			s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
 			return bus.StoredMsg{}, false
 		}
-		if !r.found && s.vanished(upTo) { // see NextCause: it cannot be decided
+		if !r.found && s.vanished(upTo) { // see NextCause: there is nothing to decide
 			s.passed = upTo
 		}
 		return r.m, r.found
@@ -225,7 +226,7 @@ func (s *session) guessable(h *held) bool {
 	if h.NumDelivered != 1 {
 		return false
 	}
-	hooks := s.c.plugins.pin.Load().table
+	hooks := s.c.plugins.pin.Load().hooks
 	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
 		if hooks.Any(p) {
 			return false
@@ -253,9 +254,9 @@ func causeOf(at subject.CauseSubject, m bus.StoredMsg) decide.Cause {
 	return decide.Cause{Sequence: m.Seq, Kind: at.Kind, Writer: at.Writer, Time: m.Time, Body: m.Data}
 }
 
-// process decides one cause, at the delivery door, and reports whether that is done.
-func (s *session) process(m bus.StoredMsg, door uint64) bool {
-	h := s.held[door]
+// process decides one cause at the given delivery, and reports whether it is decided.
+func (s *session) process(m bus.StoredMsg, delivery uint64) bool {
+	h := s.held[delivery]
 	if h == nil {
 		return false
 	}
@@ -264,7 +265,8 @@ func (s *session) process(m bus.StoredMsg, door uint64) bool {
 		s.passed = m.Seq
 		return true
 	}
-	// Only inputs and commands create a session. For others no begin may be stored either.
+	// Only inputs and commands create a session. For other causes, a begin must not be
+	// stored either.
 	makes := s.state.Rev > 0 || at.Kind == subject.Input || at.Kind == subject.Command
 	if poison, ok := s.begin(m.Seq, h, makes && h.NumDelivered >= suspectAt); !ok {
 		return false
@@ -330,8 +332,8 @@ func (s *session) noEffect(m bus.StoredMsg, at subject.CauseSubject, reason stri
 	}
 }
 
-// fresh makes sure that the state covers every commit below n. fresh is false if the
-// state was behind and has been refolded; ok is false if the log cannot be read now.
+// fresh ensures that the state covers every commit below n. fresh is false if the state
+// lagged behind and was refolded; ok is false if the log cannot be read now.
 func (s *session) fresh(n uint64) (fresh, ok bool) {
 	if s.state.Rev > n {
 		return true, true
@@ -354,7 +356,7 @@ func (s *session) settle() {
 			if err := h.Ack(); err != nil {
 				s.c.log.Debug("acknowledging a cause", "session", s.ref, "cause", seq, "error", err)
 			}
-			delete(s.held, seq) // a lost ack is harmless: the cause comes again and is settled again
+			delete(s.held, seq) // a lost ack is harmless: the cause is redelivered and settled again
 			continue
 		}
 		if time.Since(h.extended) > extendAfter {
@@ -392,10 +394,11 @@ func (s *session) driving() bool {
 
 func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 }
 
-// abandon hands everything back at shutdown, so that another core takes over at once.
+// abandon hands back all deliveries at shutdown, so that another core takes over at once.
 func (s *session) abandon() { s.handBack(0) }
 
-// handBack gives every delivery back. They come again after the delay, to any core.
+// handBack returns all deliveries to the server, which redelivers them to any core after
+// the delay.
 func (s *session) handBack(delay time.Duration) {
 	s.dropWork()
 	for seq, h := range s.held {

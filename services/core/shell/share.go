@@ -13,11 +13,11 @@ import (
 // Cores with sessions that wait for the same executors share the slots in proportion to
 // their numbers of waiting sessions. A core is the first to see a slot that one of its
 // own attempts frees. Without shares it would keep every slot it ever had, and serve its
-// sessions more often than a core that came later.
+// sessions more often than a core that started later.
 //
-// No beacon is trusted with everything: a claim is capped, it counts for at most maxRatio
-// times the smallest, and what a core does not use of its share is lent, see usage. So
-// each core that waits keeps a share, whatever another one claims.
+// No beacon is fully trusted: a claim is capped, it counts for at most maxRatio times the
+// smallest, and slots of a share that its core does not use are lent, see usage. So each
+// core that waits keeps a share, whatever another one claims.
 //
 // Each core computes the shares itself, from the beacons of all cores. Fractions of slots
 // rotate over time, so that two cores take turns at a single slot. Cores with different
@@ -29,18 +29,18 @@ import (
 const shareTurn = 250 * time.Millisecond
 
 const (
-	// maxSessions caps the waiting sessions of a core: as many as it has open, unless it
-	// is configured to have more.
+	// maxSessions caps the waiting sessions that a core can claim, at the default limit of
+	// open sessions.
 	maxSessions = DefaultOpenSessions
-	// maxRatio is how much more than the smallest the largest claim counts. Up to there,
+	// maxRatio is how many times the smallest claim the largest one may count. Below that,
 	// shares are proportional.
 	maxRatio = 256
 )
 
-// golden spreads the turns evenly, however few slots rotate.
+// golden, the golden ratio's fraction, spreads the turns evenly for any number of slots.
 const golden = 0.6180339887498949
 
-// demand is what one core's sessions wait for.
+// demand holds the needs that one core's sessions wait for.
 type demand struct {
 	core    subject.Instance
 	waiting []bus.Waiting
@@ -49,12 +49,12 @@ type demand struct {
 // fewMore is a difference in waiting sessions that the next regular beacon reports.
 const fewMore = 4
 
-// demandMoves asks for a beacon at once if many more or fewer sessions wait than the
-// latest one says. Within a second, a core that does not know of the others' sessions
+// demandMoves requests an immediate beacon if many more or fewer sessions wait than the
+// latest one reported. Within a second, a core that does not know of the others' sessions
 // would serve its own several times. The caller holds the lock.
 func (d *Directory) demandMoves() {
-	n, said := d.waiting.order.Len(), d.published
-	if d.cores < 2 || n <= 2*said+fewMore && said <= 2*n+fewMore {
+	n, sent := d.waiting.order.Len(), d.published
+	if d.cores < 2 || n <= 2*sent+fewMore && sent <= 2*n+fewMore {
 		return
 	}
 	select {
@@ -90,8 +90,8 @@ func (d *Directory) demand() []bus.Waiting {
 	return out[:min(len(out), bus.MaxWaiting)]
 }
 
-// share takes the demands of all cores, including this one, so that all compute the
-// shares from the same numbers. It wakes sessions for which slots are free now.
+// share sets the demands of all cores, including this one, so that all compute the shares
+// from the same numbers. It wakes sessions for which slots are free now.
 func (d *Directory) share(self subject.Instance, all []bus.Beacon) {
 	d.mu.Lock()
 	d.self, d.demands, d.cores, d.fold = self, d.demands[:0], len(all), 0

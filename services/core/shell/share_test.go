@@ -46,8 +46,8 @@ func TestPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// A core says at once that many more sessions wait, but not that a few do, and not if
-// it is the only one.
+// A core sends a beacon at once if many more sessions wait, but not for a few, and not if
+// it is the only core.
 func TestABurstIsSaidAtOnce(t *testing.T) {
 	d := newDirectory(slog.New(slog.DiscardHandler))
 	crowd := func(n int) bool {
@@ -62,7 +62,7 @@ func TestABurstIsSaidAtOnce(t *testing.T) {
 		}
 	}
 	if crowd(50) {
-		t.Error("a single core said it")
+		t.Error("a single core sent a beacon at once")
 	}
 	d.share("a", []bus.Beacon{{Instance: "a"}, {Instance: "b"}})
 	for _, step := range []struct {
@@ -70,7 +70,7 @@ func TestABurstIsSaidAtOnce(t *testing.T) {
 		want bool
 	}{{1, true}, {4, false}, {130, true}} {
 		if got := crowd(step.more); got != step.want {
-			t.Errorf("%d more sessions wait: said at once is %t", step.more, got)
+			t.Errorf("%d more sessions wait: sent at once is %t", step.more, got)
 		}
 		d.demand()
 	}
@@ -78,6 +78,6 @@ func TestABurstIsSaidAtOnce(t *testing.T) {
 		d.leave(s)
 	}
 	if !crowd(0) {
-		t.Error("it is not said that no session waits")
+		t.Error("no beacon was sent although no session waits any more")
 	}
 }

@@ -51,8 +51,8 @@ func newSweep(r *refill) sweep {
 }
 
 // run compares all sessions and folds what is missing. If the view is known to be
-// incomplete, it folds at once. Otherwise a session that is behind has until the next
-// comparison, as views are written asynchronously.
+// incomplete, it folds at once. Otherwise a session that lags behind has until the next
+// comparison, because views are written asynchronously.
 func (w *sweep) run(ctx context.Context, what coverage) error {
 	r, begun := w.r, time.Now()
 	sound, err := r.c.store.VerifyTools(ctx)
@@ -130,9 +130,9 @@ func (w *sweep) began(sessions int, what coverage) {
 	w.r.show(func(v *coreapi.View) { *v = coreapi.View{State: coreapi.ViewRefilling, Sessions: sessions} })
 }
 
-// compare checks all sessions and counts those that cannot be folded. every folds all
-// of them, foreign removes what the view has of them, and patient leaves those that
-// are behind until the next comparison.
+// compare checks all sessions and counts those that cannot be folded. With every it folds
+// all of them; with foreign it replaces their entries in the view; with patient it leaves
+// those that lag behind until the next comparison.
 func (w *sweep) compare(ctx context.Context, all []bus.SessionInfo, every, foreign, patient bool) (failed int, err error) {
 	suspects, done := w.suspects, 0
 	w.suspects = map[subject.Ref]uint64{}
@@ -190,7 +190,7 @@ func (w *sweep) lacks(s bus.SessionInfo, h store.Head) bool {
 	if at, is := w.settled[s.Ref]; is && at.commits == s.Commits && h.Rev >= at.rev && h.Counted >= at.rev {
 		return false
 	}
-	// If the view has more commits than the log, it is of another log, or this log is
+	// If the view has more commits than the log, it belongs to another log, or this log is
 	// damaged. That is not decided here.
 	return h.Rev == 0 || h.FoldVersion < foldVersion || h.Commits < s.Commits || h.Counted < h.Rev
 }
@@ -253,8 +253,8 @@ func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 	return s, r.c.loader.Save(ctx, s)
 }
 
-// audit reads some snapshots in full, others each time, and replaces those that differ
-// from the log.
+// audit reads some snapshots in full, different ones each time, and replaces those that
+// differ from the log.
 func (w *sweep) audit(ctx context.Context, all []bus.SessionInfo) error {
 	slices.SortFunc(all, func(a, b bus.SessionInfo) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	first, _ := slices.BinarySearchFunc(all, w.audited, func(s bus.SessionInfo, after string) int {

@@ -12,14 +12,14 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// troubles are the sessions whose log this core found damaged, or cannot read because
+// troubles holds the sessions whose log this core found damaged, or cannot read because
 // a newer core wrote it, and problems of the log itself. `status` shows them. A
 // restarted core finds them again.
 type troubles struct {
 	mu  sync.Mutex
 	all map[subject.Ref]*coreapi.Trouble // the zero ref is the log itself
 
-	unlisted time.Time // when a trouble was last logged that all has no place for
+	unlisted time.Time // when a trouble that does not fit into all was last logged
 }
 
 // maxTroubles is how many sessions are listed.
@@ -109,8 +109,8 @@ func (t *troubles) loaded(ref subject.Ref, s *decide.State) {
 	}
 }
 
-// tell sends a message to clients that follow the session now. No commit holds it.
-func (s *session) tell(text string) {
+// notify sends a message to clients that follow the session now. It is not committed.
+func (s *session) notify(text string) {
 	e := event.New(s.ref, nonce(), event.Source, event.UIMessage{Content: text, Format: event.Text})
 	e.Time = time.Now().UTC().Truncate(time.Millisecond)
 	if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), nil, e.AppendJSON(nil)); err != nil {

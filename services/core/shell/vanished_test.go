@@ -9,8 +9,8 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// A delivery of a log that is gone does not make its session pass over causes of the new
-// log, whose sequences are lower. One that was deleted from the log is passed over.
+// A delivery of a lost log does not make its session skip causes of the new log, whose
+// sequences are lower. A cause that was deleted from the log is skipped.
 func TestADeliveryOfALostLogPassesOverNothing(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
 	ref := subject.Ref{Agent: "main", Session: "one"}

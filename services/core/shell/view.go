@@ -27,7 +27,7 @@ type view struct {
 	since time.Time
 }
 
-// saw records the outcome of a write.
+// saw records the result of a write.
 func (v *view) saw(err error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -87,10 +87,10 @@ func (v *view) watch(ctx context.Context, log *slog.Logger) {
 		case err != nil:
 			_ = v.saw(err) // reported by fault
 			if !down {
-				log.Warn("the view does not answer; core works without it and completes it from the log later", "error", err)
+				log.Warn("the view does not respond; core continues without it and completes it from the log later", "error", err)
 			}
 		case down:
-			log.Info("the view answers again")
+			log.Info("the view responds again")
 		}
 		if down = err != nil; !down && v.fault() != nil {
 			_ = v.SetMark(ctx, viewMark, uint64(time.Now().Unix())) //nolint:gosec // after 1970

@@ -36,7 +36,7 @@ func (v *viewed) faulty(t *testing.T, says string) func() bool {
 	}
 }
 
-// A view that is away when core starts is like one that goes away later.
+// A view that is unavailable when core starts is treated like one that fails later.
 func TestACoreStartsBeforeItsView(t *testing.T) {
 	url, run := redistest.Later(t)
 	v := startWithout(t, url)
@@ -77,7 +77,7 @@ func TestTheListsHaveWhatAClientHasSeen(t *testing.T) {
 	}
 }
 
-// Status names an agent's provider that is not there, before a turn fails for it.
+// Status reports an agent's missing provider before a turn fails because of it.
 func TestStatusNamesAMissingProvider(t *testing.T) {
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "odd": {Provider: "oracle"}}})
 	caller := s.client(t)

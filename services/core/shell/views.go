@@ -17,11 +17,11 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// behind writes the views asynchronously: snapshots, tool statistics and the ack
-// floor. Nothing waits for it, and refill folds again what it loses.
-type behind struct {
+// viewWriter writes the views asynchronously: snapshots, tool statistics and the ack
+// floor. Nothing waits for it. If it loses a write, refill folds that session again.
+type viewWriter struct {
 	c     *Core
-	floor floor
+	floor ackFloor
 
 	mu     sync.Mutex
 	snaps  map[subject.Ref]*dirty
@@ -30,7 +30,7 @@ type behind struct {
 	use    []decide.ToolUse
 	causes *bus.Consumption
 
-	readers chan chan struct{} // each is closed once the view has what was observed before
+	readers chan chan struct{} // each is closed once the view holds everything observed before
 }
 
 // dirty is a session whose snapshot is out of date.
@@ -47,29 +47,29 @@ const (
 	stale  = 10 * time.Second
 )
 
-// A reader of the view waits patience for what is gathered. Snapshots of at most
+// A reader of the view waits up to patience for pending writes. Snapshots of at most
 // readerSnaps busy sessions are written for it.
 const (
 	patience    = time.Second
 	readerSnaps = 64
 )
 
-func newBehind(c *Core) *behind {
-	return &behind{
+func newViewWriter(c *Core) *viewWriter {
+	return &viewWriter{
 		c: c, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{},
 		readers: make(chan chan struct{}),
 	}
 }
 
-// catchUp has the commits that this core has stored so far written to the view, so that a
-// client that has seen a turn end finds it there. It gives up after a second. Commits of
-// other cores follow within seconds.
-func (b *behind) catchUp(ctx context.Context) {
+// catchUp waits until the commits that this core has stored so far are in the view, so
+// that a client that has seen a turn end finds it there. It gives up after a second.
+// Commits of other cores follow within seconds.
+func (w *viewWriter) catchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	written := make(chan struct{})
 	select {
-	case b.readers <- written:
+	case w.readers <- written:
 	case <-ctx.Done():
 		return
 	}
@@ -80,24 +80,24 @@ func (b *behind) catchUp(ctx context.Context) {
 }
 
 // observe handles every commit that this core has stored.
-func (b *behind) observe(j stored) {
-	b.folded(j.ref, j.d.Commit, j.state.Rev)
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (w *viewWriter) observe(j stored) {
+	w.folded(j.ref, j.d.Commit, j.state.Rev)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	now := time.Now()
-	if p := b.snaps[j.ref]; p != nil {
+	if p := w.snaps[j.ref]; p != nil {
 		p.state, p.latest = j.state, now
 	} else {
-		b.snaps[j.ref] = &dirty{j.state, now, now}
+		w.snaps[j.ref] = &dirty{j.state, now, now}
 	}
 }
 
 // folded handles every folded commit, also while loading. Statistics are applied
 // once per commit, so a repeated commit is harmless.
-func (b *behind) folded(ref subject.Ref, c event.Commit, seq uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stats[ref] = record(b.stats[ref], ref, c, c.Header.Prev, seq)
+func (w *viewWriter) folded(ref subject.Ref, c event.Commit, seq uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats[ref] = record(w.stats[ref], ref, c, c.Header.Prev, seq)
 }
 
 // record adds a commit that follows the one at after. Commits without tool
@@ -138,14 +138,14 @@ func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
 }
 
 // follow sets the consumer whose ack floor is saved periodically.
-func (b *behind) follow(causes *bus.Consumption) {
-	b.mu.Lock()
-	b.causes = causes
-	b.mu.Unlock()
+func (w *viewWriter) follow(causes *bus.Consumption) {
+	w.mu.Lock()
+	w.causes = causes
+	w.mu.Unlock()
 }
 
 // start runs the writer; stop writes what is left and ends it.
-func (b *behind) start() (stop func()) {
+func (w *viewWriter) start() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -154,17 +154,17 @@ func (b *behind) start() (stop func()) {
 		for ticks := 0; ; {
 			select {
 			case <-quit:
-				b.flush(everything)
-				b.saveFloor()
+				w.flush(everything)
+				w.saveFloor()
 				return
-			case written := <-b.readers:
-				b.flush(forReader())
+			case written := <-w.readers:
+				w.flush(forReader())
 				close(written)
 			case <-tick.C:
-				b.flush(due)
+				w.flush(due)
 				if ticks++; ticks%5 == 0 {
-					b.saveFloor()
-					b.readUse()
+					w.saveFloor()
+					w.readUse()
 				}
 			}
 		}
@@ -172,7 +172,7 @@ func (b *behind) start() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// everything is for the end.
+// everything picks all sessions, at shutdown.
 func everything(*dirty) bool { return true }
 
 // due picks the sessions that are idle or have waited long.
@@ -190,51 +190,51 @@ func forReader() func(*dirty) bool {
 	}
 }
 
-// flush writes the gathered statistics and the snapshots of the sessions that pick
-// returns true for.
-func (b *behind) flush(pick func(*dirty) bool) {
-	b.mu.Lock()
+// flush writes the gathered statistics, and the snapshots of the sessions for which
+// pick returns true.
+func (w *viewWriter) flush(pick func(*dirty) bool) {
+	w.mu.Lock()
 	var stats []store.ToolRecord
-	for _, records := range b.stats {
+	for _, records := range w.stats {
 		// Loads and commits come from different goroutines.
 		slices.SortFunc(records, func(x, y store.ToolRecord) int { return cmp.Compare(x.Rev, y.Rev) })
 		stats = append(stats, records...)
 	}
-	clear(b.stats)
+	clear(w.stats)
 	var snaps []*decide.State
-	for ref, d := range b.snaps {
+	for ref, d := range w.snaps {
 		if pick(d) {
 			snaps = append(snaps, d.state)
-			delete(b.snaps, ref)
+			delete(w.snaps, ref)
 		}
 	}
-	b.mu.Unlock()
+	w.mu.Unlock()
 	if len(stats)+len(snaps) > 0 {
-		b.wrote(b.write(stats, snaps))
+		w.wrote(w.write(stats, snaps))
 	}
 }
 
 // write writes statistics before snapshots: a session whose snapshot is up to
 // date counts as recorded.
-func (b *behind) write(stats []store.ToolRecord, snaps []*decide.State) error {
+func (w *viewWriter) write(stats []store.ToolRecord, snaps []*decide.State) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	gaps, err := b.c.store.RecordTools(ctx, stats)
+	gaps, err := w.c.store.RecordTools(ctx, stats)
 	if err != nil {
 		return fmt.Errorf("recording tool statistics: %w", err)
 	}
 	for _, k := range gaps {
-		b.c.refill.want(subject.Ref{Agent: subject.Agent(k.Agent), Session: subject.Session(k.Session)}, false)
+		w.c.refill.want(subject.Ref{Agent: subject.Agent(k.Agent), Session: subject.Session(k.Session)}, false)
 	}
 	for _, s := range snaps {
-		err := b.c.loader.Save(ctx, s)
+		err := w.c.loader.Save(ctx, s)
 		switch {
 		case errors.Is(err, store.ErrInvalid):
-			b.c.log.Warn("a snapshot can't be stored", "session", s.Ref, "error", err)
+			w.c.log.Warn("the store rejected a snapshot", "session", s.Ref, "error", err)
 		case err != nil:
 			return fmt.Errorf("writing the snapshot of %s: %w", s.Ref, err)
 		default:
-			b.c.stats.Snapshots.Add(1)
+			w.c.stats.Snapshots.Add(1)
 		}
 	}
 	return nil
@@ -242,22 +242,22 @@ func (b *behind) write(stats []store.ToolRecord, snaps []*decide.State) error {
 
 // wrote records the outcome of a write. Refill makes up for failed writes once the
 // view can be written again.
-func (b *behind) wrote(err error) {
+func (w *viewWriter) wrote(err error) {
 	switch {
-	case err != nil && !b.failed:
-		b.c.log.Warn("cannot write the view; it will be completed from the log later", "error", err)
-	case err == nil && b.failed:
-		b.c.log.Info("the view can be written again")
+	case err != nil && !w.failed:
+		w.c.log.Warn("cannot write the view; it will be completed from the log later", "error", err)
+	case err == nil && w.failed:
+		w.c.log.Info("the view can be written again")
 	}
-	if b.failed = err != nil; b.failed {
-		b.c.refill.missedSome()
+	if w.failed = err != nil; w.failed {
+		w.c.refill.missedSome()
 	}
 }
 
-func (b *behind) readUse() {
+func (w *viewWriter) readUse() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	all, err := b.c.store.ToolStats(ctx)
+	all, err := w.c.store.ToolStats(ctx)
 	if err != nil {
 		return
 	}
@@ -265,14 +265,14 @@ func (b *behind) readUse() {
 	for _, t := range all {
 		use = append(use, decide.ToolUse{Tool: t.Tool, Used: t.Used, Unknown: t.Unknown, SuccessRate: t.SuccessRate(), MeanLatency: t.MeanLatency()})
 	}
-	b.mu.Lock()
-	b.use = use
-	b.mu.Unlock()
+	w.mu.Lock()
+	w.use = use
+	w.mu.Unlock()
 }
 
 // toolUse returns the statistics for /metrics, read every five seconds.
-func (b *behind) toolUse() []decide.ToolUse {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.use
+func (w *viewWriter) toolUse() []decide.ToolUse {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.use
 }

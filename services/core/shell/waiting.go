@@ -45,8 +45,8 @@ func (d *Directory) queued() int {
 	return d.waiting.order.Len()
 }
 
-// wake lists the sessions to wake: all that wait, if the offer has changed, or else the
-// first ones that there are slots for. The caller holds the lock.
+// wake lists the sessions to wake: all that wait if the offer has changed, otherwise the
+// first ones, as many as there are free slots. The caller holds the lock.
 func (d *Directory) wake(all bool) []*session {
 	if d.waiting.order.Len() == 0 {
 		return nil
@@ -151,7 +151,7 @@ func (d *Directory) noteLost(tools map[string]*toolEntry, models map[string]bool
 	d.models = models
 }
 
-// arrive notes that somebody new offers the tools. The caller holds the lock.
+// arrive notes that a new executor or replica offers the tools. The caller holds the lock.
 func (d *Directory) arrive(tools []tool.Spec) {
 	now := time.Now()
 	for _, t := range tools {
@@ -184,7 +184,8 @@ func (d *Directory) goneSince(name string) time.Time {
 	return d.since(d.lostTools[name])
 }
 
-// noProvider returns how long no provider of the name has been offered; empty: any provider.
+// noProvider returns for how long no provider with that name has been offered. An empty
+// name means any provider.
 func (d *Directory) noProvider(name string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

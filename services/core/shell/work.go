@@ -198,7 +198,7 @@ func (s *session) send(w *work, r executor.Request, tools json.RawMessage) {
 	}
 	asked := executor.Answer{Call: w.id, Attempt: w.attempt, Instance: w.instance}
 	cancel, err := s.c.caller.Send(s.ctx, subject.Executor(w.kind, w.instance), string(w.instance), nil, body, func(m bus.Reply) {
-		s.box.put(answerOf(m, asked))
+		s.mailbox.put(answerOf(m, asked))
 	})
 	if err != nil {
 		s.c.log.Warn("sending to an executor", "session", s.ref, "call", w.id, "executor", w.instance, "error", err)
@@ -226,7 +226,7 @@ func answerOf(m bus.Reply, asked executor.Answer) answerMail {
 		err = json.Unmarshal(m.Data, &a)
 	}
 	if err != nil {
-		// An executor that answers garbage may have run it or not.
+		// An executor whose answer is invalid may or may not have run the attempt.
 		out.answer.State, out.answer.Message = executor.Unknown, "invalid answer of the executor: "+err.Error()
 		return out
 	}
@@ -345,7 +345,9 @@ func (s *session) finish(w *work, a *executor.Answer) {
 func (s *session) onGone(w *work) {
 	if w.own && w.asks == 0 && !w.answered {
 		// Only this core may dispatch it, and did so once: it never ran (rule 9).
-		s.finish(w, &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor is gone"})
+		s.finish(w, &executor.Answer{
+			Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor no longer exists",
+		})
 		return
 	}
 	now := time.Now()

@@ -10,8 +10,8 @@ import (
 	"skandha.dev/pkg/executor"
 )
 
-// An answer about anything else than the attempt that was asked about says nothing of
-// it: the attempt is asked about again.
+// An answer about anything but the requested attempt is not evidence: core asks about the
+// attempt again.
 func TestAnAnswerIsOfTheAttemptThatWasAskedAbout(t *testing.T) {
 	asked := executor.Answer{Call: "t1-p1-c0", Attempt: "a2", Instance: "r1"}
 	finished := func(call, attempt, instance string) bus.Reply {

@@ -1,7 +1,7 @@
-// Package coreapi is what any core replica answers on service.core.<verb>, for
-// those who ask it without being it: the command, the UI bridge. The schemas lie in
-// schemas/service/core. service.core.session, plugins, plugin and order answer with
-// types that core alone knows; others pass them on, or read what they need.
+// Package coreapi defines the requests that any core replica answers on
+// service.core.<verb>, for its clients: the command and the UI bridge. The schemas are in
+// schemas/service/core. service.core.session, plugins, plugin and order answer with types
+// that only core knows; clients pass them on, or read the fields that they need.
 package coreapi
 
 import (
@@ -13,8 +13,8 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// ServiceName is core's name on the bus: service.core.<verb>, and the responder
-// of its answers.
+// ServiceName is core's name on the bus: in service.core.<verb>, and as the responder of
+// its answers.
 const ServiceName = "core"
 
 // The verbs that any core replica answers.
@@ -27,7 +27,7 @@ const (
 	VerbHooks    = "hooks"    // -> HooksInfo
 	VerbCall     = "call"     // tool.InternalCall -> tool.Result
 	VerbPlugins  = "plugins"  // -> plugins, in the order of execution (schemas/service/core/plugins.json)
-	VerbPlugin   = "plugin"   // what an operator wants of a plugin -> the plugin
+	VerbPlugin   = "plugin"   // an operator's request about a plugin -> the plugin
 )
 
 // ToolInfo is a tool with its statistics over all sessions.
@@ -45,7 +45,7 @@ type ToolInfo struct {
 type SessionsQuery struct {
 	Agent string `json:"agent,omitempty"` // empty: all
 	Limit int    `json:"limit,omitempty"`
-	After string `json:"after,omitempty"` // cursor of the page before
+	After string `json:"after,omitempty"` // cursor from the previous page
 }
 
 // SessionsPage is a page of sessions, most recently updated first.
@@ -65,7 +65,7 @@ type SessionRow struct {
 	Updated  time.Time `json:"updated"`
 }
 
-// Status is what a core knows of the system.
+// Status is the state of the system as one core sees it.
 type Status struct {
 	Instance  subject.Instance        `json:"instance"`
 	Version   string                  `json:"version"`
@@ -77,10 +77,11 @@ type Status struct {
 	View      View                    `json:"view"`
 	Faults    []Fault                 `json:"faults,omitempty"`   // of the whole system, now
 	Troubles  []Trouble               `json:"troubles,omitempty"` // of single sessions, or of the log
-	Guides    []GuideTrouble          `json:"guides,omitempty"`   // of plugins, that agents name and this core could not load
+	Guides    []GuideTrouble          `json:"guides,omitempty"`   // guides of plugins that agents name and this core could not load
 }
 
-// GuideTrouble is a guide of a plugin that is missing, or whose latest version was refused.
+// GuideTrouble describes a guide of a plugin that is missing, or whose latest version was
+// refused.
 type GuideTrouble struct {
 	Agent    subject.Agent `json:"agent"`
 	Guide    string        `json:"guide"`
@@ -89,7 +90,7 @@ type GuideTrouble struct {
 	Reason   string        `json:"reason"`
 }
 
-// ViewState says how the view compares to the log.
+// ViewState is the state of the view compared with the log.
 type ViewState string
 
 // The states of the view.
@@ -100,13 +101,13 @@ const (
 	ViewUnavailable ViewState = "unavailable" // the store cannot be read or written now
 )
 
-// View is how complete the list of sessions, their snapshots and the statistics
+// View describes how complete the list of sessions, their snapshots and the statistics
 // of the tools are.
 type View struct {
 	State    ViewState `json:"state"`
-	Sessions int       `json:"sessions"`        // in the log, when it was last looked at
+	Sessions int       `json:"sessions"`        // in the log, at the last comparison
 	Done     int       `json:"done"`            // of these, found or made complete
-	Failed   int       `json:"failed"`          // of these, those whose log cannot be folded
+	Failed   int       `json:"failed"`          // of these, sessions whose log cannot be folded
 	Error    string    `json:"error,omitempty"` // why it is unavailable
 }
 
@@ -117,23 +118,23 @@ type RefillQuery struct {
 	All     bool            `json:"all,omitempty"` // in the background; Status reports the progress
 }
 
-// RefillAnswer says what was written.
+// RefillAnswer reports what was written.
 type RefillAnswer struct {
 	Revision uint64 `json:"revision,omitempty"` // of the session
 }
 
 // The kinds of [Fault].
 const (
-	FaultBus      = "bus"      // the log cannot store: no input is taken, no turn goes on
-	FaultView     = "view"     // snapshots, lists and statistics are not written; turns go on
+	FaultBus      = "bus"      // the log cannot store: no input is accepted, no turn continues
+	FaultView     = "view"     // snapshots, lists and statistics are not written; turns continue
 	FaultOverload = "overload" // inputs are refused until fewer wait
-	FaultProvider = "provider" // nobody offers an agent's language model: its turns wait, then fail
+	FaultProvider = "provider" // no service offers an agent's language model: its turns wait, then fail
 )
 
 // Fault is a problem that an operator should know about, and may have to fix.
 type Fault struct {
 	What    string        `json:"what"`
-	Agent   subject.Agent `json:"agent,omitempty"` // of [FaultProvider]
+	Agent   subject.Agent `json:"agent,omitempty"` // only for [FaultProvider]
 	Message string        `json:"message"`         // what is wrong, and what to do
 	Since   time.Time     `json:"since,omitzero"`
 }
@@ -147,7 +148,7 @@ type Trouble struct {
 	Latest      time.Time   `json:"latest"` // when it last reported it
 }
 
-// TroubleKind says what is wrong.
+// TroubleKind is the kind of a trouble.
 type TroubleKind = string
 
 // The kinds of trouble.
@@ -157,9 +158,9 @@ const (
 	TroubleLog     = "log"     // the log of all sessions has lost its end, or streams were lost
 )
 
-// HooksInfo is what one core knows of the hook points.
+// HooksInfo describes the hook points as one core sees them.
 type HooksInfo struct {
-	Instance subject.Instance `json:"instance"` // whose figures these are
+	Instance subject.Instance `json:"instance"` // the core that counted
 	Points   []PointInfo      `json:"points"`   // all of them, in the order of the loop
 }
 
@@ -171,12 +172,12 @@ type PointInfo struct {
 	Plugins  []HookInfo `json:"plugins"` // in the order in which they are asked
 }
 
-// HookInfo is one plugin at a point, and what asking it was like since the core started.
+// HookInfo describes one plugin at a point, with its statistics since the core started.
 type HookInfo struct {
 	Plugin     subject.Plugin   `json:"plugin"`
 	Mode       hook.Mode        `json:"mode"`
 	OnError    hook.OnErrorRule `json:"on_error"`
-	OnSilence  hook.OnErrorRule `json:"on_silence"`      // what no answer at all counts as
+	OnSilence  hook.OnErrorRule `json:"on_silence"`      // applies if there is no answer at all
 	Judge      bool             `json:"judge,omitempty"` // at before_act: configuration requires it, and it cannot change the call
 	DeadlineMS int64            `json:"deadline_ms"`
 	Unasked    string           `json:"unasked,omitempty"` // why it is not asked

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Output runs a command that has to succeed, and returns what it prints.
+// Output runs a command that must succeed, and returns its output.
 func Output(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -31,7 +31,7 @@ func Await(t testing.TB, patience time.Duration, condition func(context.Context)
 	}
 }
 
-// poll returns when the condition holds, the engine has ended or patience is over.
+// poll returns when the condition holds, the engine has ended or patience has passed.
 func poll(ctx context.Context, patience time.Duration, condition func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

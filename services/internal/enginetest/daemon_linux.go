@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// daemon is a dockerd of our own.
+// daemon is a private dockerd.
 type daemon struct {
 	dir   string
 	log   string
@@ -22,11 +22,11 @@ type daemon struct {
 	ended chan struct{}
 
 	ending sync.Once
-	err    error // of the end
+	err    error // why it ended
 }
 
-// start runs dockerd. The kernel stops it when this process dies, and takes its
-// network with it.
+// start runs dockerd. The kernel stops it, and removes its network, when this process
+// dies.
 func start(ctx context.Context, args []string) (*Engine, error) {
 	if err := sweep(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (d *daemon) start(args []string) error {
 		"--host", "unix://" + filepath.Join(d.dir, "sock"), "--data-root", filepath.Join(d.dir, "data"),
 		"--exec-root", filepath.Join(d.dir, "exec"), "--pidfile", filepath.Join(d.dir, "pid"), "--shutdown-timeout", "5",
 	}, args...)
-	d.cmd = exec.Command("sh", args...) //nolint:noctx // it lives as long as the test says
+	d.cmd = exec.Command("sh", args...) //nolint:noctx // it lives until the test stops it
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.ExtraFiles = []*os.File{lock}
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
@@ -84,7 +84,7 @@ func (d *daemon) start(args []string) error {
 		err := d.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = d.cmd.Wait() // its log tells why
+			_ = d.cmd.Wait() // its log shows why
 			close(d.ended)
 		}
 	}()
@@ -107,18 +107,18 @@ func (d *daemon) end() error {
 	return d.err
 }
 
-// stop ends dockerd and removes all it had.
+// stop ends dockerd and removes its files.
 func (d *daemon) stop() error { return errors.Join(d.end(), os.RemoveAll(d.dir)) }
 
 // claim locks an engine's directory for as long as the engine, which inherits the
-// file, or anything that it has started is there.
+// file, or anything that it has started is running.
 func claim(dir string) (*os.File, error) {
 	f, err := os.Create(filepath.Join(dir, "lock.new"))
 	if err != nil {
 		return nil, err
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil { // whoever sees it finds it locked
+	if err == nil { // once the file is visible, it is locked
 		err = os.Rename(f.Name(), filepath.Join(dir, "lock"))
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func sweep() error {
 	return err
 }
 
-// unmount detaches what an engine that was killed has left mounted.
+// unmount detaches the mounts that a killed engine has left.
 func (d *daemon) unmount() error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *daemon) unmount() error {
 	return err
 }
 
-// tail is the end of its log.
+// tail returns the end of the daemon's log.
 func (d *daemon) tail() string {
 	b, err := os.ReadFile(d.log)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"errors"
 )
 
-// daemon does not run here: dockerd takes Linux.
+// daemon does not run here: dockerd requires Linux.
 type daemon struct{}
 
 func start(context.Context, []string) (*Engine, error) {
-	return nil, errors.New("a test's own Docker engine takes Linux; start one, and the tests use it")
+	return nil, errors.New("a private Docker engine requires Linux; start an engine, and the tests will use it")
 }
 
 func (*daemon) end() error   { return nil }

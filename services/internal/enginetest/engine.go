@@ -14,16 +14,16 @@ import (
 type Engine struct {
 	// Env is the environment of its clients.
 	Env []string
-	// Host is what DOCKER_HOST is there; empty: the client's default.
+	// Host is the value of DOCKER_HOST; empty: the client's default.
 	Host string
-	// PID is that of our own dockerd, whose network the published ports are in; 0:
-	// the engine is somebody else's, and so is its network.
+	// PID is the process id of the private dockerd, whose network has the published ports.
+	// It is 0 if the engine is not private.
 	PID int
 
 	own *daemon
 }
 
-// Find uses the engine that answers, or starts one for the time of the test.
+// Find returns the running engine, or starts one until the test ends.
 func Find(t testing.TB) *Engine {
 	t.Helper()
 	if e := answering(t); e != nil {
@@ -32,8 +32,8 @@ func Find(t testing.TB) *Engine {
 	return Start(t)
 }
 
-// Start starts an engine for the time of the test, with these arguments beside its
-// own, even if another one answers.
+// Start starts an engine until the test ends, with additional arguments, even if another
+// one is running.
 func Start(t testing.TB, args ...string) *Engine {
 	t.Helper()
 	needOwn(t)
@@ -57,15 +57,15 @@ var shared struct {
 	engine *Engine
 }
 
-// Main runs the tests, and stops the engine that they have shared. It is all that
-// a TestMain has to call.
+// Main runs the tests, and stops the engine that they have shared. A TestMain only needs
+// to call Main.
 func Main(m *testing.M) {
 	m.Run()
 	shared.Lock()
 	defer shared.Unlock()
 	if e := shared.engine; e != nil && e.own != nil {
 		if err := e.own.stop(); err != nil {
-			panic(err) // no test is left that could fail
+			panic(err) // there is no test left to fail
 		}
 	}
 }
@@ -91,7 +91,7 @@ func Shared(t testing.TB) *Engine {
 	return shared.engine
 }
 
-// answering is the engine that answers, or nil.
+// answering returns the running engine, or nil.
 func answering(t testing.TB) *Engine {
 	t.Helper()
 	Need(t, "docker")
@@ -105,30 +105,30 @@ func answering(t testing.TB) *Engine {
 func needOwn(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		Missing(t, "no Docker engine answers, and only root can start one")
+		Missing(t, "no Docker engine is running, and only root can start one")
 	}
 	Need(t, "docker", "dockerd", "ip", "nsenter")
 }
 
-// Stop stops an engine of our own before its test ends, and leaves it stopped.
+// Stop stops a private engine before its test ends.
 func (e *Engine) Stop(t testing.TB) {
 	t.Helper()
 	if e.own == nil {
-		t.Fatal("the engine is not ours to stop")
+		t.Fatal("the engine is not private, so it must not be stopped")
 	}
 	if err := e.own.end(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Command is one that may speak to the engine.
+// Command returns a command that can use the engine.
 func (e *Engine) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = e.Env
 	return cmd
 }
 
-// HostCommand is a command that runs where the published ports are.
+// HostCommand returns a command that runs in the network that has the published ports.
 func (e *Engine) HostCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	if e.PID == 0 {
 		return e.Command(ctx, name, args...)
@@ -136,13 +136,13 @@ func (e *Engine) HostCommand(ctx context.Context, name string, args ...string) *
 	return e.Command(ctx, "nsenter", append([]string{"--net", "--target", strconv.Itoa(e.PID), name}, args...)...)
 }
 
-// Docker runs the client, which has to succeed, and returns what it prints.
+// Docker runs the client, which must succeed, and returns its output.
 func (e *Engine) Docker(t testing.TB, args ...string) string {
 	t.Helper()
 	return Output(t, e.Command(t.Context(), "docker", args...))
 }
 
-// Need wants programs.
+// Need skips or fails the test unless the programs are installed; see [Missing].
 func Need(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
@@ -152,7 +152,7 @@ func Need(t testing.TB, programs ...string) {
 	}
 }
 
-// Missing ends a test that cannot run here.
+// Missing skips a test that cannot run here, or fails it if SKANDHA_REQUIRE=all.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("SKANDHA_REQUIRE") == "all" {

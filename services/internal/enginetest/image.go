@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// recipes is where the sandbox's image is made, from the root of the tree.
+// recipes is the directory that builds the sandbox's image, relative to the repository.
 const recipes = "deploy/docker/sandbox"
 
 // lightImage is the tag of the image without numpy, pandas and matplotlib.
@@ -17,10 +17,10 @@ const lightImage = "skandha-test/sandbox:light"
 
 var importing sync.Mutex
 
-// SandboxImage puts the sandbox's image, without numpy, pandas and matplotlib, into
-// the engine, and returns its name. The first one on a machine takes debootstrap,
-// root and some minutes; later ones a second or two. Without debootstrap it is
-// built with the Dockerfile, which takes a registry.
+// SandboxImage loads the sandbox's image, without numpy, pandas and matplotlib, into the
+// engine, and returns its name. The first build on a machine needs debootstrap, root and
+// some minutes; later ones take a second or two. Without debootstrap it is built from the
+// Dockerfile, which needs a registry.
 func SandboxImage(t testing.TB, e *Engine) string {
 	t.Helper()
 	importing.Lock()
@@ -36,12 +36,12 @@ func SandboxImage(t testing.TB, e *Engine) string {
 	}
 	built, err := e.Command(t.Context(), "docker", "build", "--quiet", "--build-arg", "PACKAGES=", "--tag", lightImage, dir).CombinedOutput()
 	if err != nil {
-		Missing(t, "the sandbox's image cannot be made:\n"+string(out)+string(built))
+		Missing(t, "the sandbox's image cannot be built:\n"+string(out)+string(built))
 	}
 	return lightImage
 }
 
-// tree is a directory of the tree that the test lies in.
+// tree returns the path of a directory of the repository.
 func tree(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen listens on the address where the engine's containers with a network reach
-// it: in the engine's own network, if it is ours. The listener is closed when the
-// test ends.
+// Listen listens on an address that the engine's containers with a network can reach: for
+// a private engine, in the engine's network. The listener is closed when the test ends.
 func (e *Engine) Listen(t testing.TB, address string) net.Listener {
 	t.Helper()
 	type result struct {
@@ -22,13 +21,13 @@ func (e *Engine) Listen(t testing.TB, address string) net.Listener {
 	}
 	done := make(chan result)
 	go func() {
-		// The thread is not unlocked: it ends with the goroutine, in the other network.
+		// The thread stays locked, so that it ends with the goroutine, in the other network.
 		runtime.LockOSThread()
 		if err := e.enter(); err != nil {
 			done <- result{nil, err}
 			return
 		}
-		l, err := net.Listen("tcp", address) //nolint:noctx // it asks no name server
+		l, err := net.Listen("tcp", address) //nolint:noctx // there is no name to resolve
 		done <- result{l, err}
 	}()
 	r := <-done

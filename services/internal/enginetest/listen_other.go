@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// Listen listens on the address where the engine's containers with a network reach
-// it. The listener is closed when the test ends.
+// Listen listens on an address that the engine's containers with a network can reach. The
+// listener is closed when the test ends.
 func (e *Engine) Listen(t testing.TB, address string) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", address) //nolint:noctx // it asks no name server
+	l, err := net.Listen("tcp", address) //nolint:noctx // there is no name to resolve
 	if err != nil {
 		t.Fatalf("listening on %s: %v", address, err)
 	}

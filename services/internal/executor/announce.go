@@ -17,7 +17,7 @@ import (
 // coalesce is how long changes of the slots are gathered before they are announced.
 const coalesce = 20 * time.Millisecond
 
-// announcer says what the instance offers.
+// announcer announces the instance's offer and pools.
 type announcer struct {
 	publish func([]byte) error
 	pools   func() []executor.Pool
@@ -26,16 +26,16 @@ type announcer struct {
 	dirty  atomic.Bool // an announcement is due within coalesce
 	urgent chan struct{}
 
-	mu       sync.Mutex
-	base     executor.Announcement // without pools
-	head     []byte                // base as JSON, without its closing brace
-	said     []executor.Pool       // what was announced last
-	draining bool
-	gone     bool
+	mu        sync.Mutex
+	base      executor.Announcement // without pools
+	head      []byte                // base as JSON, without its closing brace
+	announced []executor.Pool       // the pools of the last announcement
+	draining  bool
+	gone      bool
 }
 
-// setOffer changes what is offered. The tools' schemas are large and rarely
-// change, so that they are encoded here and not with each announcement.
+// setOffer changes the offer. The tools' schemas are large and rarely change, so they
+// are encoded here and not for each announcement.
 func (a *announcer) setOffer(o Offer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,12 +54,13 @@ func (a *announcer) setOffer(o Offer) error {
 	return nil
 }
 
-// say announces now; with onlyNews, only if the pools have changed since the last time.
-func (a *announcer) say(onlyNews bool) {
+// announce announces now; with onlyChanges, only if the pools have changed since the last
+// announcement.
+func (a *announcer) announce(onlyChanges bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	pools := a.pools()
-	if a.gone || onlyNews && slices.Equal(pools, a.said) {
+	if a.gone || onlyChanges && slices.Equal(pools, a.announced) {
 		return
 	}
 	a.send(pools)
@@ -76,14 +77,14 @@ func (a *announcer) send(pools []executor.Pool) {
 		msg = append(append(msg, a.head...), ',')
 		err = a.publish(append(msg, tail[1:]...))
 	}
-	if err != nil { // the next one will tell
+	if err != nil { // the next announcement makes up for it
 		a.log.Debug("could not announce", "error", err)
 		return
 	}
-	a.said = pools
+	a.announced = pools
 }
 
-// drain announces that no new work is taken.
+// drain announces that the instance accepts no new work.
 func (a *announcer) drain() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +100,7 @@ func (a *announcer) leave() {
 	a.send(a.pools())
 }
 
-// changed is called at every change of the slots, and must cost little.
+// changed is called at every change of the slots, so it must be cheap.
 func (a *announcer) changed(urgent bool) {
 	if urgent {
 		select {
@@ -110,7 +111,7 @@ func (a *announcer) changed(urgent bool) {
 	if a.dirty.CompareAndSwap(false, true) {
 		time.AfterFunc(coalesce, func() {
 			a.dirty.Store(false)
-			a.say(true)
+			a.announce(true)
 		})
 	}
 }
@@ -120,15 +121,15 @@ func (a *announcer) changed(urgent bool) {
 func (a *announcer) run(ctx context.Context) {
 	tick := time.NewTicker(executor.AnnounceEvery)
 	defer tick.Stop()
-	a.say(false)
+	a.announce(false)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			a.say(false)
+			a.announce(false)
 		case <-a.urgent:
-			a.say(true)
+			a.announce(true)
 		}
 	}
 }

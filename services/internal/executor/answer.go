@@ -12,22 +12,22 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// encode fills in whose answer it is. What does not encode, because the work
-// put something else than JSON into it, is answered as a failure.
+// encode adds the ids to the answer and encodes it. If that fails, because the work
+// put something other than JSON into it, it encodes a failure.
 func (t *Attempts) encode(k key, a executor.Answer) []byte {
 	a.Call, a.Attempt, a.Instance = k.call, k.attempt, t.instance
 	b, err := json.Marshal(a)
 	if err == nil {
 		return b
 	}
-	t.log.Error("an answer does not encode", "call", k.call, "error", err)
+	t.log.Error("cannot encode an answer", "call", k.call, "error", err)
 	f := t.failure(tool.CodeInternal, provider.ErrInternal, "the answer is not valid JSON: "+err.Error())
 	f.Call, f.Attempt, f.Instance, f.State, f.DurationMS = k.call, k.attempt, t.instance, executor.Finished, a.DurationMS
-	b, _ = json.Marshal(f) // strings and numbers alone
+	b, _ = json.Marshal(f) // only strings and numbers
 	return b
 }
 
-// failure is a failed answer in the form of the instance's kind.
+// failure returns a failed answer in the form of the instance's kind.
 func (t *Attempts) failure(tc tool.Code, pc provider.ErrorCode, message string) executor.Answer {
 	if t.kind == subject.Provider {
 		return executor.Answer{Error: &provider.Error{Code: pc, Message: message, Retryable: pc == provider.ErrTimeout}}
@@ -37,22 +37,23 @@ func (t *Attempts) failure(tc tool.Code, pc provider.ErrorCode, message string) 
 }
 
 func (t *Attempts) timeout(ran time.Duration) executor.Answer {
-	return t.failure(tool.CodeTimeout, provider.ErrTimeout, fmt.Sprintf("it ran out of time after %v", ran.Round(time.Millisecond)))
+	return t.failure(tool.CodeTimeout, provider.ErrTimeout, fmt.Sprintf("it timed out after %v", ran.Round(time.Millisecond)))
 }
 
-// failed reports whether the work says that it did not do what it was asked for.
+// failed reports whether the work returned a failure.
 func failed(a executor.Answer) bool {
 	return a.Error != nil || a.Response == nil && (a.Result == nil || !a.Result.Success)
 }
 
-// DidNotRun is the answer of work that certainly had no effect and never will: what
-// would have carried it out did not get it. The attempt counts as refused, so that
-// core may give it to someone else.
+// DidNotRun returns the answer of work that certainly had no effect and never will,
+// because the request did not reach what would have carried it out. The attempt counts
+// as refused, so that core may send it to another executor.
 func DidNotRun(message string) executor.Answer {
 	return executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown, Message: message}
 }
 
-// onlyPayload drops what is not for the work to say, and makes an answer of none.
+// onlyPayload drops the fields that the work must not set, and replaces an empty answer
+// by a failure.
 func (t *Attempts) onlyPayload(a executor.Answer) executor.Answer {
 	if a.State == executor.Refused {
 		return DidNotRun(a.Message)
@@ -69,8 +70,8 @@ func (t *Attempts) onlyPayload(a executor.Answer) executor.Answer {
 	return a
 }
 
-// outOfTime marks a failure as one of time, keeping what the work itself said. Work
-// that does not know whether it had its effect has said more than that.
+// outOfTime turns a failure into a timeout and keeps the work's own message. It does not
+// change a failure with an unknown outcome, which says more than a timeout.
 func (t *Attempts) outOfTime(a executor.Answer, ran time.Duration) executor.Answer {
 	if a.Result != nil && a.Result.Error != nil && a.Result.Error.Code == tool.CodeOutcomeUnknown {
 		return a

@@ -6,32 +6,32 @@ import (
 	"skandha.dev/pkg/executor"
 )
 
-// Ask attaches to an attempt, or leaves a tombstone for one never seen.
+// Ask attaches the watcher to an attempt, or leaves a tombstone for an unknown one.
 func (t *Attempts) Ask(r executor.Request, w Watcher) {
 	t.mu.Lock()
-	answer := t.knownOrBury(key{r.Call, r.Attempt}, w)
+	answer := t.knownOrTombstone(key{r.Call, r.Attempt}, w)
 	t.mu.Unlock()
 	answer()
 }
 
-func (t *Attempts) knownOrBury(k key, w Watcher) func() {
+func (t *Attempts) knownOrTombstone(k key, w Watcher) func() {
 	if known := t.known(k, w); known != nil {
 		return known
 	}
-	if validKey(k) == nil { // no other can ever run
+	if validKey(k) == nil { // an attempt with an invalid id never runs
 		t.past.put(k, wasNever)
 	}
-	return func() { t.tell(w, t.encode(k, executor.Answer{State: executor.Never})) }
+	return func() { t.send(w, t.encode(k, executor.Answer{State: executor.Never})) }
 }
 
-// Stop ends the attempt: never, if it has not begun; stopped, once its work has
-// returned or the grace has passed; its result, if it has one.
+// Stop ends the attempt. The answer is "never" if it has not begun, "stopped" once its
+// work has returned or the grace has passed, or its result if it has one.
 func (t *Attempts) Stop(r executor.Request, w Watcher) {
 	k := key{r.Call, r.Attempt}
 	t.mu.Lock()
 	a := t.live[k]
 	if a == nil || a.phase == done {
-		answer := t.knownOrBury(k, w)
+		answer := t.knownOrTombstone(k, w)
 		t.mu.Unlock()
 		answer()
 		return
@@ -51,8 +51,8 @@ func (t *Attempts) Stop(r executor.Request, w Watcher) {
 	}
 }
 
-// Release forgets the result of an attempt. One that runs may go on; one that
-// has not begun never will.
+// Release drops the result of an attempt. An attempt that is running may continue; one
+// that has not begun never will.
 func (t *Attempts) Release(r executor.Request) {
 	k := key{r.Call, r.Attempt}
 	t.mu.Lock()
@@ -72,7 +72,7 @@ func (t *Attempts) Release(r executor.Request) {
 	t.conclude(a, ready, executor.Answer{State: executor.Never, Message: "it was released before it began"})
 }
 
-// forget drops a result that was kept. It leaves the id.
+// forget drops a kept result, but keeps the id.
 func (t *Attempts) forget(a *attempt) {
 	delete(t.live, a.key)
 	t.kept -= int64(len(a.final))
@@ -80,7 +80,7 @@ func (t *Attempts) forget(a *attempt) {
 	t.checkEmpty()
 }
 
-// Sweep forgets the results that nobody released in time.
+// Sweep drops the results that were not released in time.
 func (t *Attempts) Sweep() {
 	now := time.Now()
 	t.mu.Lock()

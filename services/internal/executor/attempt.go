@@ -9,20 +9,20 @@ import (
 	"skandha.dev/pkg/executor"
 )
 
-// Watcher is a caller that wants to know what becomes of an attempt; a
-// *bus.Request is one. Reply must not keep the bytes.
+// Watcher is a caller that receives the answers about an attempt, such as a
+// *bus.Request. Reply must not retain the bytes.
 type Watcher interface {
 	Reply(data []byte) error
 }
 
-// phase is where an attempt stands. It only ever grows.
+// phase is an attempt's progress. It only increases.
 type phase int
 
 const (
 	waiting phase = iota // for a slot
-	ready                // has a slot and will be started, unless it is stopped first
+	ready                // has a slot and will start, unless it is stopped first
 	running              // has begun
-	done                 // its final answer stands
+	done                 // has its final answer
 )
 
 // attempt is a (call, attempt) that waits, runs, or whose result is kept.
@@ -35,20 +35,20 @@ type attempt struct {
 	progress atomic.Pointer[string]
 	done     chan struct{} // closed with phase done
 
-	// saying is held while the watchers are told something, so that nothing
-	// follows the final answer.
-	saying sync.Mutex
+	// sending is held while answers are sent to the watchers, so that nothing follows
+	// the final answer.
+	sending sync.Mutex
 
-	// Guarded by the table's lock.
+	// Guarded by the lock of Attempts.
 	phase    phase
 	began    time.Time
 	cancel   context.CancelFunc // of the work
-	stopping bool               // somebody asked to stop it
-	released bool               // nobody will want its result
-	minder   *time.Timer        // starts [Table.mind]
+	stopping bool               // a caller has asked to stop it
+	released bool               // no caller will need its result
+	monitor  *time.Timer        // starts [Attempts.monitor]
 	final    []byte             // the final answer
-	kept     bool               // the final answer is a result, and waits for its release
-	expires  time.Time          // when it is forgotten without one
+	kept     bool               // the final answer is a result that waits for its release
+	expires  time.Time          // when a kept result is dropped without a release
 	watchers []Watcher
 }
 
@@ -62,11 +62,12 @@ func (a *attempt) watch(w Watcher) {
 	a.watchers = append(a.watchers, w)
 }
 
-// awaitTold returns when the final answer stands and the watchers were told.
-func (a *attempt) awaitTold() {
+// awaitSent returns when the attempt has its final answer and the answer was sent to
+// the watchers.
+func (a *attempt) awaitSent() {
 	<-a.done
-	a.saying.Lock() // is held from before the one until after the other
-	defer a.saying.Unlock()
+	a.sending.Lock() // held from before done until the answer was sent
+	defer a.sending.Unlock()
 }
 
 func (a *attempt) setProgress(s string) {
@@ -74,13 +75,13 @@ func (a *attempt) setProgress(s string) {
 	a.progress.Store(&s)
 }
 
-// pool is a number of slots and what waits for them, oldest first.
+// pool is a number of slots and the attempts that wait for them, oldest first.
 type pool struct {
-	name    string
-	slots   int
-	room    int // how many may wait
-	running int // slots that are taken, by attempts that are ready or running, or by work that does not end
-	queue   []*attempt
+	name       string
+	slots      int
+	maxWaiting int
+	running    int // slots in use, by attempts that are ready or running, or by work that does not return
+	queue      []*attempt
 }
 
 func (p *pool) full() bool { return p.running >= p.slots }

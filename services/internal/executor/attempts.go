@@ -15,15 +15,15 @@ import (
 // maxIDLen bounds the call's and the attempt's id, in bytes.
 const maxIDLen = 256
 
-// Attempts decides, under one lock, what becomes of every attempt at an instance.
-// [Serve] puts it on the bus.
+// Attempts holds the attempts of an instance and decides about them under one lock.
+// [Serve] connects it to the bus.
 type Attempts struct {
 	kind     subject.ExecutorKind
 	instance subject.Instance
 	work     Work
 	log      *slog.Logger
 	grace    time.Duration
-	changed  func(urgent bool) // slots were taken or freed; urgent: a pool became full or free
+	changed  func(urgent bool) // called when slots were taken or freed; urgent: a pool became full or free
 
 	mu        sync.Mutex
 	live      map[key]*attempt
@@ -31,32 +31,32 @@ type Attempts struct {
 	pools     map[string]*pool
 	order     []*pool // as configured
 	tools     map[string]tool.Spec
-	providers map[string]bool // and "" if there is one
+	providers map[string]bool // by name; "" if there is any
 	kept      int64           // bytes of final answers in live
 	draining  bool
-	empty     chan struct{} // closed when it drains and nothing is live
+	empty     chan struct{} // closed when it is draining and live is empty
 }
 
-// NewAttempts makes the table of an instance.
+// NewAttempts returns an empty Attempts for an instance.
 func NewAttempts(cfg Config, instance subject.Instance) (*Attempts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return newTable(cfg.withDefaults(), instance), nil
+	return newAttempts(cfg.withDefaults(), instance), nil
 }
 
-func newTable(cfg Config, instance subject.Instance) *Attempts {
+func newAttempts(cfg Config, instance subject.Instance) *Attempts {
 	t := &Attempts{
 		kind: cfg.Kind, instance: instance, work: cfg.Work, log: cfg.Logger, grace: Grace,
 		changed: func(bool) {},
 		live:    map[key]*attempt{}, past: ids{}, pools: map[string]*pool{}, empty: make(chan struct{}),
 	}
 	for _, p := range cfg.Pools {
-		room := cfg.Waiting
-		if room == 0 {
-			room = waitingPerSlot * p.Slots
+		waiting := cfg.Waiting
+		if waiting == 0 {
+			waiting = waitingPerSlot * p.Slots
 		}
-		q := &pool{name: p.Name, slots: p.Slots, room: max(room, 0)}
+		q := &pool{name: p.Name, slots: p.Slots, maxWaiting: max(waiting, 0)}
 		t.pools[p.Name] = q
 		t.order = append(t.order, q)
 	}
@@ -77,14 +77,14 @@ func (t *Attempts) setOffer(o Offer) {
 	t.tools, t.providers = tools, providers
 }
 
-// Run starts the attempt, lets it wait for a slot, attaches to it, or says why it
-// never will run. If it has a slot, Run does the work itself and returns when
-// that is done and nothing waits for the slot any more. The context is the
-// parent of the work's.
+// Run starts the attempt, queues it for a slot, attaches the watcher to it, or refuses
+// it with the reason. If there is a free slot, Run does the work itself, and returns
+// when that work is done and no other attempt waits for the slot. ctx is the parent
+// of the work's context.
 func (t *Attempts) Run(ctx context.Context, r executor.Request, w Watcher) {
 	k := key{r.Call, r.Attempt}
 	if err := validKey(k); err != nil {
-		t.tell(w, t.encode(k, executor.Answer{State: executor.Refused, Reason: executor.RefusedBad, Message: err.Error()}))
+		t.send(w, t.encode(k, executor.Answer{State: executor.Refused, Reason: executor.RefusedBad, Message: err.Error()}))
 		return
 	}
 	t.mu.Lock()
@@ -97,13 +97,13 @@ func (t *Attempts) Run(ctx context.Context, r executor.Request, w Watcher) {
 	if reason != "" {
 		t.past.put(k, refusals[reason])
 		t.mu.Unlock()
-		t.tell(w, t.encode(k, executor.Answer{State: executor.Refused, Reason: reason, Message: message}))
+		t.send(w, t.encode(k, executor.Answer{State: executor.Refused, Reason: reason, Message: message}))
 		return
 	}
 	p := t.pools[poolOf(spec)]
 	a := &attempt{key: k, parent: ctx, req: r, pool: p, limit: limitOf(spec, t.kind), done: make(chan struct{})}
 	a.watch(w)
-	a.minder = time.AfterFunc(quiet, func() { t.mind(a) })
+	a.monitor = time.AfterFunc(quiet, func() { t.monitor(a) })
 	t.live[k] = a
 	start := !p.full()
 	if start {
@@ -120,8 +120,7 @@ func (t *Attempts) Run(ctx context.Context, r executor.Request, w Watcher) {
 	}
 }
 
-// Refuse answers a request that makes no sense. It leaves a tombstone, as any
-// refusal does.
+// Refuse answers an invalid request. It leaves a tombstone, as every refusal does.
 func (t *Attempts) Refuse(r executor.Request, w Watcher, why string) {
 	k := key{r.Call, r.Attempt}
 	t.mu.Lock()
@@ -131,48 +130,48 @@ func (t *Attempts) Refuse(r executor.Request, w Watcher, why string) {
 			t.past.put(k, wasRefusedBad)
 		}
 		answer = func() {
-			t.tell(w, t.encode(k, executor.Answer{State: executor.Refused, Reason: executor.RefusedBad, Message: why}))
+			t.send(w, t.encode(k, executor.Answer{State: executor.Refused, Reason: executor.RefusedBad, Message: why}))
 		}
 	}
 	t.mu.Unlock()
 	answer()
 }
 
-// admit says which tool's limits apply, or why the attempt is refused.
+// admit returns the tool whose limits apply, or the reason why the attempt is refused.
 func (t *Attempts) admit(r executor.Request) (tool.Spec, executor.RefusedReason, string) {
 	var spec tool.Spec
 	switch {
 	case r.StartBy.IsZero() || r.NotAfter.IsZero():
-		return spec, executor.RefusedBad, "start_by and not_after are needed"
+		return spec, executor.RefusedBad, "start_by and not_after are required"
 	case t.kind == subject.Runner && r.Tool == nil:
-		return spec, executor.RefusedBad, "this is a runner, and the request has no tool"
+		return spec, executor.RefusedBad, "a runner needs a request with a tool"
 	case t.kind == subject.Provider && r.Model == nil:
-		return spec, executor.RefusedBad, "this is a provider, and the request has no model"
+		return spec, executor.RefusedBad, "a provider needs a request with a model"
 	case t.draining:
-		return spec, executor.RefusedDraining, "the instance is going away"
+		return spec, executor.RefusedDraining, "the instance is draining"
 	}
 	if t.kind == subject.Runner {
 		var ok bool
 		if spec, ok = t.tools[r.Tool.Name]; !ok {
-			return spec, executor.RefusedUnknown, fmt.Sprintf("there is no tool %q here", clip(r.Tool.Name, maxIDLen))
+			return spec, executor.RefusedUnknown, fmt.Sprintf("this instance has no tool %q", clip(r.Tool.Name, maxIDLen))
 		}
 	} else if !t.providers[r.Provider] {
-		return spec, executor.RefusedUnknown, fmt.Sprintf("there is no provider %q here", clip(r.Provider, maxIDLen))
+		return spec, executor.RefusedUnknown, fmt.Sprintf("this instance has no provider %q", clip(r.Provider, maxIDLen))
 	}
 	if late := t.late(r); late != "" {
 		return spec, executor.RefusedLate, late
 	}
 	p := t.pools[poolOf(spec)]
 	switch {
-	case p.full() && len(p.queue) >= p.room:
-		return spec, executor.RefusedFull, fmt.Sprintf("pool %q: all %d slots are taken and %d wait", p.name, p.slots, len(p.queue))
+	case p.full() && len(p.queue) >= p.maxWaiting:
+		return spec, executor.RefusedFull, fmt.Sprintf("pool %q: all %d slots are in use, and %d attempts wait", p.name, p.slots, len(p.queue))
 	case t.kept > maxKept:
 		return spec, executor.RefusedFull, fmt.Sprintf("%d bytes of results wait for their release", t.kept)
 	}
 	return spec, "", ""
 }
 
-// late says why it is too late to start now, or "".
+// late returns the reason why it is too late to start now, or "".
 func (t *Attempts) late(r executor.Request) string {
 	now := time.Now()
 	if now.After(r.StartBy) {
@@ -194,14 +193,14 @@ func limitOf(spec tool.Spec, kind subject.ExecutorKind) time.Duration {
 func validKey(k key) error {
 	for _, s := range []string{k.call, k.attempt} {
 		if s == "" || len(s) > maxIDLen {
-			return fmt.Errorf("call and attempt are needed, with at most %d bytes each", maxIDLen)
+			return fmt.Errorf("call and attempt are required, with at most %d bytes each", maxIDLen)
 		}
 	}
 	return nil
 }
 
-// known attaches to an attempt that was heard of before; what it returns answers
-// the watcher, without the lock. It returns nil for one never seen.
+// known attaches the watcher to a known attempt, and returns the function that answers
+// the watcher, to be called without the lock. It returns nil for an unknown attempt.
 func (t *Attempts) known(k key, w Watcher) func() {
 	a := t.live[k]
 	switch {
@@ -211,15 +210,15 @@ func (t *Attempts) known(k key, w Watcher) func() {
 			return nil
 		}
 		state, reason := v.state()
-		return func() { t.tell(w, t.encode(k, executor.Answer{State: state, Reason: reason})) }
+		return func() { t.send(w, t.encode(k, executor.Answer{State: state, Reason: reason})) }
 	case a.phase == done:
 		return func() {
-			a.saying.Lock() // not before its earlier watchers were told
-			defer a.saying.Unlock()
-			t.tell(w, a.final)
+			a.sending.Lock() // not before its earlier watchers have the answer
+			defer a.sending.Unlock()
+			t.send(w, a.final)
 		}
 	default:
 		a.watch(w)
-		return func() { t.sayRunning(a, w) }
+		return func() { t.sendRunning(a, w) }
 	}
 }

@@ -52,7 +52,7 @@ func (l *listener) last() executor.Answer {
 	return l.answers[len(l.answers)-1]
 }
 
-// bench is a table whose work the test directs by the tool's arguments.
+// bench is an Attempts whose work the test controls by the tool's arguments.
 type bench struct {
 	t *testing.T
 	*Attempts
@@ -134,7 +134,7 @@ func request(call, name string) executor.Request {
 	}
 }
 
-// run starts an attempt as the bus does: on a goroutine of its own.
+// run starts an attempt as the bus does, in a new goroutine.
 func (b *bench) run(call, name string) *listener {
 	l := &listener{}
 	go b.Run(b.t.Context(), request(call, name), l)
@@ -157,7 +157,7 @@ func (b *bench) want(l *listener, states ...executor.State) {
 	}
 }
 
-// inBubble runs the test on a clock of its own, which jumps when all wait.
+// inBubble runs the test with a fake clock, which jumps when all goroutines wait.
 func inBubble(t *testing.T, change func(*Config), f func(*testing.T, *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestWhatIsReleasedWhileItRunsIsNotKept(t *testing.T) {
 		l := b.run("c", "block")
 		b.Release(request("c", "block"))
 		b.block <- struct{}{}
-		b.want(l, executor.Finished) // whoever listens is told all the same
+		b.want(l, executor.Finished) // the watchers get the answer nevertheless
 		if a := b.ask("c"); a.State != executor.Unknown || b.kept != 0 {
 			t.Fatalf("got %+v, and %d bytes are kept", a, b.kept)
 		}
@@ -267,7 +267,7 @@ func TestNothingFollowsTheFinalAnswer(t *testing.T) {
 		b.mu.Unlock()
 		b.block <- struct{}{}
 		b.want(l, executor.Finished)
-		b.sayRunning(a, l) // as a heartbeat would that was late
+		b.sendRunning(a, l) // as a heartbeat would that was late
 		b.want(l, executor.Finished)
 	})
 }

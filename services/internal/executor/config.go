@@ -20,60 +20,60 @@ import (
 const (
 	// DefaultSlots is how many attempts the default pool runs at once.
 	DefaultSlots = 16
-	// DefaultDrainTimeout bounds how long an instance that ends waits for its work.
+	// DefaultDrainTimeout bounds how long an instance waits for its work when it stops.
 	DefaultDrainTimeout = 30 * time.Second
-	// Grace is how long work may take to heed the end of its context before it is
-	// answered for.
+	// Grace is how long work may take to return after the end of its context before the
+	// engine answers for it.
 	Grace = 2 * time.Second
-	// MaxWatchers is how many callers of one attempt are told of it.
+	// MaxWatchers is how many callers of one attempt get its answers.
 	MaxWatchers = 8
 	// MaxProgress is the longest progress message, in bytes.
 	MaxProgress = 1 << 10
 
 	// waitingPerSlot is how many attempts may wait, for each slot of a pool.
 	waitingPerSlot = 4
-	// quiet is how long an attempt may take before its caller is told that it runs.
+	// quiet is how long an attempt may take before its callers get "running".
 	quiet = 2 * time.Millisecond
-	// maxKept bounds the results that wait for their release, in bytes. Beyond it
-	// new work is refused as full: core is not committing.
+	// maxKept bounds the results that wait for their release, in bytes. Beyond it,
+	// new work is refused as full, because core is not committing.
 	maxKept = 256 << 20
 )
 
-// Work does what one attempt asks for. It runs on a goroutine of its own.
+// Work executes one attempt. It runs in a separate goroutine.
 //
 // The context carries the caller's trace and ends at the attempt's deadline or
 // when it is stopped; Work should return soon after. It may call progress at any
-// time, from one goroutine or many. Of the answer, Result or Response or Error
-// count, or that it is [DidNotRun]; the rest is filled in. A panic is answered as a
-// failure.
+// time, from one goroutine or many. Of the answer, only Result, Response or Error
+// are used, or that it is [DidNotRun]; the engine fills in the rest. A panic is
+// answered as a failure.
 type Work func(ctx context.Context, req executor.Request, progress func(string)) executor.Answer
 
-// Offer is what an instance can do.
+// Offer lists the tools or providers of an instance.
 type Offer struct {
 	Tools     []tool.Spec     // of a runner; names are unique
 	Providers []provider.Info // of a provider, in order of preference
 }
 
-// Config says what an executor instance is. Kind, Service, an offer and Work are needed.
+// Config configures an executor instance. Kind, Service, an offer and Work are required.
 type Config struct {
 	Kind    subject.ExecutorKind
 	Service string // "toolrunner", "sandbox", "provider", …
 	Offer
-	// Updates, if it is not nil, replaces the offer whenever one is received, for
-	// example from [Offers]. An offer that is not valid is logged and ignored. Work
-	// that has begun goes on; of what waits for a slot, Work sees that it is not
-	// offered any more.
+	// Updates, if it is not nil, delivers offers that replace the current one, for
+	// example from [Offers]. An invalid offer is logged and ignored. Work that has
+	// begun continues. Attempts that wait for a slot still reach Work, which must
+	// check whether they are still offered.
 	Updates <-chan Offer
 	Work    Work
 
 	// Pools are the slots that attempts compete for; Busy is ignored. The pool
 	// "default" always exists, with DefaultSlots unless it is listed.
 	Pools []executor.Pool
-	// Waiting is how many attempts may wait per pool; default 4 for each slot.
-	// Negative: none.
+	// Waiting is how many attempts may wait per pool; default 4 for each slot,
+	// negative: none.
 	Waiting int
 	// DrainTimeout bounds the wait for running work and for the release of its
-	// results when the instance ends; default 30 s.
+	// results when the instance stops; default 30 s.
 	DrainTimeout time.Duration
 	Host         string // default: the machine's name
 	Logger       *slog.Logger
@@ -86,7 +86,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	if c.Host == "" {
-		c.Host, _ = os.Hostname() // for people; an empty one does no harm
+		c.Host, _ = os.Hostname() // only displayed, so an empty name does no harm
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -94,14 +94,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports every field that is wrong; each error names its field.
+// Validate reports every invalid field; each error names its field.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Kind != subject.Runner && c.Kind != subject.Provider {
 		errs = append(errs, fmt.Errorf("executor.kind is %q, want %q or %q", c.Kind, subject.Runner, subject.Provider))
 	}
 	if !subject.Valid(c.Service) {
-		errs = append(errs, fmt.Errorf("executor.service: %q is no id", c.Service))
+		errs = append(errs, fmt.Errorf("executor.service: %q is not a valid id", c.Service))
 	}
 	if c.Work == nil {
 		errs = append(errs, errors.New("executor.work is nil"))
@@ -113,7 +113,7 @@ func (c Config) Validate() error {
 	seen := map[string]bool{}
 	for _, p := range c.Pools {
 		if p.Name == "" || p.Slots < 1 || seen[p.Name] {
-			errs = append(errs, fmt.Errorf("executor.pools: %q with %d slots: want a name that is used once and 1 slot or more", p.Name, p.Slots))
+			errs = append(errs, fmt.Errorf("executor.pools: %q with %d slots: want a unique name and 1 slot or more", p.Name, p.Slots))
 		}
 		pools[p.Name], seen[p.Name] = true, true
 	}
@@ -128,16 +128,16 @@ func (o Offer) validate(kind subject.ExecutorKind, pools map[string]bool) error 
 	names := map[string]bool{}
 	for _, t := range o.Tools {
 		if t.Name == "" || len(subject.Encode(t.Name)) > subject.MaxIDLen || names[t.Name] {
-			errs = append(errs, fmt.Errorf("executor.tools: name %q: want one that is used once, 1 to %d bytes when encoded", t.Name, subject.MaxIDLen))
+			errs = append(errs, fmt.Errorf("executor.tools: name %q: want a unique name of 1 to %d bytes when encoded", t.Name, subject.MaxIDLen))
 		}
 		if !pools[poolOf(t)] {
-			errs = append(errs, fmt.Errorf("executor.tools: %q wants pool %q, which is not among executor.pools", t.Name, t.Pool))
+			errs = append(errs, fmt.Errorf("executor.tools: %q requires pool %q, which is not in executor.pools", t.Name, t.Pool))
 		}
 		names[t.Name] = true
 	}
 	for _, p := range o.Providers {
 		if p.Name == "" || names[p.Name] {
-			errs = append(errs, fmt.Errorf("executor.providers: name %q: want one that is used once", p.Name))
+			errs = append(errs, fmt.Errorf("executor.providers: name %q: want a unique, non-empty name", p.Name))
 		}
 		names[p.Name] = true
 	}

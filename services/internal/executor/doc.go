@@ -1,6 +1,6 @@
-// Package executor is the engine that every executor shares: tool runners,
-// sandboxes and providers. It keeps the promises of the turn protocol towards
-// core (rules 7 to 11), so that what executes is one plain function.
+// Package executor is the engine shared by all executors: tool runners, sandboxes
+// and providers. It implements the executor's side of the turn protocol (rules 7
+// to 11), so that the work itself is one plain function.
 //
 // # Subjects
 //
@@ -10,26 +10,26 @@
 //
 // # Guarantee
 //
-// A (call, attempt) starts at most once, not after its start_by, and never once
-// anybody was told that it never will: start, tombstone and refusal pass through
-// one locked [Attempts]. Ids are kept for the life of the instance (some 30 bytes
-// each), results until core releases them or not_after and executor.Skew have
+// A (call, attempt) starts at most once, not after its start_by, and never after
+// any caller was informed that it will not: start, tombstone and refusal pass
+// through one locked [Attempts]. Ids are kept for the life of the instance (some 30
+// bytes each), results until core releases them or not_after and executor.Skew have
 // passed; then the answer is "unknown". Several callers may attach to an attempt;
-// the latest [MaxWatchers] of them are told.
+// the latest [MaxWatchers] of them get its answers.
 //
 // # Order
 //
 // Requests are handled concurrently. Attempts that wait for a slot get it in the
-// order in which they came, per pool. To one caller, no "running" follows a final
+// order of their arrival, per pool. A caller never gets "running" after a final
 // answer.
 //
 // # Failure
 //
-// Work that finds that it cannot have had any effect says [DidNotRun], and the
-// attempt is refused even though it began. Work that panics is finished with a
-// failure. Work that ignores its context is
-// answered for after a grace of [Grace], and holds its slot until it returns.
-// When the process dies, core learns it from silence or from the server ("no
-// responders"), and the ids are gone with the instance's id. An answer that could
-// not be sent, because the connection was lost, is given when core asks again.
+// Work that certainly had no effect returns [DidNotRun], and the attempt is refused
+// even though it began. If work panics, its attempt finishes with a failure. If work
+// ignores the end of its context, the engine answers for it after [Grace], and the
+// work holds its slot until it returns. If the process dies, core learns it from
+// silence or from the server ("no responders"), and the ids end with the instance.
+// An answer that could not be sent because the connection was lost is sent when core
+// asks again.
 package executor

@@ -6,7 +6,7 @@ import (
 	"skandha.dev/pkg/executor"
 )
 
-// Pools says how busy the pools are.
+// Pools returns the pools with the number of their busy slots.
 func (t *Attempts) Pools() []executor.Pool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -21,8 +21,8 @@ func (t *Attempts) appendPools(out []executor.Pool) []executor.Pool {
 	return out
 }
 
-// Drain refuses what waits and all that comes. What it returns is closed when
-// nothing runs any more and all results are released.
+// Drain refuses waiting attempts and all new ones. The returned channel is closed when no
+// attempt is running and all results are released.
 func (t *Attempts) Drain() <-chan struct{} {
 	t.mu.Lock()
 	t.draining = true
@@ -33,7 +33,7 @@ func (t *Attempts) Drain() <-chan struct{} {
 	t.checkEmpty()
 	t.mu.Unlock()
 	for _, a := range refuse {
-		t.conclude(a, waiting, executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining, Message: "the instance is going away"})
+		t.conclude(a, waiting, executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining, Message: "the instance is draining"})
 	}
 	return t.empty
 }
@@ -49,9 +49,9 @@ func (t *Attempts) checkEmpty() {
 	}
 }
 
-// StopAll drains, stops what runs and waits until all of it is answered for.
+// StopAll drains, stops the running attempts and waits until all of them are answered.
 func (t *Attempts) StopAll() {
-	t.Drain() // or what waits would get the slots that become free
+	t.Drain() // otherwise waiting attempts would get the freed slots
 	t.mu.Lock()
 	var open []*attempt
 	for _, a := range t.live {
@@ -64,6 +64,6 @@ func (t *Attempts) StopAll() {
 		t.Stop(executor.Request{Call: a.call, Attempt: a.attempt}, nil)
 	}
 	for _, a := range open {
-		a.awaitTold()
+		a.awaitSent()
 	}
 }

@@ -10,7 +10,7 @@ import (
 // key names an attempt.
 type key struct{ call, attempt string }
 
-// verdict is what is left of an attempt: one byte.
+// verdict is the outcome that is kept of a past attempt, in one byte.
 type verdict byte
 
 const (
@@ -42,7 +42,7 @@ func verdictOf(s executor.State, r executor.RefusedReason) verdict {
 	case executor.Refused:
 		return refusals[r]
 	default:
-		return wasUnknown // it ran, and its result is gone
+		return wasUnknown // it ran, and its result was dropped
 	}
 }
 
@@ -63,8 +63,8 @@ func (v verdict) state() (executor.State, executor.RefusedReason) {
 	return executor.Unknown, ""
 }
 
-// ids remembers verdicts for the life of the instance. Of an id it keeps 16
-// bytes of a hash: two ids with one hash will not be met.
+// ids holds verdicts for the life of the instance. It keeps 16 bytes of each id's hash;
+// collisions are too unlikely to matter.
 type ids map[[16]byte]verdict
 
 func digest(k key) [16]byte {

@@ -2,20 +2,20 @@ package executor
 
 import "sync"
 
-// Offers holds the last offer for [Config.Updates]: one that was not received yet
-// is replaced by the next. Make one with [NewOffers].
+// Offers holds the latest offer for [Config.Updates]: a new offer replaces one that was
+// not received yet. Create one with [NewOffers].
 type Offers struct {
 	mu   sync.Mutex
 	last chan Offer
 }
 
-// NewOffers makes an Offers that holds none.
+// NewOffers returns an Offers without an offer.
 func NewOffers() *Offers { return &Offers{last: make(chan Offer, 1)} }
 
-// Put makes o the offer to be received. It never blocks. The offer's slices belong
-// to the receiver from then on.
+// Put makes offer the next one to be received. It never blocks. From then on, the
+// offer's slices belong to the receiver.
 func (o *Offers) Put(offer Offer) {
-	o.mu.Lock() // or two could find the place empty
+	o.mu.Lock() // otherwise two calls could both find the channel empty
 	defer o.mu.Unlock()
 	select {
 	case <-o.last:
@@ -24,5 +24,5 @@ func (o *Offers) Put(offer Offer) {
 	o.last <- offer
 }
 
-// Updates is where the offers are received.
+// Updates returns the channel that delivers the offers.
 func (o *Offers) Updates() <-chan Offer { return o.last }

@@ -21,13 +21,13 @@ func TestNoTwoStartsAndNoneAfterNever(t *testing.T) {
 	const attempts, callers, rounds = 4, 8, 300
 	for round := range rounds {
 		var starts [attempts]atomic.Int64
-		var toldNever, startedAfter [attempts]atomic.Bool
+		var never, startedAfter [attempts]atomic.Bool
 		table, err := NewAttempts(Config{
 			Kind: subject.Runner, Service: "test", Logger: slog.New(slog.DiscardHandler),
 			Offer: Offer{Tools: []tool.Spec{{Name: "t"}}}, Pools: []executor.Pool{{Name: "default", Slots: 2}},
 			Work: func(_ context.Context, r executor.Request, _ func(string)) executor.Answer {
 				i := r.Call[0] - '0'
-				if toldNever[i].Load() {
+				if never[i].Load() {
 					startedAfter[i].Store(true)
 				}
 				starts[i].Add(1)
@@ -48,9 +48,9 @@ func TestNoTwoStartsAndNoneAfterNever(t *testing.T) {
 					r := request(fmt.Sprint(i), "t")
 					w := watchFunc(func(a executor.Answer) {
 						if a.State == executor.Never || a.State == executor.Refused {
-							toldNever[i].Store(true)
+							never[i].Store(true)
 						}
-						if (a.State == executor.Finished || a.State == executor.Unknown || a.State == executor.Stopped) && toldNever[i].Load() {
+						if (a.State == executor.Finished || a.State == executor.Unknown || a.State == executor.Stopped) && never[i].Load() {
 							t.Errorf("attempt %d was said to be %q after never", i, a.State)
 						}
 					})
@@ -71,8 +71,8 @@ func TestNoTwoStartsAndNoneAfterNever(t *testing.T) {
 		}
 		wg.Wait()
 		for i := range attempts {
-			if n := starts[i].Load(); n > 1 || n == 1 && toldNever[i].Load() || startedAfter[i].Load() {
-				t.Fatalf("round %d, attempt %d: %d starts, told never: %v", round, i, n, toldNever[i].Load())
+			if n := starts[i].Load(); n > 1 || n == 1 && never[i].Load() || startedAfter[i].Load() {
+				t.Fatalf("round %d, attempt %d: %d starts, answered never: %v", round, i, n, never[i].Load())
 			}
 		}
 		if p := table.Pools()[0]; p.Busy != 0 {

@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	// atOnce bounds the requests that are handled at a time. Each attempt that runs
-	// is one of them, and a request to stop it must still be heard.
+	// atOnce bounds the requests that are handled concurrently. Each running attempt
+	// is one of them, and requests to stop them must still be handled.
 	atOnce = 1 << 16
-	// sweepEvery is how often results are looked through for those that nobody wants any more.
+	// sweepEvery is the interval of dropping expired results.
 	sweepEvery = time.Second
-	// goodbye bounds the sending of what is left at the end.
-	goodbye = 2 * time.Second
-	// settle is how long an offer stands before the next is taken: all that change
-	// meanwhile are one announcement, which may be large.
+	// lastFlush bounds sending the last messages at shutdown.
+	lastFlush = 2 * time.Second
+	// settle is the pause after an offer before the next one is received. Offers that
+	// change meanwhile share one announcement, which may be large.
 	settle = 100 * time.Millisecond
 )
 
 // Serve runs an executor instance under the bus's instance id until ctx ends, and
-// then drains: it announces so, refuses what waits and what comes, and lets what
-// runs finish. It ends when all results are released; after Config.DrainTimeout
-// it stops what still runs and goes. It returns nil if it ended because ctx did.
+// then drains: it announces that, refuses waiting and new attempts, and lets running
+// ones finish. It returns when all results are released. After Config.DrainTimeout it
+// stops the attempts that are still running and returns. It returns nil if it ended
+// because ctx did.
 //
-// A process serves one instance per kind: the id is new at each start of the
-// process, and only so may ids of attempts be forgotten.
+// A process serves one instance per kind. The instance's id is new at each start of
+// the process; otherwise ids of attempts could not be forgotten.
 func Serve(ctx context.Context, b *bus.Bus, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -49,14 +50,14 @@ func Serve(ctx context.Context, b *bus.Bus, cfg Config) error {
 type server struct {
 	bus       *bus.Bus
 	cfg       Config
-	table     *Attempts
+	attempts  *Attempts
 	announcer *announcer
 	decoder   executor.Decoder
 }
 
 func newServer(b *bus.Bus, cfg Config) (*server, error) {
 	cfg.Logger = cfg.Logger.With("executor", string(b.Instance()))
-	t := newTable(cfg, b.Instance())
+	t := newAttempts(cfg, b.Instance())
 	subj := subject.Announce(cfg.Kind, b.Instance())
 	a, err := newAnnouncer(cfg, b.Instance(), t.Pools, func(msg []byte) error {
 		return b.Publish(context.Background(), subj, nil, msg)
@@ -65,7 +66,7 @@ func newServer(b *bus.Bus, cfg Config) (*server, error) {
 		return nil, err
 	}
 	t.changed = a.changed
-	return &server{bus: b, cfg: cfg, table: t, announcer: a}, nil
+	return &server{bus: b, cfg: cfg, attempts: t, announcer: a}, nil
 }
 
 func (s *server) serve(ctx context.Context) error {
@@ -75,7 +76,7 @@ func (s *server) serve(ctx context.Context) error {
 		return fmt.Errorf("serving as %s: %w", s.cfg.Service, err)
 	}
 	defer r.Stop()
-	discover, err := s.bus.Conn().Subscribe(subject.Discover(s.cfg.Kind), func(*nats.Msg) { s.announcer.say(false) })
+	discover, err := s.bus.Conn().Subscribe(subject.Discover(s.cfg.Kind), func(*nats.Msg) { s.announcer.announce(false) })
 	if err != nil {
 		return fmt.Errorf("listening to %s: %w", subject.Discover(s.cfg.Kind), err)
 	}
@@ -94,7 +95,7 @@ func (s *server) serve(ctx context.Context) error {
 	for {
 		select {
 		case <-s.bus.Closed():
-			s.table.StopAll()
+			s.attempts.StopAll()
 			return fmt.Errorf("serving as %s: the connection to the bus was closed", s.cfg.Service)
 		case o, ok := <-updates:
 			updates = nil
@@ -111,7 +112,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 }
 
-// update replaces the offer. What it no longer holds is refused from now on.
+// update replaces the offer. Requests for anything that it no longer contains are refused.
 func (s *server) update(o Offer) {
 	pools := make(map[string]bool, len(s.cfg.Pools))
 	for _, p := range s.cfg.Pools {
@@ -122,29 +123,29 @@ func (s *server) update(o Offer) {
 		err = s.announcer.setOffer(o)
 	}
 	if err != nil {
-		s.cfg.Logger.Error("ignoring an offer that is not valid", "error", err)
+		s.cfg.Logger.Error("ignoring an invalid offer", "error", err)
 		return
 	}
-	s.table.setOffer(o)
-	s.announcer.say(false)
+	s.attempts.setOffer(o)
+	s.announcer.announce(false)
 }
 
 func (s *server) drain() {
 	s.cfg.Logger.Info("executor is draining", "at_most", s.cfg.DrainTimeout)
-	empty := s.table.Drain()
+	empty := s.attempts.Drain()
 	s.announcer.drain()
 	limit := time.NewTimer(s.cfg.DrainTimeout)
 	defer limit.Stop()
 	select {
 	case <-empty:
 	case <-limit.C:
-		s.cfg.Logger.Warn("executor goes although not everything is released", "pools", s.table.Pools())
-		s.table.StopAll()
+		s.cfg.Logger.Warn("drain timed out; exiting with unreleased attempts", "pools", s.attempts.Pools())
+		s.attempts.StopAll()
 	case <-s.bus.Closed():
-		s.table.StopAll()
+		s.attempts.StopAll()
 	}
 	s.announcer.leave()
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	ctx, cancel := context.WithTimeout(context.Background(), lastFlush)
 	defer cancel()
 	if err := s.bus.Conn().FlushWithContext(ctx); err != nil {
 		s.cfg.Logger.Debug("could not flush the last messages", "error", err)
@@ -159,7 +160,7 @@ func (s *server) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.table.Sweep()
+			s.attempts.Sweep()
 		}
 	}
 }
@@ -167,36 +168,36 @@ func (s *server) sweep(ctx context.Context) {
 func (s *server) handle(q *bus.Request) {
 	r, err := s.decoder.Decode(q.Data)
 	if err != nil {
-		s.table.Refuse(idsOf(q.Data), q, "the request cannot be read: "+err.Error())
+		s.attempts.Refuse(idsOf(q.Data), q, "invalid request: "+err.Error())
 		return
 	}
-	q.Data = nil // may be large, and lives as long as its attempt is watched
+	q.Data = nil // it may be large, and q lives as long as its attempt is watched
 	switch r.Op {
 	case executor.OpRun:
-		s.table.Run(context.WithoutCancel(q.Context()), r, q)
+		s.attempts.Run(context.WithoutCancel(q.Context()), r, q)
 	case executor.OpAsk:
-		s.table.Ask(r, q)
+		s.attempts.Ask(r, q)
 	case executor.OpStop:
-		s.table.Stop(r, q)
+		s.attempts.Stop(r, q)
 	case executor.OpRelease:
-		s.table.Release(r)
+		s.attempts.Release(r)
 		for _, also := range r.Also {
-			s.table.Release(executor.Request{Call: also.Call, Attempt: also.Attempt})
+			s.attempts.Release(executor.Request{Call: also.Call, Attempt: also.Attempt})
 		}
 	default:
-		s.table.Refuse(r, q, fmt.Sprintf("op is %q, want %q, %q, %q or %q", clip(string(r.Op), 32),
+		s.attempts.Refuse(r, q, fmt.Sprintf("op is %q, want %q, %q, %q or %q", clip(string(r.Op), 32),
 			executor.OpRun, executor.OpAsk, executor.OpStop, executor.OpRelease))
 	}
 }
 
-// idsOf is what can still be read of a request that cannot: whose refusal it is
-// that must hold for ever.
+// idsOf returns the ids of an unreadable request, as far as they can be read, because its
+// refusal must hold forever.
 func idsOf(data []byte) executor.Request {
 	var ids struct {
 		Call    string `json:"call"`
 		Attempt string `json:"attempt"`
 	}
 	first, _, _ := bytes.Cut(data, []byte{'\n'})
-	_ = json.Unmarshal(first, &ids) // what does not parse has no ids
+	_ = json.Unmarshal(first, &ids) // if it does not parse, there are no ids
 	return executor.Request{Call: ids.Call, Attempt: ids.Attempt}
 }

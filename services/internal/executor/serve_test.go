@@ -24,7 +24,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// core is the other end: it asks one executor and hears its announcements.
+// core is the other end: it asks one executor and receives its announcements.
 type core struct {
 	t      testing.TB
 	server *natsserver.Server

@@ -121,8 +121,8 @@ func TestAClosedChannelOfUpdatesLeavesTheOffer(t *testing.T) {
 	}
 }
 
-// Work may find that it cannot have had any effect: that is a refusal, even if
-// it was said before that it runs, and stays one.
+// Work may report that it had no effect. That is a refusal, even after "running", and
+// stays one.
 func TestWorkThatDidNotRun(t *testing.T) {
 	cfg := runner(nil)
 	gate := make(chan struct{})

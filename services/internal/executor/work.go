@@ -14,8 +14,8 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// execute does the work of an attempt that has a slot, and then of those that
-// wait for it.
+// execute does the work of an attempt that has a slot, and then that of the attempts that
+// wait for the slot.
 func (t *Attempts) execute(a *attempt) {
 	for a != nil {
 		if ctx, req, ok := t.begin(a); ok {
@@ -25,8 +25,8 @@ func (t *Attempts) execute(a *attempt) {
 	}
 }
 
-// begin is the one place where an attempt starts: it has not been stopped, and
-// its time has not passed.
+// begin starts an attempt, unless it was stopped or is too late. No attempt starts anywhere
+// else.
 func (t *Attempts) begin(a *attempt) (context.Context, executor.Request, bool) {
 	t.mu.Lock()
 	if a.phase != ready {
@@ -49,8 +49,8 @@ func (t *Attempts) begin(a *attempt) (context.Context, executor.Request, bool) {
 	return ctx, a.req, true
 }
 
-// carryOut does the work and concludes the attempt, unless its grace was over
-// before the work returned.
+// carryOut does the work and concludes the attempt, unless the grace period ended before
+// the work returned.
 func (t *Attempts) carryOut(ctx context.Context, a *attempt, req executor.Request) {
 	unwatch := context.AfterFunc(ctx, func() {
 		time.AfterFunc(t.grace, func() { t.abandon(a) })
@@ -63,8 +63,8 @@ func (t *Attempts) carryOut(ctx context.Context, a *attempt, req executor.Reques
 	t.mu.Lock()
 	stopping, took := a.stopping, time.Since(a.began)
 	t.mu.Unlock()
-	// Work that succeeded all the same has a result, and work that did not even try
-	// has said so; both are the truth about it.
+	// Work may succeed in spite of the stop or the deadline, and it may report that it did
+	// not run. Both answers are kept.
 	if answer.State != executor.Refused {
 		switch {
 		case failed(answer) && stopping:
@@ -78,11 +78,11 @@ func (t *Attempts) carryOut(ctx context.Context, a *attempt, req executor.Reques
 		answer.DurationMS = took.Milliseconds()
 	}
 	if !t.conclude(a, running, answer) {
-		t.log.Warn("work returned after it was answered for; its result is dropped", "call", a.call, "attempt", a.attempt, "took", took)
+		t.log.Warn("work returned after its final answer; its result is dropped", "call", a.call, "attempt", a.attempt, "took", took)
 	}
 }
 
-// call runs the work itself.
+// call calls the work function.
 func (t *Attempts) call(ctx context.Context, a *attempt, req executor.Request) (answer executor.Answer) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -93,7 +93,7 @@ func (t *Attempts) call(ctx context.Context, a *attempt, req executor.Request) (
 	return t.onlyPayload(t.work(ctx, req, a.setProgress))
 }
 
-// abandon answers for work that ignored the end of its context. It keeps its slot.
+// abandon answers for work that ignores the end of its context. The work keeps its slot.
 func (t *Attempts) abandon(a *attempt) {
 	t.mu.Lock()
 	stopping, took := a.stopping, time.Since(a.began)
@@ -105,11 +105,11 @@ func (t *Attempts) abandon(a *attempt) {
 	}
 	answer.DurationMS = took.Milliseconds()
 	if t.conclude(a, running, answer) {
-		t.log.Warn("work ignores that it has to end; it keeps its slot", "call", a.call, "attempt", a.attempt, "ran", took)
+		t.log.Warn("work ignores the end of its context; it keeps its slot", "call", a.call, "attempt", a.attempt, "ran", took)
 	}
 }
 
-// handOver gives a slot to the attempt that waits longest, or back to the pool.
+// handOver gives a slot to the attempt that has waited longest, or back to the pool.
 func (t *Attempts) handOver(p *pool) *attempt {
 	t.mu.Lock()
 	next := p.next()
@@ -125,12 +125,12 @@ func (t *Attempts) handOver(p *pool) *attempt {
 	return next
 }
 
-// conclude gives the attempt its final answer and tells everybody who watches,
-// unless it has one or has gone beyond the phase for which the answer is true.
+// conclude gives the attempt its final answer and sends it to the watchers, unless the
+// attempt already has one or is past the phase upTo, after which the answer is not true.
 func (t *Attempts) conclude(a *attempt, upTo phase, answer executor.Answer) bool {
 	payload := t.encode(a.key, answer) // without the lock: it may be large
-	a.saying.Lock()
-	defer a.saying.Unlock()
+	a.sending.Lock()
+	defer a.sending.Unlock()
 	t.mu.Lock()
 	if a.phase > upTo || a.phase == done {
 		t.mu.Unlock()
@@ -143,10 +143,10 @@ func (t *Attempts) conclude(a *attempt, upTo phase, answer executor.Answer) bool
 	t.settle(a, answer, payload)
 	t.mu.Unlock()
 	for _, w := range watchers {
-		t.tell(w, payload)
+		t.send(w, payload)
 	}
 	t.mu.Lock()
-	if !a.kept { // only now, so that a drain does not end before all are told
+	if !a.kept { // only now, so that a drain does not end before the answer was sent
 		delete(t.live, a.key)
 		t.checkEmpty()
 	}
@@ -159,7 +159,7 @@ func (t *Attempts) settle(a *attempt, answer executor.Answer, payload []byte) {
 	notAfter := a.req.NotAfter
 	a.phase, a.final = done, payload
 	a.watchers, a.req, a.parent = nil, executor.Request{}, nil
-	a.minder.Stop()
+	a.monitor.Stop()
 	close(a.done)
 	if answer.State != executor.Finished || a.released {
 		t.past.put(a.key, verdictOf(answer.State, answer.Reason))
@@ -172,16 +172,16 @@ func (t *Attempts) settle(a *attempt, answer executor.Answer, payload []byte) {
 	t.kept += int64(len(payload))
 }
 
-// mind tells the callers of an attempt that takes longer than an instant that it
-// runs, and refuses it when its time to start passes while it waits.
-func (t *Attempts) mind(a *attempt) {
+// monitor informs the watchers of an attempt that does not finish at once that it runs,
+// and refuses the attempt if its time to start passes while it waits.
+func (t *Attempts) monitor(a *attempt) {
 	t.mu.Lock()
 	open, startBy := a.phase != done, a.req.StartBy
 	t.mu.Unlock()
 	if !open {
 		return
 	}
-	t.sayRunning(a, nil)
+	t.sendRunning(a, nil)
 	beat, late := time.NewTicker(executor.Heartbeat), time.NewTimer(time.Until(startBy)+time.Millisecond)
 	defer beat.Stop()
 	defer late.Stop()
@@ -190,20 +190,20 @@ func (t *Attempts) mind(a *attempt) {
 		case <-a.done:
 			return
 		case <-beat.C:
-			t.sayRunning(a, nil)
+			t.sendRunning(a, nil)
 		case <-late.C:
 			t.conclude(a, waiting, executor.Answer{State: executor.Refused, Reason: executor.RefusedLate, Message: "start_by passed while it waited for a slot"})
 		}
 	}
 }
 
-// sayRunning tells one watcher, or all of them if w is nil, that the attempt runs
+// sendRunning informs one watcher, or all of them if w is nil, that the attempt runs
 // or waits.
-func (t *Attempts) sayRunning(a *attempt, w Watcher) {
-	a.saying.Lock()
-	defer a.saying.Unlock()
+func (t *Attempts) sendRunning(a *attempt, w Watcher) {
+	a.sending.Lock()
+	defer a.sending.Unlock()
 	t.mu.Lock()
-	if a.phase == done { // whoever watches has been told
+	if a.phase == done { // the watchers have the final answer
 		t.mu.Unlock()
 		return
 	}
@@ -221,16 +221,16 @@ func (t *Attempts) sayRunning(a *attempt, w Watcher) {
 	}
 	payload := t.encode(a.key, answer)
 	for _, w := range watchers {
-		t.tell(w, payload)
+		t.send(w, payload)
 	}
 }
 
-// tell sends an answer. What cannot be sent now is given when core asks again.
-func (t *Attempts) tell(w Watcher, payload []byte) {
+// send sends an answer. If that fails, it is sent again when core asks.
+func (t *Attempts) send(w Watcher, payload []byte) {
 	if w == nil {
 		return
 	}
 	if err := w.Reply(payload); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		t.log.Warn("could not answer; core will ask again", "error", err)
+		t.log.Warn("cannot send an answer; core will ask again", "error", err)
 	}
 }

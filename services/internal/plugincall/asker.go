@@ -14,30 +14,30 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// What becomes of a request that is not answered. Beside these, Ask returns the
-// [*bus.Error] that the plugin answered with, and the context's own error.
+// Errors for a request without an answer. Ask may also return the [*bus.Error] with
+// which the plugin answered, or the context's error.
 var (
-	// ErrNotAsked: the plugin certainly did not get the request, and never will.
+	// ErrNotAsked means that the plugin certainly did not get the request, and never will.
 	ErrNotAsked = errors.New("the plugin did not get the request")
-	// ErrLost: the plugin may have got the request, and its answer is not to be had
-	// any more: whoever may have had it is gone, or the connection was.
+	// ErrLost means that the plugin may have got the request, but its answer cannot be
+	// obtained: all replicas that may have got it are gone, or the connection was lost.
 	ErrLost = errors.New("the plugin may have got the request, and its answer is lost")
-	// ErrUnreadable: the plugin has answered, and the answer's body could not be
-	// fetched. It comes before a *bus.Error that says why.
+	// ErrUnreadable means that the plugin answered, but the answer's body could not be
+	// fetched. The returned error also wraps a *bus.Error with the reason.
 	ErrUnreadable = errors.New("the plugin's answer cannot be fetched")
 )
 
-// DefaultGrace is how long a plugin without replicas is waited for. It is longer
+// DefaultGrace is how long an Asker waits for a plugin without replicas. It is longer
 // than a plugin takes to register again after its lease was lost by mistake: a
 // third of the lease's ten seconds.
 const DefaultGrace = 5 * time.Second
 
 const (
-	defaultEvery = time.Second     // between two looks at the replicas
+	defaultEvery = time.Second     // interval of checking the replicas
 	coreWait     = 2 * time.Second // for a core's answer
 )
 
-// View is what is known of the plugins; a *registry.View is one.
+// View provides the current plugins; a *registry.View is one.
 type View interface {
 	Snapshot() *registry.Snapshot
 }
@@ -45,13 +45,13 @@ type View interface {
 // Option changes how an Asker works.
 type Option func(*Asker)
 
-// Grace sets how long a plugin without replicas is waited for, [DefaultGrace] by
-// default. It is looked at in steps of a fifth.
+// Grace sets how long an Asker waits for a plugin without replicas; default
+// [DefaultGrace]. It is measured in steps of a fifth.
 func Grace(d time.Duration) Option {
 	return func(a *Asker) { a.grace, a.every = d, max(d/5, time.Millisecond) }
 }
 
-// Asker asks plugins. Its methods may be used at the same time.
+// Asker asks plugins. Its methods may be called concurrently.
 type Asker struct {
 	bus          *bus.Bus
 	caller       *bus.Caller
@@ -63,7 +63,7 @@ type Asker struct {
 	open map[string]int // requests under way, by subject
 }
 
-// New makes an Asker, which a process needs one of; Close ends it.
+// New returns an Asker. A process needs only one. Call Close to end it.
 func New(b *bus.Bus, view View, opts ...Option) (*Asker, error) {
 	caller, err := b.NewCaller()
 	if err != nil {
@@ -77,30 +77,30 @@ func New(b *bus.Bus, view View, opts ...Option) (*Asker, error) {
 	return a, nil
 }
 
-// Close ends the Asker: what it still waits for is not answered any more.
+// Close ends the Asker. Requests that still wait get no answer.
 func (a *Asker) Close() error { return a.caller.Close() }
 
-// Request is what a plugin is asked.
+// Request is a request to a plugin.
 type Request struct {
 	Plugin  subject.Plugin
-	Hash    string // of the manifest that the request is made for; another one is not asked
+	Hash    string // of the manifest that the request is for; a plugin with another one is not asked
 	Subject string // where the plugin listens
 	Body    []byte
-	// Replicas says that replicas may listen on [subject.Replica] of the subject. Such
-	// a replica remembers its requests, so it is asked there, and asked again when the
+	// Replicas is set if replicas may listen on [subject.Replica] of the subject. Such
+	// a replica remembers its requests, so it is asked there, and asked again if the
 	// answer may be lost.
 	Replicas bool
-	// Repeatable says that running it twice is the same as running it once: if the
-	// answer of one replica cannot be had, another one is asked.
+	// Repeatable is set if running the request twice has the same effect as running it
+	// once. If the answer of one replica cannot be obtained, another one is asked.
 	Repeatable bool
 }
 
 // Ask sends the request to one replica of the plugin and waits for its answer until
-// ctx ends. The context's deadline goes along.
+// ctx ends. The context's deadline is sent with the request.
 //
-// Errors: see [ErrNotAsked], [ErrLost] and [ErrUnreadable]; a [*bus.Error] is the
-// plugin's own answer; the context's error means that the plugin may have got the
-// request and has not answered in time.
+// Errors: see [ErrNotAsked], [ErrLost] and [ErrUnreadable]. A [*bus.Error] is the
+// plugin's own answer. The context's error means that the plugin may have got the
+// request but has not answered in time.
 func (a *Asker) Ask(ctx context.Context, r Request) ([]byte, error) {
 	replicas, err := a.replicas(r)
 	if err != nil {
@@ -117,8 +117,8 @@ func (a *Asker) Ask(ctx context.Context, r Request) ([]byte, error) {
 	return w.await(ctx)
 }
 
-// replicas are those that may get the request: also one that drains, until it has
-// unsubscribed.
+// replicas returns the replicas that may get the request. They include draining ones,
+// which may not have unsubscribed yet.
 func (a *Asker) replicas(r Request) ([]subject.Instance, error) {
 	p := a.view.Snapshot().Get(r.Plugin)
 	switch {
@@ -142,7 +142,7 @@ func instances(p *registry.Plugin) []subject.Instance {
 	return out
 }
 
-// enter counts a request that is under way.
+// enter counts a request as under way until leave is called.
 func (a *Asker) enter(subj string) (leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,8 +156,8 @@ func (a *Asker) enter(subj string) (leave func()) {
 	}
 }
 
-// alone reports whether no other request to the subject is under way.
-func (a *Asker) alone(subj string) bool {
+// isOnly reports whether no other request to the subject is under way.
+func (a *Asker) isOnly(subj string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.open[subj] == 1

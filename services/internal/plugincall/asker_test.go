@@ -128,10 +128,10 @@ func (w *world) ended(left int, replicas ...subject.Instance) {
 
 func TestAnAnswerAndTheDeadlineThatWasTold(t *testing.T) {
 	w := start(t)
-	told := make(chan time.Time, 1)
+	deadlines := make(chan time.Time, 1)
 	w.answer(func(m *nats.Msg) {
 		at, _ := bus.Deadline(m.Header)
-		told <- at
+		deadlines <- at
 		_ = m.Respond([]byte("you said " + string(m.Data)))
 	})
 	ctx := natstest.Context(t)
@@ -139,8 +139,8 @@ func TestAnAnswerAndTheDeadlineThatWasTold(t *testing.T) {
 		t.Fatalf("got %+v", o)
 	}
 	want, _ := ctx.Deadline()
-	if got := <-told; got.UnixMilli() != want.UnixMilli() {
-		t.Errorf("the plugin was told %v, the deadline is %v", got, want)
+	if got := <-deadlines; got.UnixMilli() != want.UnixMilli() {
+		t.Errorf("the plugin got the deadline %v, want %v", got, want)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestWhatCertainlyDidNotArriveSaysSo(t *testing.T) {
 		change func(w *world, r *plugincall.Request)
 		want   string
 	}{
-		"nobody listens":           {nil, func(*world, *plugincall.Request) {}, "nobody listens on tool.p.x"},
+		"no plugin listens":        {nil, func(*world, *plugincall.Request) {}, "no plugin listens on tool.p.x"},
 		"not registered":           {nil, func(_ *world, r *plugincall.Request) { r.Plugin = "q" }, "not registered"},
 		"another version":          {nil, func(_ *world, r *plugincall.Request) { r.Hash = "old" }, "replaced by version 1.0.0"},
 		"the context is over":      {over, func(*world, *plugincall.Request) {}, "before it was sent"},
@@ -236,7 +236,7 @@ func TestTheFirstAnswerUnderTheRightNameCounts(t *testing.T) {
 		t.Fatalf("got %+v", o)
 	}
 	m := <-late
-	_ = m.Respond([]byte("much later")) // goes nowhere, and harms nobody
+	_ = m.Respond([]byte("much later")) // is dropped
 	if o := w.await(w.ask(natstest.Context(t), w.request())); o.body != "first" {
 		t.Fatalf("got %+v", o)
 	}
@@ -293,8 +293,8 @@ func TestAReplicaThatCameLaterDoesNotCount(t *testing.T) {
 	}
 }
 
-// Which replica has the request nobody knows, so the one that is left is waited
-// for; and at the deadline it is said that the other may have had it.
+// It is unknown which replica has the request, so the asker waits for the one that is
+// left. At the deadline, the error says that the other one may have had it.
 func TestOneOfTwoReplicasGone(t *testing.T) {
 	w := start(t)
 	plugincalltest.Core(t, w.server)
@@ -317,8 +317,8 @@ func TestOneOfTwoReplicasGone(t *testing.T) {
 	}
 }
 
-// Without a core no lease can be renewed: that they are gone says nothing. The
-// plugin may be back before a core is.
+// Without a core, no lease can be renewed, so missing leases mean nothing. The plugin
+// may be back before a core is.
 func TestNothingIsConcludedWhileNoCoreAnswers(t *testing.T) {
 	w := start(t)
 	_, got := w.silent()
@@ -350,7 +350,7 @@ func TestNothingIsConcludedWhileNoCoreAnswers(t *testing.T) {
 	}
 }
 
-// A plugin whose answer is on its way when its lease ends is heard.
+// An answer that is on its way when the plugin's lease ends still counts.
 func TestAnAnswerWithinTheGraceIsHeard(t *testing.T) {
 	w := start(t)
 	plugincalltest.Core(t, w.server)

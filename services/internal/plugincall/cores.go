@@ -10,27 +10,27 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// cores knows whether a core is there. However many want to know, it asks once per
-// interval.
+// cores finds out whether any core is running. It asks at most once per interval, for all
+// callers together.
 type cores struct {
 	caller *bus.Caller
 	every  time.Duration
 
 	mu    sync.Mutex
 	asked time.Time
-	there bool
+	up    bool
 }
 
-// ask gives the answer on the channel, soon.
+// ask returns a channel that soon delivers the answer.
 func (c *cores) ask(ctx context.Context) <-chan bool {
 	out := make(chan bool, 1)
 	go func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if time.Since(c.asked) >= c.every {
-			c.there, c.asked = c.answers(ctx), time.Now()
+			c.up, c.asked = c.answers(ctx), time.Now()
 		}
-		out <- c.there
+		out <- c.up
 	}()
 	return out
 }
@@ -40,12 +40,12 @@ func (c *cores) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coreWait)
 	defer cancel()
 	_, err := c.caller.Request(ctx, subject.Service("core", "status"), "core", nil)
-	var said *bus.Error
+	var answer *bus.Error
 	switch {
 	case err == nil:
 		return true
-	case errors.As(err, &said):
-		return said.Code != bus.CodeUnavailable && said.Code != bus.CodeTimeout
+	case errors.As(err, &answer):
+		return answer.Code != bus.CodeUnavailable && answer.Code != bus.CodeTimeout
 	}
 	return false
 }

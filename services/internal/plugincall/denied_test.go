@@ -31,8 +31,8 @@ func viewOf(m plugin.Manifest) fixed {
 	return fixed{registry.Compute(c)}
 }
 
-// The server says on the side that what was sent is not allowed, and of which
-// subject. So it is certain of a request only if it is the only one there.
+// The server reports separately that a message was not allowed, with its subject. So a
+// request was certainly denied only if it is the only one to the subject.
 func TestAPublishThatIsNotAllowed(t *testing.T) {
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, AuthTimeout: natstest.Patience.Seconds(), Users: []*server.User{
 		{Username: "runner", Password: "x", Permissions: &server.Permissions{

@@ -19,14 +19,14 @@ const (
 	// retryIn is how soon a target without a listener is tried again.
 	retryIn = 100 * time.Millisecond
 	// firstRepeat and lastRepeat are the first and the longest interval after which a
-	// replica that remembers is asked again: the replica's own connection may have
-	// lost a request or an answer.
+	// replica that remembers is asked again, because the replica's own connection may
+	// have lost a request or an answer.
 	firstRepeat = time.Second
 	lastRepeat  = 30 * time.Second
 	// patience is how long a replica that may have a repeatable request, but does not
 	// listen, is tried before another one.
 	patience = time.Second
-	// deadAfter is how long a replica that remembers, and has the request, may not
+	// deadAfter is how long a replica that remembers, and has the request, may fail to
 	// listen before it is considered dead. Its name is never reused, and a replica
 	// that reconnects is back sooner.
 	deadAfter = 4 * time.Second
@@ -42,11 +42,11 @@ type target struct {
 type sending struct {
 	forget func()
 	void   atomic.Bool // it was not delivered
-	denied error       // why, unless there is no listener; set before void
+	denied error       // why it was not delivered, unless there is no listener; set before void
 }
 
-// targets are all possible targets, in the order to try them: replicas that remember
-// and stay, then those that drain, and last the queue group.
+// targets returns all possible targets, in the order in which to try them: replicas that
+// remember and are not draining, then those that are draining, and last the queue group.
 func (w *wait) targets() []target {
 	var stay, leave []target
 	if p := w.view.Snapshot().Get(w.Plugin); w.Replicas && p != nil && p.Hash == w.Hash {
@@ -96,7 +96,7 @@ func (w *wait) send(ctx context.Context) error {
 func (w *wait) take(t target, s *sending, r bus.Reply) {
 	// The server dropped a message to that subject, but does not say which one.
 	denied := r.Header == nil && r.Err != nil
-	if !r.NoResponders && (!denied || !w.alone(t.subject)) {
+	if !r.NoResponders && (!denied || !w.isOnly(t.subject)) {
 		select {
 		case w.answer <- r:
 		default:
@@ -113,8 +113,8 @@ func (w *wait) take(t target, s *sending, r bus.Reply) {
 	}
 }
 
-// onVoid goes on after a copy that was not delivered. The error is [ErrNotAsked] if no
-// copy was delivered and no target is left.
+// onVoid handles a copy that was not delivered. The error is [ErrNotAsked] if no copy was
+// delivered and no target is left.
 func (w *wait) onVoid(ctx context.Context) error {
 	w.sent = slices.DeleteFunc(w.sent, func(s *sending) bool {
 		if s.void.Load() {
@@ -133,7 +133,7 @@ func (w *wait) onVoid(ctx context.Context) error {
 	case len(w.sent) == 0 || w.roaming:
 		if w.at+1 < len(w.route) {
 			w.at++
-			_ = w.send(ctx) // on failure it is tried again soon
+			_ = w.send(ctx) // retried soon if it fails
 			return nil
 		}
 		if len(w.sent) == 0 && !w.bus.Settling() {
@@ -165,32 +165,32 @@ func (w *wait) notAsked() error {
 	if w.last.denied != nil {
 		return fmt.Errorf("%w: %w", ErrNotAsked, w.last.denied)
 	}
-	return fmt.Errorf("%w: nobody listens on %s", ErrNotAsked, w.Subject)
+	return fmt.Errorf("%w: no plugin listens on %s", ErrNotAsked, w.Subject)
 }
 
-// roam asks any replica from now on, since running the request twice does no harm.
+// roam asks any replica from now on, because running the request twice does no harm.
 func (w *wait) roam(ctx context.Context) {
 	w.roaming, w.gone, w.repeatIn = true, time.Time{}, firstRepeat
-	_ = w.start(ctx) // on failure it is tried again soon
+	_ = w.start(ctx) // retried soon if it fails
 }
 
 // repeat sends the request again if that is safe: it was not delivered, or the target
 // remembers, or running it twice does no harm.
 func (w *wait) repeat(ctx context.Context) {
-	nobody := w.last.void.Load()
-	if !nobody {
+	void := w.last.void.Load()
+	if !void {
 		w.gone = time.Time{}
 	}
 	switch {
-	case len(w.sent) == 0, w.roaming && nobody:
-		_ = w.start(ctx) // on failure it is tried again soon
+	case len(w.sent) == 0, w.roaming && void:
+		_ = w.start(ctx) // retried soon if it fails
 	case w.route[w.at].replica != "", w.Repeatable:
 		_ = w.send(ctx)
 	}
 }
 
-// reconnected sends the request again: it or its answer may have been lost with the
-// connection.
+// reconnected sends the request again, because it or its answer may have been lost with
+// the connection.
 func (w *wait) reconnected(ctx context.Context) {
 	w.repeatIn = firstRepeat
 	w.repeat(ctx)

@@ -15,13 +15,13 @@ import (
 type wait struct {
 	*Asker
 	Request
-	replicas   []subject.Instance // with a lease when the wait began
-	reconnects uint64             // of the connection when the wait began
+	replicas   []subject.Instance // that had a lease when the wait began
+	reconnects uint64             // the connection's count when the wait began
 
 	answer chan bus.Reply
 	back   <-chan struct{} // closed at the next reconnect
 	voided chan struct{}   // a copy was not delivered
-	again  *time.Timer     // when the request is to be sent again
+	again  *time.Timer     // fires when the request should be sent again
 
 	route    []target
 	at       int           // index in route of the last copy's target
@@ -39,7 +39,7 @@ func newWait(a *Asker, r Request, replicas []subject.Instance) *wait {
 	}
 }
 
-// forget takes no more answers.
+// forget stops waiting for answers.
 func (w *wait) forget() {
 	w.again.Stop()
 	for _, s := range w.sent {
@@ -50,7 +50,7 @@ func (w *wait) forget() {
 func (w *wait) await(ctx context.Context) ([]byte, error) {
 	look := time.NewTicker(w.every)
 	defer look.Stop()
-	vigil := vigil{grace: w.grace}
+	period := gracePeriod{grace: w.grace}
 	var core <-chan bool
 	for {
 		select {
@@ -72,28 +72,28 @@ func (w *wait) await(ctx context.Context) ([]byte, error) {
 			if left == 0 && w.Repeatable && !w.roaming {
 				w.roam(ctx)
 			}
-			if vigil.look(time.Now(), left) && core == nil {
+			if period.observe(time.Now(), left) && core == nil {
 				core = w.cores.ask(ctx)
 			}
-		case there := <-core:
+		case up := <-core:
 			core = nil
-			if vigil.over(time.Now(), there, w.left()) {
-				return w.orElse(fmt.Errorf("%w: plugin %s is gone with all replicas that may have it",
+			if period.over(time.Now(), up, w.left()) {
+				return w.orElse(fmt.Errorf("%w: all replicas of plugin %s that may have it are gone",
 					ErrLost, w.Plugin))
 			}
 		}
 	}
 }
 
-// vigil decides for how long replicas that are gone are waited for.
-type vigil struct {
+// gracePeriod decides how long to wait for replicas that are gone.
+type gracePeriod struct {
 	grace time.Duration
-	gone  time.Time // since when none is left although a core is there; zero: that is not so
+	gone  time.Time // since when no replica has been left although a core was up; zero: not now
 }
 
-// look takes how many of the replicas are left, and reports whether it matters
-// that a core is there.
-func (v *vigil) look(now time.Time, left int) bool {
+// observe records how many of the replicas are left. It reports whether over must be
+// called next, with whether a core is up.
+func (v *gracePeriod) observe(now time.Time, left int) bool {
 	switch {
 	case left > 0:
 		v.gone = time.Time{}
@@ -103,15 +103,15 @@ func (v *vigil) look(now time.Time, left int) bool {
 	return left == 0
 }
 
-// over takes whether a core is there, and reports whether the grace is over.
-func (v *vigil) over(now time.Time, core bool, left int) bool {
+// over records whether a core is up, and reports whether the grace period has ended.
+func (v *gracePeriod) over(now time.Time, core bool, left int) bool {
 	if !core {
 		v.gone = time.Time{}
 	}
 	return !v.gone.IsZero() && now.Sub(v.gone) >= v.grace && left == 0
 }
 
-// orElse is the answer if it has come at the last moment.
+// orElse returns the answer if it has arrived at the last moment, or else err.
 func (w *wait) orElse(err error) ([]byte, error) {
 	select {
 	case r := <-w.answer:
@@ -121,7 +121,7 @@ func (w *wait) orElse(err error) ([]byte, error) {
 	}
 }
 
-// ended is why there is no answer now that the context has ended.
+// ended returns the reason why there is no answer now that the context has ended.
 func (w *wait) ended(ctx context.Context) error {
 	err := ctx.Err()
 	remembers := w.route[w.at].replica != ""
@@ -129,7 +129,7 @@ func (w *wait) ended(ctx context.Context) error {
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err
 	case len(w.sent) == 0:
-		return fmt.Errorf("%w: nobody listened on %s: %w", ErrNotAsked, w.Subject, err)
+		return fmt.Errorf("%w: no plugin listened on %s: %w", ErrNotAsked, w.Subject, err)
 	case w.left() == 0, !remembers && w.left() < len(w.replicas):
 		return fmt.Errorf("%w: a replica of plugin %s that may have it is gone: %w", ErrLost, w.Plugin, err)
 	case !w.gone.IsZero():

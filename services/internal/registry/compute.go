@@ -11,8 +11,8 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Compute is the snapshot that follows from the bucket's content, and from
-// nothing else: everybody who has read the same bucket has the same snapshot.
+// Compute returns the snapshot for the bucket's content. It depends on nothing else, so
+// all processes that have read the same bucket have the same snapshot.
 func Compute(c *Content) *Snapshot {
 	d := &derived{byName: make(map[subject.Plugin]*Plugin, len(c.Records)), tools: map[string]*Plugin{}}
 	var there []plugin.Manifest
@@ -45,7 +45,7 @@ func Compute(c *Content) *Snapshot {
 	return &Snapshot{Revision: c.Revision, derived: d}
 }
 
-// plugin is all that can be said of one plugin alone.
+// plugin returns one plugin, without regard to the others.
 func (c *Content) plugin(name subject.Plugin) *Plugin {
 	r := c.Records[name]
 	p := &Plugin{Manifest: r.Manifest, Hash: r.Hash, State: plugin.Gone, Registered: r.Registered}
@@ -84,8 +84,8 @@ func suspendReason(s *Suspension) string {
 	return fmt.Sprintf("suspended by %s: %s", s.By, cmp.Or(s.Reason, "no reason given"))
 }
 
-// place orders the plugins that are there. Admission lets no cycle in; should
-// someone else have written one, a plugin of it waits, and nobody else suffers.
+// place orders the plugins that are present. Admission refuses cycles; if the bucket
+// nevertheless has one, one of its plugins waits, and the others are not affected.
 func (d *derived) place(there []plugin.Manifest) {
 	var stuck []*Plugin
 	order, err := Order(there)
@@ -101,8 +101,8 @@ func (d *derived) place(there []plugin.Manifest) {
 	d.plugins = append(d.plugins, stuck...)
 }
 
-// await has an active plugin wait for dependencies. Those come before it in the
-// order, so they are judged already.
+// await makes an active plugin wait if dependencies are missing. They come before it in
+// the order, so their states are already known.
 func (d *derived) await(p *Plugin) {
 	if p.State != plugin.Active {
 		return
@@ -121,7 +121,7 @@ func (d *derived) await(p *Plugin) {
 	}
 }
 
-// same reports whether two snapshots differ in nothing but the revision.
+// same reports whether two snapshots are equal except for the revision.
 func (d *derived) same(o *derived) bool {
 	return slices.EqualFunc(d.plugins, o.plugins, func(a, b *Plugin) bool {
 		return a.Manifest.Name == b.Manifest.Name && a.Hash == b.Hash && a.State == b.State && a.Reason == b.Reason &&

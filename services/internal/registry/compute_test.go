@@ -135,7 +135,7 @@ func TestStatesFollowFromTheContent(t *testing.T) {
 				t.Errorf("revision %d after %d writes", s.Revision, w.seq)
 			}
 			for _, p := range s.Plugins() {
-				if told := p.Reason != ""; told != (p.State == plugin.Waiting || p.State == plugin.Suspended || p.State == plugin.Draining) {
+				if has := p.Reason != ""; has != (p.State == plugin.Waiting || p.State == plugin.Suspended || p.State == plugin.Draining) {
 					t.Errorf("%s is %s with the reason %q", p.Name(), p.State, p.Reason)
 				}
 				if s.Get(p.Name()) != p || s.Active(p.Name()) != (p.State == plugin.Active) {

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Record is what stands under manifest.<plugin>. Every write of one is fenced
+// Record is the value of the key manifest.<plugin>. Every write of one is fenced
 // against the writes of all others, so that admission sees them all.
 type Record struct {
 	Manifest   plugin.Manifest `json:"manifest"` // Instance is empty
@@ -21,28 +21,28 @@ type Record struct {
 	Suspended  *SuspendRecord  `json:"suspended,omitempty"`
 	Draining   []Drain         `json:"draining,omitempty"`
 	// Released is when a core found that no replica was left. A manifest that is
-	// released and has no lease owns no name; only one that is not released may get
-	// a first lease.
+	// released and has no lease owns no names. Only a manifest that is not released may
+	// get a first lease.
 	Released time.Time `json:"released,omitzero"`
-	// Lost says that the last replica ended without saying so: its lease ran out.
+	// Lost is set if the last replica did not unregister: its lease ran out.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// SuspendRecord is a suspension and the replicas that were there.
+// SuspendRecord is a suspension with the replicas that the plugin had at the time.
 type SuspendRecord struct {
 	Suspension
-	Instances []subject.Instance `json:"instances,omitempty"` // by their coming back it is not lifted
+	Instances []subject.Instance `json:"instances,omitempty"` // if they register again, it is not lifted
 }
 
-// Drain says that a replica gets no new calls.
+// Drain records that a replica gets no new calls.
 type Drain struct {
 	Instance subject.Instance `json:"instance"`
-	By       By               `json:"by,omitempty"` // ByOperator; empty: itself
+	By       By               `json:"by,omitempty"` // ByOperator; empty: the replica itself
 	Reason   string           `json:"reason,omitempty"`
 	At       time.Time        `json:"at"`
 }
 
-// LeaseRecord is what stands under lease.<plugin>.<instance>. The first write is
+// LeaseRecord is the value of the key lease.<plugin>.<instance>. The first write is
 // fenced against changes of the plugin's manifest, each renewal against all other
 // writes of the lease.
 type LeaseRecord struct {
@@ -51,42 +51,42 @@ type LeaseRecord struct {
 	Since    time.Time        `json:"since"`
 }
 
-// StoredRecord is a record as the bucket has it.
+// StoredRecord is a record in the bucket.
 type StoredRecord struct {
 	Record
 	Revision uint64
-	// Alone is when this process saw that the plugin has no lease, or was written
-	// without one; zero while it has one. It is of the monotonic clock.
+	// Alone is when this process saw that the plugin has no lease, or that its record was
+	// written without one; zero while it has one. It uses the monotonic clock.
 	Alone time.Time
 }
 
-// StoredLease is a lease as the bucket has it.
+// StoredLease is a lease in the bucket.
 type StoredLease struct {
 	LeaseRecord
 	Plugin   subject.Plugin
 	Revision uint64
-	Seen     time.Time // when this process saw it written; of the monotonic clock
+	Seen     time.Time // when this process saw the write; uses the monotonic clock
 }
 
-// Marker is what is left of a deleted key.
+// Marker is the deletion marker of a key.
 type Marker struct {
 	Key      string
 	Revision uint64
 	Seen     time.Time
 }
 
-// Content is the bucket, key by key. The values must not be changed.
+// Content is the content of the bucket, by key. The values must not be changed.
 type Content struct {
 	Revision         uint64 // of the last change
 	ManifestRevision uint64 // of the last change of any manifest: the fence
 	Records          map[subject.Plugin]*StoredRecord
 	Leases           map[subject.Plugin]map[subject.Instance]*StoredLease
-	Markers          map[string]Marker // what is left of deleted keys, by key; old ones are dropped
+	Markers          map[string]Marker // deletion markers, by key; old ones are dropped
 
-	swept time.Time // when old markers were looked for
+	swept time.Time // when old markers were last dropped
 }
 
-// NewContent is an empty bucket.
+// NewContent returns the content of an empty bucket.
 func NewContent() *Content {
 	return &Content{
 		Records: map[subject.Plugin]*StoredRecord{}, Leases: map[subject.Plugin]map[subject.Instance]*StoredLease{},
@@ -94,7 +94,7 @@ func NewContent() *Content {
 	}
 }
 
-// Clone copies it without its markers, so that the original may go on.
+// Clone returns a copy without the markers, so that the original may change.
 func (c *Content) Clone() *Content {
 	n := *c
 	n.Records, n.Markers = maps.Clone(c.Records), nil
@@ -105,8 +105,8 @@ func (c *Content) Clone() *Content {
 	return &n
 }
 
-// Live lists the leases that count for the plugin, those with the hash of its
-// manifest, by instance.
+// Live lists the plugin's valid leases, which are those with the hash of its manifest, by
+// instance.
 func (c *Content) Live(p subject.Plugin) []*StoredLease {
 	r := c.Records[p]
 	if r == nil {
@@ -127,8 +127,8 @@ func (c *Content) Live(p subject.Plugin) []*StoredLease {
 	return out
 }
 
-// Owns reports whether the plugin's names are its own: it has a lease, or is
-// about to get one.
+// Owns reports whether the plugin owns its names: it has a lease, or is about to get
+// one.
 func (c *Content) Owns(p subject.Plugin) bool {
 	r := c.Records[p]
 	return r != nil && (r.Released.IsZero() || len(c.Live(p)) > 0)
@@ -142,9 +142,8 @@ func (r *Record) Drain(i subject.Instance) *Drain {
 	return nil
 }
 
-// Apply takes a change in, seen now. What cannot be read is as if it were not
-// there; the error says so. The flag renewed is set when nothing but the times of
-// leases has changed.
+// Apply applies a change that was seen at now. An unreadable value counts as missing, and
+// Apply returns an error for it. renewed is true if only the times of leases have changed.
 func (c *Content) Apply(e bus.Entry, now time.Time) (renewed bool, err error) {
 	c.Revision = max(c.Revision, e.Revision)
 	p, i, err := subject.ParsePluginKey(e.Key)
@@ -187,7 +186,7 @@ func (c *Content) applyRecord(p subject.Plugin, e bus.Entry) error {
 		return err
 	}
 	if r.Manifest.Name != p || r.Hash == "" {
-		return fmt.Errorf("the manifest is that of %q", r.Manifest.Name)
+		return fmt.Errorf("the manifest belongs to plugin %q", r.Manifest.Name)
 	}
 	c.Records[p] = r
 	return nil
@@ -207,7 +206,7 @@ func (c *Content) applyLease(p subject.Plugin, i subject.Instance, e bus.Entry, 
 		return false, err
 	}
 	if l.Instance != i {
-		return false, fmt.Errorf("the lease is that of instance %q", l.Instance)
+		return false, fmt.Errorf("the lease belongs to instance %q", l.Instance)
 	}
 	if c.Leases[p] == nil {
 		c.Leases[p] = map[subject.Instance]*StoredLease{}
@@ -216,11 +215,11 @@ func (c *Content) applyLease(p subject.Plugin, i subject.Instance, e bus.Entry, 
 	return old != nil && old.Hash == l.Hash && old.Since.Equal(l.Since), nil
 }
 
-// markerAge is when a marker is forgotten here. By then a core has removed it
+// markerAge is the age at which a marker is dropped here. By then a core has removed it
 // from the bucket, too.
 const markerAge = time.Hour
 
-// forgetMarkers drops old markers, but for the one that is the fence.
+// forgetMarkers drops old markers, except the one that is the fence.
 func (c *Content) forgetMarkers(now time.Time) {
 	if len(c.Markers) == 0 || now.Sub(c.swept) < time.Minute {
 		return

@@ -1,35 +1,34 @@
-// Package registry is what every service knows of the plugins: a [View] of the
-// bucket "plugins", what follows from it ([Compute], pure), and the order in which
+// Package registry is every service's view of the plugins: a [View] of the bucket
+// "plugins", the snapshot computed from it ([Compute], pure), and the order in which
 // plugins are asked ([Order], [Explain], pure).
 //
-// # Consumed
+// # Subjects
 //
-// The stream KV_plugins, by a consumer of the view's own: keys manifest.<plugin>
-// ([Record]) and lease.<plugin>.<instance> ([LeaseRecord]). Nothing is produced;
-// cores alone write (services/core/registry).
+// Consumed: the stream KV_plugins, by a separate consumer for each view, with the keys
+// manifest.<plugin> ([Record]) and lease.<plugin>.<instance> ([LeaseRecord]). Nothing
+// is produced; only cores write (services/core/registry).
 //
-// # What is promised
+// # Guarantee
 //
 // A [Snapshot] never changes, and is the same in every process that has read the
-// bucket so far. A plugin is there with its manifest and at least one lease with
-// the hash of that manifest, or not at all. Changes are seen in the bucket's
-// order, none is missed; a snapshot may take in several.
+// bucket up to the same point. A plugin is present with its manifest and at least one
+// lease with the hash of that manifest, or not at all. Changes are seen in the bucket's
+// order and none is missed; a snapshot may include several.
 //
 //	gone       no lease
 //	draining   all its replicas get no new calls
-//	suspended  a core or an operator says so: its tools and providers are not
-//	           offered, and a hook of it that denies on error denies
-//	waiting    a dependency is not there, waits itself, or drains; a suspended one
-//	           counts as there
+//	suspended  a core or an operator suspended it: its tools and providers are not
+//	           offered, and those of its hooks that deny on error deny
+//	waiting    a dependency is missing, waits itself, or drains; a suspended one
+//	           counts as present
 //	active     none of these
 //
-// The first of these that holds is the state.
+// The first of these that applies is the state.
 //
-// # When something fails
+// # Failure
 //
-// While the bus is away, or there is no bucket, the last snapshot stays. When
-// following is in doubt the bucket is read again, as a whole, and replaces what
-// was known at once. What cannot be read in the bucket is logged and is as if it
-// were not there. A cycle in the order, which admission refuses, has one plugin of
-// it wait.
+// While the bus is disconnected, or there is no bucket, the last snapshot stays. If
+// the view may have missed changes, it reads the whole bucket again and replaces its
+// content at once. Unreadable entries of the bucket are logged and ignored. If there is
+// a cycle in the order, which admission refuses, one of its plugins waits.
 package registry

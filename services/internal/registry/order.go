@@ -11,13 +11,14 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// CycleError says that plugins want to run before each other.
+// CycleError reports that plugins require to run before each other.
 type CycleError struct {
-	// Edges lead round the cycle, beginning with the plugin whose name is least.
+	// Edges form the cycle, beginning with the plugin whose name sorts first.
 	Edges []Edge
 }
 
-// Edge says that Before runs before After, because Field of Of says so.
+// Edge is the constraint, made by Field in the manifest of Of, that Before runs before
+// After.
 type Edge struct {
 	Before, After subject.Plugin
 	Of            subject.Plugin
@@ -32,7 +33,7 @@ func (e Edge) String() string {
 	return fmt.Sprintf("%s of %s names %s", e.Field, e.Of, other)
 }
 
-// Error prints the cycle and which field makes each of its edges.
+// Error describes the cycle, with the field that makes each of its edges.
 func (e *CycleError) Error() string {
 	var names, why []string
 	for _, edge := range e.Edges {
@@ -43,12 +44,12 @@ func (e *CycleError) Error() string {
 	return fmt.Sprintf("the order has the cycle %s (%s)", strings.Join(names, " -> "), strings.Join(why, ", "))
 }
 
-// Order is the order in which the plugins are asked. One graph holds
-// dependencies, run_after and run_before, without the edges to plugins that are
-// not among them; where it leaves a choice, the higher priority comes first, then
-// the lesser name. The result does not depend on the order of the manifests.
+// Order returns the order in which the plugins are asked. Dependencies, run_after and
+// run_before form one graph, without edges to plugins that are not among the manifests.
+// Where the graph leaves a choice, the higher priority comes first, then the name that
+// sorts first. The result does not depend on the order of the manifests.
 //
-// The error is a [*CycleError], or says which name stands there twice.
+// The error is a [*CycleError], or names a duplicate plugin.
 func Order(manifests []plugin.Manifest) ([]subject.Plugin, error) {
 	g, err := newGraph(manifests)
 	if err != nil {
@@ -65,38 +66,39 @@ func Order(manifests []plugin.Manifest) ([]subject.Plugin, error) {
 	return out, nil
 }
 
-// Position says why a plugin stands where it does.
+// Position is a plugin's position in the order, with the reasons for it.
 type Position struct {
 	Plugin subject.Plugin
-	// Why is what puts it behind others, edge by edge, and what puts it behind its
-	// predecessor if no edge does. It is empty for a first plugin without edges.
+	// Why lists the edges that put the plugin after others, and the reason why it follows
+	// its predecessor if no edge requires that. It is empty for a first plugin without
+	// edges.
 	Why []string
 }
 
-// Explain is [Order] with its reasons.
+// Explain is like [Order] but also returns the reasons.
 func Explain(manifests []plugin.Manifest) ([]Position, error) {
 	if _, err := Order(manifests); err != nil {
 		return nil, err
 	}
-	g, _ := newGraph(manifests) // Order has just made it
+	g, _ := newGraph(manifests) // cannot fail: Order has built the same graph
 	order := g.sort()
 	out := make([]Position, len(order))
 	for i, n := range order {
 		out[i] = Position{Plugin: n.name()}
-		behind := false
+		ordered := false // an edge puts it after its predecessor
 		for _, e := range n.in {
 			out[i].Why = append(out[i].Why, fmt.Sprintf("after %s: %s", e.Before, e))
-			behind = behind || i > 0 && e.Before == order[i-1].name()
+			ordered = ordered || i > 0 && e.Before == order[i-1].name()
 		}
-		if i > 0 && !behind {
+		if i > 0 && !ordered {
 			out[i].Why = append(out[i].Why, tie(order[i-1], n))
 		}
 	}
 	return out, nil
 }
 
-// tie says why a comes right before b though no edge says so: both were free to
-// run when a was taken.
+// tie returns the reason why a comes right before b although no edge requires that: both
+// could run next when a was chosen.
 func tie(a, b *node) string {
 	if a.m.Priority > b.m.Priority {
 		return fmt.Sprintf("after %s: its priority is higher, %d > %d", a.name(), a.m.Priority, b.m.Priority)
@@ -122,7 +124,7 @@ func newGraph(manifests []plugin.Manifest) (*graph, error) {
 	g := &graph{byName: make(map[subject.Plugin]*node, len(manifests))}
 	for _, m := range manifests {
 		if g.byName[m.Name] != nil {
-			return nil, fmt.Errorf("plugin %q stands there twice", m.Name)
+			return nil, fmt.Errorf("duplicate plugin %q", m.Name)
 		}
 		n := &node{m: m}
 		g.byName[m.Name] = n
@@ -143,8 +145,8 @@ func newGraph(manifests []plugin.Manifest) (*graph, error) {
 	return g, nil
 }
 
-// edge adds an edge if both ends are there. That two plugins have several between
-// them does no harm.
+// edge adds an edge if both its plugins exist. Several edges between two plugins do no
+// harm.
 func (g *graph) edge(e Edge) {
 	from, to := g.byName[e.Before], g.byName[e.After]
 	if from == nil || to == nil {
@@ -155,7 +157,7 @@ func (g *graph) edge(e Edge) {
 	from.out = append(from.out, to)
 }
 
-// sort is Kahn's algorithm; plugins in a cycle, or behind one, are left out.
+// sort implements Kahn's algorithm. It omits plugins in a cycle, or after one.
 func (g *graph) sort() []*node {
 	var free freeNodes
 	for _, n := range g.nodes {
@@ -177,15 +179,15 @@ func (g *graph) sort() []*node {
 	return order
 }
 
-// cycle finds one among the plugins that could not be placed: each of them has
-// another before it.
+// cycle finds a cycle among the plugins that could not be placed: each of them has
+// another one before it.
 func (g *graph) cycle(placed []*node) []Edge {
 	done := map[subject.Plugin]bool{}
 	for _, n := range placed {
 		done[n.name()] = true
 	}
 	at := g.nodes[slices.IndexFunc(g.nodes, func(n *node) bool { return !done[n.name()] })]
-	var back []Edge // walked against the edges
+	var back []Edge // in reverse, because the walk goes against the edges
 	seen := map[subject.Plugin]int{}
 	for {
 		if i, again := seen[at.name()]; again {

@@ -93,7 +93,7 @@ func TestACycleIsNamedWithWhatMakesIt(t *testing.T) {
 			}
 		}
 	}
-	if _, err := registry.Order([]plugin.Manifest{m("a"), m("a")}); err == nil || !strings.Contains(err.Error(), `"a" stands there twice`) {
+	if _, err := registry.Order([]plugin.Manifest{m("a"), m("a")}); err == nil || !strings.Contains(err.Error(), `duplicate plugin "a"`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Plugin is a plugin that registered, as one [Snapshot] has it. It never changes
-// and must not be changed.
+// Plugin is a registered plugin in one [Snapshot]. It never changes and must not be
+// changed.
 type Plugin struct {
 	Manifest   plugin.Manifest   // Instance is empty
 	Hash       string            // of the manifest
@@ -19,10 +19,10 @@ type Plugin struct {
 	Instances  []Lease           // its replicas, by instance; none when it is Gone
 	Suspended  *Suspension       // nil unless it is suspended; kept while it is Gone
 	Registered time.Time         // when this manifest was accepted first
-	Lost       bool              // it is Gone without having said so, and nobody has unloaded it since
+	Lost       bool              // it is Gone without having unregistered, and no operator has unloaded it since
 }
 
-// Name is the plugin's name.
+// Name returns the plugin's name.
 func (p *Plugin) Name() subject.Plugin { return p.Manifest.Name }
 
 // Lease is one replica of a plugin.
@@ -33,52 +33,52 @@ type Lease struct {
 	Reason   string           `json:"reason,omitempty"`   // why it drains
 }
 
-// Suspension says that a plugin is not asked any more, and why.
+// Suspension records who suspended a plugin, and why. A suspended plugin is not asked.
 type Suspension struct {
 	By     By        `json:"by"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
 }
 
-// By is who suspended a plugin.
+// By is the party that suspended a plugin.
 type By string
 
-// Who may suspend.
+// The parties that may suspend a plugin.
 const (
-	ByCore     By = "core"     // it kept failing; lifted when a new instance registers
-	ByOperator By = "operator" // a person; lifted by a person alone
+	ByCore     By = "core"     // because it kept failing; lifted when a new instance registers
+	ByOperator By = "operator" // only an operator can lift it
 )
 
 // Snapshot is the registry at one moment. It never changes.
 type Snapshot struct {
-	// Revision is the sequence of the last message of the bucket that it takes
-	// into account. It grows, but not over a loss of the bucket.
+	// Revision is the sequence of the bucket's last message that is included. It
+	// increases, unless the bucket is lost.
 	Revision uint64
 
 	*derived
 }
 
-// derived is what follows from the bucket's content; lease renewals leave it alone.
+// derived is computed from the bucket's content. Lease renewals do not change it.
 type derived struct {
-	plugins []*Plugin // those that are not gone in the order of execution, then those that are, by name
+	plugins []*Plugin // first those that are present, in the order of execution, then those that are gone, by name
 	byName  map[subject.Plugin]*Plugin
 	tools   map[string]*Plugin // active owners
 }
 
-// Plugins lists all plugins: first those that are there, in the order in which
+// Plugins lists all plugins: first those that are present, in the order in which
 // they are asked, then those that are gone, by name.
 func (s *Snapshot) Plugins() []*Plugin { return slices.Clone(s.plugins) }
 
-// Get returns the plugin of the name, or nil.
+// Get returns the plugin with the name, or nil.
 func (s *Snapshot) Get(name subject.Plugin) *Plugin { return s.byName[name] }
 
-// Active reports whether the plugin is there and asked.
+// Active reports whether the plugin is active.
 func (s *Snapshot) Active(name subject.Plugin) bool {
 	p := s.byName[name]
 	return p != nil && p.State == plugin.Active
 }
 
-// Tool finds the active plugin that owns a tool.
+// Tool returns the active plugin that owns a tool, and the tool's spec.
 func (s *Snapshot) Tool(name string) (*Plugin, tool.Spec, bool) {
 	p := s.tools[name]
 	if p == nil {

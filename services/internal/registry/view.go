@@ -12,32 +12,32 @@ import (
 	"skandha.dev/pkg/bus"
 )
 
-// View follows the registry. Its methods may be used at the same time.
+// View follows the registry. Its methods may be called concurrently.
 type View struct {
 	log   *slog.Logger
 	watch *bus.BucketWatch
 	snap  atomic.Pointer[Snapshot]
 
 	mu      sync.Mutex
-	news    []bus.Change // not taken in yet
+	pending []bus.Change // changes that were not applied yet
 	content *Content
 	moved   chan struct{} // closed at the next change
 	subs    map[*listener]struct{}
 
-	wake   chan struct{} // holds one: there are news
-	tell   chan struct{} // holds one: there is another snapshot
+	wake   chan struct{} // capacity 1: there are pending changes
+	notify chan struct{} // capacity 1: there is another snapshot
 	calls  sync.Mutex    // held while listeners are called
 	loaded chan struct{}
-	first  bool      // nothing has come yet; of advance alone
-	held   time.Time // until when the snapshot of a lost bucket is kept; of advance alone
+	first  bool      // nothing has arrived yet; used only by advance
+	held   time.Time // until when the snapshot of a lost bucket is kept; used only by advance
 	closed chan struct{}
 	once   sync.Once
 	done   sync.WaitGroup
 }
 
-// Watch follows the registry and returns when its state has been read. Until core
-// has made the bucket it waits. The context bounds that wait alone; the view goes
-// on until Close, or until the bus is closed.
+// Watch follows the registry and returns when its state has been read. It waits until
+// core has created the bucket. The context bounds only that wait; the view follows the
+// registry until Close, or until the bus is closed.
 func Watch(ctx context.Context, b *bus.Bus, log *slog.Logger) (*View, error) {
 	v := Open(b, log)
 	select {
@@ -48,44 +48,45 @@ func Watch(ctx context.Context, b *bus.Bus, log *slog.Logger) (*View, error) {
 		return nil, errors.New("waiting for the registry: the connection to the bus has ended")
 	case <-ctx.Done():
 		v.Close()
-		return nil, fmt.Errorf("waiting for the registry, which core makes: %w", ctx.Err())
+		return nil, fmt.Errorf("waiting for the registry, which core creates: %w", ctx.Err())
 	}
 }
 
-// Open follows the registry like [Watch] and does not wait: until [View.Loaded] is
+// Open follows the registry like [Watch] but does not wait. Until [View.Loaded] is
 // closed, the snapshot is empty.
 func Open(b *bus.Bus, log *slog.Logger) *View {
 	v := &View{
 		log: log, content: NewContent(), moved: make(chan struct{}), subs: map[*listener]struct{}{},
-		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), notify: make(chan struct{}, 1),
 		first: true, loaded: make(chan struct{}), closed: make(chan struct{}),
 	}
 	v.snap.Store(Compute(v.content))
 	v.watch = b.Bucket(bus.BucketPlugins).Watch(v.take)
-	// Apart, so that a listener that takes its time does not hold up whoever waits
-	// for a change.
+	// Two goroutines, so that a slow listener does not delay callers that wait for a
+	// change.
 	v.done.Go(func() { v.each(v.wake, v.advance) })
-	v.done.Go(func() { v.each(v.tell, v.tellAll) })
+	v.done.Go(func() { v.each(v.notify, v.notifyAll) })
 	return v
 }
 
-// Loaded is closed when the state has been read for the first time.
+// Loaded returns a channel that is closed when the state has been read for the first
+// time.
 func (v *View) Loaded() <-chan struct{} { return v.loaded }
 
-// Snapshot is the registry now. It is never nil. While the bus is away it is the
-// registry as it was: silence says nothing. Nor does the loss of the bucket: until the
-// plugins have registered again, for at most [LossGrace], it is the registry as it was,
-// so that no policy is skipped meanwhile.
+// Snapshot returns the current snapshot, which is never nil. While the bus is
+// disconnected, the last snapshot stays, because missing renewals mean nothing then. The
+// last snapshot also stays if the bucket is lost, until the plugins have registered
+// again, for at most [LossGrace], so that no policy is skipped meanwhile.
 func (v *View) Snapshot() *Snapshot { return v.snap.Load() }
 
-// Content is the bucket now, for whoever decides on changing it.
+// Content returns a copy of the bucket's current content, on which changes are based.
 func (v *View) Content() *Content {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.content.Clone()
 }
 
-// Markers lists what is left of keys that were deleted longer ago than age.
+// Markers lists the markers of keys that were deleted longer ago than age.
 func (v *View) Markers(age time.Duration) []Marker {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +100,8 @@ func (v *View) Markers(age time.Duration) []Marker {
 	return out
 }
 
-// Forget drops a marker that was removed from the bucket: the view is not told.
+// Forget drops a marker that was removed from the bucket, because the view is not
+// notified of that.
 func (v *View) Forget(m Marker) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,17 +110,17 @@ func (v *View) Forget(m Marker) {
 	}
 }
 
-// Since is when the view last began to follow without interruption; ok is false
-// when it does not follow now.
+// Since returns when the view last began to follow without interruption. ok is false if
+// it does not follow now.
 func (v *View) Since() (at time.Time, ok bool) { return v.watch.Since() }
 
-// Await waits until the view has taken in the revision.
+// Await waits until the view includes the revision.
 func (v *View) Await(ctx context.Context, revision uint64) error {
 	return v.AwaitChange(ctx, func(s *Content) bool { return s.Revision >= revision })
 }
 
-// AwaitChange waits until the content is as wanted. The function must not keep or
-// change it.
+// AwaitChange waits until wanted returns true for the content, which wanted must not
+// retain or change.
 func (v *View) AwaitChange(ctx context.Context, wanted func(*Content) bool) error {
 	for {
 		v.mu.Lock()
@@ -142,11 +144,10 @@ type listener struct {
 	last *derived
 }
 
-// OnChange calls f with the snapshot now, before it returns, and later with each
-// one that differs in more than the renewal of leases: one after the other, never
-// twice at the same time. Snapshots may be skipped, the last one is not. The
-// function f must not block, and must not call OnChange; cancel may be called by
-// f, and does not wait for a call that is under way.
+// OnChange calls f with the current snapshot before it returns, and later with each
+// snapshot that differs in more than the renewal of leases. Calls are sequential.
+// Snapshots may be skipped, but not the last one. f must not block, and must not call
+// OnChange. f may call cancel, which does not wait for a call that is under way.
 func (v *View) OnChange(f func(*Snapshot)) (cancel func()) {
 	l := &listener{f: f}
 	v.calls.Lock()
@@ -169,8 +170,8 @@ func (l *listener) call(s *Snapshot) {
 	}
 }
 
-// Close ends the view. Its last snapshot stays. A function given to OnChange must
-// not call it.
+// Close ends the view. Its last snapshot stays available. A function passed to OnChange
+// must not call Close.
 func (v *View) Close() {
 	v.once.Do(func() {
 		v.watch.Stop()
@@ -179,18 +180,18 @@ func (v *View) Close() {
 	v.done.Wait()
 }
 
-// take gets news of the bucket, on the watch's goroutine.
+// take receives a change of the bucket, on the watch's goroutine.
 func (v *View) take(c bus.Change) {
 	v.mu.Lock()
 	if c.Reset {
-		v.news = nil
+		v.pending = nil
 	}
-	v.news = append(v.news, c)
+	v.pending = append(v.pending, c)
 	v.mu.Unlock()
 	poke(v.wake)
 }
 
-// poke asks for another round; one that is asked for already will do.
+// poke requests another round, unless one is already requested.
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -198,7 +199,7 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// each does something whenever it is asked for, until the view is closed.
+// each calls do for each request, until the view is closed.
 func (v *View) each(asked <-chan struct{}, do func()) {
 	for {
 		select {
@@ -210,20 +211,20 @@ func (v *View) each(asked <-chan struct{}, do func()) {
 	}
 }
 
-// advance takes in all that is new, at once: a storm costs one computation.
+// advance applies all pending changes at once, so that many changes cost one computation.
 func (v *View) advance() {
 	v.mu.Lock()
-	news := v.news
-	v.news = nil
+	changes := v.pending
+	v.pending = nil
 	renewed, reset, now := true, false, time.Now()
-	for _, c := range news {
+	for _, c := range changes {
 		if c.Reset {
 			v.content, renewed, reset = NewContent(), false, true
 		}
 		for _, e := range c.Entries {
 			same, err := v.content.Apply(e, now)
 			if err != nil {
-				v.log.Warn("the registry holds what cannot be read", "error", err)
+				v.log.Warn("ignoring an unreadable entry of the registry", "error", err)
 			}
 			renewed = renewed && same
 		}
@@ -240,18 +241,18 @@ func (v *View) advance() {
 	close(v.moved)
 	v.moved = make(chan struct{})
 	v.mu.Unlock()
-	poke(v.tell)
-	if v.first && len(news) > 0 {
+	poke(v.notify)
+	if v.first && len(changes) > 0 {
 		v.first = false
 		close(v.loaded)
 	}
 }
 
 // LossGrace is how long the plugins of a lost bucket have to register again: as long as
-// the lease of one that has died.
+// the lease of a dead plugin lasts.
 const LossGrace = 10 * time.Second
 
-// keeps reports whether the snapshot is that of a bucket that was lost.
+// keeps reports whether to keep the current snapshot because the bucket was lost.
 func (v *View) keeps(reset bool, now time.Time) bool {
 	lost, away := false, false
 	for _, p := range v.Snapshot().plugins {
@@ -270,7 +271,7 @@ func (v *View) keeps(reset bool, now time.Time) bool {
 	return !v.held.IsZero()
 }
 
-func (v *View) tellAll() {
+func (v *View) notifyAll() {
 	v.calls.Lock()
 	defer v.calls.Unlock()
 	s := v.Snapshot()

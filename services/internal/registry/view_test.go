@@ -218,7 +218,7 @@ func TestAViewBeginsAnewWhenTheStreamWasDeleted(t *testing.T) {
 	natstest.Eventually(t, "20 plugins", func() bool { return len(v.Snapshot().Plugins()) == 20 })
 	var most atomic.Int32
 	defer v.OnChange(func(s *registry.Snapshot) {
-		// The new state comes as a whole: all of the old, or some of the new.
+		// The new state replaces the old one at once: all of the old, or some of the new.
 		if n := len(s.Plugins()); n != 20 {
 			most.Store(max(most.Load(), int32(n)))
 		}

@@ -1,6 +1,6 @@
-// Package result makes a tool's result fit to be committed: data above [MaxData] is
-// cut in the middle, and kept whole as an artifact that the result's metadata name.
-// Every runner of tools has its results pass through it.
+// Package result limits the size of a tool's result, so that it can be committed. Data
+// above [MaxData] is cut in the middle and stored whole as an artifact, which the result's
+// metadata names. Every tool runner passes its results through this package.
 package result
 
 import (
@@ -18,39 +18,39 @@ import (
 
 // The limits of a result, in bytes.
 const (
-	// MaxData is the largest data that a result carries itself, encoded.
+	// MaxData is the maximum size of the data in a result itself, encoded.
 	MaxData = 16 << 10
-	// MaxArtifact is the largest data that is kept at all.
+	// MaxArtifact is the maximum size of data that is stored at all.
 	MaxArtifact = 64 << 20
-	// MaxMessage is the longest message of an error, and its longest detail.
+	// MaxMessage is the maximum length of an error's message, and of each of its details.
 	MaxMessage = 4 << 10
 
-	// maxShaped is the largest data that is cut inside its strings; of larger one
-	// the text is cut, since decoding it takes several times its size.
+	// maxShaped is the maximum size of data that is cut inside its strings. Larger data is
+	// cut as text, because decoding takes several times its size.
 	maxShaped  = 4 << 20
 	maxDetails = 100
 	storeWait  = 10 * time.Second
 )
 
-// Store keeps what is too large for a result; a *bus.Bus is one.
+// Store stores data that is too large for a result; a *bus.Bus is one.
 type Store interface {
 	PutArtifact(ctx context.Context, name string, data []byte) error
 }
 
-// Artifact is what the metadata of a result says, under "artifact", about data
-// that was cut.
+// Artifact describes, under "artifact" in a result's metadata, the whole of data that was
+// cut.
 type Artifact struct {
 	Ref  string `json:"ref"`  // its name in the object store "artifacts"
-	Size int    `json:"size"` // in bytes; the whole data as JSON
+	Size int    `json:"size"` // of the whole data as JSON, in bytes
 }
 
-// Name is the artifact's for the data of one attempt of a call.
+// Name returns the artifact's name for the data of one attempt of a call.
 func Name(ref subject.Ref, call, attempt string) string {
 	return strings.Join([]string{string(ref.Agent), string(ref.Session), call, attempt}, "/")
 }
 
-// Limit makes a result fit: large data is cut in the middle, and kept whole in the
-// store under the name.
+// Limit returns the result within the limits. It cuts large data in the middle and stores
+// the whole data under the name.
 func Limit(ctx context.Context, store Store, name string, r tool.Result) tool.Result {
 	r.Error = limitError(r.Error)
 	if len(r.Data) <= MaxData {
@@ -58,7 +58,7 @@ func Limit(ctx context.Context, store Store, name string, r tool.Result) tool.Re
 	}
 	if len(r.Data) > MaxArtifact {
 		return tool.Failure(tool.CodeTooLarge, fmt.Sprintf(
-			"the result has %d bytes, at most %d are kept; ask for less at a time. The tool did run", len(r.Data), MaxArtifact))
+			"the tool ran, but its result has %d bytes; the limit is %d; ask for less at a time", len(r.Data), MaxArtifact))
 	}
 	if !json.Valid(r.Data) {
 		return tool.Failure(tool.CodeInternal, "the tool's data is not valid JSON")
@@ -68,11 +68,11 @@ func Limit(ctx context.Context, store Store, name string, r tool.Result) tool.Re
 		meta[k] = v
 	}
 	a := Artifact{Ref: name, Size: len(r.Data)}
-	// The call's own deadline may be near, and the effect has happened.
+	// The call's own deadline may be near, but its effect has already happened.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
 	if err := store.PutArtifact(ctx, a.Ref, r.Data); err != nil {
-		// The call did what it was asked for: that is worth more than what was cut.
+		// The call succeeded, which matters more than the data that was cut.
 		meta["artifact_error"] = "the whole result could not be stored: " + err.Error()
 	} else {
 		meta["artifact"] = a
@@ -99,15 +99,15 @@ func limitError(e *tool.Error) *tool.Error {
 	return &out
 }
 
-// shorten gives JSON of at most MaxData bytes: long strings are cut inside, and
-// if that does not do, the JSON text is cut and becomes a string.
+// shorten returns JSON of at most MaxData bytes. It cuts long strings in the middle; if
+// that is not enough, it cuts the JSON text and returns it as a string.
 func shorten(data json.RawMessage) json.RawMessage {
 	var value any
 	if len(data) <= maxShaped || data[0] == '"' {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.UseNumber()
 		if d.Decode(&value) != nil {
-			value = nil // valid JSON that nests too deep: take the text
+			value = nil // valid JSON that is nested too deeply: cut the text
 		}
 	}
 	for keep := MaxData; keep >= 256 && value != nil; keep /= 2 {
@@ -163,12 +163,13 @@ func encode(v any) json.RawMessage {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // it came out of a JSON decoder
+		panic(err) // cannot happen: v comes from a JSON decoder
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// Clip keeps at most n bytes of a text, whole characters, and says by … that there was more.
+// Clip returns at most n bytes of s, without splitting a character, followed by … if it
+// cut something.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -8,22 +8,22 @@ import (
 	"math"
 )
 
-// Cursor is a place in the order of ListSessions: the last session of a page.
-// Implementations use it; to others it is an opaque string.
+// Cursor is a position in the order of ListSessions: the last session of a page. Only
+// implementations of Store use it; for callers it is an opaque string.
 type Cursor struct {
 	Key
-	Micros int64 // Updated, as Micros gives it
+	Micros int64 // Updated, as returned by Micros
 }
 
-// First is the place before all sessions.
+// First is the position before all sessions.
 var First = Cursor{Micros: math.MaxInt64}
 
-// CursorOf is the place of a listed session.
+// CursorOf returns the position of a listed session.
 func CursorOf(s SessionInfo) Cursor {
 	return Cursor{Key: s.Key, Micros: Micros(s.Updated)}
 }
 
-// Compare orders places: most recently updated first, then by agent and session.
+// Compare orders positions: most recently updated first, then by agent and session.
 func (c Cursor) Compare(d Cursor) int {
 	return cmp.Or(
 		cmp.Compare(d.Micros, c.Micros),
@@ -32,7 +32,7 @@ func (c Cursor) Compare(d Cursor) int {
 	)
 }
 
-// String encodes c, "" for First.
+// String encodes c. It returns "" for First.
 func (c Cursor) String() string {
 	if c == First {
 		return ""
@@ -44,7 +44,8 @@ func (c Cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseCursor decodes what String made; anything else is ErrInvalid.
+// ParseCursor decodes a string returned by String. For any other string it returns
+// ErrInvalid.
 func ParseCursor(s string) (Cursor, error) {
 	if s == "" {
 		return First, nil

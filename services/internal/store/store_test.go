@@ -57,7 +57,7 @@ func TestCursorOrder(t *testing.T) {
 	}
 }
 
-// Whatever somebody sends for a cursor is a place or ErrInvalid.
+// Every string parses as a position or is ErrInvalid.
 func FuzzParseCursor(f *testing.F) {
 	f.Add("")
 	f.Add("nonsense!")

@@ -107,10 +107,10 @@ func ValidateKeys(keys []Key) error {
 	return nil
 }
 
-// Validate returns an ErrInvalid if l cannot be taken.
+// Validate returns an ErrInvalid if l cannot be acquired.
 func (l Lease) Validate() error {
 	if l.Holder == "" {
-		return fmt.Errorf("%w: a lease without holder", ErrInvalid)
+		return fmt.Errorf("%w: lease without holder", ErrInvalid)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func ValidateMark(name string, value uint64) error {
 	return nil
 }
 
-// PageSize is the number of sessions that a limit asks for.
+// PageSize returns the number of sessions to return for a limit.
 func PageSize(limit int) int {
 	if limit <= 0 {
 		return DefaultPage
@@ -141,8 +141,8 @@ func validateTime(t time.Time) error {
 	return nil
 }
 
-// Micros is how implementations keep a time: microseconds since 1970, 0 for the
-// zero time.
+// Micros returns the form in which implementations store a time: microseconds since
+// 1970, or 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

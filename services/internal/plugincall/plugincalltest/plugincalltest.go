@@ -1,6 +1,6 @@
-// Package plugincalltest puts plugins on a test's bus: plain NATS clients that know
-// nothing of this code, and what a core would write about them into the registry.
-// So a test decides itself when a lease ends, and whether a core is there.
+// Package plugincalltest provides plugins on a test's bus: plain NATS clients that do not
+// use this code, and the records that a core would write about them into the registry. So
+// the test decides when a lease ends, and whether a core is running.
 package plugincalltest
 
 import (
@@ -26,7 +26,7 @@ type Registry struct {
 	kv jetstream.KeyValue
 }
 
-// New opens the bucket, which [bus.Bus.EnsureStreams] has made.
+// New opens the bucket, which [bus.Bus.EnsureStreams] has created.
 func New(t testing.TB, b *bus.Bus) *Registry {
 	t.Helper()
 	kv, err := b.JetStream().KeyValue(natstest.Context(t), bus.BucketPlugins)
@@ -36,7 +36,7 @@ func New(t testing.TB, b *bus.Bus) *Registry {
 	return &Registry{t, kv}
 }
 
-// Register writes the manifest, in the place of the one before, and leases of it.
+// Register writes the manifest, replacing the previous one, and leases for it.
 func (r *Registry) Register(m plugin.Manifest, replicas ...subject.Instance) {
 	r.t.Helper()
 	r.record(m, nil)
@@ -45,7 +45,7 @@ func (r *Registry) Register(m plugin.Manifest, replicas ...subject.Instance) {
 	}
 }
 
-// Suspend says that the plugin is not asked any more.
+// Suspend suspends the plugin.
 func (r *Registry) Suspend(m plugin.Manifest, reason string) {
 	r.t.Helper()
 	r.record(m, &registry.SuspendRecord{Suspension: registry.Suspension{By: registry.ByOperator, Reason: reason, At: time.Now().UTC()}})
@@ -102,7 +102,7 @@ func Core(t testing.TB, s *natsserver.Server) (stop func()) {
 	}
 }
 
-// Client is a plugin's connection: that of any NATS client.
+// Client returns a plugin's connection, which is a plain NATS client.
 func Client(t testing.TB, s *natsserver.Server) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Token(s.Token()), nats.Name("plugin"), nats.Timeout(natstest.Patience))
@@ -113,8 +113,8 @@ func Client(t testing.TB, s *natsserver.Server) *nats.Conn {
 	return nc
 }
 
-// Answer has the plugin answer what comes on the subject, queue group = its name,
-// with what f does.
+// Answer makes the plugin answer requests on the subject by calling f. Its queue group is
+// the plugin's name.
 func Answer(t testing.TB, nc *nats.Conn, p subject.Plugin, subj string, f func(*nats.Msg)) *nats.Subscription {
 	t.Helper()
 	sub, err := nc.QueueSubscribe(subj, string(p), f)

@@ -1,5 +1,5 @@
-// Package open picks a store by URL. It links every driver, so mains and tests
-// import it, and nothing else does.
+// Package open opens a store by URL. It links every driver, so only mains and tests
+// import it.
 package open
 
 import (
@@ -14,15 +14,16 @@ import (
 	"skandha.dev/services/internal/store/sqlite"
 )
 
-// Store opens the store that a URL or path names:
+// Store opens the store at a URL or path:
 //
 //	redis://user:password@host:port/db   see redis.Config for its parameters
 //	rediss://…                           the same over TLS
 //	sqlite:///absolute/path              a SQLite file
 //	some/path.db                         a SQLite file
 //
-// A Redis that is away is no error: the store connects when it is used. A file that
-// cannot be opened is one. Another scheme is store.ErrInvalid. Errors show no password.
+// An unreachable Redis server is not an error, because the store connects when it is
+// used. A file that cannot be opened is an error. For any other scheme, the error is
+// store.ErrInvalid. Errors contain no passwords.
 func Store(ctx context.Context, where string, log *slog.Logger) (store.Store, error) {
 	scheme, _, found := strings.Cut(where, "://")
 	if !found {

@@ -22,7 +22,7 @@ const (
 	DefaultTimeout = 3 * time.Second
 )
 
-// Config says which server and which keys.
+// Config configures the server and the keys.
 type Config struct {
 	// URL is redis://user:password@host:port/db, or rediss:// for TLS. Query
 	// parameters are those of go-redis (read_timeout=1s, pool_size=5, ...) and
@@ -30,19 +30,19 @@ type Config struct {
 	// addr=host:port names further nodes.
 	URL string
 
-	// Prefix begins every key; it holds no braces. It wins over the URL's.
+	// Prefix begins every key. It must not contain braces. It overrides the URL's prefix.
 	Prefix string
 
-	// Timeout bounds each of connecting, sending and receiving, unless the URL
-	// sets them. A context's deadline counts too; its cancellation alone is
-	// noticed by a call under way only after this time.
+	// Timeout bounds each of connecting, sending and receiving, unless the URL sets
+	// their limits. A context's deadline applies, too. If a context is cancelled, a
+	// pending call may notice it only after this time.
 	Timeout time.Duration
 
-	Logger *slog.Logger // default slog.Default()
+	Logger *slog.Logger // default: slog.Default()
 }
 
-// client makes the client, which has not connected yet. Errors name no part of
-// the URL that may hold a password.
+// client returns a client, which has not connected yet. Errors contain no part of the
+// URL that may contain a password.
 func (c Config) client() (client redis.UniversalClient, where, prefix string, err error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {

@@ -55,14 +55,14 @@ func (s *Store) remove(ctx context.Context, d *damageError) error {
 			return err
 		}
 		if n > 0 {
-			s.log.ErrorContext(ctx, "store: removed unreadable keys of Redis; they are folded again from the log",
+			s.log.ErrorContext(ctx, "store: removed unreadable Redis keys; they are folded again from the log",
 				"redis", s.where, "keys", group, "error", d.cause)
 		}
 	}
 	return nil
 }
 
-// bySlot groups keys by their slot, which is an agent's, so that each group can be
+// bySlot groups keys by their slot, which depends on the agent, so that each group can be
 // deleted in one step.
 func bySlot(keys []string) (groups [][]string) {
 	of := map[string]int{}
@@ -78,8 +78,8 @@ func bySlot(keys []string) (groups [][]string) {
 	return groups
 }
 
-// wrongTypes narrows the damage of one of several keys to those that are not of their
-// kind ("hash", "set", "zset"); to all, if each one is.
+// wrongTypes narrows the damage of one of several keys to those that are not of the
+// expected kind ("hash", "set", "zset"). If all are, it blames all.
 func (s *Store) wrongTypes(ctx context.Context, err error, kinds map[string]string) error {
 	d, is := errors.AsType[*damageError](damage(err))
 	if !is || len(d.keys) > 0 {

@@ -1,5 +1,5 @@
-// Package redis keeps the view in Redis (4 or newer, or what speaks like it),
-// alone or as a cluster, for a deployment with several cores.
+// Package redis keeps the view in Redis (4 or newer, or a compatible server), as a
+// single server or a cluster, for a deployment with several cores.
 //
 // # Keys
 //
@@ -15,13 +15,13 @@
 //	                           -> all it added to the sums
 //	{<agent>}:tools            hash: used:<tool>, succeeded:<tool>, ... -> sum
 //
-// The agent, percent-encoded, is the hash tag: what one call must change in one
-// step lies in one slot, so every guarantee holds in a cluster too, and a cluster
-// spreads agents, not the sessions of one agent.
+// The agent, percent-encoded, is the hash tag. So all keys that one call must change in
+// one step are in one slot, and every guarantee also holds in a cluster. A cluster
+// distributes agents, not the sessions of one agent.
 //
 // Only the lease expires. With a maxmemory-policy of allkeys-… the server drops keys,
 // which are then folded from the log again and again; use noeviction.
 //
-// A key of the wrong type, or a value that should be a number and is not, is removed
-// when it is found, and so is the coverage.
+// A key of the wrong type, or a value that should be a number but is not, is removed
+// when it is found, together with the coverage.
 package redis

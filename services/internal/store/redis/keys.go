@@ -21,15 +21,17 @@ func (p keyspace) session(agent, session string) string {
 	return p.of(agent) + "session:" + session
 }
 
-// before is a key of earlier versions, which recorded only revisions.
+// before returns the key that earlier versions used, which recorded only revisions.
 func (p keyspace) before(agent string) string { return p.of(agent) + "recorded" }
 
-// of begins an agent's keys; escaped, so that the hash tag ends where it should.
+// of returns the prefix of an agent's keys. The agent is escaped, so that the hash tag
+// ends where it should.
 func (p keyspace) of(agent string) string {
 	return string(p) + "{" + url.PathEscape(agent) + "}:"
 }
 
-// pattern matches every agent's keys for SCAN, and none of a longer prefix.
+// pattern returns the SCAN pattern for all agents' keys. It does not match keys of a
+// longer prefix.
 func (p keyspace) pattern() string {
 	return globEscaper.Replace(string(p)) + "{*"
 }

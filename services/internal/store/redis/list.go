@@ -10,8 +10,8 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// ListSessions implements store.Store. It takes two round trips for an agent and
-// three for all, whose cost grows with their number.
+// ListSessions implements store.Store. It needs two round trips for one agent and three
+// for all agents; the cost grows with the number of agents.
 func (s *Store) ListSessions(ctx context.Context, agent string, limit int, after string) (page []store.SessionInfo, next string, err error) {
 	cursor, err := store.ParseCursor(after)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Store) places(ctx context.Context, agent string, n int, after store.Cur
 	return all[:min(n, len(all))], failed
 }
 
-// beyondTies looks further when the cursor stands among so many sessions of the
-// same microsecond that the window held too few behind it.
+// beyondTies searches further when so many sessions share the cursor's microsecond that
+// the window held too few sessions after the cursor.
 func (s *Store) beyondTies(ctx context.Context, agent string, n int, after store.Cursor) ([]store.Cursor, error) {
 	for size := 2 * n; ; size *= 2 {
 		z, err := s.client.ZRangeByScoreWithScores(ctx, s.keys.sessions(agent), window(agent, size, after)).Result()
@@ -83,9 +83,9 @@ func (s *Store) beyondTies(ctx context.Context, agent string, n int, after store
 	}
 }
 
-// window is the range of an agent's sessions that begins at the cursor's time.
-// Scores are negative times, so the newest comes first and equals are in order of
-// session.
+// window returns the range of an agent's sessions that begins at the cursor's time.
+// Scores are negative times, so the newest session comes first, and sessions with equal
+// times are sorted by name.
 func window(agent string, n int, after store.Cursor) *redis.ZRangeBy {
 	from := "-inf"
 	if after != store.First {
@@ -109,7 +109,7 @@ func afterCursor(agent string, z []redis.Z, after store.Cursor) []store.Cursor {
 	return found
 }
 
-// describe reads what a listing shows; sessions deleted meanwhile are left out.
+// describe reads the listed fields. It omits sessions that were deleted meanwhile.
 func (s *Store) describe(ctx context.Context, places []store.Cursor) ([]store.SessionInfo, error) {
 	if len(places) == 0 {
 		return nil, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// quiet sends what go-redis would print on standard error to slog's default
-// logger, at debug level: callers get the errors anyway. The setting is one per
+// quiet redirects what go-redis would print on standard error to slog's default logger,
+// at debug level, because callers get the errors anyway. The setting is global to the
 // process.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(debugLog{}) })
 

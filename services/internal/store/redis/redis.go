@@ -16,14 +16,15 @@ import (
 type Store struct {
 	client redis.UniversalClient
 	keys   keyspace
-	where  string // for messages: address, no credentials
+	where  string // for messages: the address, without credentials
 	log    *slog.Logger
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open makes a store, which connects when it is used: a server that is away now is no
-// other case than one that goes away later. Errors are about the configuration alone.
+// Open returns a store that connects when it is first used, so a server that is
+// unreachable now is treated like one that fails later. Errors are only about the
+// configuration.
 func Open(cfg Config) (*Store, error) {
 	quiet()
 	client, where, prefix, err := cfg.client()
@@ -79,7 +80,7 @@ func (s *Store) do(ctx context.Context, op string, call func() error) error {
 	return fmt.Errorf("%w: %s on redis at %s: %w", store.ErrUnavailable, op, s.where, err)
 }
 
-// expired is ctx.Err that sees a deadline as soon as the socket does.
+// expired is like ctx.Err but notices a deadline as soon as the socket does.
 func expired(ctx context.Context) error {
 	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
 		return context.DeadlineExceeded

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// larger compares positive decimal numbers that a Lua number can't hold.
+// larger compares positive decimal numbers that a Lua number can't represent.
 const larger = `
 local function larger(a, b)
 	if #a ~= #b then return #a > #b end
@@ -16,7 +16,7 @@ end
 
 // saveScript: KEYS snapshot, sessions. ARGV session, minus update time, rev, fold
 // version, then the fields and values to set. Revisions that are not numbers are
-// overwritten. A newer snapshot stays, and is listed if it was not.
+// overwritten. A newer snapshot stays, and is added to the list if it was missing there.
 var saveScript = redis.NewScript(larger + `
 local kept = redis.call('HMGET', KEYS[1], 'rev', 'fold', 'updated')
 local rev, fold, updated = tostring(kept[1]), tostring(kept[2]), tostring(kept[3])
@@ -101,9 +101,9 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return {ARGV[1], ARGV[2]}
 `)
 
-// runFor runs a script that writes for an agent. The agent is made known first,
-// in the same round trip: an agent without keys is harmless, keys without their
-// agent would be listed by nobody.
+// runFor runs a script that writes for an agent. It adds the agent to the set of agents
+// first, in the same round trip: an agent without keys is harmless, but keys without
+// their agent would never be listed.
 func (s *Store) runFor(ctx context.Context, agent string, script *redis.Script, keys []string, args ...any) error {
 	pipe := s.client.Pipeline()
 	known := pipe.SAdd(ctx, s.keys.agents(), agent)

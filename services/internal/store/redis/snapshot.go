@@ -109,7 +109,7 @@ func (s *Store) heads(ctx context.Context, keys []store.Key) ([]store.Head, erro
 			pipe.SIsMember(ctx, s.keys.agents(), k.Agent),
 		}
 	}
-	// Each reply has its own error; a broken connection is in all of them.
+	// Each reply has its own error; a broken connection shows in all of them.
 	if _, err := pipe.Exec(ctx); err != nil && all[0].known.Err() != nil {
 		return nil, damage(err, s.keys.agents())
 	}
@@ -144,7 +144,7 @@ func (s *Store) heads(ctx context.Context, keys []store.Key) ([]store.Head, erro
 	return heads, nil
 }
 
-// none drops the error that says that there is no value.
+// none drops the error for a missing value.
 func none(err error) error {
 	if errors.Is(err, redis.Nil) {
 		return nil
@@ -157,8 +157,7 @@ func gone(values []any) bool {
 	return !slices.ContainsFunc(values, func(v any) bool { return v != nil })
 }
 
-// fields reads the values of a hash one after the other and keeps the first
-// error.
+// fields reads the values of a hash in order and keeps the first error.
 type fields struct {
 	values []any
 	err    error
@@ -173,7 +172,7 @@ func (f *fields) text() string {
 	return v
 }
 
-// damage returns what is wrong with the hash, if anything.
+// damage returns an error if the hash is damaged.
 func (f *fields) damage(key string) error {
 	if f.err == nil {
 		return nil

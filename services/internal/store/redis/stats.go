@@ -149,7 +149,7 @@ func addField(byTool map[string]*store.ToolStat, field, value string) error {
 			t.LastUsed = at
 		}
 	default:
-		return damagedValue(fmt.Sprintf("field %q is no tool statistic", field))
+		return damagedValue(fmt.Sprintf("field %q is not a tool statistic", field))
 	}
 	return nil
 }
@@ -198,12 +198,12 @@ func (s *Store) verifyTools(ctx context.Context, agent string) error {
 		}
 	}
 	if sums != added {
-		return damagedValue(fmt.Sprintf("the statistics come to %d, those of the sessions to %d", sums, added))
+		return damagedValue(fmt.Sprintf("the sum of the statistics is %d, that of the sessions %d", sums, added))
 	}
 	return nil
 }
 
-// damagedValue is an error about a damaged value, in the words of a server.
+// damagedValue is an error about a damaged value, in the form of a server's error.
 type damagedValue string
 
 func (e damagedValue) Error() string { return errDamaged + " " + string(e) }

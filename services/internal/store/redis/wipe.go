@@ -9,8 +9,8 @@ import (
 // scanCount is how many keys SCAN looks at in one call.
 const scanCount = 1000
 
-// Wipe implements store.Store. An agent's sums and the revisions they stand at go
-// in one step, so that an interrupted wipe makes no refold count twice.
+// Wipe implements store.Store. It removes an agent's sums and their revisions in one
+// step, so that a refold after an interrupted wipe counts nothing twice.
 func (s *Store) Wipe(ctx context.Context) error {
 	return s.do(ctx, "wipe", func() error {
 		agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
@@ -44,11 +44,11 @@ func (s *Store) eachServer(ctx context.Context, f func(context.Context, *redis.C
 	case *redis.Client:
 		return f(ctx, c)
 	}
-	panic("redis: a client that Config does not make")
+	panic("redis: unexpected type of client")
 }
 
-// sweep removes a server's keys of all agents, one by one: keys of several slots
-// can't go in one command.
+// sweep removes a server's keys of all agents, one by one, because one command can't
+// remove keys of several slots.
 func (s *Store) sweep(ctx context.Context, server *redis.Client) error {
 	for cursor := uint64(0); ; {
 		keys, next, err := server.Scan(ctx, cursor, s.keys.pattern(), scanCount).Result()

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent ends the server also when the test is killed and runs no cleanup.
+// dieWithParent ends the server even if the test is killed and runs no cleanup.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// Password is what the servers ask for, so that tests meet authentication.
+// Password is the servers' password, so that tests include authentication.
 const Password = "redistest-secret"
 
 const attempts = 5
@@ -51,7 +51,8 @@ func Start(tb testing.TB, directives ...string) (url string) {
 	return ""
 }
 
-// Later returns the URL of a server that does not run yet, and what starts it.
+// Later returns the URL of a server that is not running yet, and a function that starts
+// it.
 func Later(tb testing.TB) (url string, run func()) {
 	tb.Helper()
 	program, port := Need(tb), natstest.FreePort(tb)
@@ -101,7 +102,7 @@ func start(tb testing.TB, program string, port int, directives []string) error {
 	return nil
 }
 
-// ready reads the server's log up to the line that says so.
+// ready reads the server's log until it reports that it is ready.
 func ready(log io.Reader) error {
 	var last string
 	for lines := bufio.NewScanner(log); lines.Scan(); {

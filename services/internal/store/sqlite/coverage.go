@@ -15,7 +15,7 @@ const (
 		ON CONFLICT (one) DO UPDATE SET what = excluded.what`
 	coverageSQL = `SELECT what FROM coverage`
 
-	// A lease that has expired, or is the holder's own, can be taken.
+	// A lease can be acquired if it has expired or belongs to the same holder.
 	leaseSQL = `
 		INSERT INTO lease (one, holder, note, until) VALUES (1, ?1, ?2, ?3 + ?4)
 		ON CONFLICT (one) DO UPDATE SET

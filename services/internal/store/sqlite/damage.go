@@ -19,12 +19,12 @@ import (
 
 var (
 	errDamaged    = errors.New("damaged")
-	errForeign    = errors.New("is a database of another program")
+	errForeign    = errors.New("database belongs to another program")
 	errMoved      = fmt.Errorf("%w: the file was deleted or replaced while in use", errDamaged)
 	errNoDatabase = fmt.Errorf("%w: not open since the last damage", errDamaged)
 )
 
-// damageError is damage met by a call, with the database it was met in.
+// damageError is damage found by a call, with the damaged database.
 type damageError struct {
 	db    *database
 	cause error
@@ -33,8 +33,8 @@ type damageError struct {
 func (e *damageError) Error() string { return e.cause.Error() }
 func (e *damageError) Unwrap() error { return e.cause }
 
-// damaged reports errors that only a fresh file cures. A locked, full or failing
-// disk is none.
+// damaged reports whether only a new file can fix the error. Errors of a locked file or
+// of a full or failing disk do not count.
 func damaged(err error) bool {
 	if errors.Is(err, errDamaged) {
 		return true
@@ -51,13 +51,13 @@ func damaged(err error) bool {
 	return false
 }
 
-// missing matches a schema that is not ours any more: all statements were compiled when
-// the file was opened. The code that SQLite gives it has other meanings: after a full
-// disk, for example, that there is no transaction to roll back.
+// missing matches the errors of a changed schema, because all statements were compiled
+// when the file was opened. SQLite's error code is ambiguous: after a full disk, for
+// example, it means that there is no transaction to roll back.
 var missing = regexp.MustCompile(`no such (table|column)|has no column`)
 
-// moved reports whether the path names another file than the open one, or none.
-// Processes that open the path would not see what is written to the open file.
+// moved reports whether the open file is no longer at the path. Processes that open the
+// path would not see what is written to the open file.
 func (db *database) moved(path string) bool {
 	now, err := os.Stat(path)
 	if err != nil {
@@ -66,11 +66,11 @@ func (db *database) moved(path string) bool {
 	return !os.SameFile(now, db.files[""])
 }
 
-// leaveBehind makes way for another file at the path, which must not meet the
-// write-ahead log of the earlier one. It leaves files that belong to another database.
+// leaveBehind prepares the path for another file, which must not find the write-ahead log
+// of the earlier one. It does not remove files that belong to another database.
 func (s *Store) leaveBehind(ctx context.Context, db *database) error {
 	s.log.ErrorContext(ctx, "store: the database was deleted or replaced while in use; "+
-		"opening the file that is there now, which is refilled from the log",
+		"opening the file that is now at the path, which is refilled from the log",
 		"path", s.path)
 	for _, suffix := range []string{"-wal", "-shm"} {
 		now, err := os.Stat(s.path + suffix)
@@ -84,8 +84,8 @@ func (s *Store) leaveBehind(ctx context.Context, db *database) error {
 	return os.MkdirAll(filepath.Dir(s.path), 0o700)
 }
 
-// schemaError says that a statement which SQLite can't compile met a schema that
-// is not ours: a table or column is gone.
+// schemaError marks the error of a statement that SQLite can't compile as damage: a table
+// or column of the schema is missing.
 func schemaError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_ERROR {
 		return fmt.Errorf("%w: %w", errDamaged, err)
@@ -93,7 +93,7 @@ func schemaError(err error) error {
 	return err
 }
 
-// The places in a SQLite file's header that tell whose it is; see
+// The parts of a SQLite file's header that identify the program that created it; see
 // sqlite.org/fileformat.html.
 const (
 	magic         = "SQLite format 3\x00"
@@ -101,8 +101,8 @@ const (
 	applicationAt = 68
 )
 
-// inspect makes the file if there is none, for this user alone, and looks whether
-// SQLite may touch it at all.
+// inspect creates the file if there is none, readable only by this user, and checks
+// whether SQLite may open it at all.
 func inspect(path string, log *slog.Logger) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return errors.New("is not a regular file")
@@ -116,7 +116,7 @@ func inspect(path string, log *slog.Logger) error {
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	if err := restrict(f); err != nil {
-		log.Warn("store: others may read the database", "path", path, "error", err)
+		log.Warn("store: other users may be able to read the database", "path", path, "error", err)
 	}
 	header := make([]byte, headerSize)
 	switch n, err := io.ReadFull(f, header); {
@@ -132,7 +132,7 @@ func inspect(path string, log *slog.Logger) error {
 	return nil
 }
 
-// restrict takes the rights of group and others away.
+// restrict removes the permissions of group and others.
 func restrict(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
@@ -141,8 +141,8 @@ func restrict(f *os.File) error {
 	return f.Chmod(0o600)
 }
 
-// moveAside renames the file and what belongs to it. The main file goes last: a
-// log without its file is nothing, a fresh file must not meet an old log.
+// moveAside renames the file and those that belong to it. The main file is last: a log
+// without its file is useless, and a new file must not find an old log.
 func (s *Store) moveAside(ctx context.Context, why error) error {
 	aside, err := freeName(s.path + ".aside-" + time.Now().UTC().Format("20060102T150405Z"))
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Store) moveAside(ctx context.Context, why error) error {
 			return fmt.Errorf("moving aside (%w): %w", why, err)
 		}
 	}
-	s.log.ErrorContext(ctx, "store: database moved aside, starting a fresh one; it refills from the log",
+	s.log.ErrorContext(ctx, "store: database moved aside; starting a new one, which is refilled from the log",
 		"path", s.path, "aside", aside, "error", why)
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 type database struct {
 	write, read *sql.DB
 
-	files map[string]os.FileInfo // the open files, by suffix, whatever the paths name later
+	files map[string]os.FileInfo // the open files, by suffix; other files may be at the paths later
 
 	save, remove, counted, advance, addTool, setMark, cover, lease *sql.Stmt // write
 	ping, load, head, list, listAgent, tools, mark, coverage       *sql.Stmt // read
@@ -104,8 +104,8 @@ func (db *database) identify(path string) error {
 	return nil
 }
 
-// close closes the readers first, so that the writer is the last to leave and
-// folds the write-ahead log into the file.
+// close closes the readers first, so that the writer is the last connection and merges
+// the write-ahead log into the file.
 func (db *database) close() error {
 	var errs []error
 	for _, pool := range []*sql.DB{db.read, db.write} {
@@ -116,7 +116,7 @@ func (db *database) close() error {
 	return errors.Join(errs...)
 }
 
-// connect makes a pool of at most size connections, which stay open.
+// connect returns a pool of at most size connections, which stay open.
 func connect(path string, size int, settings ...string) (*sql.DB, error) {
 	settings = append(settings, fmt.Sprintf("_busy_timeout=%d", busyTimeoutMS), "_txlock=immediate", "_dqs=0", "_error_rc=1")
 	slashed := filepath.ToSlash(path)

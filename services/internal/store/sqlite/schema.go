@@ -10,7 +10,7 @@ const applicationID = 0x736b6468
 
 // migrations[i] brings a file from user_version i to i+1. Append, never edit.
 var migrations = []string{
-	// data stands last: a listing then reads no page of it.
+	// data is last, so that a listing does not read its pages.
 	`
 	CREATE TABLE session (
 		agent   TEXT NOT NULL,
@@ -68,22 +68,22 @@ var migrations = []string{
 	`,
 }
 
-// migrate brings the file to the newest version in one transaction. It runs on a
-// connection of its own, which leaves a fresh file in rollback mode: so the first
-// commit puts the application id into the file and not into a write-ahead log.
+// migrate migrates the file to the newest version in one transaction. It uses a separate
+// connection, which leaves a new file in rollback mode, so that the first commit writes
+// the application id into the file and not into a write-ahead log.
 func migrate(ctx context.Context, path string) (err error) {
 	pool, err := connect(path, 1)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = pool.Close() }() // the commit has told
+	defer func() { _ = pool.Close() }() // the commit has reported any error
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = tx.Rollback() // the first error is the one that tells
+			_ = tx.Rollback() // only the first error matters
 		}
 	}()
 	var version int
@@ -91,7 +91,7 @@ func migrate(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if version > len(migrations) {
-		return fmt.Errorf("%w: made by a newer version (schema %d, known %d)", errDamaged, version, len(migrations))
+		return fmt.Errorf("%w: written by a newer version (schema %d, known %d)", errDamaged, version, len(migrations))
 	}
 	if version == len(migrations) {
 		return tx.Commit()

@@ -12,10 +12,10 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Config says where the view lives.
+// Config configures the store.
 type Config struct {
-	Path   string       // the file; missing directories are made, for this user alone
-	Logger *slog.Logger // default slog.Default()
+	Path   string       // the file; missing directories are created, readable only by this user
+	Logger *slog.Logger // default: slog.Default()
 }
 
 // Store is a store.Store in a SQLite file.
@@ -23,17 +23,17 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	mu     sync.RWMutex // held for reading by every call, for writing to swap db
+	mu     sync.RWMutex // read-locked by every call, locked to replace db
 	db     *database    // nil after a restart that failed; the next call tries again
 	closed bool
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the file, or makes it.
+// Open opens the file, or creates it.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Path == "" {
-		return nil, fmt.Errorf("%w: no path of a sqlite file", store.ErrInvalid)
+		return nil, fmt.Errorf("%w: no path for the SQLite file", store.ErrInvalid)
 	}
 	path, err := resolve(cfg.Path)
 	if err != nil {
@@ -49,8 +49,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// resolve makes the path absolute and follows links, so that a file is moved
-// aside where it lies.
+// resolve makes the path absolute and follows links, so that a damaged file is moved
+// aside in its own directory.
 func resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func resolve(path string) (string, error) {
 	return path, nil
 }
 
-// open opens the file as it is or, if it is damaged, a fresh one.
+// open opens the file or, if it is damaged, a new one.
 func (s *Store) open(ctx context.Context) (*database, error) {
 	db, err := openDatabase(ctx, s.path, s.log)
 	if !damaged(err) {
@@ -97,8 +97,8 @@ func (s *Store) Close() error {
 	return db.close()
 }
 
-// do runs one call; when the call meets damage, it starts a fresh file and runs
-// the call on that.
+// do runs one call. If the call finds damage, do starts a new file and repeats the call
+// on that.
 func (s *Store) do(ctx context.Context, op string, call func(*database) error) error {
 	err := ctx.Err()
 	if err == nil {
@@ -155,7 +155,7 @@ func (s *Store) restart(ctx context.Context, found error) error {
 	return err
 }
 
-// makeWay clears the path of an abandoned database.
+// makeWay clears the path after a database was abandoned.
 func (s *Store) makeWay(ctx context.Context, given *damageError) error {
 	if errors.Is(given, errMoved) {
 		return s.leaveBehind(ctx, given.db)

@@ -113,7 +113,7 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// A file that is no use is moved aside, whatever is wrong with it.
+// An unusable file is moved aside, whatever is wrong with it.
 func TestDamagedFileIsMovedAside(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, path string, good []byte) []byte{
 		"garbage":       func(*testing.T, string, []byte) []byte { return []byte("this is not a database") },
@@ -174,8 +174,7 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 	}
 }
 
-// Damage that shows only later is met by a call, which is then done on a fresh
-// file.
+// A call that finds damage later is repeated on a new file.
 func TestDamageMetLater(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, nil)
@@ -297,7 +296,7 @@ func TestFileBehindLinkIsUsed(t *testing.T) {
 	}
 	save(t, open(t, link, nil), 1)
 	if len(aside(t, target)) != 1 || len(aside(t, link)) != 0 {
-		t.Error("the file was not moved aside where it lies")
+		t.Error("the file was not moved aside in its own directory")
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link was replaced: %v", err)

@@ -193,7 +193,7 @@ func each(ctx context.Context, tx *sql.Tx, statements []string) error {
 	return nil
 }
 
-// transact runs body in a write transaction: whole or not at all.
+// transact runs body in a write transaction.
 func (db *database) transact(ctx context.Context, body func(*sql.Tx) error) error {
 	tx, err := db.write.BeginTx(ctx, nil)
 	if err != nil {

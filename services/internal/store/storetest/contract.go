@@ -94,7 +94,7 @@ func invalidArguments(t *testing.T, s store.Store) {
 	empty(t, s, alice)
 }
 
-// calls is every method but Close.
+// calls lists every method except Close.
 func calls(s store.Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"SaveSnapshot":  func(ctx context.Context) error { return s.SaveSnapshot(ctx, alice, sample(1)) },

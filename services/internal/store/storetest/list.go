@@ -89,8 +89,8 @@ func listLimits(t *testing.T, s store.Store) {
 	}
 }
 
-// listWhileSaving pages while sessions move: nothing is repeated, and what stood
-// still is not missed.
+// listWhileSaving pages while sessions move: no session is repeated, and unchanged
+// sessions are not missed.
 func listWhileSaving(t *testing.T, s store.Store) {
 	const still, moving = 20, 4
 	for i := range still {

@@ -155,8 +155,8 @@ func marksOnlyGrowConcurrently(t *testing.T, s store.Store) {
 	same(t, mark(t, s, "floor"), top)
 }
 
-// recordToolsInBatches counts each commit once, however often and in whichever batch
-// it comes.
+// recordToolsInBatches counts each commit once, however often and in whichever batch it
+// is recorded.
 func recordToolsInBatches(t *testing.T, s store.Store) {
 	of := func(k store.Key, rev uint64) store.ToolRecord {
 		return store.ToolRecord{Key: k, After: rev - 1, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1, Succeeded: 1}}}

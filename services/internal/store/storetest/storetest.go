@@ -1,5 +1,5 @@
-// Package storetest is what it means to be a store.Store: a suite that every
-// implementation passes, run against the real thing.
+// Package storetest is the test suite that every implementation of store.Store passes.
+// It runs against the real database.
 package storetest
 
 import (
@@ -13,7 +13,8 @@ import (
 )
 
 // Run runs the suite. open returns a new, empty store and closes it in the test's
-// cleanup; closing twice is allowed. Stores that are open at once share nothing.
+// cleanup; closing twice is allowed. Stores that are open at the same time share
+// nothing.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, c := range []struct {
 		name string
@@ -51,8 +52,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("SharesNothing", func(t *testing.T) { sharesNothing(t, open(t), open(t)) })
 }
 
-// RunReopen checks what survives. place returns a function that opens the same
-// place, empty at first, as often as it is called.
+// RunReopen checks what survives. place returns a function that opens the same place
+// each time; the place is empty at first.
 func RunReopen(t *testing.T, place func(t *testing.T) (open func() store.Store)) {
 	t.Run("Reopen", func(t *testing.T) {
 		open := place(t)
@@ -84,7 +85,7 @@ var alice = store.Key{Agent: "guide", Session: "alice"}
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 
-// sample is a snapshot at rev whose every field tells its revision.
+// sample returns a snapshot at rev whose every field depends on the revision.
 func sample(rev uint64) store.Snapshot {
 	n := int(rev)
 	text := time.Duration(rev).String()
@@ -179,7 +180,7 @@ func listAll(t *testing.T, s store.Store, agent string, limit int) []store.Sessi
 			return all
 		}
 		if next == after {
-			t.Fatalf("the cursor stands still after %d sessions", len(all))
+			t.Fatalf("the cursor does not advance after %d sessions", len(all))
 		}
 		after = next
 	}

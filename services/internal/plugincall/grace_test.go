@@ -21,10 +21,10 @@ func TestTheWholeGraceIsGiven(t *testing.T) {
 		"after a core was away":                    {{0, 0, true, false}, {9, 0, false, false}, {11, 0, true, false}, {20, 0, true, false}, {21, 0, true, true}},
 		"after a replica was there again":          {{0, 0, true, false}, {9, 1, true, false}, {11, 0, true, false}, {20, 0, true, false}, {21, 0, true, true}},
 	} {
-		v := vigil{grace: grace}
+		v := gracePeriod{grace: grace}
 		for _, s := range steps {
 			now := start.Add(s.at)
-			if ask := v.look(now, s.left); ask != (s.left == 0) {
+			if ask := v.observe(now, s.left); ask != (s.left == 0) {
 				t.Errorf("%s: at %d: with %d left a core matters: %t", name, s.at, s.left, ask)
 			}
 			if over := v.over(now, s.core, s.left); over != s.wantOver {
@@ -32,9 +32,9 @@ func TestTheWholeGraceIsGiven(t *testing.T) {
 			}
 		}
 	}
-	// A replica that came while the core was asked is there.
-	v := vigil{grace: grace}
-	v.look(start, 0)
+	// A replica that registered while the core was asked counts.
+	v := gracePeriod{grace: grace}
+	v.observe(start, 0)
 	if v.over(start.Add(grace), true, 1) {
 		t.Error("it is over although a replica is left")
 	}

@@ -1,0 +1,68 @@
+package shell
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+)
+
+// livePublisher publishes live copies of the events of stored commits. One goroutine does
+// this for the whole core, in storage order, so that no decision waits for it.
+type livePublisher struct {
+	c    *Core
+	jobs chan stored
+	done sync.WaitGroup
+}
+
+// stored is a commit that this core has just stored.
+type stored struct {
+	trace context.Context //nolint:containedctx // the trace of the cause travels with the job
+	ref   subject.Ref
+	d     *decide.Decision
+	state *decide.State
+}
+
+// pendingJobs bounds the goroutine's queue; sessions wait while it is full.
+const pendingJobs = 1024
+
+func newLivePublisher(c *Core) *livePublisher {
+	return &livePublisher{c: c, jobs: make(chan stored, pendingJobs)}
+}
+
+// stored handles a commit that this core has just stored. The view writer observes it
+// first, because a client that sees the events may read the view.
+func (p *livePublisher) stored(j stored) {
+	p.c.views.observe(j)
+	p.jobs <- j
+}
+
+func (p *livePublisher) start() (stop func()) {
+	p.done.Go(func() {
+		for j := range p.jobs {
+			p.publish(j)
+		}
+	})
+	return func() { close(p.jobs); p.done.Wait() }
+}
+
+// publish publishes copies of a stored commit's events (rule 16). They may be lost:
+// a client that must miss nothing reads the log.
+func (p *livePublisher) publish(j stored) {
+	seq := strconv.FormatUint(j.state.Rev, 10)
+	prev := strconv.FormatUint(j.d.Commit.Header.Prev, 10)
+	count := strconv.Itoa(len(j.d.Commit.Events))
+	for i := range j.d.Commit.Events {
+		e := &j.d.Commit.Events[i]
+		h := nats.Header{bus.HeaderCommit: {seq}, bus.HeaderIndex: {strconv.Itoa(i)}, bus.HeaderEvents: {count}, bus.HeaderPrev: {prev}}
+		if err := p.c.bus.PublishLive(j.trace, j.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
+			p.c.log.Debug("publishing a live event", "session", j.ref, "type", e.Type, "error", err)
+			return
+		}
+	}
+}
