@@ -92,10 +92,10 @@ type AgentConfig struct {
 
 // GuideConfig configures the agent's persona.
 type GuideConfig struct {
-	SystemPrompt    string             `yaml:"system_prompt"`
-	Temperature     *float64           `yaml:"temperature"`
-	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`
-	InitialMemories []string           `yaml:"initial_memories"`
+	SystemPrompt    string             `yaml:"system_prompt"`    // default: a short general one
+	Temperature     *float64           `yaml:"temperature"`      // absent: the model's default
+	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`    // sliding-window, the only one and the default
+	InitialMemories []string           `yaml:"initial_memories"` // always shown to the model
 }
 
 // SystemLimits bounds all sessions together.
@@ -120,14 +120,14 @@ func (l SystemLimits) backlog() (int, error) {
 
 // LimitsConfig bounds a turn. An absent field means the default, 0 no limit.
 type LimitsConfig struct {
-	Rounds      *int           `yaml:"rounds"`
-	Calls       *int           `yaml:"calls"`
-	Tokens      *int64         `yaml:"tokens"`
-	CostUSD     *float64       `yaml:"cost_usd"`
-	Wall        *time.Duration `yaml:"wall"`
-	ModelCall   *time.Duration `yaml:"model_call"`
-	Queue       *int           `yaml:"queue"`
-	WindowTurns *int           `yaml:"window_turns"`
+	Rounds      *int           `yaml:"rounds"`       // model calls per turn; default 25
+	Calls       *int           `yaml:"calls"`        // tool calls per model answer; default 32
+	Tokens      *int64         `yaml:"tokens"`       // input and output tokens per turn; default 500000
+	CostUSD     *float64       `yaml:"cost_usd"`     // per turn; default no limit
+	Wall        *time.Duration `yaml:"wall"`         // per turn, not counting the time that people take; default 10m
+	ModelCall   *time.Duration `yaml:"model_call"`   // one model call; default 2m
+	Queue       *int           `yaml:"queue"`        // inputs of a session that may wait; default 256
+	WindowTurns *int           `yaml:"window_turns"` // latest turns that the model sees; default 20
 }
 
 // Rule is one rule of the policy; the last one that matches wins.

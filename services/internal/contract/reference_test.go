@@ -187,7 +187,11 @@ func (k *keys) row(at string, in reflect.Type, f reflect.StructField) {
 		}
 		typ = typ.Elem()
 	}
-	fmt.Fprintf(&k.b, "| `%s` | %s | %s |\n", at, kindOf(typ), cell(docLink.ReplaceAllString(k.comment(in, f.Name), "$1")))
+	text := k.comment(in, f.Name)
+	if text == "" && typ.PkgPath() != "" {
+		text = k.comment(typ, "")
+	}
+	fmt.Fprintf(&k.b, "| `%s` | %s | %s |\n", at, kindOf(typ), cell(docLink.ReplaceAllString(text, "$1")))
 	if typ.Kind() == reflect.Struct && hasKeys(typ) {
 		k.walk(at, typ)
 	}
@@ -220,7 +224,7 @@ func kindOf(typ reflect.Type) string {
 	return "number"
 }
 
-// comment is what the source says of a field.
+// comment is what the source says of a field, or of the type if field is "".
 func (k *keys) comment(in reflect.Type, field string) string {
 	pkg := in.PkgPath()
 	if _, read := k.comments[pkg]; !read {
@@ -242,9 +246,16 @@ func (k *keys) read(pkg string) {
 			k.t.Fatal(err)
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok {
+			decl, ok := n.(*ast.GenDecl)
+			if !ok || decl.Tok != token.TYPE {
+				return true
+			}
+			for _, s := range decl.Specs {
+				spec := s.(*ast.TypeSpec)
+				typ := pkg + "." + spec.Name.Name
+				k.comments[typ+"."] = strings.TrimPrefix(decl.Doc.Text()+spec.Doc.Text(), spec.Name.Name+" ")
 				if st, ok := spec.Type.(*ast.StructType); ok {
-					k.note(pkg+"."+spec.Name.Name, st)
+					k.note(typ, st)
 				}
 			}
 			return true
