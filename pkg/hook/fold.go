@@ -252,7 +252,7 @@ func (f *Fold) read(a Answer) (Reply, error) {
 		return Reply{}, err
 	}
 	if !f.point.Allows(r.Verb) {
-		return Reply{}, fmt.Errorf("%s means nothing at %s", r.Verb, f.point)
+		return Reply{}, fmt.Errorf("%s is not valid at %s", r.Verb, f.point)
 	}
 	switch r.Verb {
 	case DenyVerb:

@@ -96,7 +96,7 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 			return nil
 		})
 	}
-	return nil, fmt.Errorf("replace means nothing at %s", p)
+	return nil, fmt.Errorf("replace is not valid at %s", p)
 }
 
 // sameTool refuses a reply that names another tool; it may name none.

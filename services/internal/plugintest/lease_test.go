@@ -178,7 +178,7 @@ func TestACoreThatIsAwayIsWaitedFor(t *testing.T) {
 	r := newRig(t)
 	r.desk.close()
 	p := r.start(manifest("policy"), plugin.Handlers{deny("no")})
-	p.await("waiting: not registered: no core answers")
+	p.await("waiting: not registered: no response from core")
 	r.desk.open()
 	p.await("active")
 
@@ -196,7 +196,7 @@ func TestACoreThatIsAwayIsWaitedFor(t *testing.T) {
 	if n := p.log.count("the registry does not answer"); n != 1 {
 		t.Errorf("it complained %d times", n)
 	}
-	if want := "waiting: not registered: no core answers | active"; p.seen() != want {
+	if want := "waiting: not registered: no response from core | active"; p.seen() != want {
 		t.Error(p.seen())
 	}
 }
@@ -211,7 +211,7 @@ func TestARegistryThatFailsIsAskedAgain(t *testing.T) {
 	})
 	p := r.active(manifest("policy"), plugin.Handlers{deny("no")})
 	r.desk.await(subject.Heartbeat, 6)
-	if p.seen() != "waiting: not registered: the registry fails (internal) | active" {
+	if p.seen() != "waiting: not registered: the registry failed (internal) | active" {
 		t.Error(p.seen())
 	}
 }

@@ -213,7 +213,7 @@ func TestCoresGoAndCome(t *testing.T) {
 		t.Error(err)
 	}
 	r.begin(r.dial())
-	natstest.Eventually(t, "it is heard again", func() bool { return p.log.count("the registry answers again") == 1 })
+	natstest.Eventually(t, "the registry responds again", func() bool { return p.log.count("the registry responds again") == 1 })
 	if p.seen() != "active" || !r.view.Snapshot().Active("policy") {
 		t.Error(p.seen())
 	}
