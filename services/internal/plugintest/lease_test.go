@@ -183,7 +183,7 @@ func TestACoreThatIsAwayIsWaitedFor(t *testing.T) {
 	p.await("active")
 
 	r.desk.close()
-	natstest.Eventually(t, "it says so", func() bool { return p.log.count("the registry does not answer") == 1 })
+	natstest.Eventually(t, "it says so", func() bool { return p.log.count("the registry does not respond") == 1 })
 	if _, err := r.hook(t.Context(), "i"); err != nil {
 		t.Errorf("while core is away: %v", err)
 	}
@@ -193,7 +193,7 @@ func TestACoreThatIsAwayIsWaitedFor(t *testing.T) {
 	if n := r.desk.count(subject.Register); n != 1 {
 		t.Errorf("it registered %d times", n)
 	}
-	if n := p.log.count("the registry does not answer"); n != 1 {
+	if n := p.log.count("the registry does not respond"); n != 1 {
 		t.Errorf("it complained %d times", n)
 	}
 	if want := "waiting: not registered: no response from core | active"; p.seen() != want {

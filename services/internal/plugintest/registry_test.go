@@ -208,7 +208,7 @@ func TestCoresGoAndCome(t *testing.T) {
 	r := newCoreRig(t)
 	p := r.active(manifest("policy"), plugin.Handlers{deny("no")})
 	r.registrar.Stop()
-	natstest.Eventually(t, "the plugin notices", func() bool { return p.log.count("the registry does not answer") == 1 })
+	natstest.Eventually(t, "the plugin notices", func() bool { return p.log.count("the registry does not respond") == 1 })
 	if _, err := r.hook(t.Context(), "i"); err != nil {
 		t.Error(err)
 	}
