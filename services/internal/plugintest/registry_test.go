@@ -21,7 +21,7 @@ import (
 	view "skandha.dev/services/internal/registry"
 )
 
-// lease is short, for whoever waits until one ends, and longer than what a busy machine
+// lease is short, for tests that wait until one ends, and longer than what a busy machine
 // keeps a heartbeat from being written.
 const lease = 1500 * time.Millisecond
 
@@ -159,18 +159,18 @@ func TestAVersionReplacesAnother(t *testing.T) {
 
 func TestADependencyIsWaitedFor(t *testing.T) {
 	r := newCoreRig(t)
-	m := manifest("door")
+	m := manifest("guard")
 	m.Dependencies = []subject.Plugin{"vault"}
-	door := r.start(m, plugin.Handlers{deny("no")})
+	guard := r.start(m, plugin.Handlers{deny("no")})
 	natstest.Eventually(t, "it waits", func() bool {
-		return strings.HasPrefix(door.seen(), "waiting: ") && strings.Contains(door.seen(), "vault")
+		return strings.HasPrefix(guard.seen(), "waiting: ") && strings.Contains(guard.seen(), "vault")
 	})
 	vault := r.active(manifest("vault"), plugin.Handlers{deny("no")})
-	door.await("active")
+	guard.await("active")
 	if err := vault.stop(); err != nil {
 		t.Error(err)
 	}
-	natstest.Eventually(t, "it waits again", func() bool { return strings.Count(door.seen(), "waiting: ") == 2 })
+	natstest.Eventually(t, "it waits again", func() bool { return strings.Count(guard.seen(), "waiting: ") == 2 })
 }
 
 func TestAnOperatorUnloadsAPlugin(t *testing.T) {
