@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ArtifactLimits bound what the bucket artifacts keeps. Core stores them in the bucket's
+// ArtifactLimits are the limits of the bucket artifacts. Core stores them in the bucket's
 // metadata, where every process that stores artifacts reads them.
 //
 // Names are <agent>/<session>/…: the whole data of a result is …/<call>/<attempt>, a
@@ -38,8 +38,8 @@ const (
 )
 
 const (
-	// usageAge is how long a listing of the artifacts is believed while the quotas, by it
-	// and by what this process has stored since, are kept; usagePause if they are not.
+	// usageAge is how long a listing of the artifacts is used while no quota is reached, by
+	// it and by what this process has stored since; usagePause if one is.
 	usageAge, usagePause = time.Minute, time.Second
 	// expireAfter and expireEvery are when [Bus.KeepArtifacts] looks.
 	expireAfter, expireEvery = time.Minute, time.Hour
@@ -59,7 +59,7 @@ func (c StreamsConfig) artifactMetadata() map[string]string {
 	return m
 }
 
-// artifactLimits reads the metadata; a value that makes no sense is as good as none.
+// artifactLimits reads the metadata; an invalid value counts as absent.
 func artifactLimits(m map[string]string) ArtifactLimits {
 	l := defaultArtifactLimits()
 	if n, err := strconv.ParseInt(m[metaSessionBytes], 10, 64); err == nil {
@@ -81,8 +81,8 @@ type ArtifactInfo struct {
 	Stored time.Time `json:"stored"`
 }
 
-// File reports whether it is a file that a call left or a person stored. Anything else
-// is the whole data of a result that a commit refers to.
+// File reports whether the artifact is a file, which a call left or a user stored. Any other
+// artifact is the data of a result that a commit refers to.
 func (a ArtifactInfo) File() bool {
 	parts := strings.SplitN(a.Name, "/", 5)
 	return len(parts) == 5 || len(parts) == 4 && parts[2] == "uploads"
@@ -144,7 +144,7 @@ func (b *Bus) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, err
 	return out, nil
 }
 
-// DeleteArtifact removes a body; one that is not there is no error.
+// DeleteArtifact deletes a body. It is not an error if the body does not exist.
 func (b *Bus) DeleteArtifact(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -221,7 +221,7 @@ func (b *Bus) ExpireArtifacts(ctx context.Context, now time.Time) (deleted int, 
 	return deleted, err
 }
 
-// ArtifactLimits are those that hold.
+// ArtifactLimits returns the limits in effect.
 func (b *Bus) ArtifactLimits(ctx context.Context) (ArtifactLimits, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -236,7 +236,7 @@ func (b *Bus) ArtifactLimits(ctx context.Context) (ArtifactLimits, error) {
 	return artifactLimits(st.Metadata()), nil
 }
 
-// usage is what the artifacts of agents and sessions take, as far as this process knows.
+// usage is the size of the artifacts of agents and sessions, as far as this process knows.
 type usage struct {
 	turn   chan struct{} // holds one: who lists
 	mu     sync.Mutex
@@ -247,7 +247,7 @@ type usage struct {
 
 func newUsage() *usage { return &usage{turn: make(chan struct{}, 1)} }
 
-// owners are the agent and the session of an artifact, as far as its name has them.
+// owners returns the agent and the session in the name of an artifact.
 func owners(name string) []string {
 	parts := strings.SplitN(name, "/", 3)
 	if len(parts) < 3 {
@@ -293,7 +293,7 @@ func (u *usage) admit(name string, n int64) (stale bool, err error) {
 	return false, nil
 }
 
-// reserve counts an artifact that is to be stored, or says why it must not be.
+// reserve counts an artifact that will be stored, or returns why it must not be.
 func (b *Bus) reserve(ctx context.Context, name string, n int64) error {
 	u := b.usage
 	stale, err := u.admit(name, n)
@@ -316,7 +316,7 @@ func (b *Bus) reserve(ctx context.Context, name string, n int64) error {
 	return err
 }
 
-// measure lists what is stored.
+// measure lists the stored artifacts.
 func (b *Bus) measure(ctx context.Context) error {
 	limits, err := b.ArtifactLimits(ctx)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Beacon is what a core says about once a second: to those who store inputs, how much
-// waits, and whether the log can store; to other cores, what its sessions wait for.
+// Beacon is what a core publishes about once a second. Clients that store inputs learn how
+// many wait and whether the log can store; other cores learn what its sessions wait for.
 type Beacon struct {
 	Instance subject.Instance `json:"instance"`
 	Fold     int              `json:"fold,omitempty"`   // the newest version of commits that this core can read
 	Backlog  uint64           `json:"backlog"`          // causes in the log that are not done
-	Parked   uint64           `json:"parked,omitempty"` // of these, what this core has handed back for a newer core
+	Parked   uint64           `json:"parked,omitempty"` // of these, how many this core has returned for a newer core
 	Limit    int              `json:"limit"`            // from this backlog on, inputs are refused; 0: no limit, or the backlog is unknown
 	Storage  *StorageFault    `json:"storage,omitempty"`
 	Waiting  []Waiting        `json:"waiting,omitempty"` // at most MaxWaiting, the largest first
@@ -34,17 +34,17 @@ type Waiting struct {
 	Sessions int                  `json:"sessions"`
 }
 
-// MaxWaiting is the longest list of a beacon.
+// MaxWaiting is the maximum length of Beacon.Waiting.
 const MaxWaiting = 32
 
 // The times of beacons.
 const (
 	BeaconEvery = time.Second
-	beaconAge   = 4 * time.Second // an older one says nothing any more
+	beaconAge   = 4 * time.Second // an older one is ignored
 	maxBeacons  = 64              // cores that are heard at once
 )
 
-// PublishBeacon tells everyone who listens.
+// PublishBeacon publishes a beacon.
 func (b *Bus) PublishBeacon(ctx context.Context, is Beacon) error {
 	is.Instance = b.cfg.Instance
 	body, err := json.Marshal(is)
@@ -54,8 +54,8 @@ func (b *Bus) PublishBeacon(ctx context.Context, is Beacon) error {
 	return b.Publish(ctx, subject.Beacon(is.Instance), nil, body)
 }
 
-// The limits of a beacon that is believed. A false or broken core must not stop all
-// inputs, or crowd out the sessions of others, by a beacon that no core sends.
+// The limits of a valid beacon. A forged or broken core must not stop all inputs, or displace
+// the sessions of other cores, with a beacon that no core sends.
 const (
 	maxBeaconCount  = 1 << 48 // of causes or sessions
 	maxBeaconText   = 4096    // bytes of a reason
@@ -64,11 +64,11 @@ const (
 	beaconComplaint = time.Minute // between two log lines about invalid ones
 )
 
-// Validate reports the first field that no core sends.
+// Validate reports the first invalid field.
 func (is Beacon) Validate() error {
 	switch {
 	case !subject.Valid(is.Instance):
-		return fmt.Errorf("instance: %q is no id", clipped(string(is.Instance)))
+		return fmt.Errorf("instance: %q is not a valid id", clipped(string(is.Instance)))
 	case is.Backlog > maxBeaconCount:
 		return fmt.Errorf("backlog: is %d", is.Backlog)
 	case is.Parked > maxBeaconCount:
@@ -106,7 +106,7 @@ func (f *StorageFault) validate() error {
 func (w Waiting) validate() error {
 	switch {
 	case w.Kind != subject.Runner && w.Kind != subject.Provider:
-		return fmt.Errorf("kind: %q is not known", clipped(string(w.Kind)))
+		return fmt.Errorf("unknown kind %q", clipped(string(w.Kind)))
 	case len(w.Name) > maxBeaconName:
 		return fmt.Errorf("name: has %d bytes, at most %d", len(w.Name), maxBeaconName)
 	case w.Sessions < 0 || int64(w.Sessions) > maxBeaconCount:
@@ -115,7 +115,7 @@ func (w Waiting) validate() error {
 	return nil
 }
 
-// clipped shortens what a stranger wrote, for a log line.
+// clipped shortens text from outside for a log line.
 func clipped(s string) string { return s[:min(len(s), subject.MaxIDLen)] }
 
 // parseBeacon reads a beacon. Its subject names the sender.
@@ -157,13 +157,13 @@ type heard struct {
 
 func (h heard) fresh() bool { return time.Since(h.at) < beaconAge }
 
-// listen begins to listen, once. Without the right to do so nothing is heard, and
-// nothing is refused.
+// listen subscribes to the beacons, once. Without the permission, no beacons are received and
+// no inputs refused.
 func (s *beacons) listen(b *Bus) {
 	s.once.Do(func() {
 		s.of = map[subject.Instance]heard{}
 		if _, err := b.ctl.nc.Subscribe(subject.AllBeacons, func(m *nats.Msg) { s.hear(b, m) }); err != nil {
-			b.log.Debug("listening to the beacons of cores", "error", err)
+			b.log.Debug("subscribing to the beacons of cores failed", "error", err)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func (s *beacons) complain(b *Bus, subj string, err error) {
 	}
 }
 
-// note keeps a beacon, forgets old ones, and returns whom to tell what.
+// note stores a beacon, drops old ones, and returns the functions to call with the latest.
 func (s *beacons) note(h heard) (follow func([]Beacon), all []Beacon) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,9 +214,9 @@ func (s *beacons) note(h heard) (follow func([]Beacon), all []Beacon) {
 	return s.follow, all
 }
 
-// Overload is why inputs are refused now: too many wait (code overloaded). It is nil if
-// inputs are accepted, or if no core has reported its backlog. The first call subscribes
-// to the cores' beacons.
+// Overload returns why inputs are refused now: too many wait (code overloaded). It returns nil
+// if inputs are accepted, or if no core has reported its backlog. The first call subscribes to
+// the cores' beacons.
 func (b *Bus) Overload() error { return b.beacons.overload(b) }
 
 // overload does not count parked causes: they would block all inputs until a newer core
@@ -242,8 +242,9 @@ func (s *beacons) overload(b *Bus) error {
 		waiting, h.Limit)
 }
 
-// FollowBeacons calls f with the latest beacons of all cores that have missed none, its
-// own included, each time one is heard. f must return soon. Only the latest f is called.
+// FollowBeacons calls f each time a beacon is received, with the latest beacons of all cores
+// that have missed none, including that of this process. f must return soon. Only the latest
+// f is called.
 func (b *Bus) FollowBeacons(f func([]Beacon)) {
 	b.beacons.mu.Lock()
 	b.beacons.follow = f
@@ -263,7 +264,7 @@ func (s *beacons) storageFault(b *Bus) *StorageFault {
 	return nil
 }
 
-// admit refuses an input that could not be stored, or would wait too long.
+// admit rejects an input that could not be stored, or would wait too long.
 func (b *Bus) admit(subj string) error {
 	if f := b.StorageFault(); f != nil {
 		return fmt.Errorf("storing on %s: %w: %w", subj, ErrRefused, f)

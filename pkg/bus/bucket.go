@@ -14,39 +14,39 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Bucket is a key-value bucket: the last value of each key, in a stream that
-// orders all changes. It is that of any NATS client's key-value API.
+// Bucket is a key-value bucket: the last value of each key, in a stream that orders all
+// changes. It is compatible with the key-value API of any NATS client.
 type Bucket struct {
 	b    *Bus
 	name string
 }
 
-// Bucket returns the bucket of the name, which need not be there yet.
+// Bucket returns the bucket with the name, which need not exist yet.
 func (b *Bus) Bucket(name string) *Bucket { return &Bucket{b, name} }
 
 func bucketStream(name string) string { return "KV_" + name }
 
-// Entry is what a bucket holds under a key.
+// Entry is the value of a key in a bucket.
 type Entry struct {
 	Key      string
-	Revision uint64 // sequence of the change; grows over the whole bucket
+	Revision uint64 // sequence of the change, increasing over the whole bucket
 	Time     time.Time
 	Value    []byte
 	Deleted  bool // the key was deleted; there is no value
 }
 
-// Fence is what a change is made for: it is refused with [ErrFenceLost] when the
-// last change of the keys that Filter matches has another revision.
+// Fence is the condition of a change: it is refused with [ErrFenceLost] if the last change of
+// the keys that match Filter has another revision.
 type Fence struct {
-	Filter   string // a key, perhaps with wildcards; empty: the key that is changed
+	Filter   string // a key, which may contain wildcards; empty: the key that is changed
 	Revision uint64 // 0: none of them has ever been changed
 }
 
-// operation is the header by which a deletion is told from an empty value.
+// operation is the header that distinguishes a deletion from an empty value.
 const operation, operationDelete = "KV-Operation", "DEL"
 
-// Get reads a key's value from the stream's leader: everything that was
-// acknowledged before is seen. The error is [ErrNotFound] when there is none.
+// Get reads a key's value from the stream's leader, so it sees every change that was
+// acknowledged before. The error is [ErrNotFound] if there is no value.
 func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	m, err := k.b.getStored(ctx, k.b.ctl, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, key)})
 	if err == nil {
@@ -59,9 +59,9 @@ func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	return Entry{}, fmt.Errorf("reading %s of bucket %s: %w", key, k.name, k.missing(err))
 }
 
-// Revision is that of the last change of any key that is still remembered, 0 when
-// there is none. A watch that has come so far has seen all that was acknowledged
-// before the call.
+// Revision returns the revision of the last change of any key, 0 if there is none. A watch
+// that has received this revision has received everything that was acknowledged before the
+// call.
 func (k *Bucket) Revision(ctx context.Context) (uint64, error) {
 	m, err := k.b.getStored(ctx, k.b.ctl, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, ">")})
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -70,10 +70,10 @@ func (k *Bucket) Revision(ctx context.Context) (uint64, error) {
 	return m.Seq, nil
 }
 
-// missing says of a bucket that is not there that it may be soon.
+// missing marks the error of a bucket that does not exist as temporary.
 func (k *Bucket) missing(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("%w: %w", Errorf(CodeUnavailable, "there is no such bucket yet"), err)
+		return fmt.Errorf("%w: %w", Errorf(CodeUnavailable, "the bucket does not exist yet"), err)
 	}
 	return err
 }
@@ -85,13 +85,13 @@ func (k *Bucket) entry(m StoredMsg) Entry {
 	}
 }
 
-// Put stores a value under a key if the fence holds, and returns the revision.
-// Errors are those of [Bus.AppendCommit].
+// Put stores a value under a key if the fence holds, and returns the revision. The errors are
+// those of [Bus.AppendCommit].
 func (k *Bucket) Put(ctx context.Context, key string, value []byte, f Fence) (uint64, error) {
 	return k.store(ctx, &nats.Msg{Subject: subject.BucketKey(k.name, key), Data: value, Header: nats.Header{}}, f)
 }
 
-// Delete deletes a key if the fence holds, and returns the revision of that.
+// Delete deletes a key if the fence holds, and returns the revision of the deletion.
 func (k *Bucket) Delete(ctx context.Context, key string, f Fence) (uint64, error) {
 	h := nats.Header{operation: []string{operationDelete}}
 	return k.store(ctx, &nats.Msg{Subject: subject.BucketKey(k.name, key), Header: h}, f)
@@ -106,9 +106,9 @@ func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error
 	return k.b.store(ctx, k.b.ctl, m).Wait(ctx)
 }
 
-// Forget removes what is left of a deleted key: its changes up to a revision.
-// Nobody who watches is told. The last change of all that a [Fence] looks at must
-// stay, or that fence would go back in time.
+// Forget removes the remaining changes of a deleted key, up to a revision. Watches are not
+// notified. The last change that a [Fence] refers to must remain, or that fence would accept
+// an earlier revision.
 func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
 	s, err := k.b.js.Stream(ctx, bucketStream(k.name))
 	if err == nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Change is news of a bucket.
+// Change is one or more changes of a bucket.
 type Change struct {
 	Entries []Entry // in the order of their revisions
-	// Reset: the entries are all there is, deletions that are still remembered
-	// included. What was known before is void.
+	// Reset means that the entries are the whole bucket, including deletions that are still
+	// stored. Earlier changes are void.
 	Reset bool
 }
 
@@ -33,12 +33,11 @@ type BucketWatch struct {
 	done    chan struct{}
 }
 
-// Watch follows the bucket until Stop, or until the bus is closed. The handler
-// first gets everything, as one reset, and then each change, one after the other,
-// in order, none missing: whenever that is in doubt (the connection was lost, the
-// server is silent, a message is missing, the bucket was made anew) it gets
-// everything again. While there is no bucket it is not called. It must not block
-// for long.
+// Watch follows the bucket until Stop, or until the bus is closed. The handler first receives
+// everything as one reset, and then each change in order. Whenever a change may be missing
+// (the connection was lost, the server is silent, a message is missing, the bucket was
+// created again), it receives everything again. It is not called while the bucket does not
+// exist. It must not block for long.
 func (k *Bucket) Watch(handler func(Change)) *BucketWatch {
 	w := &BucketWatch{
 		k: k, handle: handler, kicked: make(chan struct{}, 1), stopped: make(chan struct{}), done: make(chan struct{}),
@@ -48,8 +47,8 @@ func (k *Bucket) Watch(handler func(Change)) *BucketWatch {
 	return w
 }
 
-// Since is when the watch last began to follow without interruption; ok is false
-// when it does not follow now, so that silence says nothing.
+// Since returns the time since which the watch follows without interruption; ok is false if
+// it does not follow now, so that changes may be missing.
 func (w *BucketWatch) Since() (at time.Time, ok bool) {
 	if t := w.since.Load(); t != nil {
 		return *t, true
@@ -65,7 +64,7 @@ func (w *BucketWatch) kick() {
 	w.since.Store(nil)
 	select {
 	case w.kicked <- struct{}{}:
-	default: // it will anyway
+	default: // a kick is pending already
 	}
 }
 
@@ -92,10 +91,10 @@ func (w *BucketWatch) run() {
 			return
 		}
 		if time.Since(said) > 10*time.Second && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			w.k.b.log.Warn("a bucket cannot be followed", "bucket", w.k.name, "error", err)
+			w.k.b.log.Warn("cannot follow a bucket", "bucket", w.k.name, "error", err)
 			said = time.Now()
 		} else {
-			w.k.b.log.Debug("following a bucket anew", "bucket", w.k.name, "reason", err)
+			w.k.b.log.Debug("following a bucket again", "bucket", w.k.name, "reason", err)
 		}
 		if !w.pause(healPause - time.Since(began)) {
 			return
@@ -103,7 +102,7 @@ func (w *BucketWatch) run() {
 	}
 }
 
-// pause reports whether to go on.
+// pause reports whether to continue.
 func (w *BucketWatch) pause(d time.Duration) bool {
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()
@@ -118,8 +117,8 @@ func (w *BucketWatch) pause(d time.Duration) bool {
 	return true
 }
 
-// follow makes a consumer of its own, reads all that is there and then what
-// comes, until something is not as it should be.
+// follow creates a separate consumer, reads the whole bucket and then its changes, until an
+// error occurs.
 func (w *BucketWatch) follow() error {
 	select {
 	case <-w.stopped:
@@ -152,12 +151,12 @@ func (w *BucketWatch) follow() error {
 	return s.run()
 }
 
-// bucketSession is one consumer's life.
+// bucketSession is the state of one consumer.
 type bucketSession struct {
 	w    *BucketWatch
 	loop *pullLoop
-	next uint64  // of the consumer's sequences, less one
-	all  []Entry // until everything has come
+	next uint64  // the last of the consumer's sequences
+	all  []Entry // until everything has arrived
 	full bool
 	err  error
 }
@@ -179,18 +178,18 @@ func (s *bucketSession) run() error {
 		case err != nil:
 			return err
 		case !s.full && s.next == had:
-			s.loaded() // what was there has gone before it came
+			s.loaded() // the messages were deleted before they were delivered
 		}
 	}
 }
 
-// take gets one message of the consumer. What is missing ends the session.
+// take handles one message of the consumer. A missing message ends the session.
 func (s *bucketSession) take(m *nats.Msg, meta *nats.MsgMetadata) {
 	if s.err != nil {
 		return
 	}
 	if meta.Sequence.Consumer != s.next+1 {
-		s.err = fmt.Errorf("following bucket %s: message %d came after %d", s.w.k.name, meta.Sequence.Consumer, s.next)
+		s.err = fmt.Errorf("following bucket %s: message %d follows %d", s.w.k.name, meta.Sequence.Consumer, s.next)
 		s.w.kick()
 		return
 	}
@@ -206,7 +205,7 @@ func (s *bucketSession) take(m *nats.Msg, meta *nats.MsgMetadata) {
 	}
 }
 
-// loaded hands over what was there when the session began, and what came since.
+// loaded passes all entries received so far to the handler, as a reset.
 func (s *bucketSession) loaded() {
 	s.full = true
 	s.w.handle(Change{Entries: s.all, Reset: true})

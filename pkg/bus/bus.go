@@ -16,17 +16,18 @@ import (
 	"skandha.dev/pkg/telemetry"
 )
 
-// Headers of Skandha's own.
+// The headers of Skandha.
 const (
-	// DeadlineHeader is when the caller gives up: Unix time in milliseconds, decimal.
+	// DeadlineHeader is the caller's deadline: Unix time in milliseconds, decimal.
 	DeadlineHeader = "Skandha-Deadline"
-	// ErrorHeader is the [Code] of a reply that is an error.
+	// ErrorHeader is the [Code] of an error reply.
 	ErrorHeader = "Skandha-Error"
-	// ClaimHeader names the stored body of a message that was too large to carry it.
+	// ClaimHeader is the reference to the stored body of a message that was too large to
+	// contain it.
 	ClaimHeader = "Skandha-Claim"
 )
 
-// ackWait bounds the wait for a server's answer when the context has no deadline.
+// ackWait is the timeout for a server's answer if the context has no deadline.
 const ackWait = 5 * time.Second
 
 // SettleTime is how long after a reconnect other clients of the same server may still
@@ -63,7 +64,7 @@ type Bus struct {
 // part is something that runs on the connection.
 type part interface {
 	kick() // the control connection was re-established
-	// drain takes nothing new and returns when what came is handled.
+	// drain stops receiving and returns when everything received has been handled.
 	drain(ctx context.Context) error
 }
 
@@ -85,66 +86,68 @@ func (b *Bus) allParts() []part {
 	return slices.Collect(maps.Keys(b.parts))
 }
 
-// Conn is the control connection, for what this package does not cover.
+// Conn returns the control connection, for operations that this package does not provide.
 func (b *Bus) Conn() *nats.Conn { return b.ctl.nc }
 
-// JetStream is the JetStream context of the control connection.
+// JetStream returns the JetStream context of the control connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
-// Instance is the id of this run of the process.
+// Instance returns the instance id of this process.
 func (b *Bus) Instance() subject.Instance { return b.cfg.Instance }
 
 // Connected reports whether both connections are up.
 func (b *Bus) Connected() bool { return b.ctl.nc.IsConnected() && b.data.nc.IsConnected() }
 
-// Closed is closed when the connections have ended for good.
+// Closed returns a channel that is closed when both connections are closed for good.
 func (b *Bus) Closed() <-chan struct{} { return b.closed }
 
-// MaxPayload is the largest message the server takes, headers included, in bytes.
+// MaxPayload returns the maximum size of a message that the server accepts, including headers,
+// in bytes.
 func (b *Bus) MaxPayload() int64 { return b.ctl.nc.MaxPayload() }
 
-// Drain takes no new requests and deliveries, lets the handlers of what has come
-// finish and answer, flushes and closes. It returns when that is done; when ctx
-// ends first, it closes at once and returns the context's error. It must not be
-// called by a handler, which would wait for itself.
+// Drain stops receiving requests and deliveries, waits until the handlers have finished with
+// everything received and have answered, flushes, and closes the connections. If ctx ends
+// first, it closes them immediately and returns the context's error. A handler must not call
+// it: it would wait for itself.
 func (b *Bus) Drain(ctx context.Context) error {
 	var g sync.WaitGroup
 	for _, p := range b.allParts() {
 		g.Go(func() {
 			if err := p.drain(ctx); err != nil {
-				b.log.Warn("draining", "error", err)
+				b.log.Warn("draining failed", "error", err)
 			}
 		})
 	}
 	g.Wait()
-	// The control connection goes last: it carries acknowledgements of what the log
-	// connection has stored.
+	// The control connection is drained last: it carries acknowledgements of messages that
+	// the log connection has stored.
 	return errors.Join(b.data.drain(ctx), b.ctl.drain(ctx))
 }
 
-// Close closes the connections at once; what was not flushed is lost.
+// Close closes the connections immediately; messages that were not flushed are lost.
 func (b *Bus) Close() {
 	b.data.close()
 	b.ctl.close()
 }
 
-// Reconnected is closed the next time the control connection is re-established.
+// Reconnected returns a channel that is closed the next time the control connection is
+// re-established.
 func (b *Bus) Reconnected() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.back
 }
 
-// ReconnectedAt is when the control connection was last re-established; zero if never.
+// ReconnectedAt returns when the control connection was last re-established; zero if never.
 func (b *Bus) ReconnectedAt() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.since
 }
 
-// Settling reports whether the connection is so new that other clients, which lost
-// theirs at the same time, may not have subscribed again. Until then, a subject
-// without subscribers means little.
+// Settling reports whether the connection is so new that other clients, which lost theirs at
+// the same time, may not have subscribed again. Until then, a missing subscriber does not
+// mean that there is none.
 func (b *Bus) Settling() bool {
 	at := b.ReconnectedAt()
 	return !at.IsZero() && time.Since(at) < SettleTime
@@ -176,11 +179,11 @@ func (b *Bus) publish(ctx context.Context, l *link, m *nats.Msg) error {
 	return l.send(m)
 }
 
-// checkSize refuses what the server would answer by closing the connection.
+// checkSize rejects messages for which the server would close the connection.
 func (b *Bus) checkSize(m *nats.Msg) error {
 	size, limit := int64(len(m.Data)+headerSize(m.Header)), b.MaxPayload()
 	if limit > 0 && size > limit {
-		return Errorf(CodeTooLarge, "message for %s has %d bytes with its header, the server takes %d (max_payload)",
+		return Errorf(CodeTooLarge, "message for %s has %d bytes with its header, the server accepts %d (max_payload)",
 			m.Subject, size, limit)
 	}
 	return nil
@@ -199,13 +202,13 @@ func headerSize(h nats.Header) int {
 	return n
 }
 
-// PublishLive sends the live copy of an event, or a token delta, of the session:
-// no acknowledgement, no storage. The subject must be one of [subject.Ref.Live]
-// or [subject.Ref.Stream] of ref.
+// PublishLive publishes the live copy of an event of the session, or a token delta. It is
+// neither stored nor acknowledged. The subject must be one of [subject.Ref.Live] or
+// [subject.Ref.Stream] of ref.
 func (b *Bus) PublishLive(ctx context.Context, ref subject.Ref, subj string, hdr nats.Header, body []byte) error {
 	if subj != ref.Stream() {
 		if owner, _, _, err := subject.ParseLive(subj); err != nil || owner != ref {
-			return Errorf(CodeInvalidArgument, "subject %q is no live subject of %s", subj, ref)
+			return Errorf(CodeInvalidArgument, "subject %q is not a live subject of %s", subj, ref)
 		}
 	}
 	if err := b.publish(ctx, b.ctl, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
@@ -214,7 +217,7 @@ func (b *Bus) PublishLive(ctx context.Context, ref subject.Ref, subj string, hdr
 	return nil
 }
 
-// Publish sends a message that nobody acknowledges, such as an announcement.
+// Publish publishes a message that is not acknowledged, such as an announcement.
 func (b *Bus) Publish(ctx context.Context, subj string, hdr nats.Header, body []byte) error {
 	if err := b.publish(ctx, b.ctl, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
 		return transportError("publishing on "+subj, err)

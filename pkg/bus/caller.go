@@ -14,28 +14,28 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Reply is one answer to a request.
+// Reply is one reply to a request.
 type Reply struct {
 	Data   []byte
 	Header nats.Header
-	// NoResponders: the server says that nobody listens on the subject; nobody got the request.
+	// NoResponders means that the subject has no subscribers: nobody received the request.
 	NoResponders bool
-	// Err is the responder's error, an [*Error], or why the answer's body could not
-	// be fetched, or [ErrDenied] when the server does not let this process ask.
+	// Err is the responder's error, an [*Error]; or why the body of the reply could not be
+	// fetched; or [ErrDenied] if the server does not allow this process to send the request.
 	Err error
 }
 
-// Caller asks other processes. All answers to one process come through one
-// subscription, reply.*.<instance>.*, each under the responder's own name, so
-// that a responder can answer nobody but its own caller.
+// Caller sends requests to other processes. All replies to one process arrive through one
+// subscription, reply.*.<instance>.*, each under the responder's name, so a responder can
+// only answer requests that were sent to it.
 type Caller struct {
 	b     *Bus
-	calls *table[*call]
+	calls *pending[*call]
 }
 
-// replies is the subscription that the callers of a [Bus] share. Each must not have its
-// own: the server sends "no responders" to one subscription only, whichever it finds
-// first, and a caller that does not get it waits until its deadline.
+// replies is the subscription that the callers of a [Bus] share. They cannot have separate
+// ones: the server sends "no responders" to only one subscription, the first that it finds,
+// and a caller that does not receive it would wait until its deadline.
 type replies struct {
 	mu      sync.Mutex
 	sub     *nats.Subscription // nil while there is no caller
@@ -49,13 +49,13 @@ type call struct {
 	on        func(Reply)
 
 	mu    sync.Mutex
-	queue []*nats.Msg // behind an answer whose body is being fetched
+	queue []*nats.Msg // after an answer whose body is being fetched
 	busy  bool
 }
 
-// NewCaller makes a caller. Close ends it.
+// NewCaller returns a new caller. Call Close when it is no longer needed.
 func (b *Bus) NewCaller() (*Caller, error) {
-	c := &Caller{b: b, calls: newTable[*call]()}
+	c := &Caller{b: b, calls: newPending[*call]()}
 	if err := b.replies.add(c); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (r *replies) add(c *Caller) error {
 	return nil
 }
 
-// remove unsubscribes with the last caller.
+// remove removes a caller, and unsubscribes after the last one.
 func (r *replies) remove(c *Caller) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +97,8 @@ func (r *replies) remove(c *Caller) error {
 	return sub.Unsubscribe()
 }
 
-// dispatch hands an answer to the caller whose question it answers. Numbers are random
-// 64-bit ones, so no two callers wait for the same.
+// dispatch passes an answer to the caller that sent the request. The numbers are random and
+// have 64 bits, so no two callers wait for the same one.
 func (r *replies) dispatch(m *nats.Msg) {
 	responder, _, n, err := subject.ParseReply(m.Subject)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *replies) dispatch(m *nats.Msg) {
 	r.mu.Unlock()
 	for _, c := range callers {
 		if call, ok := c.calls.get(n); ok {
-			if call.responder == responder { // else someone who was not asked
+			if call.responder == responder { // else another responder, which was not asked
 				c.deliver(n, call, m)
 			}
 			return
@@ -120,7 +120,7 @@ func (r *replies) dispatch(m *nats.Msg) {
 func (c *Caller) kick()                       {}
 func (c *Caller) drain(context.Context) error { return nil }
 
-// denied answers what was sent on the subject in the server's stead.
+// denied answers the requests on the subject that the server has not accepted.
 func (c *Caller) denied(subj string, m *nats.Msg) {
 	for _, call := range c.calls.all() {
 		if call.subj == subj {
@@ -129,28 +129,27 @@ func (c *Caller) denied(subj string, m *nats.Msg) {
 	}
 }
 
-// Close ends the caller: what it still waits for is not answered any more.
+// Close closes the caller. Its open requests receive no further replies.
 func (c *Caller) Close() error {
 	c.b.removePart(c)
 	return c.b.replies.remove(c)
 }
 
-// Instance is under which name answers come.
+// Instance returns the instance id in the subjects of replies.
 func (c *Caller) Instance() subject.Instance { return c.b.Instance() }
 
-// Waiting counts the requests that are not cancelled yet.
+// Waiting returns the number of requests that are not cancelled yet.
 func (c *Caller) Waiting() int { return c.calls.len() }
 
-// Send sends a request to a responder and calls on for every answer, in order,
-// until cancel is called. The context serves the sending alone; it sets no
-// deadline on the answers (see [SetDeadline] for telling the responder). The
-// header may be nil and belongs to the call from then on.
+// Send sends a request to a responder and calls on for every reply, in order, until cancel is
+// called. The context is used only for sending; it sets no deadline for the replies (see
+// [SetDeadline] to set one for the responder). The header may be nil; the caller must not
+// use it afterwards.
 //
-// The function on must not block: the answers to all requests of the process
-// wait behind it. It may run once more while cancel is being called, and may
-// call cancel itself.
+// The function on must not block, because it delays the replies to all requests of the
+// process. It may run once more while cancel is being called, and may call cancel itself.
 //
-// Errors: [ErrUnavailable] when there is no connection, [ErrTooLarge].
+// The error is [ErrUnavailable] if there is no connection, or [ErrTooLarge].
 func (c *Caller) Send(ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply)) (cancel func(), err error) {
 	m := &nats.Msg{Subject: subj, Header: hdr, Data: body}
 	if err := c.b.claimLarge(ctx, m); err != nil {
@@ -159,9 +158,9 @@ func (c *Caller) Send(ctx context.Context, subj, responder string, hdr nats.Head
 	return c.send(ctx, m, responder, on)
 }
 
-// SendWhole is [Caller.Send] with the body in the message, whatever its size: for
-// responders that know nothing of claims, such as plugins. [ErrTooLarge] when the
-// server does not take it.
+// SendWhole is like [Caller.Send], but always sends the body in the message, for responders
+// that do not support claims, such as plugins. The error is [ErrTooLarge] if the server does
+// not accept the size.
 func (c *Caller) SendWhole(ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply)) (cancel func(), err error) {
 	return c.send(ctx, &nats.Msg{Subject: subj, Header: hdr, Data: body}, responder, on)
 }
@@ -169,7 +168,7 @@ func (c *Caller) SendWhole(ctx context.Context, subj, responder string, hdr nats
 func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on func(Reply)) (cancel func(), err error) {
 	subj := m.Subject
 	if !subject.Valid(responder) {
-		return nil, Errorf(CodeInvalidArgument, "sending to %s: responder %q is no id", subj, responder)
+		return nil, Errorf(CodeInvalidArgument, "sending to %s: responder %q is not a valid id", subj, responder)
 	}
 	n := c.calls.add(&call{subj: subj, responder: responder, on: on})
 	m.Reply = subject.Reply(responder, c.b.Instance(), n)
@@ -180,12 +179,12 @@ func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on fun
 	return func() { c.calls.remove(n) }, nil
 }
 
-// Request sends a request and waits for its one answer. The context's deadline
-// (five seconds if it has none) goes along in the header Skandha-Deadline.
+// Request sends a request and waits for the reply. It sends the context's deadline (five
+// seconds if it has none) in the header Skandha-Deadline.
 //
-// Errors: an [*Error] that the responder sent; [ErrUnavailable] when nobody
-// listens or the connection is lost; [ErrTimeout] when the deadline passes, in
-// which case the request may have been carried out; [ErrCancelled].
+// The error is an [*Error] that the responder sent; [ErrUnavailable] if the subject has no
+// subscribers or the connection is lost; [ErrTimeout] if the deadline passes, in which case
+// the request may have been carried out; or [ErrCancelled].
 func (c *Caller) Request(ctx context.Context, subj, responder string, body []byte) ([]byte, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -222,8 +221,8 @@ func (c *Caller) Request(ctx context.Context, subj, responder string, body []byt
 
 func (c *Caller) deliver(n uint64, call *call, m *nats.Msg) {
 	call.mu.Lock()
-	// An answer whose body must be fetched would hold up all others, so it waits
-	// aside, and those to the same request behind it.
+	// Fetching the body of an answer would delay all others, so it waits in a queue, and
+	// later answers to the same request after it.
 	if call.busy || m.Header.Get(ClaimHeader) != "" {
 		call.queue = append(call.queue, m)
 		if !call.busy {
@@ -269,12 +268,12 @@ func readReply(m *nats.Msg) Reply {
 	return Reply{Data: m.Data, Header: m.Header, Err: errorFromWire(m.Header, m.Data)}
 }
 
-// SetDeadline tells the responder when the caller gives up.
+// SetDeadline sets the header with the caller's deadline.
 func SetDeadline(h nats.Header, at time.Time) {
 	h[DeadlineHeader] = []string{strconv.FormatInt(at.UnixMilli(), 10)}
 }
 
-// Deadline reads when the caller gives up; ok is false when the header does not say.
+// Deadline returns the caller's deadline; ok is false if the header has none.
 func Deadline(h nats.Header) (at time.Time, ok bool) {
 	ms, err := strconv.ParseInt(h.Get(DeadlineHeader), 10, 64)
 	if err != nil || ms <= 0 {

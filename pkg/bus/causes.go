@@ -22,23 +22,22 @@ const (
 	attemptPauses = 500 * time.Millisecond // the longest pause
 )
 
-// PublishCause stores a cause of the session and returns its sequence once the
-// log has acknowledged it.
+// PublishCause stores a cause of the session and returns its sequence once the log has
+// acknowledged it.
 //
-// The id is the sender's own name for the cause: storing the same id and body
-// again within [DuplicateWindow] returns the first one's sequence. An
-// acknowledgement that is lost is asked for again under the same id until ctx
-// ends, so that a cause is stored neither twice nor not at all. Whoever guesses
-// the id and stores something else under it swallows nothing: a duplicate counts
-// only if the stored message has this subject and this body. An empty id stands
-// for a random one.
+// The id is the sender's id of the cause: storing the same id and body again within
+// [DuplicateWindow] returns the sequence of the first. If an acknowledgement is lost,
+// PublishCause sends the message again with the same id until ctx ends, so that the cause is
+// stored exactly once. A client that guesses the id and stores something else with it cannot
+// suppress the cause: a duplicate counts only if the stored message has this subject and this
+// body. An empty id means a random one.
 //
-// Inputs, and only inputs, are refused while the log cannot store ([StorageFault]) or
-// more of them wait than cores allow ([ErrOverloaded]).
+// Only inputs are refused while the log cannot store ([StorageFault]) or more of them wait
+// than cores allow ([ErrOverloaded]).
 //
-// Errors: [ErrTooLarge], [ErrRefused], [ErrOverloaded] and [ErrDenied] mean that it is
-// not stored; [ErrAmbiguous] that ctx (or the duplicate window) ended before that was
-// known; [ErrInvalidArgument] that a name is not a valid id.
+// [ErrTooLarge], [ErrRefused], [ErrOverloaded] and [ErrDenied] mean that the cause is not
+// stored. [ErrAmbiguous] means that ctx (or the duplicate window) ended before that was
+// known, and [ErrInvalidArgument] that a name is not a valid id.
 func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte) (uint64, error) {
 	subj := ref.Cause(kind, w)
 	if _, err := subject.ParseCause(subj); err != nil {
@@ -69,13 +68,13 @@ func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.Ca
 		if same {
 			return seq, nil
 		}
-		b.log.Warn("message id was taken by another message; storing under a new one", "subject", subj, "id", id, "sequence", seq)
+		b.log.Warn("message id is used by another message; storing with a new one", "subject", subj, "id", id, "sequence", seq)
 		id = nuid.Next()
 	}
 }
 
-// isStored reports whether the message at a sequence has the subject and body. It
-// asks until ctx ends.
+// isStored reports whether the message at a sequence has the subject and body. It retries
+// until ctx ends.
 func (b *Bus) isStored(ctx context.Context, seq uint64, subj string, body []byte) (bool, error) {
 	for {
 		m, err := b.getAt(ctx, seq)
@@ -97,7 +96,7 @@ func (b *Bus) isStored(ctx context.Context, seq uint64, subj string, body []byte
 	}
 }
 
-// storeWithID stores and, as long as it is not known whether it did, stores again.
+// storeWithID stores a message, and stores it again as long as the outcome is unknown.
 func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (seq uint64, dup bool, err error) {
 	start, pause, maybe := time.Now(), attemptPause, false
 	for {
@@ -114,7 +113,7 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 		if !errors.Is(err, ErrAmbiguous) {
 			if maybe {
 				// This attempt was refused, an earlier one may have been stored.
-				err = fmt.Errorf("%w: %v", ErrAmbiguous, err) //nolint:errorlint // it is not refused for sure
+				err = fmt.Errorf("%w: %v", ErrAmbiguous, err) //nolint:errorlint // not certainly refused
 			}
 			return 0, false, err
 		}
@@ -123,7 +122,7 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 			return 0, false, fmt.Errorf("%w: %w", err, f)
 		}
 		if time.Since(start) > DuplicateWindow-10*time.Second {
-			return 0, false, fmt.Errorf("gave up before the log forgets the id: %w", err)
+			return 0, false, fmt.Errorf("gave up at the end of the duplicate window: %w", err)
 		}
 		t := time.NewTimer(pause)
 		select {
@@ -136,7 +135,7 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 	}
 }
 
-// PublishDead keeps a copy of a cause that could not be handled, for people.
+// PublishDead stores a copy of a cause that could not be handled, for operators.
 func (b *Bus) PublishDead(ctx context.Context, ref subject.Ref, hdr nats.Header, body []byte) error {
 	_, err := b.store(ctx, b.data, &nats.Msg{Subject: ref.Dead(), Header: hdr, Data: body}).Wait(ctx)
 	return err

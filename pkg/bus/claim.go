@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	// ClaimThreshold is the largest body, in bytes, that a request or an answer carries itself.
+	// ClaimThreshold is the maximum size, in bytes, of a body inside a request or reply.
 	ClaimThreshold = 256 << 10
-	// MaxClaimBytes is the largest body that is stored or fetched.
+	// MaxClaimBytes is the maximum size, in bytes, of a body that is stored or fetched.
 	MaxClaimBytes = 64 << 20
 
-	claimWait = 30 * time.Second // for the body of an answer, which nobody asks for again
+	claimWait = 30 * time.Second // for the body of an answer, which is not requested again
 )
 
-// PutClaim stores a body for a message on its way and returns its reference,
-// which holds the body's hash. It is kept for StreamsConfig.ClaimAge; what a
-// commit refers to belongs into an artifact ([Bus.PutArtifact]).
+// PutClaim stores the body of a message in transit and returns its reference, which contains
+// the body's hash. The body is kept for StreamsConfig.ClaimAge. Bodies that commits refer to
+// must be stored as artifacts ([Bus.PutArtifact]).
 func (b *Bus) PutClaim(ctx context.Context, data []byte) (ref string, err error) {
 	sum := sha256.Sum256(data)
 	ref = hex.EncodeToString(sum[:]) + "." + nuid.Next()
 	return ref, b.putObject(ctx, BucketClaims, ref, data)
 }
 
-// GetClaim fetches a body by its reference and checks its hash. It returns
-// [ErrNotFound] when it is gone.
+// GetClaim fetches a body by its reference and checks its hash. It returns [ErrNotFound] if
+// the body no longer exists.
 func (b *Bus) GetClaim(ctx context.Context, ref string) ([]byte, error) {
 	want, _, ok := strings.Cut(ref, ".")
 	if !ok || len(ref) > 128 {
-		return nil, Errorf(CodeInvalidArgument, "claim reference %.80q is malformed", ref)
+		return nil, Errorf(CodeInvalidArgument, "invalid claim reference %.80q", ref)
 	}
 	data, err := b.getObject(ctx, BucketClaims, ref)
 	if err != nil {
 		return nil, err
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != want {
-		return nil, Errorf(CodeConflict, "claim %s: the stored body is not the one it refers to", ref)
+		return nil, Errorf(CodeConflict, "claim %s: the hash of the stored body does not match", ref)
 	}
 	return data, nil
 }
 
-// bucket looks a bucket up once; the handle outlives the connection.
+// bucket looks a bucket up once; the handle remains valid after a reconnect.
 func (b *Bus) bucket(ctx context.Context, name string) (jetstream.ObjectStore, error) {
 	b.mu.Lock()
 	store := b.buckets[name]
@@ -112,10 +112,10 @@ func (b *Bus) getObject(ctx context.Context, bucket, name string) ([]byte, error
 	return data, nil
 }
 
-// claimLarge moves a large body into a claim.
+// claimLarge moves the body of m into a claim if it is large.
 func (b *Bus) claimLarge(ctx context.Context, m *nats.Msg) error {
 	if m.Header != nil {
-		m.Header.Del(ClaimHeader) // ours to set
+		m.Header.Del(ClaimHeader) // only this package sets it
 	}
 	if len(m.Data) <= ClaimThreshold {
 		return nil
@@ -132,7 +132,7 @@ func (b *Bus) claimLarge(ctx context.Context, m *nats.Msg) error {
 	return nil
 }
 
-// resolveClaim puts the body in the place of its reference.
+// resolveClaim replaces a reference by the body.
 func (b *Bus) resolveClaim(ctx context.Context, m *nats.Msg) error {
 	ref := m.Header.Get(ClaimHeader)
 	if ref == "" {

@@ -15,20 +15,20 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// AppendCommit stores a commit if and only if the session's last commit is the
-// one at sequence prev (0: there is none), and returns its sequence.
+// AppendCommit stores a commit if and only if the session's last commit is at sequence prev
+// (0: the session has none), and returns its sequence.
 //
-// The error is one of [ErrFenceLost] and [ErrRefused] (definitely not stored; the
-// latter is also [ErrDenied] when the credentials do not allow it),
-// [ErrTooLarge] (not even sent) and [ErrAmbiguous] (anything else: read the last
-// commit to find out). There is no retry and no message id: both would hide who
-// won. The wait ends with ctx, or after five seconds.
+// The error is one of [ErrFenceLost] and [ErrRefused] (definitely not stored; the latter is
+// also [ErrDenied] if the credentials do not allow it), [ErrTooLarge] (not even sent) and
+// [ErrAmbiguous] (anything else: read the last commit to find out). AppendCommit does not
+// retry and sends no message id, because both would hide which writer was first. It waits
+// until ctx ends, at most five seconds.
 func (b *Bus) AppendCommit(ctx context.Context, ref subject.Ref, body []byte, prev uint64) (uint64, error) {
 	return b.appendCommit(ctx, ref, body, prev).Wait(ctx)
 }
 
-// AppendCommitAsync sends a commit like [Bus.AppendCommit] and does not wait, so
-// that the caller can do something else until the fence's verdict is in.
+// AppendCommitAsync sends a commit like [Bus.AppendCommit], but does not wait for the
+// outcome; see [Pending.Wait].
 func (b *Bus) AppendCommitAsync(ref subject.Ref, body []byte, prev uint64) *Pending {
 	return b.appendCommit(context.Background(), ref, body, prev)
 }
@@ -49,7 +49,7 @@ func (b *Bus) appendCommit(ctx context.Context, ref subject.Ref, body []byte, pr
 	return b.store(ctx, b.data, m)
 }
 
-// Pending is a message on its way to a stream.
+// Pending is a message that was sent to a stream and whose outcome is not yet known.
 type Pending struct {
 	l     *link
 	ctx   context.Context //nolint:containedctx // for its trace, should the message be sent again
@@ -65,7 +65,7 @@ type Pending struct {
 	err  error
 }
 
-// store sends m over a link to the stream that takes its subject.
+// store sends m over a link to the stream of its subject.
 func (b *Bus) store(ctx context.Context, l *link, m *nats.Msg) *Pending {
 	p := &Pending{l: l, ctx: ctx, msg: m, since: time.Now(), ack: make(chan *nats.Msg, 1)}
 	p.n, m.Reply = l.inbox.ask(m.Subject, func(m *nats.Msg) {
@@ -90,8 +90,8 @@ func (p *Pending) send() {
 	}
 }
 
-// Wait returns the sequence of the stored message, or why there is none: see
-// [Bus.AppendCommit]. It may be called again, but not at the same time.
+// Wait returns the sequence of the stored message, or an error as [Bus.AppendCommit] does. It
+// may be called again, but not concurrently.
 func (p *Pending) Wait(ctx context.Context) (uint64, error) {
 	if p.done {
 		return p.seq, p.err
@@ -155,7 +155,7 @@ func (p *Pending) finish(err error) {
 	p.l.b.observe(p)
 }
 
-// parseAck reads the server's answer to a message for a stream.
+// parseAck parses the server's answer to a message for a stream.
 func parseAck(m *nats.Msg) (seq uint64, dup bool, err error) {
 	if noResponders(m) {
 		return 0, false, fmt.Errorf("%w: %w", ErrAmbiguous, nats.ErrNoResponders)
@@ -187,12 +187,12 @@ const (
 	errCodeDuplicateInProcess = 10158 // JSStreamDuplicateMessageConflict
 )
 
-// errInFlight: not stored, because another message on the subject is on its way
-// through the copies of the stream. The server says so even for a short while
-// after it has acknowledged that other message, to the very one who sent it.
+// errInFlight means not stored, because another message on the subject is being replicated.
+// The server returns this even for a short while after it has acknowledged that other
+// message, also to the client that sent it.
 var errInFlight = fmt.Errorf("%w: another commit is in flight", ErrFenceLost)
 
-// storeError says whether the server's error means that nothing was stored.
+// storeError converts an error of the server; the result tells whether anything was stored.
 func storeError(e *jetstream.APIError) error {
 	switch e.ErrorCode {
 	case jetstream.JSErrCodeStreamWrongLastSequenceConstant:
@@ -200,8 +200,8 @@ func storeError(e *jetstream.APIError) error {
 	case jetstream.JSErrCodeStreamWrongLastSequence:
 		return fenceError(e.Description)
 	case errCodeDuplicateInProcess:
-		// An earlier attempt is on its way through the copies of the stream: asked
-		// again, the server says what became of it.
+		// An earlier attempt is being replicated: the next answer of the server has its
+		// outcome.
 		return fmt.Errorf("%w: %w", ErrAmbiguous, e)
 	case errCodeStoreFailed:
 		// A limit is checked before anything is written. Any other failure may

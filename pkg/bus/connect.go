@@ -16,23 +16,24 @@ import (
 	"skandha.dev/pkg/telemetry"
 )
 
-// TLS names the files of a TLS connection. With CA alone the server is verified
-// against it; with Cert and Key the client shows its own certificate.
+// TLS names the files of a TLS connection. The server is verified against CA. With Cert and
+// Key, the client presents its own certificate.
 type TLS struct {
 	CA   string // PEM file
 	Cert string // PEM file
 	Key  string // PEM file
 }
 
-// Config says how to reach the bus. URL or InProcess is needed, and a Name.
+// Config is the configuration of a connection to the bus. One of URL, InProcess and Data is
+// required.
 type Config struct {
 	URL       string                     // e.g. nats://127.0.0.1:4222; several, separated by commas
-	InProcess nats.InProcessConnProvider // an embedded server; wins over URL
-	Data      string                     // data directory of a system, whose [RunFile] wins over URL and Token
-	Name      string                     // the service's name, an id; default "skandha"
+	InProcess nats.InProcessConnProvider // an embedded server; overrides URL
+	Data      string                     // data directory of a system, whose [RunFile] overrides URL and Token
+	Name      string                     // the service's name, a valid id; default "skandha"
 	Instance  subject.Instance           // default: the name and random hexadecimal digits
 
-	// At most one way to log in.
+	// Set at most one of these, with Password for User.
 	Token        string
 	User         string
 	Password     string
@@ -40,15 +41,15 @@ type Config struct {
 	NKeySeedFile string
 
 	TLS         TLS
-	InboxPrefix string       // of replies from JetStream, where credentials allow one alone; default _INBOX
+	InboxPrefix string       // for replies from JetStream, if the credentials allow only one; default _INBOX
 	Logger      *slog.Logger // default slog.Default
 }
 
 const (
-	// How long one attempt to connect may take. One that goes to another server, or
-	// over another way, may succeed sooner; in this process there is neither, and the
-	// only attempt must not fail because the machine is busy. It may be so busy that the
-	// server sends its first ping before the client was answered, so there are several.
+	// How long one attempt to connect may take. Another attempt may go to another server, or
+	// take another route, and succeed sooner. An in-process server has neither, so an attempt
+	// must not fail only because the machine is busy. It may be so busy that the server sends
+	// its first ping before it has answered the client, so there are several attempts.
 	connectWait          = 2 * time.Second
 	connectWaitInProcess = 10 * time.Second
 	connectTries         = 5
@@ -67,7 +68,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// NewInstance makes an instance id that no other run of any process has.
+// NewInstance returns a new instance id that is unique among all processes.
 func NewInstance(name string) subject.Instance {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
@@ -75,17 +76,17 @@ func NewInstance(name string) subject.Instance {
 	return subject.Instance(name[:min(len(name), subject.MaxIDLen-17)] + "-" + hex.EncodeToString(b[:]))
 }
 
-// Validate reports every field that is wrong; each error names its field.
+// Validate reports all invalid fields; each error names its field.
 func (c Config) Validate() error {
 	var errs []error
 	if c.URL == "" && c.InProcess == nil && c.Data == "" {
 		errs = append(errs, errors.New("bus.url is empty and there is no embedded server; set one"))
 	}
 	if c.Name != "" && !subject.Valid(c.Name) {
-		errs = append(errs, fmt.Errorf("bus.name: %q is no id", c.Name))
+		errs = append(errs, fmt.Errorf("bus.name: %q is not a valid id", c.Name))
 	}
 	if c.Instance != "" && !subject.Valid(c.Instance) {
-		errs = append(errs, fmt.Errorf("bus.instance: %q is no id", string(c.Instance)))
+		errs = append(errs, fmt.Errorf("bus.instance: %q is not a valid id", string(c.Instance)))
 	}
 	ways := 0
 	for _, way := range []string{c.Token, c.User, c.CredsFile, c.NKeySeedFile} {
@@ -100,15 +101,15 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("bus.user is empty but bus.password is set"))
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
-		errs = append(errs, errors.New("bus.tls.cert and bus.tls.key belong together; set both or none"))
+		errs = append(errs, errors.New("only one of bus.tls.cert and bus.tls.key is set; set both or none"))
 	}
 	return errors.Join(errs...)
 }
 
-// Connect connects and stays connected: a connection that breaks is made again,
-// with jitter, for ever. It waits until the server is there, so that services
-// may start in any order, and returns an error when ctx ends first or when the
-// server refuses the credentials.
+// Connect connects to the bus. It waits until the server is available, so that services may
+// start in any order, and returns an error if ctx ends first or if the server rejects the
+// credentials. A connection that is lost later is restored, with jitter and without a limit
+// of attempts.
 func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	return b, nil
 }
 
-// open makes both connections.
+// open opens both connections.
 func (b *Bus) open(ctx context.Context) error {
 	opts, err := b.options()
 	if err != nil {
@@ -150,7 +151,7 @@ func (b *Bus) open(ctx context.Context) error {
 		<-b.ctl.closed
 		close(b.closed)
 	}()
-	if b.cfg.InProcess == nil { // no network that could fail
+	if b.cfg.InProcess == nil { // else no network can fail
 		go b.ctl.watchPulse(silentBeatsControl, b.giveUp)
 		go b.data.watchPulse(silentBeatsLog, b.data.giveUp)
 	}
@@ -181,10 +182,10 @@ func (b *Bus) options() ([]nats.Option, error) {
 	}
 	opts := []nats.Option{
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.RetryOnFailedConnect(c.InProcess == nil), // a server of this process is there or never will be
+		nats.RetryOnFailedConnect(c.InProcess == nil), // an in-process server is available now or never
 		nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(150*time.Millisecond, 150*time.Millisecond),
-		// What is published while there is no connection fails at once: the caller
-		// knows what to do about it, and a late copy only does harm.
+		// Publishing without a connection fails immediately: the caller can handle that, and
+		// a late copy would do harm.
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsUnanswered), nats.Timeout(wait),
 		nats.DrainTimeout(30 * time.Second),

@@ -14,24 +14,22 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// ConsumeConfig says how causes are consumed.
+// ConsumeConfig is the configuration of [Bus.ConsumeCauses].
 type ConsumeConfig struct {
 	Durable string        // the consumer's name, shared by all replicas; default "core"
-	AckWait time.Duration // a delivery that is not acknowledged or extended for so long comes again; default 5 s
-	// Floor returns a sequence up to which every cause of every session is known
-	// to be done. It is called whenever the consumer must be made, at any time;
-	// nil means 0. A floor that is too high loses causes, one that is too low
-	// only costs deliveries.
+	AckWait time.Duration // a delivery is repeated if not acknowledged or extended for this long; default 5 s
+	// Floor returns a sequence up to which every cause of every session is known to be done.
+	// It may be called at any time, whenever the consumer must be created; nil means 0. A
+	// floor that is too high loses causes, one that is too low only costs deliveries.
 	Floor func() uint64
-	// Room reports whether more causes can be handled now. It is called before each
-	// batch is requested: a cause that is not delivered needs no extension and waits
-	// in the log. Without room, a few causes are requested twice a second. nil means
-	// always.
+	// Room reports whether more causes can be handled now. It is called before each batch is
+	// requested: a cause that is not delivered waits in the log and needs no extension. While
+	// Room returns false, a few causes are requested twice a second. nil means always true.
 	Room func() bool
 }
 
-// Delivery is a cause that was handed to this process. It comes again, here or
-// elsewhere, until it is acknowledged.
+// Delivery is a cause that was delivered to this process. It is delivered again, here or to
+// another process, until it is acknowledged.
 type Delivery struct {
 	StoredMsg
 	NumDelivered uint64 // 1 the first time, as far as the server remembers
@@ -40,14 +38,14 @@ type Delivery struct {
 	reply string
 }
 
-// Ack says that the cause is done. The acknowledgement may be lost; then the
-// cause comes again.
+// Ack acknowledges that the cause is done. If the acknowledgement is lost, the cause is
+// delivered again.
 func (d Delivery) Ack() error { return d.answer("+ACK") }
 
 // InProgress extends the delivery by another AckWait.
 func (d Delivery) InProgress() error { return d.answer("+WPI") }
 
-// Nak hands the cause back, to be delivered again after the delay.
+// Nak returns the cause to the server, to be delivered again after the delay.
 func (d Delivery) Nak(delay time.Duration) error {
 	if delay <= 0 {
 		return d.answer("-NAK")
@@ -65,20 +63,19 @@ func (d Delivery) answer(word string) error {
 // Consumption is a running consumption.
 type Consumption struct{ loop *pullLoop }
 
-// ConsumeCauses delivers the causes of all sessions, each to one of the processes
-// that share the durable name: at least once, in no order that could be relied on
-// after a redelivery. The handler is called for one delivery after the other and
-// must return soon; it hands long work to others and keeps the delivery alive by
-// InProgress.
+// ConsumeCauses delivers the causes of all sessions at least once, each to one of the
+// processes that share the durable name. The order is not reliable after a redelivery. The
+// handler is called for one delivery after the other and must return soon; long work belongs
+// on other goroutines, which extend the delivery with InProgress.
 //
-// The consumer's state is in the server's memory only. When the server restarts,
-// or someone deletes the consumer, it is made again from the floor within about
-// two seconds, and causes that were already done may come once more.
+// The consumer's state is only in the server's memory. If the server restarts, or the
+// consumer is deleted, it is created again from the floor within about two seconds, and
+// causes that were already done may be delivered again.
 func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(Delivery)) (*Consumption, error) {
 	c.Durable = cmp.Or(c.Durable, "core")
 	c.AckWait = cmp.Or(c.AckWait, 5*time.Second)
 	if !subject.Valid(c.Durable) {
-		return nil, Errorf(CodeInvalidArgument, "consuming causes: durable %q is no id", c.Durable)
+		return nil, Errorf(CodeInvalidArgument, "consuming causes: durable %q is not a valid id", c.Durable)
 	}
 	l := &pullLoop{
 		b: b, stream: StreamSessions, floor: c.Floor, room: c.Room,
@@ -103,11 +100,11 @@ func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(D
 	return &Consumption{l}, nil
 }
 
-// Stop ends the consumption and waits until the handler has returned. What was
-// delivered and not acknowledged comes again elsewhere after AckWait.
+// Stop ends the consumption and waits until the handler has returned. Deliveries that were
+// not acknowledged are delivered again to other processes after AckWait.
 func (c *Consumption) Stop() { c.loop.stop() }
 
-// Healed counts how often the consumption had to start anew.
+// Healed returns how often the consumption had to start again.
 func (c *Consumption) Healed() uint64 { return c.loop.healed.Load() }
 
 // AckFloor returns the stream sequence up to which every cause is acknowledged,

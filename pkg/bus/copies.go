@@ -16,7 +16,7 @@ import (
 // at any time.
 const copiesKnown = 5 * time.Second
 
-// copies is how many copies the log has. With one, any answer is complete. With
+// copies is the number of copies of the log. With one, any answer is complete. With
 // several, a copy that lags may answer a direct get, so the leader must be asked
 // instead.
 //
@@ -75,7 +75,7 @@ func (c *copies) learn(n int, doubts uint64) {
 	c.n, c.trusted, c.since = max(n, 1), doubts, time.Now()
 }
 
-// known is the last known number, 0 if none is known.
+// known returns the last known number, 0 if none is known.
 func (c *copies) known() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,20 +10,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Code is the closed set of reasons that cross the bus. A code that a process
-// does not know is read as [CodeInternal].
+// Code is the closed set of error codes on the bus. A process decodes a code that it does
+// not know as [CodeInternal].
 type Code string
 
 // The codes.
 const (
-	CodeInvalidArgument Code = "invalid_argument" // the request makes no sense; repeating it does not help
-	CodeNotFound        Code = "not_found"        // what it names does not exist
+	CodeInvalidArgument Code = "invalid_argument" // the request is invalid; repeating it does not help
+	CodeNotFound        Code = "not_found"        // the named thing does not exist
 	CodeDenied          Code = "denied"           // not allowed
-	CodeUnavailable     Code = "unavailable"      // nobody there, or not now; try again
-	CodeTimeout         Code = "timeout"          // no answer in time; it may have been done
-	CodeTooLarge        Code = "too_large"        // above a limit, which the message names
-	CodeConflict        Code = "conflict"         // someone else was first; look again, then try again
-	CodeOverloaded      Code = "overloaded"       // too much is waiting; try again later
+	CodeUnavailable     Code = "unavailable"      // no responder, or not available now; try again
+	CodeTimeout         Code = "timeout"          // no answer in time; the request may have been carried out
+	CodeTooLarge        Code = "too_large"        // a limit, which the message names, is exceeded
+	CodeConflict        Code = "conflict"         // another change was first; read again, then try again
+	CodeOverloaded      Code = "overloaded"       // too many requests wait; try again later
 	CodeInternal        Code = "internal"         // a fault of the responder
 	CodeCancelled       Code = "cancelled"        // the caller gave up
 )
@@ -41,21 +41,21 @@ func (c Code) retryable() bool {
 	return c == CodeUnavailable || c == CodeTimeout || c == CodeConflict || c == CodeOverloaded
 }
 
-// Error is an error that crosses the bus: its code in the header Skandha-Error,
-// all of it as JSON in the body. errors.Is compares codes, so that
-// errors.Is(err, bus.ErrNotFound) works in the process that asked.
+// Error is an error that is sent over the bus: its code in the header Skandha-Error, and all
+// fields as JSON in the body. errors.Is compares codes, so errors.Is(err, bus.ErrNotFound)
+// works in the process that sent the request.
 type Error struct {
 	Code      Code   `json:"code"`
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable"` // the same request may succeed later
 }
 
-// Errorf makes an Error of the code; whether it is retryable follows from the code.
+// Errorf returns an Error with the code, which determines whether it is retryable.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: code.retryable()}
 }
 
-// Error is the message, or the code when there is none.
+// Error returns the message, or the code if there is none.
 func (e *Error) Error() string {
 	if e.Message == "" {
 		return string(e.Code)
@@ -63,7 +63,7 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Is reports whether target is an *Error of the same code.
+// Is reports whether target is an *Error with the same code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error) // errors.Is unwraps; this compares one link
 	return ok && t.Code == e.Code
@@ -83,17 +83,20 @@ var (
 	ErrCancelled       error = &Error{Code: CodeCancelled, Message: "cancelled"}
 )
 
-// Outcomes of storing a message that is not acknowledged.
+// The outcomes of storing a message that was not acknowledged.
 var (
-	// ErrFenceLost: definitely not stored, another commit came first. It is also ErrConflict.
+	// ErrFenceLost means definitely not stored, because another commit was first. It wraps
+	// ErrConflict.
 	ErrFenceLost = fmt.Errorf("fence lost: %w", ErrConflict)
-	// ErrRefused: definitely not stored, the server said no; the error says why.
+	// ErrRefused means definitely not stored, because the server refused it. The error
+	// contains the reason.
 	ErrRefused = errors.New("refused by the server")
-	// ErrAmbiguous: nobody knows whether it was stored; read the log to find out.
-	ErrAmbiguous = errors.New("not known whether it was stored")
+	// ErrAmbiguous means that it is unknown whether the message was stored. Read the log to
+	// find out.
+	ErrAmbiguous = errors.New("unknown whether it was stored")
 )
 
-// CodeOf is the code under which err crosses the bus; "" for nil.
+// CodeOf returns the code with which err is sent over the bus, or "" if err is nil.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {
@@ -127,18 +130,19 @@ func Retryable(err error) bool {
 	return CodeOf(err).retryable()
 }
 
-// wireError is what of err crosses the bus.
+// wireError returns err in the form in which it is sent over the bus.
 func wireError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
-		// The wrapping says what was being done, which the caller wants to read.
+		// The wrapping text describes the operation, which helps the caller.
 		return &Error{Code: e.Code, Message: err.Error(), Retryable: e.Retryable}
 	}
 	code := CodeOf(err)
 	return &Error{Code: code, Message: err.Error(), Retryable: code.retryable()}
 }
 
-// errorFromWire reads the error a responder sent; nil when the message is none.
+// errorFromWire decodes the error that a responder sent, or returns nil if the message is not
+// an error.
 func errorFromWire(h nats.Header, body []byte) error {
 	code := Code(h.Get(ErrorHeader))
 	if code == "" {
@@ -146,7 +150,7 @@ func errorFromWire(h nats.Header, body []byte) error {
 	}
 	e := &Error{}
 	if json.Unmarshal(body, e) != nil || e.Message == "" {
-		e.Message, e.Retryable = "the responder said "+string(code), code.retryable()
+		e.Message, e.Retryable = "the responder reported "+string(code), code.retryable()
 	}
 	e.Code = code
 	if !code.known() {
@@ -155,7 +159,7 @@ func errorFromWire(h nats.Header, body []byte) error {
 	return e
 }
 
-// transportError gives a failure of the connection or of a wait its code.
+// transportError adds the code to an error of the connection or of a wait.
 func transportError(doing string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -13,27 +13,27 @@ import (
 // Question is one of several requests that are sent together.
 type Question struct {
 	Subject   string
-	Responder string // under whose name the answer comes
+	Responder string // the name under which the answer is sent
 	Body      []byte
-	Deadline  time.Time // an answer that comes later counts as none; also sent as Skandha-Deadline
+	Deadline  time.Time // a later answer is ignored; also sent as Skandha-Deadline
 }
 
-// Answer is what came of a [Question].
+// Answer is the outcome of a [Question].
 type Answer struct {
 	Data []byte
-	Err  error     // as of [Caller.Request]
-	At   time.Time // when it came, or was given up
+	Err  error     // as from [Caller.Request]
+	At   time.Time // when the answer arrived, or waiting for it ended
 }
 
-// retryIn is how soon a question that reached no responder is sent again: the
+// retryIn is the pause before a question that reached no responder is sent again: the
 // responder may not have reconnected yet.
 const retryIn = 50 * time.Millisecond
 
-// RequestAll sends the questions, each with its body in the message, and waits for the one answer to each, until each
-// one's deadline. The answers stand in the order of the questions.
+// RequestAll sends the questions, each with its body in the message, and waits for one answer
+// to each until its deadline. It returns the answers in the order of the questions.
 //
-// A question may arrive more than once: open questions are sent again after a
-// reconnect, since the question or its answer may have been lost.
+// A question may arrive more than once: after a reconnect, RequestAll sends the unanswered
+// questions again, because the question or its answer may have been lost.
 func (c *Caller) RequestAll(ctx context.Context, questions []Question) []Answer {
 	g := &gathering{
 		c: c, questions: questions, answers: make([]Answer, len(questions)), left: len(questions),
@@ -47,12 +47,12 @@ func (c *Caller) RequestAll(ctx context.Context, questions []Question) []Answer 
 	for {
 		next, open := g.next(time.Now())
 		if !open {
-			return g.answers // nobody writes to them any more: each has its answer
+			return g.answers // complete, so they are not written any more
 		}
 		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-g.done:
-		case <-g.again: // next says when
+		case <-g.again: // next returns when
 		case <-timer.C:
 			g.sendUnsent(ctx)
 		case <-back:
@@ -81,12 +81,12 @@ func failed(subj string, r Reply) error {
 type gathering struct {
 	c         *Caller
 	questions []Question
-	sent      []func() // forget what was sent
+	sent      []func() // forget the sent requests
 
 	mu      sync.Mutex
 	answers []Answer
 	left    int
-	done    chan struct{} // closed when all are there
+	done    chan struct{} // closed when all answers have arrived
 	again   chan struct{} // there is something unsent
 	unsent  map[int]bool  // questions without a responder, to be sent again soon
 }
@@ -161,7 +161,7 @@ func (g *gathering) sendUnsent(ctx context.Context) {
 	}
 }
 
-// answer takes the first answer to a question.
+// answer sets the answer to a question. Only the first one counts.
 func (g *gathering) answer(i int, data []byte, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,76 +14,75 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// table is what waits for answers, by number. The numbers are random, so that
-// nobody can have an answer sent to someone else's question by guessing.
-type table[V any] struct {
+// pending holds the requests that wait for answers, by number. The numbers are random, so
+// that nobody can direct an answer to another caller's request by guessing.
+type pending[V any] struct {
 	mu   sync.Mutex
 	open map[uint64]V
 }
 
-func newTable[V any]() *table[V] { return &table[V]{open: map[uint64]V{}} }
+func newPending[V any]() *pending[V] { return &pending[V]{open: map[uint64]V{}} }
 
-func (t *table[V]) add(v V) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (p *pending[V]) add(v V) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for {
 		n := rand.Uint64()
-		if _, taken := t.open[n]; !taken {
-			t.open[n] = v
+		if _, taken := p.open[n]; !taken {
+			p.open[n] = v
 			return n
 		}
 	}
 }
 
-func (t *table[V]) get(n uint64) (V, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	v, ok := t.open[n]
+func (p *pending[V]) get(n uint64) (V, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v, ok := p.open[n]
 	return v, ok
 }
 
-func (t *table[V]) remove(n uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, n)
+func (p *pending[V]) remove(n uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, n)
 }
 
-// all is what waits now.
-func (t *table[V]) all() []V {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Collect(maps.Values(t.open))
+// all returns the requests that wait now.
+func (p *pending[V]) all() []V {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.open))
 }
 
-func (t *table[V]) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.open)
+func (p *pending[V]) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open)
 }
 
-// inbox takes the server's own answers: acknowledgements and stored messages.
-// One subscription for the life of the connection saves a SUB and an UNSUB per
-// request, and unlike the client's request call it takes several answers to one
-// request and does not block the one who asked. Its functions run on the
-// connection's goroutine and must not block.
+// inbox receives answers of the server: acknowledgements and stored messages. One
+// subscription for the life of the connection saves a SUB and an UNSUB per request. Unlike
+// the client's request call, it accepts several answers to one request and does not block
+// the caller. Its functions run on the connection's goroutine and must not block.
 type inbox struct {
 	prefix string
-	*table[question]
+	*pending[question]
 }
 
-// question is what was published on a subject and what is to be called with every answer.
+// question is a request on a subject, and the function that is called with every answer.
 type question struct {
 	subj string
 	f    func(*nats.Msg)
 }
 
 func newInbox(nc *nats.Conn) (*inbox, error) {
-	in := &inbox{prefix: nc.NewInbox() + ".", table: newTable[question]()}
+	in := &inbox{prefix: nc.NewInbox() + ".", pending: newPending[question]()}
 	sub, err := nc.Subscribe(in.prefix+"*", in.dispatch)
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to %s*: %w", in.prefix, err)
 	}
-	// What arrives is bounded by what was asked for.
+	// The requests limit what arrives.
 	return in, sub.SetPendingLimits(-1, -1)
 }
 
@@ -97,7 +96,7 @@ func (in *inbox) dispatch(m *nats.Msg) {
 	}
 }
 
-// ask opens a place for answers; forget closes it.
+// ask registers a function for the answers to a request; forget removes it.
 func (in *inbox) ask(subj string, f func(*nats.Msg)) (n uint64, reply string) {
 	n = in.add(question{subj, f})
 	return n, in.prefix + strconv.FormatUint(n, 36)
@@ -105,12 +104,12 @@ func (in *inbox) ask(subj string, f func(*nats.Msg)) (n uint64, reply string) {
 
 func (in *inbox) forget(n uint64) { in.remove(n) }
 
-// statusDenied is a status of our own: the server does not let us publish this.
+// statusDenied is a status of this package: the server did not allow the publication.
 const statusDenied = "403"
 
-// denied tells whoever waits for an answer to what was published on the subject
-// that the server has thrown it away. The server says so on the side, where it
-// would only be logged.
+// denied notifies the callers that wait for answers to messages on the subject that the
+// server has discarded them. The server reports it asynchronously, as an error that would
+// only be logged.
 func (b *Bus) denied(subj string) {
 	m := &nats.Msg{Header: nats.Header{"Status": {statusDenied}}}
 	for _, l := range []*link{b.ctl, b.data} {
@@ -125,7 +124,7 @@ func (b *Bus) denied(subj string) {
 
 func (l *link) denied(subj string, m *nats.Msg) {
 	if l.inbox == nil {
-		return // it is still being opened: no question is open
+		return // the link is still being opened: nothing waits
 	}
 	for _, q := range l.inbox.all() {
 		if q.subj == subj {
@@ -134,8 +133,8 @@ func (l *link) denied(subj string, m *nats.Msg) {
 	}
 }
 
-// deniedSubject finds the subject in the server's words, Permissions Violation
-// for Publish to "x".
+// deniedSubject finds the subject in the server's error, Permissions Violation for Publish to
+// "x".
 func deniedSubject(err error) (subj string, ok bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return "", false
@@ -148,16 +147,16 @@ func deniedSubject(err error) (subj string, ok bool) {
 	return subj, ok
 }
 
-// deniedError is the error that a message made by denied stands for; nil when it is another.
+// deniedError returns the error for a message that denied has made, else nil.
 func deniedError(m *nats.Msg) error {
 	if len(m.Data) != 0 || m.Header.Get("Status") != statusDenied || len(m.Header[jetstream.SequenceHeader]) != 0 {
 		return nil
 	}
-	return Errorf(CodeDenied, "the credentials do not allow it")
+	return Errorf(CodeDenied, "not allowed by the credentials")
 }
 
-// noResponders reports whether the server says that nobody listens. A stored
-// message may say "Status: 503" too, but it has a sequence.
+// noResponders reports whether the server's answer is that the subject has no subscribers. A
+// stored message may contain "Status: 503" too, but it has a sequence.
 func noResponders(m *nats.Msg) bool {
 	return len(m.Data) == 0 && m.Header.Get("Status") == "503" && len(m.Header[jetstream.SequenceHeader]) == 0
 }

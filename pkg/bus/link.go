@@ -71,7 +71,7 @@ func (l *link) handlers() []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			l.b.log.Info("bus connection is back", "connection", l.name, "server", nc.ConnectedServerName())
+			l.b.log.Info("bus connection restored", "connection", l.name, "server", nc.ConnectedServerName())
 			l.b.reconnected(l)
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
@@ -87,7 +87,7 @@ func (l *link) failed(sub *nats.Subscription, err error) {
 	}
 	level := slog.LevelWarn
 	if errors.Is(err, nats.ErrBadHeaderMsg) {
-		level = slog.LevelDebug // a publisher's fault, which is handled, and may come often
+		level = slog.LevelDebug // caused by a publisher; it is handled, and may be frequent
 	}
 	if subj, ok := deniedSubject(err); ok {
 		l.b.denied(subj)
@@ -168,7 +168,7 @@ func (l *link) disconnected() {
 	l.b.copies.doubt() // may change while we are disconnected
 }
 
-// send hands m to the connection, or fails at once when there is none.
+// send passes m to the connection, or fails immediately if there is none.
 func (l *link) send(m *nats.Msg) error {
 	err := l.nc.PublishMsg(m)
 	if errors.Is(err, nats.ErrReconnectBufExceeded) {
@@ -221,7 +221,7 @@ func (l *link) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg
 	}
 }
 
-// bounded gives ctx the default deadline if it has none.
+// bounded adds the default timeout to ctx if it has no deadline.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}

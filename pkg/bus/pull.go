@@ -18,37 +18,35 @@ import (
 const (
 	pullBatch = 256
 	pullBytes = 32 << 20
-	// A process that stalls, or is cut off, leaves its request behind, and the
-	// server would give it messages until it expires: each comes again elsewhere
-	// only after AckWait, and looks as if handling it had failed.
+	// If a process stalls or is disconnected, the server still delivers messages for its
+	// request until that expires: each is redelivered only after AckWait, and looks as if
+	// handling it had failed.
 	pullExpires   = 2 * time.Second
 	pullHeartbeat = 500 * time.Millisecond
-	pullSilence   = 5 * pullHeartbeat / 2 // no sign of life for so long: look what is wrong
+	pullSilence   = 5 * pullHeartbeat / 2 // without any message for this long, check the consumer
 	healPause     = 250 * time.Millisecond
 	roomEvery     = 5 * time.Millisecond
-	// However little room there is, what comes may be a person's word, which needs none.
+	// Even without room, request a few causes: a user's answer or cancel needs none.
 	roomAtMost = 500 * time.Millisecond
 	smallBatch = 16
 )
 
-// pullLoop consumes a durable consumer for ever. It keeps one pull request open;
-// whenever the server is silent, the connection was lost, or the request was
-// answered by an error, it looks whether the consumer is there, makes it again
-// if it is not, and pulls anew.
+// pullLoop consumes messages of a durable consumer until it is stopped. It keeps one pull
+// request open. Whenever the server is silent, the connection was lost, or the request
+// failed, it creates the consumer if it no longer exists, and pulls again.
 //
-// It does not use the client's Consume, which takes a stored message with an
-// empty body and a header "Status" for one of the server's own: whoever may
-// publish a cause could stop it. Here a message is what comes on another subject
-// than that of the request.
+// It does not use the client's Consume, which takes a stored message with an empty body and a
+// header "Status" for a message of the server: any client that may publish a cause could stop
+// it. Here, a stored message is one that arrives on another subject than that of the request.
 type pullLoop struct {
 	b       *Bus
 	stream  string
 	config  jetstream.ConsumerConfig
-	floor   func() uint64 // where a consumer that must be made begins; nil: at what is there
+	floor   func() uint64 // where a new consumer begins; nil: at the first message
 	room    func() bool   // nil: always
 	handle  func(*nats.Msg, *nats.MsgMetadata)
-	healed  atomic.Uint64 // how often it started anew
-	kicked  chan struct{} // the connection was made anew
+	healed  atomic.Uint64 // how often it started again
+	kicked  chan struct{} // the connection was re-established
 	stopped chan struct{}
 	stopOne sync.Once
 	done    chan struct{}
@@ -64,11 +62,11 @@ func (b *Bus) startPull(ctx context.Context, l *pullLoop) error {
 	return nil
 }
 
-// kick makes a waiting loop start anew at once.
+// kick makes a waiting loop start again immediately.
 func (l *pullLoop) kick() {
 	select {
 	case l.kicked <- struct{}{}:
-	default: // it will anyway
+	default: // a kick is pending already
 	}
 }
 
@@ -99,9 +97,9 @@ func (l *pullLoop) over() bool {
 func (l *pullLoop) run() {
 	defer close(l.done)
 	defer l.b.removePart(l)
-	// Room for a batch, and for the heartbeats while the handler is slow; what does
-	// not fit comes again. A channel, because the client's NextMsg takes a stored
-	// message "Status: 503" for the server's word.
+	// The buffer holds a batch, and the heartbeats while the handler is slow; what does not
+	// fit is redelivered. A channel, because the client's NextMsg takes a stored message with
+	// "Status: 503" for an answer of the server.
 	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), l.b.ctl.nc.NewInbox()
 	sub, err := l.b.ctl.nc.ChanSubscribe(inbox+".*", msgs)
 	if err != nil {
@@ -110,19 +108,19 @@ func (l *pullLoop) run() {
 	defer func() { _ = sub.Unsubscribe() }()
 	for n := uint64(1); !l.over(); n++ {
 		batch := l.awaitRoom()
-		// Each request has its own subject, so that the end of an older one is not
-		// taken for that of the newest, and what an older one brings is not lost.
+		// Each request has its own subject, so that the end of an older one is not taken for
+		// that of the newest, and messages for an older one are not lost.
 		began := time.Now()
 		if err := l.pull(msgs, inbox+"."+strconv.FormatUint(n, 36), batch); err != nil && !l.over() {
-			l.b.log.Debug("pulling anew", "stream", l.stream, "reason", err)
+			l.b.log.Debug("pulling again", "stream", l.stream, "reason", err)
 			l.healed.Add(1)
 			l.heal()
-			l.pause(healPause - time.Since(began)) // a request that fails again and again
+			l.pause(healPause - time.Since(began)) // in case requests fail repeatedly
 		}
 	}
 }
 
-// awaitRoom waits for room, but not for long, and returns how much to ask for.
+// awaitRoom waits for room, but not for long, and returns the size of the next batch.
 func (l *pullLoop) awaitRoom() (batch int) {
 	if l.room == nil {
 		return pullBatch
@@ -152,8 +150,7 @@ func (l *pullLoop) pause(d time.Duration) {
 	}
 }
 
-// heal makes sure that there is a consumer; it returns when there is, or when the
-// loop is over.
+// heal ensures that the consumer exists. It returns when it does, or when the loop has ended.
 func (l *pullLoop) heal() {
 	said := time.Now()
 	for !l.over() {
@@ -176,7 +173,7 @@ func (l *pullLoop) heal() {
 	}
 }
 
-// ensure looks for the consumer and makes it if it is gone.
+// ensure looks up the consumer and creates it if it does not exist.
 func (l *pullLoop) ensure(ctx context.Context) error {
 	want := l.config
 	c, err := l.b.js.Consumer(ctx, l.stream, want.Durable)
@@ -192,7 +189,7 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 		if !errors.Is(err, jetstream.ErrConsumerExists) {
 			return fmt.Errorf("creating consumer %s of %s: %w", want.Durable, l.stream, err)
 		}
-		// Another process was faster; where it starts is as good.
+		// Another process has created it; its start is equally valid.
 		c, err = l.b.js.Consumer(ctx, l.stream, want.Durable)
 	}
 	if err != nil {
@@ -200,7 +197,7 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 	}
 	have := c.CachedInfo().Config
 	if have.FilterSubject != want.FilterSubject || have.AckPolicy != want.AckPolicy || have.DeliverSubject != "" {
-		return fmt.Errorf("consumer %s of %s is someone else's: its filter is %q, its acknowledgement policy %s; remove it by hand",
+		return fmt.Errorf("consumer %s of %s was not created by Skandha: its filter is %q, its acknowledgement policy %s; remove it by hand",
 			want.Durable, l.stream, have.FilterSubject, have.AckPolicy)
 	}
 	mended := have
@@ -215,13 +212,13 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 }
 
 var (
-	errPullOver   = errors.New("the consumption is over")
-	errPullKicked = errors.New("the connection was made anew")
+	errPullOver   = errors.New("the consumption has ended")
+	errPullKicked = errors.New("the connection was re-established")
 	errPullSilent = errors.New("the server is silent")
 )
 
-// pull makes one request and handles what it brings. It returns nil when the
-// request came to its ordinary end.
+// pull sends one request and handles its messages. It returns nil if the request ended
+// normally.
 func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string, batch int) error {
 	req, err := json.Marshal(struct {
 		Batch     int           `json:"batch"`
@@ -233,7 +230,7 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string, batch int) error {
 		return err
 	}
 	select {
-	case <-l.kicked: // it was for the request before
+	case <-l.kicked: // for the previous request
 	default:
 	}
 	err = l.b.ctl.send(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.config.Durable, Reply: reply, Data: req})
@@ -281,8 +278,8 @@ func (l *pullLoop) take(m *nats.Msg) error {
 	return nil
 }
 
-// control reads one of the server's own messages: whether the request has come to
-// its ordinary end, or what is wrong.
+// control handles a status message of the server. It reports whether the request has ended
+// normally, or the error.
 func control(m *nats.Msg) (over bool, err error) {
 	status, desc := m.Header.Get("Status"), m.Header.Get("Description")
 	switch status {
@@ -295,5 +292,5 @@ func control(m *nats.Msg) (over bool, err error) {
 			return true, nil
 		}
 	}
-	return true, fmt.Errorf("the server said %s %s", status, desc)
+	return true, fmt.Errorf("the server reported %s %s", status, desc)
 }

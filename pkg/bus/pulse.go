@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// The client's own pings are patient: the server answers them in the connection's
-// order, behind every append that it still has to sync, and a busy server is not a
-// dead one. They catch what the pulse misses.
+// The client's pings have long intervals: the server answers them in the connection's order,
+// after all appends that it still has to sync, and a busy server is not dead. They detect
+// what the pulse misses.
 const (
 	pingInterval    = 10 * time.Second
 	pingsUnanswered = 3
 )
 
 // A server that disappears silently (its machine or the network fails) is detected by
-// a number of beats in a row in which nothing has come from it, although it was asked.
+// a number of beats in a row in which nothing was received, although it was sent a ping.
 // Anything that a busy server sends, such as an acknowledgement or a heartbeat of a
 // pull request, counts as an answer.
 //
@@ -26,8 +26,8 @@ const (
 	silentBeatsLog     = 10 // slow syncs may queue up
 )
 
-// watchPulse calls silent when the server is silent for so many beats. It returns when
-// the connection is closed.
+// watchPulse calls silent if the server is silent for that many beats. It returns when the
+// connection is closed.
 func (l *link) watchPulse(beats int, silent func()) {
 	beat := time.NewTicker(pulseEvery)
 	defer beat.Stop()
@@ -62,6 +62,6 @@ func (l *link) watchPulse(beats int, silent func()) {
 // giveUp forces a reconnect, to another server if there is one.
 func (l *link) giveUp() {
 	if err := l.nc.ForceReconnect(); err != nil {
-		l.b.log.Debug("giving up a connection", "connection", l.name, "error", err)
+		l.b.log.Debug("reconnecting failed", "connection", l.name, "error", err)
 	}
 }

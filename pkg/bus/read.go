@@ -17,9 +17,9 @@ import (
 // StoredMsg is a message of the log.
 type StoredMsg struct {
 	Seq     uint64    // its stream sequence
-	Time    time.Time // when the stream stored it, by the server's clock
+	Time    time.Time // when the server stored it, by its clock
 	Subject string
-	Header  nats.Header // the publisher's headers; nil when it wrote none, or none that can be read
+	Header  nats.Header // the publisher's headers; nil if there are none, or none that can be parsed
 	Data    []byte
 }
 
@@ -30,7 +30,7 @@ func (b *Bus) LastCommit(ctx context.Context, ref subject.Ref) (StoredMsg, error
 	return b.get(ctx, getRequest{LastFor: ref.Commit()})
 }
 
-// LastCommitSeq returns the sequence of the session's last commit, 0 when there is none.
+// LastCommitSeq returns the sequence of the session's last commit, 0 if there is none.
 func (b *Bus) LastCommitSeq(ctx context.Context, ref subject.Ref) (uint64, error) {
 	m, err := b.LastCommit(ctx, ref)
 	if errors.Is(err, ErrNotFound) {
@@ -39,9 +39,9 @@ func (b *Bus) LastCommitSeq(ctx context.Context, ref subject.Ref) (uint64, error
 	return m.Seq, err
 }
 
-// Commits yields the session's commits after a sequence, in order: everything
-// that was stored when it was called, and perhaps what is stored meanwhile. An
-// error ends it; what was yielded before is sound.
+// Commits yields the session's commits after a sequence, in order: all that were stored when
+// it was called, and possibly some that are stored in the meantime. An error ends the
+// iteration; the commits yielded before are valid.
 func (b *Bus) Commits(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[StoredMsg, error] {
 	return b.read(ctx, ref.Commit(), after)
 }
@@ -59,8 +59,8 @@ func (b *Bus) Messages(ctx context.Context, ref subject.Ref, after uint64) iter.
 // it was deleted. A copy of the log that does not have it lags, and its answer is an
 // error, [ErrUnavailable]: to trust that answer would acknowledge a cause that was
 // never handled. A copy that has a later message has the whole log up to it, so any
-// other answer is right, whichever copy gave it and however many copies this process
-// assumes.
+// other answer is right, regardless of the copy that gave it and of the number of copies that
+// this process assumes.
 func (b *Bus) NextCause(ctx context.Context, ref subject.Ref, after, upTo uint64) (StoredMsg, bool, error) {
 	if after >= upTo {
 		return StoredMsg{}, false, nil
@@ -76,7 +76,7 @@ func (b *Bus) NextCause(ctx context.Context, ref subject.Ref, after, upTo uint64
 	return m, err == nil, err
 }
 
-// nextAfterAll asks the leader for what a copy of the log did not have. Its
+// nextAfterAll asks the leader for a message that a copy of the log did not have. Its
 // ErrNotFound can be trusted.
 func (b *Bus) nextAfterAll(ctx context.Context, req getRequest, upTo uint64) (StoredMsg, error) {
 	gone, err := b.isGone(ctx, upTo)
@@ -86,7 +86,7 @@ func (b *Bus) nextAfterAll(ctx context.Context, req getRequest, upTo uint64) (St
 	m, err := b.getFromLeader(ctx, req)
 	if errors.Is(err, ErrNotFound) && !gone {
 		return StoredMsg{}, Errorf(CodeUnavailable,
-			"reading the log: the copy that answered does not have message %d yet; ask again", upTo)
+			"reading the log: the copy that answered does not have message %d yet; try again", upTo)
 	}
 	return m, err
 }
@@ -104,7 +104,7 @@ func (b *Bus) getAt(ctx context.Context, seq uint64) (StoredMsg, error) {
 // SessionInfo is one session in the log.
 type SessionInfo struct {
 	Ref     subject.Ref
-	Commits uint64 // how many the log holds
+	Commits uint64 // number of its commits in the log
 }
 
 // Sessions lists the sessions of an agent that have a commit; an empty agent
@@ -113,7 +113,7 @@ func (b *Bus) Sessions(ctx context.Context, agent subject.Agent) ([]SessionInfo,
 	filter := subject.AllCommits
 	if agent != "" {
 		if !subject.Valid(agent) {
-			return nil, Errorf(CodeInvalidArgument, "listing sessions: agent %q is no id", string(agent))
+			return nil, Errorf(CodeInvalidArgument, "listing sessions: agent %q is not a valid id", string(agent))
 		}
 		filter = subject.Ref{Agent: agent, Session: "*"}.Commit()
 	}
@@ -142,7 +142,7 @@ type getRequest struct {
 	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
-// get reads one message, from the leader when there are copies that may lag.
+// get reads one message, from the leader if there are copies that may lag.
 func (b *Bus) get(ctx context.Context, req getRequest) (StoredMsg, error) {
 	single, err := b.copies.single(ctx)
 	if err != nil {
@@ -177,9 +177,8 @@ func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, err
 	return m, nil
 }
 
-// getStored reads through a stream's leader. Its answer states sequence, subject
-// and time outside the message, so that nothing in it can be forged or
-// unreadable; it is slower.
+// getStored reads from a stream's leader. The answer contains sequence, subject and time
+// outside of the message, so they can be neither forged nor unreadable. It is slower.
 func (b *Bus) getStored(ctx context.Context, l *link, stream string, req getRequest) (StoredMsg, error) {
 	doing := "asking the leader of " + stream
 	body, err := json.Marshal(req)
@@ -209,7 +208,7 @@ func (b *Bus) getStored(ctx context.Context, l *link, stream string, req getRequ
 	case resp.Error != nil:
 		return StoredMsg{}, transportError(doing, resp.Error)
 	case resp.Message == nil:
-		return StoredMsg{}, errors.New(doing + ": the answer holds no message")
+		return StoredMsg{}, errors.New(doing + ": the answer contains no message")
 	}
 	stored := StoredMsg{
 		Seq: resp.Message.Seq, Time: resp.Message.Time, Subject: resp.Message.Subject, Data: resp.Message.Data,

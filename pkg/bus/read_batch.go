@@ -37,7 +37,7 @@ func (b *Bus) read(ctx context.Context, filter string, after uint64) iter.Seq2[S
 	}
 }
 
-// leaderLast is the sequence of the last message that the leader has on the filter.
+// leaderLast returns the sequence of the leader's last message on the filter.
 func (b *Bus) leaderLast(ctx context.Context, filter string) (uint64, error) {
 	m, err := b.getFromLeader(ctx, getRequest{LastFor: filter})
 	if errors.Is(err, ErrNotFound) {
@@ -46,16 +46,16 @@ func (b *Bus) leaderLast(ctx context.Context, filter string) (uint64, error) {
 	return m.Seq, err
 }
 
-// reader fetches messages in batches by direct get, which any copy of the stream
-// answers. With one copy the end of a batch is the end of the log; with several,
-// one that lags behind the leader is asked again.
+// reader fetches messages in batches by direct get, which any copy of the stream answers. If
+// there is one copy, the end of a batch is the end of the log. If there are several, a copy
+// that lags is asked again.
 type reader struct {
 	b      *Bus
 	filter string
 	yield  func(StoredMsg, error) bool
 	after  uint64 // the last sequence that was yielded
-	copies bool   // there are several, of which
-	upTo   uint64 // the leader has this much
+	copies bool   // the stream has several copies
+	upTo   uint64 // the leader's last sequence, if copies is set
 	stalls int
 	end    bool
 }
@@ -77,7 +77,7 @@ func (r *reader) batch(ctx context.Context) {
 		r.fail(fmt.Errorf("reading the log: %w", err))
 		return
 	}
-	// Room for a whole batch and its end, so that the inbox never blocks.
+	// The buffer holds a whole batch and its end, so that the inbox never blocks.
 	l := r.b.data
 	answers, lost := make(chan *nats.Msg, batchMsgs+1), l.lostChan()
 	n, reply := l.inbox.ask(directGet, func(m *nats.Msg) {
@@ -101,7 +101,7 @@ func (r *reader) batch(ctx context.Context) {
 		case <-lost:
 			r.fail(transportError("reading the log", nats.ErrDisconnected))
 		case <-stall.C:
-			// What is left is asked for again: until ctx ends, or twice if it has no end.
+			// Request the rest again: until ctx ends, or twice if it has no deadline.
 			if _, ends := ctx.Deadline(); !ends {
 				r.stalls++
 			}
@@ -133,21 +133,21 @@ func (r *reader) take(ctx context.Context, m *nats.Msg, first uint64) (over bool
 		r.fail(err)
 		return true
 	}
-	// The server tells which message of the batch came before: none can be missing.
+	// The server names the previous message of the batch, so none can be missing.
 	want := strconv.FormatUint(r.after, 10)
 	if r.after == first {
 		want = "0"
 	}
 	if stored.prev != want {
-		r.fail(fmt.Errorf("reading the log: message %d follows %q, but the last one that came was %s", stored.Seq, stored.prev, want))
+		r.fail(fmt.Errorf("reading the log: message %d follows %q, but the last one received was %s", stored.Seq, stored.prev, want))
 		return true
 	}
 	r.emit(stored.StoredMsg)
 	return false
 }
 
-// batchEnd decides what follows a batch: the end, or more from a copy that has
-// more or lags.
+// batchEnd decides how to continue after a batch: the log has ended, or there is more, from a
+// copy that has more or lags.
 func (r *reader) batchEnd(ctx context.Context, last bool, first uint64) {
 	switch {
 	case !last:
@@ -176,16 +176,15 @@ var (
 	errBatchEnd   = errors.New("end of batch")
 )
 
-// directMsg is a message that came by direct get.
+// directMsg is a message received by direct get.
 type directMsg struct {
 	StoredMsg
 	prev string // sequence of the message before it in the batch; "0" for the first
 }
 
-// parseDirect reads a message that came by direct get. What the server says of a
-// message stands in headers that it appends to the publisher's own, so only the
-// last value counts, and a control message is one that has no sequence: the
-// publisher's headers may say "Status: 404" or "Nats-Subject: …" as they like.
+// parseDirect parses a message received by direct get. The server appends its metadata to the
+// publisher's headers, so only the last value of a header counts. A control message is one
+// without a sequence: the publisher's headers may contain "Status: 404" or "Nats-Subject: …".
 func parseDirect(m *nats.Msg) (directMsg, error) {
 	seq := lastValue(m.Header, jetstream.SequenceHeader)
 	if seq == "" {
@@ -225,7 +224,7 @@ func parseStatus(m *nats.Msg) error {
 	case "":
 		return errUnreadable
 	default:
-		return fmt.Errorf("reading the log: the server said %s %s", status, m.Header.Get("Description"))
+		return fmt.Errorf("reading the log: the server reported %s %s", status, m.Header.Get("Description"))
 	}
 }
 

@@ -19,17 +19,17 @@ import (
 // DefaultConcurrency is how many requests a responder handles at a time.
 const DefaultConcurrency = 256
 
-// RespondOption changes how a responder works.
+// RespondOption configures a responder.
 type RespondOption func(*Responder)
 
-// Concurrency sets how many requests are handled at a time; with 1 they are
-// handled in the order in which they came. Further ones wait.
+// Concurrency sets how many requests are handled at a time; further ones wait. With 1, they
+// are handled in the order of their arrival.
 func Concurrency(n int) RespondOption {
 	return func(r *Responder) { r.slots = make(chan struct{}, max(n, 1)) }
 }
 
-// Sharing makes the responder use the slots of another one, so that [Concurrency]
-// bounds both together.
+// Sharing makes the responder share the slots of another one, so that [Concurrency] limits
+// both together.
 func Sharing(with *Responder) RespondOption {
 	return func(r *Responder) { r.slots = with.slots }
 }
@@ -48,21 +48,20 @@ type Responder struct {
 	stop context.CancelFunc
 }
 
-// Respond answers requests on a subject, which may hold wildcards. Processes with
-// the same queue share them; an empty queue means that each gets all.
+// Respond handles requests on a subject, which may contain wildcards. Processes with the same
+// queue share the requests; with an empty queue, each process receives all of them.
 //
-// The name self is what the responder is called in reply subjects,
-// reply.<self>.<caller>.<n>. A request that wants its answer elsewhere is dropped
-// with a warning and counted: the answer would be published with this process's
-// rights on a subject of the sender's choice. A request without a reply subject
-// is handled; its answer goes nowhere.
+// The name self is the responder's name in reply subjects, reply.<self>.<caller>.<n>. A
+// request with any other reply subject is counted and dropped with a warning: the answer
+// would be published with this process's permissions on a subject that the sender chose. A
+// request without a reply subject is handled, but its answer is discarded.
 //
-// Each request is handled on a goroutine of its own, [DefaultConcurrency] at a
-// time. A panic is answered as [CodeInternal]. A request whose deadline passed
-// while it waited is answered as [CodeTimeout] and not handled.
+// Each request is handled on a separate goroutine, [DefaultConcurrency] at a time. A panic is
+// answered with [CodeInternal]. A request whose deadline passed while it waited is answered
+// with [CodeTimeout] and not handled.
 func (b *Bus) Respond(subj, queue, self string, handler func(*Request), opts ...RespondOption) (*Responder, error) {
 	if !subject.Valid(self) {
-		return nil, Errorf(CodeInvalidArgument, "responding on %s: own name %q is no id", subj, self)
+		return nil, Errorf(CodeInvalidArgument, "responding on %s: name %q is not a valid id", subj, self)
 	}
 	r := &Responder{b: b, self: self, handler: handler, slots: make(chan struct{}, DefaultConcurrency)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -87,11 +86,11 @@ func (r *Responder) kick() {}
 
 func (r *Responder) drain(ctx context.Context) error { return r.Drain(ctx) }
 
-// Dropped counts the requests that wanted their answer under another's name.
+// Dropped returns the number of requests dropped because of their reply subject.
 func (r *Responder) Dropped() uint64 { return r.dropped.Load() }
 
-// Drain takes no new requests and waits until those that came are handled. When
-// ctx ends first, the contexts of the rest end and Drain returns its error.
+// Drain stops receiving requests and waits until those received are handled. If ctx ends
+// first, the contexts of the remaining requests end, and Drain returns the error of ctx.
 func (r *Responder) Drain(ctx context.Context) error {
 	r.b.removePart(r)
 	closed := make(chan struct{})
@@ -117,7 +116,7 @@ func (r *Responder) Drain(ctx context.Context) error {
 	}
 }
 
-// Stop takes no new requests and ends the contexts of those being handled.
+// Stop stops receiving requests and ends the contexts of those being handled.
 func (r *Responder) Stop() {
 	r.b.removePart(r)
 	_ = r.sub.Unsubscribe()
@@ -127,7 +126,7 @@ func (r *Responder) Stop() {
 func (r *Responder) take(m *nats.Msg) {
 	if m.Reply != "" && !subject.IsReplyFrom(m.Reply, r.self) {
 		n := r.dropped.Add(1)
-		r.b.log.Warn("dropping a request that wants its answer under another's name; use reply."+r.self+".<caller>.<n>",
+		r.b.log.Warn("dropping a request with a foreign reply subject; use reply."+r.self+".<caller>.<n>",
 			"subject", m.Subject, "reply", m.Reply, "dropped", n)
 		return
 	}
@@ -161,7 +160,7 @@ func (r *Responder) serve(m *nats.Msg, leave func()) {
 	r.handler(req)
 }
 
-// bounded is the responder's context, until the caller gives up.
+// bounded returns the responder's context with the caller's deadline.
 func (r *Responder) bounded(m *nats.Msg) (context.Context, context.CancelFunc) {
 	if at, ok := Deadline(m.Header); ok {
 		return context.WithDeadline(r.ctx, at)
@@ -173,30 +172,30 @@ func (r *Responder) bounded(m *nats.Msg) (context.Context, context.CancelFunc) {
 type Request struct {
 	Subject string
 	Header  nats.Header
-	Data    []byte // the body, wherever it was
+	Data    []byte // the body, also if it was stored separately
 
-	ctx   context.Context //nolint:containedctx // the request's own, as in net/http
+	ctx   context.Context //nolint:containedctx // the request's context, as in net/http
 	r     *Responder
 	reply string
 	leave func() // frees its slot
 }
 
-// Context carries the caller's deadline and trace. It ends when the handler has
-// returned; work that goes on takes context.WithoutCancel of it.
+// Context returns a context with the caller's deadline and trace. It ends when the handler
+// has returned; use context.WithoutCancel for work that continues.
 func (q *Request) Context() context.Context { return q.ctx }
 
-// Yield releases the request's slot (see [Concurrency]), for a handler that only waits
-// from now on.
+// Yield releases the request's slot (see [Concurrency]). A handler calls it before it only
+// waits.
 func (q *Request) Yield() { q.leave() }
 
-// WantsReply reports whether there is anyone to answer.
+// WantsReply reports whether the request has a reply subject.
 func (q *Request) WantsReply() bool { return q.reply != "" }
 
-// Reply answers. It may be called several times, also after the handler has
-// returned. A large answer is stored first and fetched by the caller.
+// Reply sends a reply. It may be called several times, also after the handler has returned. A
+// large reply is stored first, and the caller fetches it.
 func (q *Request) Reply(data []byte) error { return q.ReplyMsg(nil, data) }
 
-// ReplyMsg answers with headers.
+// ReplyMsg sends a reply with headers.
 func (q *Request) ReplyMsg(hdr nats.Header, data []byte) error {
 	if q.reply == "" {
 		return nil
@@ -214,8 +213,8 @@ func (q *Request) ReplyMsg(hdr nats.Header, data []byte) error {
 	return nil
 }
 
-// storing bounds how long a large answer is being stored. One that is ready is
-// sent, even if the handler has returned, and as long as the caller waits for it.
+// storing returns the context for storing a large answer. The answer is sent even if the
+// handler has returned, as long as the caller waits for it.
 func (q *Request) storing() (context.Context, context.CancelFunc) {
 	at := time.Now().Add(claimWait)
 	if wanted, ok := q.ctx.Deadline(); ok && wanted.After(at) {
@@ -224,7 +223,7 @@ func (q *Request) storing() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(q.ctx), at)
 }
 
-// ReplyError answers with an error; its code is [CodeOf] err.
+// ReplyError sends an error as the reply, with the code [CodeOf] err.
 func (q *Request) ReplyError(err error) error {
 	if err == nil {
 		return q.Reply(nil)
@@ -245,7 +244,7 @@ func (q *Request) answerError(err error) {
 
 func (q *Request) recover() {
 	if v := recover(); v != nil {
-		q.r.b.log.Error("a request's handler panicked", "subject", q.Subject, "panic", v, "stack", string(debug.Stack()))
+		q.r.b.log.Error("request handler panicked", "subject", q.Subject, "panic", v, "stack", string(debug.Stack()))
 		q.answerError(Errorf(CodeInternal, "the responder's handler panicked"))
 	}
 }

@@ -13,14 +13,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RunFile is the file in a data directory that says where the bus of the system that
-// runs on it is: {"url": "nats://HOST:PORT", "token": "TOKEN"}. It is absent while none
-// runs.
+// RunFile is the name of the file in a system's data directory with the address of its bus:
+// {"url": "nats://HOST:PORT", "token": "TOKEN"}. It does not exist while no system runs.
 const RunFile = "run.json"
 
-// finder connects to wherever a [RunFile] says, or else to the address of the
-// configuration. It reads the file at each attempt, so that a connection follows a bus
-// that has come back elsewhere.
+// finder connects to the address in a [RunFile], or else to that of the configuration. It
+// reads the file at each attempt, so that it finds a bus that has restarted at another
+// address.
 type finder struct {
 	dir   string
 	token string // without a file

@@ -16,8 +16,8 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// StorageFault is why the log cannot store anything now. It is an error: errors.As
-// finds it in the error of whatever was not stored because of it.
+// StorageFault is the reason why the log cannot store anything now. It is an error: use
+// errors.As to find it in the error of a message that was not stored because of it.
 type StorageFault struct {
 	Reason string    `json:"reason"` // the server's own cause, and what to do
 	Since  time.Time `json:"since"`
@@ -31,9 +31,9 @@ func (f *StorageFault) Error() string { return "the bus cannot store: " + f.Reas
 // What to do about a fault. nats-server keeps the first write error of a stream, and
 // then neither stores nor answers until it is restarted.
 const (
-	adviceRestart = "mend that where nats-server keeps its streams; `skandha up` then goes on by itself, " +
+	adviceRestart = "fix that where nats-server stores its streams; `skandha up` then continues by itself, " +
 		"any other nats-server must be restarted (docker compose restart nats, systemctl restart nats-server)"
-	adviceLimit = "raise the limit or remove what is not needed; it goes on by itself"
+	adviceLimit = "raise the limit or remove data; it then continues by itself"
 )
 
 // The intervals of the watch over a log that cannot store.
@@ -59,17 +59,17 @@ type storage struct {
 	blind   bool // they do not allow asking for the stream either
 }
 
-// StorageFault is why the log cannot store now, as far as this process or a core
-// knows; nil if no fault is known. The first call subscribes to the cores' beacons.
+// StorageFault returns why the log cannot store now, as far as this process or a core knows;
+// nil if no fault is known. The first call subscribes to the cores' beacons.
 func (b *Bus) StorageFault() *StorageFault {
-	// A core's report goes first, so that all processes report the same.
+	// A core's report takes precedence, so that all processes report the same.
 	if f := b.beacons.storageFault(b); f != nil {
 		return f
 	}
 	return b.SeenStorageFault()
 }
 
-// SeenStorageFault is [Bus.StorageFault] without the reports of cores.
+// SeenStorageFault is like [Bus.StorageFault], but ignores the reports of cores.
 func (b *Bus) SeenStorageFault() *StorageFault {
 	b.storage.mu.Lock()
 	defer b.storage.mu.Unlock()
@@ -196,8 +196,8 @@ func (b *Bus) lookAtStorage() bool {
 	return true
 }
 
-// probeStorage stores a message without a meaning: only an acknowledgement proves that
-// the log can store.
+// probeStorage stores a message without content: only an acknowledgement proves that the log
+// can store.
 func (b *Bus) probeStorage(suspect time.Time, size int) {
 	ctx, cancel := context.WithTimeout(context.Background(), storageWait)
 	defer cancel()
@@ -208,11 +208,11 @@ func (b *Bus) probeStorage(suspect time.Time, size int) {
 	case errors.Is(err, ErrDenied):
 		b.storageWorks() // unknown; the next message will show it
 	case errors.Is(err, nats.ErrNoResponders) && b.Connected() && !suspect.IsZero() && time.Since(suspect) > storageSilent:
-		b.storageFails(&StorageFault{Reason: "no stream takes what is stored: the stream " + StreamSessions +
+		b.storageFails(&StorageFault{Reason: "no stream accepts the messages: the stream " + StreamSessions +
 			" does not exist, or no server leads it; core creates a missing stream again"}, 0)
 	case errors.Is(err, ErrAmbiguous) && b.Connected() && !suspect.IsZero() && time.Since(suspect) > storageSilent:
 		b.storageFails(&StorageFault{Reason: fmt.Sprintf(
-			"nats-server has acknowledged nothing for %s; its log says why (\"write error\", \"JetStream\"); %s",
+			"nats-server has acknowledged nothing for %s; see its log (\"write error\", \"JetStream\"); %s",
 			storageSilent, adviceRestart)}, 0)
 	}
 }
@@ -297,8 +297,8 @@ func (b *Bus) readWriteError(m *nats.Msg) error {
 	return nil // "EOF": there is no such message
 }
 
-// isWriteError tells an operating system error, which names a file, from one of the
-// store's own errors.
+// isWriteError distinguishes an operating system error, which names a file, from an error of
+// the store itself.
 func isWriteError(text string) bool {
 	return strings.Contains(text, "no space left") || strings.Contains(text, ": ")
 }

@@ -11,10 +11,10 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// ScheduleTimer lays down a timer of the session and returns once the server has
-// stored it. It fires at the time, or at once when that is past; after a restart
-// of the server too. The same id again replaces what has not fired yet. An error
-// says that it may not be stored: schedule it again.
+// ScheduleTimer stores a timer of the session and returns once the server has acknowledged
+// it. The timer fires at the given time, or immediately if that has passed, also after a
+// restart of the server. A timer with the same id that has not fired yet is replaced. After
+// an error the timer may not be stored: schedule it again.
 func (b *Bus) ScheduleTimer(ctx context.Context, ref subject.Ref, id string, at time.Time) error {
 	if id == "" {
 		return Errorf(CodeInvalidArgument, "scheduling a timer of %s: the id is empty", ref)
@@ -30,8 +30,8 @@ func (b *Bus) ScheduleTimer(ctx context.Context, ref subject.Ref, id string, at 
 	return nil
 }
 
-// CancelTimer removes a timer that has not fired yet. It may still fire when it
-// is just about to; whoever takes the firing must not mind.
+// CancelTimer removes a timer that has not fired yet. It may still fire if it was just about
+// to, which the handler of the firing must tolerate.
 func (b *Bus) CancelTimer(ctx context.Context, ref subject.Ref, id string) error {
 	s, err := b.js.Stream(ctx, StreamTimers)
 	if err == nil {
@@ -45,16 +45,16 @@ func (b *Bus) CancelTimer(ctx context.Context, ref subject.Ref, id string) error
 
 const firedDurable = "fired"
 
-// ConsumeFired hands every firing to one of the processes that call it, until a
-// handler returns nil for it: at least once. The handler stores the timer's cause
-// and returns when that is acknowledged. It is called for one firing after the
-// other, with a context that ends with ctx.
+// ConsumeFired delivers every firing at least once, to one of the processes that call it,
+// until a handler returns nil for it. The handler stores the timer's cause and returns when
+// that is acknowledged. It is called for one firing after the other, with a context that
+// ends with ctx.
 func (b *Bus) ConsumeFired(ctx context.Context, handler func(ctx context.Context, ref subject.Ref, id string) error) (*Consumption, error) {
 	l := &pullLoop{
 		b: b, stream: StreamTimers,
 		config: jetstream.ConsumerConfig{
 			Durable: firedDurable, FilterSubject: subject.AllFired,
-			// What was handled is gone from the stream, so all of it is what is left.
+			// Handled firings are deleted from the stream, so all messages are unhandled.
 			DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckExplicitPolicy,
 			AckWait: 10 * time.Second, MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
 		},
@@ -69,14 +69,14 @@ func (b *Bus) ConsumeFired(ctx context.Context, handler func(ctx context.Context
 func (b *Bus) handleFired(ctx context.Context, m *nats.Msg, handler func(context.Context, subject.Ref, string) error) {
 	ref, id, err := subject.ParseFired(m.Subject)
 	if err != nil {
-		b.log.Warn("dropping a firing that names no timer", "subject", m.Subject, "error", err)
+		b.log.Warn("dropping a firing with an invalid subject", "subject", m.Subject, "error", err)
 		_ = m.Respond([]byte("+TERM"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 	defer cancel()
 	if err := handler(ctx, ref, id); err != nil {
-		b.log.Warn("timer fired and was not taken; it comes again", "ref", ref.String(), "timer", id, "error", err)
+		b.log.Warn("handling a timer failed; it will be redelivered", "ref", ref.String(), "timer", id, "error", err)
 		_ = m.Respond([]byte(`-NAK {"delay": 500000000}`))
 		return
 	}

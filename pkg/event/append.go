@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendJSON appends the envelope in structured JSON. Data must be valid JSON,
-// as it is when it comes from [New] or [Decode].
+// AppendJSON appends the envelope to b in structured JSON. Data must be valid JSON, as
+// [New] and [Decode] guarantee.
 func (e Event) AppendJSON(b []byte) []byte {
 	b = append(b, `{"specversion":`...)
 	b = appendString(b, e.SpecVersion)
@@ -45,8 +45,7 @@ func appendOptional(b []byte, name, value string) []byte {
 	return appendString(b, value)
 }
 
-// appendString writes the short ASCII strings of an envelope directly and
-// leaves anything else to encoding/json.
+// appendString writes plain ASCII strings directly and uses encoding/json for all others.
 func appendString(b []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {

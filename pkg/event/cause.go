@@ -12,13 +12,13 @@ import (
 
 // Limits of a cause.
 const (
-	// MaxTextBytes is the longest text of an input, in bytes.
+	// MaxTextBytes is the maximum length of an input's text, in bytes.
 	MaxTextBytes = 256 << 10
-	// MaxInputIDBytes is the longest id a sender may give an input.
+	// MaxInputIDBytes is the maximum length of the id that a sender gives an input, in bytes.
 	MaxInputIDBytes = 128
 )
 
-// InputMode says what to do when the agent is busy.
+// InputMode is what happens to an input when the agent is busy.
 type InputMode string
 
 // The modes of an input.
@@ -27,28 +27,28 @@ const (
 	ModeInterrupt InputMode = "interrupt" // end the running turn with turn.failed {interrupted}, then start
 )
 
-// Input is a perception. The least a listener may send is {"text": "…"}.
+// Input is a perception. Only the text is required: {"text": "…"}.
 type Input struct {
 	Text   string    `json:"text"`
-	ID     string    `json:"id,omitempty"`     // sender's own id; a repeated one ends as duplicate_of
+	ID     string    `json:"id,omitempty"`     // the sender's id; an input with a repeated one ends as duplicate_of
 	Source string    `json:"source,omitempty"` // where it was perceived, e.g. "stdin"
 	Mode   InputMode `json:"mode,omitempty"`   // default queue
 }
 
-// Confirmation answers a confirmation request. Both the id and the hash of the
-// arguments that were shown must match what is pending, or it has no effect.
+// Confirmation answers a confirmation request. It has no effect unless both the id and the
+// hash of the shown arguments match the pending request.
 type Confirmation struct {
 	ConfirmationID string `json:"confirmation_id"`
 	Hash           string `json:"hash"`
 	Approved       bool   `json:"approved"`
 	Reason         string `json:"reason,omitempty"`
-	Source         string `json:"source,omitempty"` // the UI that it was answered in
-	Always         *Grant `json:"always,omitempty"` // with Approved: one of those that the request offered
+	Source         string `json:"source,omitempty"` // the UI in which the user answered
+	Always         *Grant `json:"always,omitempty"` // with Approved: one of the grants that the request offered
 }
 
-// Cancel stops the turn of the input it names, or ends that input while it is
-// still queued. It names the input by the stream sequence of its
-// acknowledgement, or by the id that the same writer gave it; it never hits another.
+// Cancel stops the turn of an input, or ends the input if it is still queued. It identifies
+// the input by the stream sequence of its acknowledgement, or by the id that the same writer
+// gave it. It never affects another input.
 type Cancel struct {
 	Sequence uint64 `json:"sequence,omitempty"`
 	InputID  string `json:"input_id,omitempty"`
@@ -62,9 +62,9 @@ type Command struct {
 	ID   string   `json:"id,omitempty"`
 }
 
-// Timer says that a time has come. Only core writes it.
+// Timer reports that a time has been reached. Only core writes it.
 type Timer struct {
-	ID string `json:"id"` // the confirmation it expires
+	ID string `json:"id"` // the confirmation request that expires
 }
 
 // EventType implements Payload.
@@ -82,9 +82,9 @@ func (Command) EventType() Type { return TypeCommand }
 // EventType implements Payload.
 func (Timer) EventType() Type { return TypeTimer }
 
-// DecodeCause reads the body of a cause into p: a CloudEvents envelope of p's
-// type, or p's bare JSON object. Unknown fields of a bare body are ignored,
-// so that a listener may send what it has. Text that is no UTF-8 is refused.
+// DecodeCause decodes the body of a cause into p. The body is either a CloudEvents envelope
+// of p's type, or p's JSON object itself. Unknown fields of a body without an envelope are
+// ignored, so that listeners can send additional data. Text that is not UTF-8 is an error.
 func DecodeCause(body []byte, p Payload) error {
 	if !utf8.Valid(body) {
 		return fmt.Errorf("%w: body is not valid UTF-8", ErrMalformed)
@@ -118,7 +118,7 @@ func DecodeCause(body []byte, p Payload) error {
 	if err := e.DataAs(p); err != nil {
 		return err
 	}
-	switch p := p.(type) { // a repeated envelope is a repeated cause
+	switch p := p.(type) { // a repeated envelope means a repeated cause
 	case *Input:
 		p.ID = cmp.Or(p.ID, e.ID)
 	case *Command:
@@ -127,7 +127,7 @@ func DecodeCause(body []byte, p Payload) error {
 	return nil
 }
 
-// Check verifies an input's fields; the error names the field.
+// Check validates the input's fields; the error names the field.
 func (in Input) Check() error {
 	switch {
 	case in.Text == "":

@@ -9,37 +9,37 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// TriggerKind is what made core decide.
+// TriggerKind is the kind of a [Trigger].
 type TriggerKind string
 
 // The kinds of trigger.
 const (
 	ByCause    TriggerKind = "cause"    // a stored cause, at Sequence
 	ByReply    TriggerKind = "reply"    // an executor's answer to (Call, Attempt)
-	ByProgress TriggerKind = "progress" // an executor came or went, a deadline passed
-	ByPoison   TriggerKind = "poison"   // the cause at Sequence can't be handled
-	ByBegin    TriggerKind = "begin"    // a core begins to decide Sequence, which was delivered often without a commit
+	ByProgress TriggerKind = "progress" // an executor started or stopped, or a deadline passed
+	ByPoison   TriggerKind = "poison"   // the cause at Sequence cannot be handled
+	ByBegin    TriggerKind = "begin"    // a core begins to decide Sequence, which was delivered repeatedly without a commit
 )
 
-// Trigger is what made core decide, as far as the log must know it.
+// Trigger is what made core decide, as far as the log must record it.
 type Trigger struct {
 	Kind     TriggerKind       `json:"kind"`
 	Sequence uint64            `json:"sequence,omitempty"` // cause, poison, begin
 	Cause    subject.CauseKind `json:"cause,omitempty"`    // cause
-	Writer   subject.Writer    `json:"writer,omitempty"`   // cause: from the subject, so not to be forged
+	Writer   subject.Writer    `json:"writer,omitempty"`   // cause: from the subject, so it cannot be forged
 	Call     string            `json:"call,omitempty"`     // reply
 	Attempt  string            `json:"attempt,omitempty"`  // reply
 }
 
 // Header is the first element of a commit's batch.
 type Header struct {
-	CommitID    string         `json:"commit_id"` // random: finds one's own commit after a lost acknowledgement
-	Prev        uint64         `json:"prev"`      // sequence of the session's commit before; 0 for the first
+	CommitID    string         `json:"commit_id"` // random: identifies the writer's commit after a lost acknowledgement
+	Prev        uint64         `json:"prev"`      // sequence of the session's previous commit; 0 for the first
 	Trigger     Trigger        `json:"trigger"`
 	Cursor      uint64         `json:"cursor"`             // every cause up to here is processed
 	Driver      uint64         `json:"driver"`             // the cause whose holder must drive; 0 when idle
-	Delivery    uint64         `json:"delivery,omitempty"` // how often the driver had been delivered by now
-	Now         time.Time      `json:"now"`                // the cause's stream time, or the deciding core's clock; never goes back
+	Delivery    uint64         `json:"delivery,omitempty"` // how often the driver has been delivered so far
+	Now         time.Time      `json:"now"`                // the cause's stream time, or the deciding core's clock; never decreases
 	Hooks       []hook.Verdict `json:"hooks,omitempty"`
 	FoldVersion int            `json:"fold_version"`
 	Digest      string         `json:"digest"` // of the state after this commit
@@ -55,10 +55,10 @@ type Commit struct {
 	Events []Event
 }
 
-// Source is the CloudEvents source of what core writes.
+// Source is the CloudEvents source of the events that core writes.
 const Source = "skandha/core"
 
-// Encode writes the commit as a CloudEvents batch.
+// Encode returns the commit as a CloudEvents batch.
 func (c Commit) Encode() ([]byte, error) {
 	head, err := json.Marshal(c.Header)
 	if err != nil {
@@ -81,8 +81,8 @@ func (c Commit) Encode() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// DecodeCommit reads a batch that was stored on the commit subject of ref. The
-// subject says whose commit it is; a body that says otherwise is refused.
+// DecodeCommit decodes a batch that was stored on the commit subject of ref. A body that
+// names another session is an error.
 func DecodeCommit(ref subject.Ref, b []byte) (Commit, error) {
 	var batch []Event
 	if err := json.Unmarshal(b, &batch); err != nil {

@@ -20,9 +20,9 @@ const (
 
 // Errors of decoding. Both are wrapped with the reason.
 var (
-	// ErrMalformed: the bytes are no envelope at all, or an attribute has the wrong shape.
+	// ErrMalformed means that the bytes are not an envelope, or that an attribute is invalid.
 	ErrMalformed = errors.New("malformed event")
-	// ErrUnknownType: the envelope is sound but its type or version is not one of ours.
+	// ErrUnknownType means that the envelope is valid, but its type or version is unknown.
 	ErrUnknownType = errors.New("unknown event type")
 )
 
@@ -40,20 +40,20 @@ type Event struct {
 	Data        json.RawMessage `json:"data"`
 }
 
-// Ref is the session the event belongs to.
+// Ref returns the session that the event belongs to.
 func (e Event) Ref() subject.Ref { return subject.Ref{Agent: e.Agent, Session: e.Session} }
 
-// Live is the subject of the event's live copy.
+// Live returns the subject of the event's live copy.
 func (e Event) Live() string { return e.Ref().Live(e.Type.Phase(), e.Type.Name()) }
 
-// Payload is a typed body; each knows its event's type.
+// Payload is the typed body of an event. EventType returns the type of that event.
 type Payload interface{ EventType() Type }
 
-// DataAs decodes the body into p. The error wraps [ErrMalformed] or, when the
-// event is of another type than p, [ErrUnknownType].
+// DataAs decodes the body into p. The error wraps [ErrMalformed], or [ErrUnknownType] if
+// the event has another type than p.
 func (e Event) DataAs(p Payload) error {
 	if e.Type != p.EventType() {
-		return fmt.Errorf("%w: %q where %q was wanted", ErrUnknownType, e.Type, p.EventType())
+		return fmt.Errorf("%w: %q, want %q", ErrUnknownType, e.Type, p.EventType())
 	}
 	if err := json.Unmarshal(e.Data, p); err != nil {
 		return fmt.Errorf("%w: data of %s: %w", ErrMalformed, e.Type, err)
@@ -61,7 +61,7 @@ func (e Event) DataAs(p Payload) error {
 	return nil
 }
 
-// Decode reads one structured-mode event and checks its required attributes.
+// Decode decodes one structured-mode event and checks its required attributes.
 func Decode(b []byte) (Event, error) {
 	e, ok := parse(b)
 	if !ok {
@@ -72,7 +72,7 @@ func Decode(b []byte) (Event, error) {
 	return e, e.Check()
 }
 
-// Check verifies the attributes that CloudEvents requires and the ids.
+// Check validates the attributes that CloudEvents requires, and the ids.
 func (e Event) Check() error {
 	switch {
 	case e.SpecVersion != SpecVersion:
@@ -95,7 +95,7 @@ func (e Event) Check() error {
 	return checkTime("time", e.Time)
 }
 
-// checkTime refuses what has no RFC 3339 form in UTC, in which times are written.
+// checkTime rejects times without an RFC 3339 form in UTC, in which they are encoded.
 func checkTime(field string, t time.Time) error {
 	if y := t.UTC().Year(); y < 0 || y > 9999 {
 		return fmt.Errorf("%w: %s: year %d is outside 0 to 9999", ErrMalformed, field, y)
@@ -103,8 +103,8 @@ func checkTime(field string, t time.Time) error {
 	return nil
 }
 
-// New wraps a payload. It panics if the payload cannot be encoded, which is a
-// programming error: payloads are plain data.
+// New returns an event with the payload. It panics if the payload cannot be encoded, which
+// is a programming error: payloads are plain data.
 func New(ref subject.Ref, id, source string, p Payload) Event {
 	data, err := json.Marshal(p)
 	if err != nil {

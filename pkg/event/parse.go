@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 )
 
-// parse reads an event that is written as [Event.AppendJSON] writes it, which is
-// several times faster than reading any JSON. It reports false if it is not, or not
-// surely: then it says nothing about the event.
+// parse decodes an event in the exact form that [Event.AppendJSON] writes, several times
+// faster than encoding/json. It reports false if the event does not, or may not, have that
+// form, which does not mean that it is invalid.
 func parse(b []byte) (e Event, ok bool) {
 	p := parser{rest: b}
 	p.must(`{"specversion":"`)

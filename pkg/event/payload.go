@@ -10,20 +10,20 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Disposition is what became of a perceived input.
+// Disposition is what happened to a perceived input.
 type Disposition string
 
 // The dispositions.
 const (
 	Started     Disposition = "started"    // its turn begins in this commit
 	Queued      Disposition = "queued"     // it waits for the running turn
-	FromQueue   Disposition = "from_queue" // it had waited; its turn begins in this commit
+	FromQueue   Disposition = "from_queue" // it was queued; its turn begins in this commit
 	EndedAtOnce Disposition = "ended"      // its terminal event is in this commit
 )
 
-// Perceived says that an input (or command) was taken up.
+// Perceived reports that core has started to process an input or command, or has queued it.
 type Perceived struct {
-	Sequence    uint64         `json:"sequence"` // of the cause: what the sender was acknowledged
+	Sequence    uint64         `json:"sequence"` // of the cause, as in the acknowledgement to the sender
 	InputID     string         `json:"input_id,omitempty"`
 	Writer      subject.Writer `json:"writer"`
 	Source      string         `json:"source,omitempty"`
@@ -33,8 +33,8 @@ type Perceived struct {
 	Deadline    time.Time      `json:"deadline,omitzero"` // of the turn, when it begins
 }
 
-// PlanRequested says that the model is asked. History is not carried: it is the
-// fold up to the commit before, whose chain is named here.
+// PlanRequested reports a request to the model. It does not carry the history, which is the
+// fold up to the previous commit; Chain is its digest.
 type PlanRequested struct {
 	Plan     string           `json:"plan"` // <turn>-p<round>
 	Round    int              `json:"round"`
@@ -43,11 +43,11 @@ type PlanRequested struct {
 	Provider subject.Instance `json:"provider"`
 	NotAfter time.Time        `json:"not_after"`
 	StartBy  time.Time        `json:"start_by"`
-	Chain    string           `json:"chain"`            // digest of the history it sees
-	Tools    []string         `json:"tools"`            // offered; no other can be called
-	System   string           `json:"system,omitempty"` // set only when a hook changed it
-	Notes    []string         `json:"notes,omitempty"`  // advice of hooks and of the core, for this call
-	Spent    provider.Usage   `json:"spent,omitzero"`   // by the attempt before, whose answer was of no use
+	Chain    string           `json:"chain"`            // digest of the history that the model sees
+	Tools    []string         `json:"tools"`            // offered to the model; no other tool can be called
+	System   string           `json:"system,omitempty"` // set only if a hook changed it
+	Notes    []string         `json:"notes,omitempty"`  // advice of hooks and of core, for this request
+	Spent    provider.Usage   `json:"spent,omitzero"`   // by the previous attempt, whose answer was not usable
 }
 
 // PlanCompleted is the model's answer, or its failure.
@@ -57,15 +57,15 @@ type PlanCompleted struct {
 	Provider   subject.Instance   `json:"provider,omitempty"`
 	Response   *provider.Response `json:"response,omitempty"`
 	Error      *provider.Error    `json:"error,omitempty"`
-	Spent      provider.Usage     `json:"spent,omitzero"`  // with Error: what the answer of no use cost
-	Steps      []Step             `json:"steps,omitempty"` // what the calls became
+	Spent      provider.Usage     `json:"spent,omitzero"`  // with Error: the cost of the unusable answer
+	Steps      []Step             `json:"steps,omitempty"` // the steps that the calls were turned into
 	DurationMS int64              `json:"duration_ms,omitempty"`
 }
 
 // Step is one tool call of the turn's execution plan.
 type Step struct {
 	Call          string          `json:"call"`             // <plan>-c<index>, or <call>-s<index> within plan:execute
-	CallID        string          `json:"call_id"`          // the model's own id of the call (or of the plan's step)
+	CallID        string          `json:"call_id"`          // the model's id of the call (or of the plan's step)
 	Parent        string          `json:"parent,omitempty"` // the plan:execute call that it is a step of
 	Tool          string          `json:"tool"`
 	Args          json.RawMessage `json:"args"`                 // before references are resolved
@@ -74,20 +74,20 @@ type Step struct {
 	StopOnFailure bool            `json:"stop_on_failure,omitempty"` // a plan:execute call: the first failure skips the rest
 }
 
-// ActRequested gives one step to one executor.
+// ActRequested assigns one step to one executor.
 type ActRequested struct {
 	Call       string           `json:"call"`
 	Tool       string           `json:"tool"`
 	Args       json.RawMessage  `json:"args"`           // exactly what will run
-	Hash       string           `json:"hash"`           // of the tool's name, owner and spec, and of args: what an approval is bound to
-	Spec       string           `json:"spec,omitempty"` // the digest of the tool's spec; its runner refuses another
+	Hash       string           `json:"hash"`           // of the tool's name, owner and spec, and of args; an approval is bound to it
+	Spec       string           `json:"spec,omitempty"` // the digest of the tool's spec; a runner whose tool has another one refuses the call
 	Attempt    string           `json:"attempt"`
 	Attempts   int              `json:"attempts"` // counts from 1
 	Runner     subject.Instance `json:"runner"`
 	StartBy    time.Time        `json:"start_by"`
 	NotAfter   time.Time        `json:"not_after"`
 	Idempotent bool             `json:"idempotent,omitempty"`
-	Uncertain  bool             `json:"uncertain,omitempty"` // an attempt before may have run; only ever of idempotent tools
+	Uncertain  bool             `json:"uncertain,omitempty"` // an earlier attempt may have run; only for idempotent tools
 	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
 	// Sticky is the pool of a sticky tool: from now on the session's sticky calls of
 	// the pool go to this runner.
@@ -101,65 +101,66 @@ type ConfirmOutcome string
 const (
 	Approved ConfirmOutcome = "approved"
 	Denied   ConfirmOutcome = "denied"
-	Expired  ConfirmOutcome = "expired" // which means denied
+	Expired  ConfirmOutcome = "expired" // counts as denied
 )
 
-// ActConfirmed says how a person, or the clock, answered a confirmation request.
+// ActConfirmed reports that a person answered a confirmation request, or that it expired.
 type ActConfirmed struct {
 	Call    string         `json:"call"` // the confirmation id
 	Hash    string         `json:"hash"`
 	Outcome ConfirmOutcome `json:"outcome"`
 	By      subject.Writer `json:"by"`
 	Reason  string         `json:"reason,omitempty"`
-	Source  string         `json:"source,omitempty"` // the UI that it was answered in, as the answer says
-	Always  *Grant         `json:"always,omitempty"` // with Approved: what is approved from now on, too
+	Source  string         `json:"source,omitempty"` // the UI in which the user answered, according to the answer
+	Always  *Grant         `json:"always,omitempty"` // with Approved: which later calls are approved as well
 }
 
-// Grant approves, in its session until /reset, calls of one tool whose arguments
-// match: "always for this session". It stands for what policy would ask a person
-// about, never for what policy denies or a hook asks about.
+// Grant approves calls of one tool whose arguments match, in its session and until /reset:
+// "always for this session". It replaces the confirmation that policy would require. It
+// never applies to a call that policy denies or for which a hook requires confirmation.
 type Grant struct {
 	Tool string `json:"tool"`
-	// Args has a pattern for arguments by name. A pattern is the value itself, or it
-	// ends in "/*": everything below, of a clean path or of a URL of that origin.
+	// Args maps names of arguments to patterns. A pattern is the exact value, or it ends in
+	// "/*" and matches everything below a clean path, or below a URL of that origin.
 	Args map[string]string `json:"args,omitempty"`
-	// Hash is the call's when nothing but this exact call is granted; then Args is empty.
+	// Hash is set if only this exact call is granted: it is the call's hash, and Args is empty.
 	Hash string `json:"hash,omitempty"`
-	// Spec is the digest of the tool's spec. A tool with another owner or spec is not granted.
+	// Spec is the digest of the tool's spec. The grant does not cover a tool with another owner
+	// or spec.
 	Spec string `json:"spec,omitempty"`
 }
 
-// Effect is what the security layer says.
+// Effect is a decision of the security layer.
 type Effect string
 
 // The effects.
 const (
 	EffectAllow   Effect = "allow"
 	EffectDeny    Effect = "deny"
-	EffectConfirm Effect = "confirm" // a person is asked
+	EffectConfirm Effect = "confirm" // a person must approve
 )
 
 // The actions that are audited.
 const (
-	ActionCall         = "tool.call"    // a call is about to be given to a runner
+	ActionCall         = "tool.call"    // a call is about to be assigned to a runner
 	ActionConfirmation = "confirmation" // an answer to a confirmation request was refused
 )
 
-// Obligations bind a call that is allowed.
+// Obligations are conditions on an allowed call.
 type Obligations struct {
-	MaxDurationMS  int64  `json:"max_duration_ms,omitempty"`  // from its being given to a runner until its end
+	MaxDurationMS  int64  `json:"max_duration_ms,omitempty"`  // from its assignment to a runner until its end
 	MaxResultBytes int    `json:"max_result_bytes,omitempty"` // of its result, as JSON; a larger one is withheld
-	Note           string `json:"note,omitempty"`             // told to the model beside the result
+	Note           string `json:"note,omitempty"`             // shown to the model beside the result
 }
 
-// Audited is a decision of the security layer: about a call, or about an answer to a
-// confirmation request, which is refused if it does not fit.
+// Audited is a decision of the security layer about a call, or about an answer to a
+// confirmation request, which is refused if it does not match the request.
 type Audited struct {
 	Principal   subject.Writer `json:"principal"`
 	Action      string         `json:"action"`             // tool.call or confirmation
 	Resource    string         `json:"resource,omitempty"` // the tool
-	Call        string         `json:"call,omitempty"`     // as an answer named it, with the action confirmation
-	Hash        string         `json:"hash,omitempty"`     // of tool and arguments; as an answer gave it, likewise
+	Call        string         `json:"call,omitempty"`     // for the action confirmation, as in the answer
+	Hash        string         `json:"hash,omitempty"`     // of tool and arguments; for the action confirmation, as in the answer
 	Effect      Effect         `json:"effect"`
 	Reason      string         `json:"reason,omitempty"`
 	Rule        string         `json:"rule,omitempty"`        // what decided: "policy[3]", "risk", "permission", "default", "grant", "before_act", "breaker"
@@ -167,7 +168,7 @@ type Audited struct {
 	Obligations *Obligations   `json:"obligations,omitempty"` // unless it is denied
 }
 
-// ActCompleted is a step's one result.
+// ActCompleted is the result of a step. Each step has exactly one.
 type ActCompleted struct {
 	Call       string           `json:"call"`
 	Tool       string           `json:"tool"`
@@ -176,19 +177,19 @@ type ActCompleted struct {
 	Attempt    string           `json:"attempt,omitempty"` // empty if it was never assigned
 	Runner     subject.Instance `json:"runner,omitempty"`
 	DurationMS int64            `json:"duration_ms,omitempty"`
-	Note       string           `json:"note,omitempty"` // what core tells the model beside the result
-	// Fault says whose failure it is. A failure without a fault never counts towards
-	// the circuit breaker.
+	Note       string           `json:"note,omitempty"` // shown to the model beside the result, by core
+	// Fault is the party that caused the failure. A failure without a fault never counts
+	// towards the circuit breaker.
 	Fault Fault `json:"fault,omitempty"`
 }
 
-// Fault says whose failure an unsuccessful call is.
+// Fault is the party that caused an unsuccessful call.
 type Fault string
 
-// FaultTool is a failure that the tool itself reported.
+// FaultTool means that the tool itself reported the failure.
 const FaultTool Fault = "tool"
 
-// Recorded is the terminal event of a turn that went through: the experience.
+// Recorded is the terminal event of a turn that ended well: the experience.
 type Recorded struct {
 	Sequence   uint64         `json:"sequence"` // the input's
 	InputID    string         `json:"input_id,omitempty"`
@@ -198,7 +199,7 @@ type Recorded struct {
 	Rounds     int            `json:"rounds"`
 	Usage      provider.Usage `json:"usage"`
 	Notes      []string       `json:"notes,omitempty"`   // by before_reflect hooks
-	Command    string         `json:"command,omitempty"` // when it was a slash command
+	Command    string         `json:"command,omitempty"` // set if the input was a slash command
 	DurationMS int64          `json:"duration_ms"`
 }
 
@@ -217,29 +218,29 @@ type FailCode string
 const (
 	FailMalformed      FailCode = "malformed"       // the cause could not be read
 	FailUnknownAgent   FailCode = "unknown_agent"   //
-	FailUnknownCause   FailCode = "unknown_cause"   // a kind of cause that nobody knows
+	FailUnknownCause   FailCode = "unknown_cause"   // an unknown kind of cause
 	FailUnknownCommand FailCode = "unknown_command" //
-	FailDuplicate      FailCode = "duplicate_of"    // an input with this id was taken before
+	FailDuplicate      FailCode = "duplicate_of"    // an earlier input has the same id
 	FailDropped        FailCode = "dropped"         // by a hook
 	FailDenied         FailCode = "denied"          // by a hook, before anything ran
-	FailLocked         FailCode = "session_locked"  // until the time given with it, or until /reset
+	FailLocked         FailCode = "session_locked"  // until Until, or until /reset
 	FailCancelled      FailCode = "cancelled"       //
 	FailInterrupted    FailCode = "interrupted"     // by a later input
 	FailReset          FailCode = "reset"           // by /reset
 	FailQueueFull      FailCode = "queue_full"      //
-	FailPoison         FailCode = "poison"          // handling it failed again and again
-	FailProvider       FailCode = "provider_failed" // no attempt gave an answer
-	FailNoProvider     FailCode = "no_provider"     // none was there
-	FailNoGuide        FailCode = "no_guide"        // a guide without which the agent does not answer
+	FailPoison         FailCode = "poison"          // handling it failed repeatedly
+	FailProvider       FailCode = "provider_failed" // no attempt produced an answer
+	FailNoProvider     FailCode = "no_provider"     // no provider was available
+	FailNoGuide        FailCode = "no_guide"        // a guide that the agent requires was not available
 	FailLimitRounds    FailCode = "limit_rounds"    //
 	FailLimitTokens    FailCode = "limit_tokens"    //
 	FailLimitCost      FailCode = "limit_cost"      //
-	FailDeadline       FailCode = "deadline"        // the turn's wall time is over
-	FailBreaker        FailCode = "circuit_open"    // too many failures of tools
+	FailDeadline       FailCode = "deadline"        // the turn's deadline has passed
+	FailBreaker        FailCode = "circuit_open"    // too many tools failed
 	FailStateMismatch  FailCode = "state_mismatch"  // the fold contradicts the log's digest
 )
 
-// FailCodes lists the closed set.
+// FailCodes lists all codes.
 func FailCodes() []FailCode {
 	return []FailCode{
 		FailMalformed, FailUnknownAgent, FailUnknownCause, FailUnknownCommand, FailDuplicate, FailDropped,
@@ -255,33 +256,33 @@ type TurnFailed struct {
 	InputID    string         `json:"input_id,omitempty"`
 	Code       FailCode       `json:"code"`
 	Reason     string         `json:"reason"`
-	Until      time.Time      `json:"until,omitzero"` // locked for a time: when it accepts inputs again
+	Until      time.Time      `json:"until,omitzero"` // with session_locked: when the session accepts inputs again
 	Actions    []Action       `json:"actions,omitempty"`
 	Usage      provider.Usage `json:"usage,omitzero"`
 	DurationMS int64          `json:"duration_ms,omitempty"`
 }
 
-// SessionLocked says that the session accepts no inputs: the circuit breaker opened,
-// or its log is damaged. In the second case /repair opens it, too.
+// SessionLocked reports that the session accepts no inputs, because the circuit breaker
+// opened or the log is damaged. In the second case /repair unlocks it, too.
 type SessionLocked struct {
 	Reason string `json:"reason"`
-	// Until is when it accepts inputs again, to try one tool call; absent if only
-	// /reset opens it.
+	// Until is when the session accepts inputs again, to try one tool call; absent if only
+	// /reset unlocks it.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// SessionReset says that the conversation was cleared.
+// SessionReset reports that the conversation was cleared.
 type SessionReset struct {
 	By subject.Writer `json:"by"`
 }
 
-// Checkpoint carries a session's whole state: folding may begin here.
+// Checkpoint carries the full state of a session, so that a fold can start here.
 type Checkpoint struct {
-	State  json.RawMessage `json:"state"` // as of the fold's version; for core alone
+	State  json.RawMessage `json:"state"` // in the format of the fold's version; only for core
 	Reason string          `json:"reason"`
 }
 
-// Format is how a message's content is to be read.
+// Format is the format of a message's content.
 type Format string
 
 // The formats.
@@ -290,33 +291,33 @@ const (
 	Text     Format = "text"
 )
 
-// UIMessage is onNewMessage: text for the person.
+// UIMessage is onNewMessage: text for the user.
 type UIMessage struct {
 	Content string `json:"content"`
 	Format  Format `json:"format"`
 }
 
-// ToolCallRequest is onToolCallRequest: a person is asked. The answer must carry
+// ToolCallRequest is onToolCallRequest: it asks a person for approval. The answer must carry
 // the confirmation id and the hash.
 type ToolCallRequest struct {
 	ToolName        string          `json:"tool_name"`
 	Args            json.RawMessage `json:"args"`
 	ConfirmationID  string          `json:"confirmation_id"` // the call's id
 	Hash            string          `json:"hash"`
-	ExpiresAt       time.Time       `json:"expires_at"` // no answer until then means denied
+	ExpiresAt       time.Time       `json:"expires_at"` // without an answer until then, the call is denied
 	SecurityWarning *hook.Warning   `json:"security_warning,omitempty"`
 	Always          []Grant         `json:"always,omitempty"` // an approval may choose one of them
 	// Owner is the plugin that runs the tool; empty for a built-in one.
 	Owner string `json:"owner,omitempty"`
-	// Answer is what a plugin answers instead of the tool, which does not run: an approval
-	// lets the answer count.
+	// Answer is a plugin's answer that replaces the tool, which does not run: an approval
+	// makes the answer the result.
 	Answer *Answered `json:"answer,omitempty"`
 }
 
-// Answered is the answer of a before_act hook instead of the tool.
+// Answered is the answer of a before_act hook, which replaces the tool's result.
 type Answered struct {
 	By   subject.Plugin  `json:"by"`
-	Data json.RawMessage `json:"data,omitempty"` // as the tool's would be
+	Data json.RawMessage `json:"data,omitempty"` // like the data of the tool's result
 }
 
 // UIReady is onReadyForInput.

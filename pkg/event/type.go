@@ -8,7 +8,7 @@ import (
 // Type is the CloudEvents type of an event: skandha.<phase>.<event>.v1.
 type Type string
 
-// Causes: what came from outside.
+// The types of causes, which arrive from outside.
 const (
 	TypeInput        Type = "skandha.sense.input.v1"
 	TypeConfirmation Type = "skandha.sense.confirmation.v1"
@@ -17,7 +17,7 @@ const (
 	TypeTimer        Type = "skandha.sense.timer.v1"
 )
 
-// Events: what core decided.
+// The types of events, which core decides.
 const (
 	TypeCommit          Type = "skandha.commit.v1"
 	TypePerceived       Type = "skandha.sense.perceived.v1"
@@ -38,10 +38,11 @@ const (
 	TypeUIState         Type = "skandha.ui.state.v1"
 )
 
-// TypeDelta is the type of a token delta on stream.<agent>.<session>; it is never in the log.
+// TypeDelta is the type of a token delta on stream.<agent>.<session>. It is never in the log.
 const TypeDelta Type = "skandha.stream.delta.v1"
 
-// TypeOutput is the type of what a tool prints while it runs, on stream.<agent>.<session>; it is never in the log.
+// TypeOutput is the type of the output of a running tool on stream.<agent>.<session>. It is
+// never in the log.
 const TypeOutput Type = "skandha.stream.output.v1"
 
 // CauseTypes lists the types of causes.
@@ -49,7 +50,7 @@ func CauseTypes() []Type {
 	return []Type{TypeInput, TypeConfirmation, TypeCancel, TypeCommand, TypeTimer}
 }
 
-// CommitTypes lists the types of the events a commit may carry.
+// CommitTypes lists the types of the events that a commit may carry.
 func CommitTypes() []Type {
 	return []Type{
 		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted, TypeAudited,
@@ -58,11 +59,11 @@ func CommitTypes() []Type {
 	}
 }
 
-// Phase and Name are the second and third part of the type, as they stand in
-// the subject of the live copy: "plan" and "requested".
+// Phase returns the event's phase, such as "plan". The subject of the live copy contains the
+// phase and the name.
 func (t Type) Phase() string { phase, _ := t.split(); return phase }
 
-// Name is the event's name within its phase.
+// Name returns the event's name within its phase, such as "requested".
 func (t Type) Name() string { _, name := t.split(); return name }
 
 func (t Type) split() (phase, name string) {
@@ -75,5 +76,5 @@ func (t Type) split() (phase, name string) {
 // input and command gets exactly one such event.
 func (t Type) Terminal() bool { return t == TypeRecorded || t == TypeTurnFailed }
 
-// TurnID names the turn of the input that was stored at a sequence.
+// TurnID returns the id of the turn of the input that is stored at a sequence.
 func TurnID(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }

@@ -1,14 +1,13 @@
-// Package executor is the contract between core and what executes for it:
-// tool runners, sandboxes and providers.
+// Package executor defines the protocol between core and its executors: tool runners,
+// sandboxes and providers.
 //
-// An executor instance takes requests on runner.<instance> or
-// provider.<instance>; its id is new at each start. It answers under the reply
-// subject of the request: first, and at least every [Heartbeat] while the work
-// runs, with state running, then with a final state. It runs one (call,
-// attempt) at most once, remembers the ids for its whole life, and keeps a
-// result until core says that it is committed or its not_after has passed.
-// What it was asked about and never got leaves a tombstone, so that "never" is
-// true for ever.
+// An executor instance receives requests on runner.<instance> or provider.<instance>; its id
+// is new at each start. It answers on the reply subject of the request: immediately, and at
+// least every [Heartbeat] while the work runs, with state running, and then with a final
+// state. It runs each (call, attempt) at most once, remembers the ids for its whole life,
+// and keeps a result until core reports that it is committed or until its not_after has
+// passed. If it is asked about an attempt that it never received, it keeps a tombstone, so
+// that the answer "never" remains true.
 package executor
 
 import (
@@ -22,84 +21,85 @@ import (
 
 // The times of the protocol.
 const (
-	// Heartbeat is how often a running attempt says so.
+	// Heartbeat is the interval at which a running attempt reports that it runs.
 	Heartbeat = time.Second
-	// AnnounceEvery is how often an instance says what it offers.
+	// AnnounceEvery is the interval at which an instance announces what it offers.
 	AnnounceEvery = time.Second
-	// AnnounceTTL is how long an announcement is believed.
+	// AnnounceTTL is how long an announcement is valid.
 	AnnounceTTL = 3500 * time.Millisecond
-	// StartWithin is how long after its assignment an attempt may still start. Until
-	// then, plus Skew, a call at a dead executor may still begin.
+	// StartWithin is how long after its assignment an attempt may still start. Until then,
+	// plus Skew, a call may still start on an executor that is taken for dead.
 	StartWithin = 5 * time.Second
-	// Skew is how far two clocks may differ.
+	// Skew is the maximum difference of two clocks.
 	Skew = 2 * time.Second
 )
 
-// Op is what core asks of an executor.
+// Op is the operation of a [Request].
 type Op string
 
 // The operations.
 const (
 	OpRun     Op = "run"     // start the attempt, or attach to it if it is known
-	OpAsk     Op = "ask"     // what became of it? not known: leaves a tombstone
-	OpStop    Op = "stop"    // stop it if it runs; not known: leaves a tombstone
+	OpAsk     Op = "ask"     // return its state; if unknown, leave a tombstone
+	OpStop    Op = "stop"    // stop it if it runs; if unknown, leave a tombstone
 	OpRelease Op = "release" // its result is committed, or will never be; no answer
 )
 
-// Request is what core sends to an executor.
+// Request is a request of core to an executor.
 type Request struct {
 	Op      Op              `json:"op"`
 	Agent   subject.Agent   `json:"agent"`
 	Session subject.Session `json:"session"`
 	Call    string          `json:"call"`           // the call's or plan's id, unique in the log
 	Attempt string          `json:"attempt"`        // nonce of this attempt
-	Also    []Attempt       `json:"also,omitempty"` // with OpRelease: more of them
-	// Below: with OpRun only.
+	Also    []Attempt       `json:"also,omitempty"` // with OpRelease: further attempts
+	// The following fields are set only with OpRun.
 	StartBy  time.Time         `json:"start_by,omitzero"`
 	NotAfter time.Time         `json:"not_after,omitzero"`
 	Tool     *ToolCall         `json:"tool,omitempty"`
 	Model    *provider.Request `json:"model,omitempty"`
-	Provider string            `json:"provider,omitempty"` // which of the instance's providers; empty: its first
+	Provider string            `json:"provider,omitempty"` // one of the instance's providers; empty: its first
 }
 
-// Attempt names one.
+// Attempt identifies an attempt.
 type Attempt struct {
 	Call    string `json:"call"`
 	Attempt string `json:"attempt"`
 }
 
-// ToolCall is the work of a runner.
+// ToolCall is a tool call for a runner.
 type ToolCall struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
 	Turn string          `json:"turn,omitempty"` // empty: an internal call outside of turns
-	// Principal wrote the turn's input: an executor shares what is scarce among principals.
+	// Principal is the writer of the turn's input: an executor shares scarce resources among
+	// principals.
 	Principal subject.Writer `json:"principal,omitempty"`
-	// Spec is the digest of the spec that the call was let pass for; see [tool.Spec.Digest].
-	// A runner whose tool of that name has another one refuses the call.
+	// Spec is the digest of the spec for which the call was allowed; see [tool.Spec.Digest].
+	// A runner whose tool of that name has another digest refuses the call.
 	Spec string `json:"spec,omitempty"`
-	// Lease names, for a sticky tool, what its instance keeps for the session: it is
-	// the same until the session is reset.
+	// Lease identifies, for a sticky tool, the state that its instance keeps for the session.
+	// It stays the same until the session is reset.
 	Lease string `json:"lease,omitempty"`
-	// Before is the instance that ran the last call of the lease that has ended;
-	// empty: none has.
+	// Before is the instance that ran the lease's latest call that has ended; empty if none
+	// has.
 	Before subject.Instance `json:"before,omitempty"`
 }
 
-// State is what became of an attempt.
+// State is the state of an attempt.
 type State string
 
 // The states an executor answers with.
 const (
 	Running  State = "running"  // it runs, or waits for a slot
-	Finished State = "finished" // with its result
+	Finished State = "finished" // it ended, with a result
 	Never    State = "never"    // it never ran here and never will
-	Refused  State = "refused"  // the instance would not take it: never ran and never will
-	Stopped  State = "stopped"  // it had begun and was stopped
-	Unknown  State = "unknown"  // it ran, the result is gone
+	Refused  State = "refused"  // the instance refused it: it never ran here and never will
+	Stopped  State = "stopped"  // it had started and was stopped
+	Unknown  State = "unknown"  // it ran, but the result is no longer available
 )
 
-// Final reports whether nothing further follows.
+// Final reports whether no further answer follows.
 func (s State) Final() bool { return s != Running }
 
 // RefusedReason is the closed set of reasons for a refusal.
@@ -107,14 +107,14 @@ type RefusedReason string
 
 // The reasons.
 const (
-	RefusedFull     RefusedReason = "full"      // no slot and no room to wait
-	RefusedDraining RefusedReason = "draining"  // it is going away
+	RefusedFull     RefusedReason = "full"      // all slots are busy and the queue is full
+	RefusedDraining RefusedReason = "draining"  // the instance is shutting down
 	RefusedLate     RefusedReason = "late"      // start_by has passed
-	RefusedUnknown  RefusedReason = "unknown"   // it does not offer this tool or provider, or the plugin that runs it did not get the call
-	RefusedBad      RefusedReason = "malformed" // the request makes no sense
+	RefusedUnknown  RefusedReason = "unknown"   // the tool or provider is unknown, or the plugin did not receive the call
+	RefusedBad      RefusedReason = "malformed" // the request is invalid
 )
 
-// Answer is what an executor says of an attempt.
+// Answer is an executor's report on an attempt.
 type Answer struct {
 	Call       string             `json:"call"`
 	Attempt    string             `json:"attempt"`
@@ -122,15 +122,15 @@ type Answer struct {
 	State      State              `json:"state"`
 	Reason     RefusedReason      `json:"reason,omitempty"`      // with refused
 	Message    string             `json:"message,omitempty"`     // for people
-	Progress   string             `json:"progress,omitempty"`    // with running: what the tool says of its progress
+	Progress   string             `json:"progress,omitempty"`    // with running: the tool's progress
 	DurationMS int64              `json:"duration_ms,omitempty"` // with finished and stopped
 	Result     *tool.Result       `json:"result,omitempty"`      // with finished: a runner's
 	Response   *provider.Response `json:"response,omitempty"`    // with finished: a provider's
 	Error      *provider.Error    `json:"error,omitempty"`       // with finished: a provider's failure
 }
 
-// Announcement is what an instance offers. It is sent every [AnnounceEvery], at
-// every change and when discovery asks, on announce.<kind>.<instance>.
+// Announcement lists what an instance offers. It is published on announce.<kind>.<instance>
+// every [AnnounceEvery], at every change and in response to discovery.
 type Announcement struct {
 	Instance  subject.Instance     `json:"instance"`
 	Kind      subject.ExecutorKind `json:"kind"`
@@ -140,16 +140,16 @@ type Announcement struct {
 	Pools     []Pool               `json:"pools"`
 	Tools     []tool.Spec          `json:"tools,omitempty"`
 	Providers []provider.Info      `json:"providers,omitempty"` // in order of preference
-	Draining  bool                 `json:"draining,omitempty"`  // takes no new work
-	Gone      bool                 `json:"gone,omitempty"`      // the last one
+	Draining  bool                 `json:"draining,omitempty"`  // accepts no new work
+	Gone      bool                 `json:"gone,omitempty"`      // the instance has stopped; its last announcement
 }
 
-// Pool is a number of slots that calls compete for.
+// Pool is a number of slots that calls share.
 type Pool struct {
 	Name  string `json:"name"`
-	Slots int    `json:"slots"` // that can run at once
-	Busy  int    `json:"busy"`  // that run or wait now
+	Slots int    `json:"slots"` // calls that can run at once
+	Busy  int    `json:"busy"`  // calls that run or wait now
 }
 
-// DefaultPool is the pool of tools that name none, and of model calls.
+// DefaultPool is the pool of model calls and of tools that name no pool.
 const DefaultPool = "default"

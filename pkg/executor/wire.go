@@ -10,20 +10,19 @@ import (
 	"skandha.dev/pkg/provider"
 )
 
-// On the wire a request is JSON on one line. A model call's conversation and
-// tools, which may be long and which nobody on the way looks into, follow it on
-// lines of their own: first the tools as one JSON array, then one message a
-// line. So a request is read without parsing what it carries.
+// On the wire, a request is JSON on one line. The tools and messages of a model call, which
+// may be long, follow on separate lines: first the tools as one JSON array, then one message
+// per line. So a request can be decoded without parsing them.
 
-// lines is what the first line says of those that follow it.
+// lines is the first line, with the number of lines that follow it.
 type lines struct {
 	Request
-	// Lines is how many lines follow: one of tools, then the messages; 0: none.
+	// Lines is the number of lines that follow: one for the tools, then the messages.
 	Lines int `json:"lines,omitempty"`
 }
 
-// Encode writes a request. The messages, and tools if it is not nil, must be
-// compact JSON: without line breaks. tools replaces r.Model.Tools, encoded.
+// Encode encodes a request. The messages, and tools if it is not nil, must be compact JSON
+// without line breaks. If tools is not nil, it replaces r.Model.Tools.
 func Encode(r Request, tools json.RawMessage) ([]byte, error) {
 	head := lines{Request: r}
 	if r.Model == nil {
@@ -54,15 +53,15 @@ func Encode(r Request, tools json.RawMessage) ([]byte, error) {
 	return out, nil
 }
 
-// Decoder reads requests. It remembers the tools of the last model call, which
-// hardly ever change. The zero value is ready; it may be used concurrently.
+// Decoder decodes requests. It caches the tools of the last model call, because they rarely
+// change. The zero value is ready to use, also concurrently.
 type Decoder struct {
 	mu    sync.Mutex
 	raw   []byte
 	tools []provider.ToolSpec
 }
 
-// Decode reads a request. The messages point into b.
+// Decode decodes a request. Its messages point into b.
 func (d *Decoder) Decode(b []byte) (Request, error) {
 	first, rest, follows := bytes.Cut(b, []byte{'\n'})
 	var head lines
@@ -72,16 +71,16 @@ func (d *Decoder) Decode(b []byte) (Request, error) {
 	r := head.Request
 	if head.Lines == 0 {
 		if follows && len(bytes.TrimSpace(rest)) > 0 {
-			return Request{}, errors.New("executor request: lines follow that were not announced")
+			return Request{}, errors.New("executor request: unexpected lines after the first")
 		}
 		return r, nil
 	}
 	if r.Model == nil {
-		return Request{}, errors.New("executor request: lines without a model call")
+		return Request{}, errors.New("executor request: lines is set, but model is missing")
 	}
 	all := bytes.Split(rest, []byte{'\n'})
 	if len(all) != head.Lines {
-		return Request{}, fmt.Errorf("executor request: %d lines follow, %d were announced", len(all), head.Lines)
+		return Request{}, fmt.Errorf("executor request: %d lines follow, want %d", len(all), head.Lines)
 	}
 	var err error
 	if r.Model.Tools, err = d.decodeTools(all[0]); err != nil {

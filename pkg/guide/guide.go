@@ -1,5 +1,5 @@
-// Package guide is the contract of an agent's character: what it is told before
-// everything else, how freely it thinks and what it remembers.
+// Package guide defines the guide of an agent: its system prompt, its temperature and what it
+// remembers.
 package guide
 
 import (
@@ -15,27 +15,28 @@ import (
 	"skandha.dev/pkg/strictjson"
 )
 
-// MemoryPolicy is how the conversation is cut to what the model sees.
+// MemoryPolicy is how the part of the conversation that the model sees is chosen.
 type MemoryPolicy string
 
-// SlidingWindow shows the latest turns, whole, within the guide's window.
+// SlidingWindow shows the latest complete turns that fit the guide's window.
 const SlidingWindow MemoryPolicy = "sliding-window"
 
-// Guide is the specification's guide plugin as data.
+// Guide is the guide of the specification, as data.
 type Guide struct {
 	Name            string       `json:"name"`
 	SystemPrompt    string       `json:"system_prompt"`
 	Temperature     *float64     `json:"temperature,omitempty"`      // absent: none is sent
 	MemoryPolicy    MemoryPolicy `json:"memory_policy,omitempty"`    // default sliding-window
-	InitialMemories []string     `json:"initial_memories,omitempty"` // priming: pinned, never slides out
-	// Permissions narrow those of the agent: a tool needs each of its permissions in both.
-	// "fs.*" is all of a group. Nil: all that the agent has.
+	InitialMemories []string     `json:"initial_memories,omitempty"` // always shown, never removed from the window
+	// Permissions restrict those of the agent: a tool needs each of its permissions in both.
+	// "fs.*" means a whole group. If nil, the agent has all of its permissions.
 	Permissions []string `json:"permissions,omitzero"`
 }
 
-// Decode reads what a plugin answered when it was asked for the guide of that name. An
-// unknown field, another name and an empty prompt are errors. The specification's own field
-// names (systemPrompt, memoryPolicy, initialMemories) are accepted, too; it has no name.
+// Decode decodes a plugin's reply to a request for the guide with that name. An unknown
+// field, another name and an empty prompt are errors. The field names of the specification
+// (systemPrompt, memoryPolicy, initialMemories) are accepted too; then the name may be
+// missing.
 func Decode(body []byte, name string) (Guide, error) {
 	var w struct {
 		Guide
@@ -44,34 +45,35 @@ func Decode(body []byte, name string) (Guide, error) {
 		Memories *[]string     `json:"initialMemories"`
 	}
 	if err := strictjson.Names(body, &w); err != nil {
-		return Guide{}, fmt.Errorf("it is no guide: %w", err)
+		return Guide{}, fmt.Errorf("not a guide: %w", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
-		return Guide{}, fmt.Errorf("it is no guide: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return Guide{}, fmt.Errorf("not a guide: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Guide{}, errors.New("it is no guide: something follows the JSON object")
+		return Guide{}, errors.New("not a guide: unexpected data after the JSON object")
 	}
 	if err := noNull(body); err != nil {
-		return Guide{}, fmt.Errorf("it is no guide: %w", err)
+		return Guide{}, fmt.Errorf("not a guide: %w", err)
 	}
 	g := w.Guide
 	if w.Prompt != nil || w.Policy != nil || w.Memories != nil {
 		if g.SystemPrompt != "" || g.MemoryPolicy != "" || g.InitialMemories != nil {
-			return Guide{}, errors.New("the field names are mixed; want either snake_case or camelCase")
+			return Guide{}, errors.New("mixed field names; use either snake_case or camelCase")
 		}
 		g.SystemPrompt, g.MemoryPolicy, g.InitialMemories = value(w.Prompt), value(w.Policy), value(w.Memories)
 		g.Name = cmp.Or(g.Name, name)
 	}
 	if g.Name != name {
-		return Guide{}, fmt.Errorf("it is the guide %q, want %q", g.Name, name)
+		return Guide{}, fmt.Errorf("name is %q, want %q", g.Name, name)
 	}
 	return g, g.Check()
 }
 
-// noNull refuses null, which would count as absent: of permissions it would give all.
+// noNull rejects null, which would be the same as a missing field: permissions that are null
+// would not restrict anything.
 func noNull(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -92,10 +94,10 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// Check refuses what would only fail later; the error names the field.
+// Check validates the guide; the error names the field.
 func (g Guide) Check() error {
 	if g.MemoryPolicy != "" && g.MemoryPolicy != SlidingWindow {
-		return fmt.Errorf("guide %q: memory_policy %q is unknown, want %q", g.Name, g.MemoryPolicy, SlidingWindow)
+		return fmt.Errorf("guide %q: unknown memory_policy %q, want %q", g.Name, g.MemoryPolicy, SlidingWindow)
 	}
 	if g.Temperature != nil && (*g.Temperature < 0 || *g.Temperature > 2) {
 		return fmt.Errorf("guide %q: temperature %g is outside 0 to 2", g.Name, *g.Temperature)
@@ -106,8 +108,8 @@ func (g Guide) Check() error {
 	return nil
 }
 
-// And is g with other behind it: its prompt and its memories come later, and its
-// temperature, if it sets one, wins.
+// And returns g followed by other: the prompt and the memories of other are appended, and its
+// temperature, if it sets one, overrides that of g.
 func (g Guide) And(other Guide) Guide {
 	switch {
 	case g.SystemPrompt == "":
@@ -122,7 +124,7 @@ func (g Guide) And(other Guide) Guide {
 	return g
 }
 
-// System is the text a model gets: the prompt, then the pinned memories.
+// System returns the system prompt for the model: the prompt, then the initial memories.
 func (g Guide) System() string {
 	if len(g.InitialMemories) == 0 {
 		return g.SystemPrompt

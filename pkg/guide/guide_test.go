@@ -18,10 +18,10 @@ func TestCheckNamesTheField(t *testing.T) {
 		}
 	}
 	for want, g := range map[string]guide.Guide{
-		`memory_policy "vector-db"`: {Name: "a", MemoryPolicy: "vector-db"},
-		"temperature 2.1":           {Name: "a", Temperature: at(2.1)},
-		"temperature -0.1":          {Name: "a", Temperature: at(-0.1)},
-		"system_prompt is empty":    {Name: "a", SystemPrompt: " \n"},
+		`unknown memory_policy "vector-db"`: {Name: "a", MemoryPolicy: "vector-db"},
+		"temperature 2.1":                   {Name: "a", Temperature: at(2.1)},
+		"temperature -0.1":                  {Name: "a", Temperature: at(-0.1)},
+		"system_prompt is empty":            {Name: "a", SystemPrompt: " \n"},
 	} {
 		if err := g.Check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("%s: %v", want, err)
@@ -43,17 +43,17 @@ func TestDecodeIsStrict(t *testing.T) {
 		`{"name":"a","system_promt":"Be kind."}`:              `"system_promt"`,
 		`{"name":"a","system_prompt":" \n"}`:                  "system_prompt is empty",
 		`{"name":"a"}`:                                        "system_prompt is empty",
-		`{"name":"b","system_prompt":"Be kind."}`:             `the guide "b", want "a"`,
-		`{"system_prompt":"Be kind."}`:                        `the guide "", want "a"`,
+		`{"name":"b","system_prompt":"Be kind."}`:             `name is "b", want "a"`,
+		`{"system_prompt":"Be kind."}`:                        `name is "", want "a"`,
 		`{"systemPrompt":"x","system_prompt":"y"}`:            "mixed",
 		`{"systemPrompt":"x","memoryPolicy":"vector-db"}`:     `"vector-db"`,
 		`{"systemPrompt":"x","temperature":3}`:                "temperature 3",
-		`{"name":"a","system_prompt":"x"}{}`:                  "follows",
-		`"Be kind."`:                                          "no guide",
+		`{"name":"a","system_prompt":"x"}{}`:                  "unexpected data",
+		`"Be kind."`:                                          "not a guide",
 		`{"name":"a","system_prompt":"x","permissions":null}`: "permissions is null",
-		`{"name":"a","permissions":[],"permissions":["*"]}`:   "comes twice",
+		`{"name":"a","permissions":[],"permissions":["*"]}`:   "duplicate field",
 		`{"name":"a","permissions":[],"Permissions":["*"]}`:   `unknown field "Permissions"`,
-		`{"name":"a","system_prompt":"x"`:                     "no guide",
+		`{"name":"a","system_prompt":"x"`:                     "not a guide",
 	} {
 		if g, err := guide.Decode([]byte(body), "a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %+v, %v, want %s", body, g, err, want)

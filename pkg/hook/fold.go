@@ -12,21 +12,21 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Answer is what came of asking one plugin at one point.
+// Answer is the outcome of one request to one plugin at one point.
 type Answer struct {
 	Plugin  subject.Plugin
-	Body    []byte      // its reply, as it came; empty means continue
-	Err     error       // why there is no reply: it was late, down, or reported an error
-	OnError OnErrorRule // what Err, or a reply that cannot be understood, counts as
-	Judge   bool        // configuration names it: its answer to a judgement has to be one
+	Body    []byte      // the raw reply; empty means continue
+	Err     error       // why there is no reply: the plugin was late or down, or reported an error
+	OnError OnErrorRule // how Err, or an invalid reply, is treated
+	Judge   bool        // configuration names the plugin as a judge: it must answer a judgement
 	Latency time.Duration
 }
 
-// Fold composes the answers at one point into a [Decision]. It is pure: the same
-// answers give the same decision, whenever they came.
+// Fold combines the answers at one point into a [Decision]. It is pure: the same answers
+// result in the same decision, whenever they arrived.
 //
-// Make one with [NewFold]; add a chain's answers one by one and answers that were
-// asked for in parallel together, in the order of registration; then take
+// Create one with [NewFold] or [NewJudgement]. Add the answers of a chain one by one, and
+// answers to parallel requests together, in the order of registration. Then call
 // [Fold.Decision].
 type Fold struct {
 	point    Point
@@ -47,49 +47,49 @@ type Fold struct {
 	verdicts   []Verdict
 }
 
-// Seen is the call that one plugin was asked about at before_act, as it left it.
+// Seen is the call that one plugin was asked about at before_act, after its changes.
 type Seen struct {
 	Plugin subject.Plugin
 	Data   json.RawMessage
 }
 
-// NewFold begins at a point with the point's payload. The step is the call at
+// NewFold returns a fold for a point, with the point's payload. The step is the call at
 // before_act and after_act, else empty.
 func NewFold(p Point, step string, data json.RawMessage) *Fold {
 	return &Fold{point: p, step: step, data: data}
 }
 
-// Fits has the arguments checked that a plugin leaves at before_act, and gives them their
-// defaults, before another one is asked with them. A plugin whose replacement is refused
-// has failed.
+// Fits sets a function that checks the arguments that a plugin returns at before_act, and
+// fills in their defaults, before the next plugin is asked. If check returns an error, the
+// plugin has failed.
 func (f *Fold) Fits(check func(args json.RawMessage) (json.RawMessage, error)) { f.fits = check }
 
-// NewJudgement begins the second phase of before_act, with the call as it is to run.
-// Nothing changes it any more: a judge continues, denies, or has a person asked. A
-// plugin that configuration does not name and that shapes the call again is taken as
-// wanting a person to decide, unless it would change nothing.
+// NewJudgement returns a fold for the second phase of before_act, with the call as it will
+// run. Nothing changes the call any more: a judge can only continue, deny or confirm. If a
+// plugin that is not a judge replaces the arguments again, that counts as confirm, unless it
+// changes nothing.
 func NewJudgement(step string, data json.RawMessage) *Fold {
 	return &Fold{point: BeforeAct, step: step, data: data, judging: true}
 }
 
-// Data is what the next plugin of a chain is asked with.
+// Data returns the payload for the next plugin of a chain.
 func (f *Fold) Data() json.RawMessage { return f.data }
 
-// Over reports whether nobody else is to be asked: something was denied, stopped
-// or answered.
+// Over reports whether no further plugin is asked, because one has denied, stopped or
+// answered.
 func (f *Fold) Over() bool { return f.denied || f.stopped || f.answered }
 
-// Denied reports whether something was denied, so that nothing else counts.
+// Denied reports whether a plugin has denied, which overrides all other answers.
 func (f *Fold) Denied() bool { return f.denied }
 
-// Failure says that a plugin's answer counted as none, and why.
+// Failure is a plugin whose answer was not used, and why.
 type Failure struct {
 	Plugin subject.Plugin
 	Err    error
 }
 
-// Add composes answers that were asked for with the same data, in the order given.
-// It says whose answers failed.
+// Add adds answers to requests with the same data, in the given order. It returns the
+// plugins that failed.
 func (f *Fold) Add(answers ...Answer) []Failure {
 	base := f.data
 	var failures []Failure
@@ -120,18 +120,18 @@ func (f *Fold) Add(answers ...Answer) []Failure {
 	return failures
 }
 
-// ErrTooLittleTime is why a plugin was not asked, or not for as long as it may take:
-// others before it took too long. At before_act it is asked again, with the judges.
+// ErrTooLittleTime means that a plugin was not asked, or had less time than its deadline,
+// because earlier plugins took too long. At before_act it is asked again with the judges.
 var ErrTooLittleTime = errors.New("the time of the hook point was used up")
 
-// see notes what a plugin has agreed to, for the judgement.
+// see records which call a plugin has agreed to, for the judgement.
 func (f *Fold) see(p subject.Plugin, base json.RawMessage, r Reply, err error) {
 	if f.point != BeforeAct || f.judging || errors.Is(err, ErrTooLittleTime) {
 		return
 	}
-	left := base // also of one that failed: it was asked about this call and no other
+	left := base // also if the plugin failed: it was asked about this call only
 	if err == nil && r.Verb == Replace {
-		left, _ = merge(f.point, base, base, r.Data) // replace has just done it
+		left, _ = merge(f.point, base, base, r.Data) // replace has just done the same without error
 		if f.fits != nil {
 			left, _ = f.fitted(left)
 		}
@@ -139,7 +139,7 @@ func (f *Fold) see(p subject.Plugin, base json.RawMessage, r Reply, err error) {
 	f.seen = append(f.seen, Seen{p, left})
 }
 
-// judgement is what an answer to the call as it is to run counts as.
+// judgement returns how an answer counts in the second phase, when the call cannot change.
 func (f *Fold) judgement(a Answer, r Reply) (Reply, error) {
 	switch r.Verb {
 	case Replace, Stop, AnswerFor:
@@ -147,19 +147,19 @@ func (f *Fold) judgement(a Answer, r Reply) (Reply, error) {
 		return r, nil
 	}
 	if a.Judge {
-		return Reply{}, fmt.Errorf("a judge answered %s; it can continue, deny or confirm", r.Verb)
+		return Reply{}, fmt.Errorf("a judge answered %s; want continue, deny or confirm", r.Verb)
 	}
 	if r.Verb == Replace {
 		if again, err := merge(f.point, f.data, f.data, r.Data); err != nil || !sameJSON(again, f.data) {
 			return Reply{Verb: Confirm, Warning: &Warning{
-				Level: LevelWarn, Message: "wants other arguments than the ones shown, which a plugin after it has changed",
+				Level: LevelWarn, Message: "would change the arguments shown, which a later plugin has changed",
 			}}, err
 		}
 	}
 	return Reply{Verb: Continue}, nil
 }
 
-// maxReason bounds what a verdict quotes, in bytes.
+// maxReason is the maximum length of the texts in a verdict, in bytes.
 const maxReason = 1000
 
 func clip(s string, n int) string {
@@ -186,14 +186,14 @@ func (f *Fold) take(p subject.Plugin, r Reply) {
 	}
 }
 
-// and adds what a plugin warns of, after its name and on one line, so that no plugin
-// can speak for another one or for policy.
+// and adds a plugin's warning, prefixed with the plugin's name and on one line, so that no
+// plugin can imitate another one or policy.
 func (w *Warning) and(p subject.Plugin, other Warning) *Warning {
 	text := strings.Join(strings.Fields(clip(other.Message, maxReason)), " ")
 	return w.Join(&Warning{Level: other.Level, Message: "plugin " + string(p) + ": " + text})
 }
 
-// Join is both warnings in one: the higher level, and both texts, those of w first.
+// Join combines both warnings: the higher level, and the text of w before that of other.
 // Either may be nil.
 func (w *Warning) Join(other *Warning) *Warning {
 	switch {
@@ -219,9 +219,9 @@ func (l Level) rank() int {
 	return 0
 }
 
-// Decision is the result: a denial goes before an answer, an answer before a
-// confirmation, a confirmation before a replacement. Data is what the plugins have
-// made of the payload, also with Confirm and AnswerFor.
+// Decision returns the result: deny takes precedence over answer, answer over confirm, and
+// confirm over replace. Its Data is the payload as the plugins have changed it, also with
+// Confirm and AnswerFor.
 func (f *Fold) Decision() Decision {
 	d := Decision{Verb: Continue, Verdicts: f.verdicts, Seen: f.seen, Warning: f.warning}
 	if f.replaced {
@@ -238,51 +238,50 @@ func (f *Fold) Decision() Decision {
 	return d
 }
 
-// read understands a reply. A plugin that says deny or confirm means it, also
-// when it says it badly.
+// read decodes a reply. Deny and confirm count even if the rest of the reply is invalid.
 func (f *Fold) read(a Answer) (Reply, error) {
 	if a.Err != nil {
 		return Reply{}, a.Err
 	}
 	if len(a.Body) > MaxReply {
-		return Reply{}, fmt.Errorf("its reply has %d bytes, at most %d", len(a.Body), MaxReply)
+		return Reply{}, fmt.Errorf("the reply has %d bytes, at most %d", len(a.Body), MaxReply)
 	}
 	r, err := ReadReply(a.Body)
 	if err != nil {
 		return Reply{}, err
 	}
 	if !f.point.Allows(r.Verb) {
-		return Reply{}, fmt.Errorf("%s means nothing at %s", r.Verb, f.point)
+		return Reply{}, fmt.Errorf("%s is not valid at %s", r.Verb, f.point)
 	}
 	switch r.Verb {
 	case DenyVerb:
 		if r.Reason == "" {
-			r.Reason = fmt.Sprintf("denied by %s, without a reason", a.Plugin)
+			r.Reason = fmt.Sprintf("denied by %s without a reason", a.Plugin)
 		}
 	case Confirm:
 		if r.Warning == nil {
-			r.Warning = &Warning{Level: LevelWarn, Message: "wants a person to decide, and does not say why"}
+			r.Warning = &Warning{Level: LevelWarn, Message: "requires a person's decision, without giving a reason"}
 		}
 	}
 	return r, nil
 }
 
-// ReadReply reads a plugin's reply by schemas/hooks/reply.json. An empty body
-// means continue. Of deny the reason and of confirm the warning may be missing:
-// what a policy forbids is not allowed because it says so badly.
+// ReadReply decodes a plugin's reply as schemas/hooks/reply.json defines it. An empty body
+// means continue. The reason of deny and the warning of confirm may be missing: a policy's
+// denial must hold even if it is malformed.
 func ReadReply(body []byte) (Reply, error) {
 	if len(bytes.TrimSpace(body)) == 0 || string(body) == `{"verb":"continue"}` {
 		return Reply{Verb: Continue}, nil // nearly every reply
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return Reply{}, fmt.Errorf("its reply is no JSON object: %w", err)
+		return Reply{}, fmt.Errorf("the reply is not a JSON object: %w", err)
 	}
 	if fields == nil {
-		return Reply{}, errors.New("its reply is null; send an object, or nothing")
+		return Reply{}, errors.New("the reply is null; send an object or an empty body")
 	}
 	if err := strictjson.Names(body, &Reply{}); err != nil && !says(fields["verb"], DenyVerb) {
-		return Reply{}, fmt.Errorf("its reply: %w", err)
+		return Reply{}, fmt.Errorf("invalid reply: %w", err)
 	}
 	var r Reply
 	for name, raw := range fields {
@@ -297,24 +296,24 @@ func ReadReply(body []byte) (Reply, error) {
 		case "warning":
 			r.Warning, err = readWarning(raw)
 		default:
-			err = errors.New("is not a field of a reply; there are verb, data, reason and warning")
+			err = errors.New("unknown field; want one of verb, data, reason and warning")
 		}
 		if err != nil && r.Verb != DenyVerb && !says(fields["verb"], DenyVerb) {
-			return Reply{}, fmt.Errorf("its reply: %s: %w", clip(name, 80), err)
+			return Reply{}, fmt.Errorf("invalid reply: %s: %w", clip(name, 80), err)
 		}
 	}
 	switch r.Verb {
 	case Continue, Stop, DenyVerb, Confirm:
 	case AnswerFor:
 		if fields["data"] == nil {
-			return Reply{}, errors.New("its reply: answer without data")
+			return Reply{}, errors.New("invalid reply: answer has no data")
 		}
 	case Replace:
 		if d := bytes.TrimSpace(r.Data); len(d) == 0 || d[0] != '{' {
-			return Reply{}, errors.New("its reply: replace without data, which must be an object")
+			return Reply{}, errors.New("invalid reply: the data of replace must be an object")
 		}
 	default:
-		return Reply{}, fmt.Errorf("its reply: verb is %q, want continue, replace, stop, deny, confirm or answer", clip(string(r.Verb), 80))
+		return Reply{}, fmt.Errorf("invalid reply: verb is %q, want continue, replace, stop, deny, confirm or answer", clip(string(r.Verb), 80))
 	}
 	return r, nil
 }

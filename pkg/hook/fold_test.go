@@ -104,7 +104,7 @@ func TestWhatAReplyDoesAtEachPoint(t *testing.T) {
 					t.Errorf("%s at %s, on_error %s: %s, %+v; want %s, failure %v", c.name, p, rule, d.Verb, v, want, fails)
 				}
 				if d.Verb == hook.DenyVerb && d.Reason == "" || d.Verb == hook.Confirm && (d.Warning == nil || d.Warning.Message == "") {
-					t.Errorf("%s at %s: nobody is told why: %+v", c.name, p, d)
+					t.Errorf("%s at %s: no reason is given: %+v", c.name, p, d)
 				}
 				if d.Verb == hook.Replace && string(d.Data) != payload[p].changed {
 					t.Errorf("%s at %s: %s, want %s", c.name, p, d.Data, payload[p].changed)

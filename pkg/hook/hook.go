@@ -1,5 +1,5 @@
-// Package hook is the contract of hook points: where plugins are asked, with
-// what, what they may answer, and how answers are folded into one decision.
+// Package hook defines the protocol of hooks: the points at which plugins are called, the
+// payloads, the replies, and how the replies are combined into one decision.
 package hook
 
 import (
@@ -9,7 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Point is a place in the loop where plugins are asked.
+// Point is a place in the agent loop where plugins are called.
 type Point string
 
 // The hook points.
@@ -35,16 +35,16 @@ func Points() []Point {
 	}
 }
 
-// Mode is how several plugins are asked at one point.
+// Mode is how several plugins are called at one point.
 type Mode string
 
 // The modes.
 const (
-	Chain    Mode = "chain"    // one after another, each gets the previous one's output
-	Parallel Mode = "parallel" // all at once, composed in registration order
+	Chain    Mode = "chain"    // one after another; each receives the previous one's output
+	Parallel Mode = "parallel" // all at once; their replies are combined in registration order
 )
 
-// DefaultMode is a point's mode unless configuration says otherwise.
+// DefaultMode returns the point's mode unless configuration sets another.
 func (p Point) DefaultMode() Mode {
 	switch p {
 	case BeforeSense, BeforePlan, AfterPlan, BeforeAct, BeforeReflect:
@@ -53,7 +53,7 @@ func (p Point) DefaultMode() Mode {
 	return Parallel
 }
 
-// OnErrorRule is what a plugin that fails, is late or talks garbage counts as.
+// OnErrorRule is how a plugin counts that fails, is late or sends an invalid reply.
 type OnErrorRule string
 
 // The rules.
@@ -62,7 +62,7 @@ const (
 	Deny  OnErrorRule = "deny"  // as deny
 )
 
-// DefaultOnError is deny where a policy decides, allow elsewhere.
+// DefaultOnError returns [Deny] at before_act, where policies decide, and [Allow] elsewhere.
 func (p Point) DefaultOnError() OnErrorRule {
 	if p == BeforeAct {
 		return Deny
@@ -70,12 +70,13 @@ func (p Point) DefaultOnError() OnErrorRule {
 	return Allow
 }
 
-// DefaultDeadline is how long one plugin may take to answer.
+// DefaultDeadline is how long one plugin may take to reply by default.
 const DefaultDeadline = 2 * time.Second
 
-// Envelope is what a plugin is asked with.
+// Envelope is the request to a plugin.
 type Envelope struct {
-	// InvocationID names the question: a hook may be asked the same more than once, and must answer the same.
+	// InvocationID identifies the request. The same request may arrive more than once, and must
+	// get the same reply.
 	InvocationID string          `json:"invocation_id"`
 	Point        Point           `json:"point"`
 	Plugin       subject.Plugin  `json:"plugin"`
@@ -83,25 +84,25 @@ type Envelope struct {
 	Session      subject.Session `json:"session,omitempty"` // empty at on_agent_start and on_agent_stop
 	Turn         string          `json:"turn,omitempty"`
 	Cause        uint64          `json:"cause,omitempty"`
-	Step         string          `json:"step,omitempty"` // the call, at before_act, after_act, and on_error about a call
+	Step         string          `json:"step,omitempty"` // the call; at before_act, after_act, and on_error if a call failed
 	Deadline     time.Time       `json:"deadline"`
-	Data         json.RawMessage `json:"data"` // the point's own payload, a copy
+	Data         json.RawMessage `json:"data"` // the point's payload
 }
 
-// Verb is what a plugin answers.
+// Verb is the kind of a reply.
 type Verb string
 
 // The verbs.
 const (
-	Continue  Verb = "continue" // unchanged; also the meaning of an empty answer
-	Replace   Verb = "replace"  // with Data
+	Continue  Verb = "continue" // continue with unchanged data; an empty reply means the same
+	Replace   Verb = "replace"  // continue with Data
 	Stop      Verb = "stop"     // end the chain here, keep the data
-	DenyVerb  Verb = "deny"     // with Reason
-	Confirm   Verb = "confirm"  // ask a person, with Warning
-	AnswerFor Verb = "answer"   // before_act: skip the tool, Data is its result
+	DenyVerb  Verb = "deny"     // deny, with Reason
+	Confirm   Verb = "confirm"  // before_act: ask a person for approval, with Warning
+	AnswerFor Verb = "answer"   // before_act: skip the tool; Data is its result
 )
 
-// Reply is a plugin's answer.
+// Reply is a plugin's reply to an [Envelope].
 type Reply struct {
 	Verb    Verb            `json:"verb"`
 	Data    json.RawMessage `json:"data,omitempty"`
@@ -109,7 +110,7 @@ type Reply struct {
 	Warning *Warning        `json:"warning,omitempty"`
 }
 
-// Level is how serious a warning is.
+// Level is the severity of a warning.
 type Level string
 
 // The levels.
@@ -119,13 +120,13 @@ const (
 	LevelCritical Level = "critical"
 )
 
-// Warning says to a person why a call needs approval.
+// Warning tells a person why a call needs approval.
 type Warning struct {
 	Level   Level  `json:"level"`
 	Message string `json:"message"`
 }
 
-// Verdict is what one plugin did at one point, as the commit records it.
+// Verdict is what one plugin replied at one point, as recorded in the commit.
 type Verdict struct {
 	Point     Point          `json:"point"`
 	Plugin    subject.Plugin `json:"plugin"`
@@ -133,18 +134,18 @@ type Verdict struct {
 	Verb      Verb           `json:"verb"`
 	Reason    string         `json:"reason,omitempty"`
 	LatencyUS int64          `json:"latency_us"`
-	Error     string         `json:"error,omitempty"` // why on_error applied
+	Error     string         `json:"error,omitempty"` // why the on_error rule was applied
 }
 
-// Decision is the fold of all answers at one point.
+// Decision is the combined result of all replies at one point.
 type Decision struct {
 	Verb       Verb            // Continue, Replace, DenyVerb, Confirm or AnswerFor
-	Data       json.RawMessage // what the payload was replaced by; nil if it was not
+	Data       json.RawMessage // the changed payload; nil if it was not changed
 	Reason     string          // with DenyVerb
-	Warning    *Warning        // with Confirm; with AnswerFor if a plugin wants a person asked, too
+	Warning    *Warning        // with Confirm; with AnswerFor if another plugin replied confirm
 	Answer     json.RawMessage // with AnswerFor
 	AnsweredBy subject.Plugin  // with AnswerFor
-	Seen       []Seen          // at before_act: who was asked, and with which call
+	Seen       []Seen          // at before_act: which plugins were asked, and about which call
 	Verdicts   []Verdict
-	Notices    []string // for the person: what has changed about the hooks themselves
+	Notices    []string // for the user: changes of the hooks themselves
 }

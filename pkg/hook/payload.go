@@ -8,7 +8,7 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// What each point is asked with. A reply's replace carries the same shape.
+// The payloads of the points. A replace reply carries a payload of the same type.
 
 // AgentData is the payload of on_agent_start and on_agent_stop.
 type AgentData struct {
@@ -16,7 +16,7 @@ type AgentData struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// SenseData is the payload of before_sense: one perception, as it came.
+// SenseData is the payload of before_sense: one perception, as it was received.
 type SenseData struct {
 	Text   string `json:"text"`
 	Source string `json:"source,omitempty"`
@@ -28,7 +28,7 @@ type PerceptionsData struct {
 	Perceptions []Perception `json:"perceptions"`
 }
 
-// Perception is one of them. A reply may drop it, or annotate it.
+// Perception is one perception of an input. A reply may drop or annotate it.
 type Perception struct {
 	ID          string   `json:"id"`
 	Text        string   `json:"text"`
@@ -37,11 +37,11 @@ type Perception struct {
 	Annotations []string `json:"annotations,omitempty"` // shown to the model
 }
 
-// PlanData is the payload of before_plan: what the model is about to be asked.
+// PlanData is the payload of before_plan: the next request to the model.
 type PlanData struct {
 	Plan   string   `json:"plan"`
 	Round  int      `json:"round"`
-	System string   `json:"system,omitempty"` // replace adds to or changes it for this call
+	System string   `json:"system,omitempty"` // a reply may change it for this request
 	Tools  []string `json:"tools"`            // a reply may only remove
 	Advice []string `json:"advice,omitempty"` // decision advice, shown to the model
 }
@@ -52,14 +52,14 @@ type AfterPlanData struct {
 	Response provider.Response `json:"response"`
 }
 
-// ActData is the payload of before_act: one step, about to run.
+// ActData is the payload of before_act: one call that is about to run.
 type ActData struct {
 	Call string          `json:"call"`
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args"`
 }
 
-// AfterActData is the payload of after_act: one step's result.
+// AfterActData is the payload of after_act: the result of one call.
 type AfterActData struct {
 	Call   string          `json:"call"`
 	Tool   string          `json:"tool"`
@@ -67,7 +67,7 @@ type AfterActData struct {
 	Result tool.Result     `json:"result"`
 }
 
-// ReflectData is the payload of before_reflect and after_reflect: the experience.
+// ReflectData is the payload of before_reflect and after_reflect: the experience of a turn.
 type ReflectData struct {
 	Input  string   `json:"input"`
 	Answer string   `json:"answer,omitempty"`
@@ -80,13 +80,13 @@ type ReflectData struct {
 // ErrorData is the payload of on_error: a turn or an input that failed, a tool call that
 // ran and failed, a hook that failed, or a plugin that was suspended for its failures.
 type ErrorData struct {
-	Code    string         `json:"code"` // of the turn's failure or the tool's error, or one of those below
+	Code    string         `json:"code"` // of the turn's failure or the tool's error, or a constant below
 	Message string         `json:"message"`
-	Tool    string         `json:"tool,omitempty"`   // of a call, which is the envelope's step
+	Tool    string         `json:"tool,omitempty"`   // if a call failed, which is the envelope's step
 	Plugin  subject.Plugin `json:"plugin,omitempty"` // with hook_failed and plugin_suspended
 }
 
-// The codes of on_error that are neither a turn's nor a tool's.
+// The codes of on_error for failures of hooks and plugins.
 const (
 	ErrHookFailed = "hook_failed"
 	ErrSuspended  = "plugin_suspended"

@@ -11,9 +11,9 @@ import (
 	"skandha.dev/pkg/strictjson"
 )
 
-// replace takes over what a reply may change of the payload. The plugin was asked
-// with base; others that were asked with the same may have changed the payload
-// since: what this one has changed is changed in that.
+// replace applies what a reply may change of the payload. The plugin was asked with base.
+// Others that were asked with the same data may have changed the payload since: only what
+// differs from base is applied to it.
 func (f *Fold) replace(base, data json.RawMessage) error {
 	next, err := merge(f.point, base, f.data, data)
 	if err == nil && f.fits != nil {
@@ -34,7 +34,7 @@ func (f *Fold) fitted(data json.RawMessage) (json.RawMessage, error) {
 	}
 	var err error
 	if act.Args, err = f.fits(act.Args); err != nil {
-		return nil, fmt.Errorf("its reply: data: args: %w", err)
+		return nil, fmt.Errorf("invalid reply: data: args: %w", err)
 	}
 	return json.Marshal(act)
 }
@@ -44,7 +44,7 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 	case BeforeSense:
 		return merged(base, now, reply, func(base, now, r *SenseData, _ given) error {
 			if r.Text == "" {
-				return errors.New("text is empty; deny drops an input")
+				return errors.New("text is empty; to drop an input, reply deny")
 			}
 			change(&now.Text, base.Text, r.Text)
 			return nil
@@ -71,7 +71,7 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 	case BeforeAct:
 		return merged(base, now, reply, func(base, now, r *ActData, _ given) error {
 			if a := bytes.TrimSpace(r.Args); len(a) == 0 || a[0] != '{' {
-				return errors.New("args is no object")
+				return errors.New("args is not an object")
 			}
 			if err := sameTool(base.Tool, r.Tool); err != nil {
 				return err
@@ -96,39 +96,39 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 			return nil
 		})
 	}
-	return nil, fmt.Errorf("replace means nothing at %s", p)
+	return nil, fmt.Errorf("replace is not valid at %s", p)
 }
 
-// sameTool refuses a reply that names another tool; it may name none.
+// sameTool rejects a reply that names another tool. It may leave out the name.
 func sameTool(asked, replied string) error {
 	if replied != "" && replied != asked {
-		return fmt.Errorf("tool is %q, and a reply cannot change it from %q", clip(replied, 80), asked)
+		return fmt.Errorf("tool is %q, want %q: a reply cannot change it", clip(replied, 80), asked)
 	}
 	return nil
 }
 
-// given are the fields that a reply has: what it does not name, it does not change.
+// given are the fields that a reply contains. Other fields are not changed.
 type given map[string]bool
 
-// merged reads all three as the point's payload and writes back what now has become.
+// merged decodes all three as the point's payload, calls f, and returns now, encoded again.
 func merged[T any](base, now, reply json.RawMessage, f func(base, now, reply *T, is given) error) (json.RawMessage, error) {
 	var b, n, r T
 	if err := errors.Join(json.Unmarshal(base, &b), json.Unmarshal(now, &n)); err != nil {
-		return nil, fmt.Errorf("the payload cannot be read: %w", err)
+		return nil, fmt.Errorf("decoding the payload: %w", err)
 	}
 	if err := strict(reply, &r); err != nil {
-		return nil, fmt.Errorf("its reply: data: %w", err)
+		return nil, fmt.Errorf("invalid reply: data: %w", err)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(reply, &fields); err != nil {
-		return nil, fmt.Errorf("its reply: data: %w", err)
+		return nil, fmt.Errorf("invalid reply: data: %w", err)
 	}
 	is := make(given, len(fields))
 	for name := range fields {
 		is[name] = true
 	}
 	if err := f(&b, &n, &r, is); err != nil {
-		return nil, fmt.Errorf("its reply: data: %w", err)
+		return nil, fmt.Errorf("invalid reply: data: %w", err)
 	}
 	return json.Marshal(n)
 }
@@ -143,7 +143,7 @@ func strict(data json.RawMessage, to any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the object")
+		return errors.New("unexpected data after the object")
 	}
 	return nil
 }
@@ -160,8 +160,8 @@ func sameJSON(a, b any) bool {
 	return err1 == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// added is a list after one that was asked with base has made reply of it: what
-// it removed is removed, what it added comes last.
+// added applies the difference between base and reply to now: it removes what the plugin
+// removed, and appends what the plugin added.
 func added(base, now, reply []string) []string {
 	out := slices.DeleteFunc(slices.Clone(now), func(s string) bool {
 		return slices.Contains(base, s) && !slices.Contains(reply, s)
@@ -174,7 +174,7 @@ func added(base, now, reply []string) []string {
 	return out
 }
 
-// mergePerceptions drops and annotates, nothing else, and never takes back a drop.
+// mergePerceptions applies drops and annotations, and nothing else. A drop is never undone.
 func mergePerceptions(base, now, r *PerceptionsData, _ given) error {
 	for _, by := range r.Perceptions {
 		at := func(list []Perception) int {
@@ -182,7 +182,7 @@ func mergePerceptions(base, now, r *PerceptionsData, _ given) error {
 		}
 		i, j := at(base.Perceptions), at(now.Perceptions)
 		if i < 0 || j < 0 {
-			return fmt.Errorf("perceptions: there is none with the id %q", clip(by.ID, 80))
+			return fmt.Errorf("perceptions: unknown id %q", clip(by.ID, 80))
 		}
 		n := &now.Perceptions[j]
 		n.Drop = n.Drop || by.Drop
@@ -205,7 +205,7 @@ func mergeResponse(base, now, r *AfterPlanData, is given) error {
 		}
 	}
 	now.Response.IsFinal = len(now.Response.ToolCalls) == 0
-	if base.Response.Usable() == nil { // else it is the model's fault
+	if base.Response.Usable() == nil { // else the model caused it
 		if err := now.Response.Usable(); err != nil {
 			return fmt.Errorf("response %w", err)
 		}
@@ -213,8 +213,8 @@ func mergeResponse(base, now, r *AfterPlanData, is given) error {
 	return nil
 }
 
-// changeArgs changes argument by argument, so that two plugins which were asked
-// together may each change one.
+// changeArgs changes argument by argument, so that each of two plugins that were asked in
+// parallel can change one.
 func changeArgs(base, now, r *ActData) error {
 	var b, n, by map[string]json.RawMessage
 	if err := json.Unmarshal(r.Args, &by); err != nil {
@@ -222,7 +222,7 @@ func changeArgs(base, now, r *ActData) error {
 	}
 	before, current := json.Unmarshal(base.Args, &b), json.Unmarshal(now.Args, &n)
 	if objects := before == nil && current == nil && b != nil && n != nil; !objects {
-		now.Args = r.Args // there is nothing to change argument by argument
+		now.Args = r.Args // not an object: replace it as a whole
 		return nil
 	}
 	for name, v := range by {

@@ -1,7 +1,7 @@
 package hook
 
-// Allows reports whether v means something at the point. What means nothing has
-// no effect, and is recorded as an error of the plugin.
+// Allows reports whether v is valid at the point. A verb that is not valid has no effect and
+// is recorded as an error of the plugin.
 //
 //	point            continue stop  replace  deny  confirm answer
 //	before_sense     x        x     x        x
@@ -26,8 +26,8 @@ func (p Point) Allows(v Verb) bool {
 	return false
 }
 
-// Deniable reports whether something can be denied at the point: the input, the
-// turn, the step, or that the result is shown.
+// Deniable reports whether a plugin can deny at the point: the input, the turn, the call, or
+// the use of its result.
 func (p Point) Deniable() bool {
 	switch p {
 	case BeforeSense, AfterSense, BeforePlan, AfterPlan, BeforeAct, AfterAct:
@@ -36,5 +36,5 @@ func (p Point) Deniable() bool {
 	return false
 }
 
-// MaxReply is the longest reply of a plugin, in bytes.
+// MaxReply is the maximum size of a plugin's reply, in bytes.
 const MaxReply = 1 << 20

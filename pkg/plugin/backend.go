@@ -9,7 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// DefaultSearchLimit is how many entries a search gives that states no limit.
+// DefaultSearchLimit is the maximum number of entries of a search that sets no limit.
 const DefaultSearchLimit = 5
 
 // The limits of a storage request, as in schemas/storage/request.json.
@@ -18,14 +18,14 @@ const (
 	maxSearch = 1000
 )
 
-// StorageBackend is the handler that makes a plugin a storage backend. The verbs
-// it serves are those whose function is not nil. Requests are checked before; a
-// search has a limit. Errors cross the bus with the code of a [*bus.Error] in
-// them. Put and Delete are idempotent and may be asked twice.
+// StorageBackend is a [Handler] that makes a plugin a storage backend. It serves the verbs
+// whose functions are not nil. The functions receive valid requests, and Search one with a
+// limit. An error is sent with the code of the [*bus.Error] that it wraps. Put and Delete
+// must be idempotent: the same request may arrive twice.
 type StorageBackend struct {
 	Put    func(ctx context.Context, r StorageRequest) error
 	Get    func(ctx context.Context, r StorageRequest) (value json.RawMessage, found bool, err error)
-	Delete func(ctx context.Context, r StorageRequest) error // of what is not there, too
+	Delete func(ctx context.Context, r StorageRequest) error // no error if the key does not exist
 	Search func(ctx context.Context, r StorageRequest) ([]StorageEntry, error)
 }
 
@@ -43,11 +43,11 @@ func (s StorageBackend) verbs() (out []StorageVerb) {
 	return out
 }
 
-func (s StorageBackend) bind(r *room, verb StorageVerb) answerFunc {
+func (s StorageBackend) bind(r *runtime, verb StorageVerb) answerFunc {
 	return func(ctx context.Context, body []byte, _ func()) ([]byte, error) {
 		var req StorageRequest
 		if err := json.Unmarshal(body, &req); err != nil {
-			return nil, bus.Errorf(bus.CodeInvalidArgument, "the question is no request (schemas/storage/request.json): %v", err)
+			return nil, bus.Errorf(bus.CodeInvalidArgument, "the request is not a storage request (schemas/storage/request.json): %v", err)
 		}
 		if err := req.check(verb); err != nil {
 			return nil, err
@@ -81,16 +81,16 @@ func (s StorageBackend) serve(ctx context.Context, verb StorageVerb, req Storage
 	return reply, err
 }
 
-// check holds a request against the schema; the error names the field.
+// check validates a request as the schema does; the error names the field.
 func (r StorageRequest) check(verb StorageVerb) error {
 	var wrong string
 	switch {
 	case r.Verb != verb:
-		wrong = fmt.Sprintf("verb is %q, the subject says %s", clip(string(r.Verb)), verb)
+		wrong = fmt.Sprintf("verb is %q, but the subject has %q", clip(string(r.Verb)), verb)
 	case !subject.Valid(r.Agent):
-		wrong = fmt.Sprintf("agent %q is no id", clip(string(r.Agent)))
+		wrong = fmt.Sprintf("agent %q is not a valid id", clip(string(r.Agent)))
 	case !subject.Valid(r.Collection):
-		wrong = fmt.Sprintf("collection %q is no id", clip(r.Collection))
+		wrong = fmt.Sprintf("collection %q is not a valid id", clip(r.Collection))
 	case verb != Search && (r.Key == "" || len(r.Key) > maxKey):
 		wrong = fmt.Sprintf("key has %d bytes, want 1 to %d", len(r.Key), maxKey)
 	case verb == Put && len(r.Value) == 0:

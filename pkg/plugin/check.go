@@ -18,7 +18,7 @@ import (
 // Problem is one thing that is wrong with a manifest.
 type Problem struct {
 	Path    string // e.g. "tools[1].name"; empty for the manifest as a whole
-	Message string // what is wrong, and what would be right
+	Message string // what is wrong, and what is expected
 }
 
 func (p Problem) String() string {
@@ -28,7 +28,7 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Message
 }
 
-// Problems are all that is wrong with a manifest. It is an error.
+// Problems is an error that lists everything that is wrong with a manifest.
 type Problems []Problem
 
 func (p Problems) Error() string {
@@ -39,7 +39,8 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// At reports whether one of the problems is at the path, or at what it is part of.
+// At reports whether one of the problems is at the path, or at an object or list that
+// contains it.
 func (p Problems) At(path string) bool {
 	return slices.ContainsFunc(p, func(one Problem) bool {
 		rest, ok := strings.CutPrefix(path, one.Path)
@@ -47,13 +48,13 @@ func (p Problems) At(path string) bool {
 	})
 }
 
-// Hash is that of the manifest without Instance, in hexadecimal: replicas of one
-// plugin have the same.
+// Hash returns the SHA-256 of the manifest without Instance, in hexadecimal. All replicas of
+// a plugin have the same hash.
 func (m Manifest) Hash() string {
 	m.Instance = ""
 	b, err := json.Marshal(m)
 	if err != nil {
-		return "" // a schema in it is no JSON: Check refuses it
+		return "" // a schema in it is not JSON: Check rejects it
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
@@ -66,19 +67,19 @@ const (
 	MaxManifest    = 256 << 10 // bytes, encoded
 )
 
-// semver is that of semver.org, as in schemas/manifest.v1.json.
+// semver is the regular expression of semver.org, as in schemas/manifest.v1.json.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?` +
 	`(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$`)
 
-// Check holds the manifest against all that can be known of it alone. The error
-// is a [Problems], or nil.
+// Check reports everything that is wrong with the manifest itself, without knowledge of
+// other plugins. The error is nil or a [Problems].
 func (m Manifest) Check() error {
 	c := &checker{}
 	check[subject.Plugin](c, "name", string(m.Name))
 	check[subject.Instance](c, "instance", string(m.Instance))
 	if len(m.Version) > 128 || !semver.MatchString(m.Version) {
-		c.add("version", "%q is no SemVer 2.0.0 version such as 1.0.0", clip(m.Version))
+		c.add("version", "%q is not a SemVer 2.0.0 version such as 1.0.0", clip(m.Version))
 	}
 	if n := utf8.RuneCountInString(m.Description); n > MaxDescription {
 		c.add("description", "has %d characters, at most %d", n, MaxDescription)
@@ -116,7 +117,7 @@ func check[T subject.Plugin | subject.Instance | subject.Writer](c *checker, pat
 	case s == "":
 		c.add(path, "is missing")
 	case !subject.Valid(s):
-		c.add(path, "%q is no id: want 1 to %d characters of A-Z a-z 0-9 _ -", clip(s), subject.MaxIDLen)
+		c.add(path, "%q is not a valid id: want 1 to %d characters of A-Z a-z 0-9 _ -", clip(s), subject.MaxIDLen)
 	}
 }
 
@@ -128,7 +129,7 @@ func (c *checker) others(field string, self subject.Plugin, list []subject.Plugi
 			c.add(path, "is the plugin itself")
 		}
 		if slices.Contains(list[:i], p) {
-			c.add(path, "%q stands there twice", p)
+			c.add(path, "duplicate %q", p)
 		}
 	}
 }
@@ -138,16 +139,16 @@ func (c *checker) hooks(list []Hook) {
 	for i, h := range list {
 		at := fmt.Sprintf("hooks[%d].", i)
 		if !slices.Contains(hook.Points(), h.Point) {
-			c.add(at+"point", "%q is no hook point; there are %v", clip(string(h.Point)), hook.Points())
+			c.add(at+"point", "unknown hook point %q; want one of %v", clip(string(h.Point)), hook.Points())
 		} else if seen[h.Point] {
-			c.add(at+"point", "%s stands there twice", h.Point)
+			c.add(at+"point", "duplicate %q", h.Point)
 		}
 		seen[h.Point] = true
 		if h.Mode != "" && h.Mode != hook.Chain && h.Mode != hook.Parallel {
-			c.add(at+"mode", "%q is no mode; want %s or %s", clip(string(h.Mode)), hook.Chain, hook.Parallel)
+			c.add(at+"mode", "unknown mode %q; want %s or %s", clip(string(h.Mode)), hook.Chain, hook.Parallel)
 		}
 		if h.OnError != "" && h.OnError != hook.Allow && h.OnError != hook.Deny {
-			c.add(at+"on_error", "%q is no rule; want %s or %s", clip(string(h.OnError)), hook.Allow, hook.Deny)
+			c.add(at+"on_error", "unknown rule %q; want %s or %s", clip(string(h.OnError)), hook.Allow, hook.Deny)
 		} else if h.OnError == hook.Deny && slices.Contains(hook.Points(), h.Point) && !h.Point.Deniable() {
 			c.add(at+"on_error", "is deny, but nothing can be denied at %s", h.Point)
 		}
@@ -169,38 +170,38 @@ func (c *checker) tools(list []tool.Spec) {
 			c.add(at+"name", "has %d bytes when encoded, at most %d", len(subject.Encode(t.Name)), subject.MaxIDLen)
 		}
 		if t.Description == "" {
-			c.add(at+"description", "is missing: it is what the model reads")
+			c.add(at+"description", "is missing: the model needs it")
 		}
 		if t.Plugin != "" {
-			c.add(at+"plugin", "must be absent: the runner fills it in")
+			c.add(at+"plugin", "must be absent: the tool runner sets it")
 		}
 		if t.Risk != "" && !slices.Contains([]tool.Risk{tool.RiskLow, tool.RiskMedium, tool.RiskHigh}, t.Risk) {
-			c.add(at+"risk", "%q is none; want low, medium or high", clip(string(t.Risk)))
+			c.add(at+"risk", "unknown risk %q; want low, medium or high", clip(string(t.Risk)))
 		}
 		if t.TimeoutMS < 0 || t.TimeoutMS > tool.MaxTimeout.Milliseconds() {
 			c.add(at+"timeout_ms", "is %d, want 1 to %d, or 0 for the default", t.TimeoutMS, tool.MaxTimeout.Milliseconds())
 		}
 		for j, tag := range t.ScenarioTags {
 			if !slices.Contains(tool.Scenarios(), tag) {
-				c.add(fmt.Sprintf("%sscenario_tags[%d]", at, j), "%q is none; there are %v", clip(tag), tool.Scenarios())
+				c.add(fmt.Sprintf("%sscenario_tags[%d]", at, j), "unknown scenario %q; want one of %v", clip(tag), tool.Scenarios())
 			}
 		}
-		c.twice(at+"scenario_tags", t.ScenarioTags)
+		c.duplicates(at+"scenario_tags", t.ScenarioTags)
 		for j, p := range t.Permissions {
 			if p == "" {
 				c.add(fmt.Sprintf("%spermissions[%d]", at, j), "is empty")
 			}
 		}
-		c.twice(at+"permissions", t.Permissions)
+		c.duplicates(at+"permissions", t.Permissions)
 		for j, a := range t.Scope {
 			if a == "" {
-				c.add(fmt.Sprintf("%sscope[%d]", at, j), "is empty: it names an argument")
+				c.add(fmt.Sprintf("%sscope[%d]", at, j), "is empty, want the name of an argument")
 			}
 		}
 		if n := len(t.Scope); n > maxScope {
 			c.add(at+"scope", "has %d names, at most %d", n, maxScope)
 		}
-		c.twice(at+"scope", t.Scope)
+		c.duplicates(at+"scope", t.Scope)
 		if n := utf8.RuneCountInString(t.Pool); n > maxName {
 			c.add(at+"pool", "has %d characters, at most %d", n, maxName)
 		}
@@ -208,44 +209,44 @@ func (c *checker) tools(list []tool.Spec) {
 	}
 }
 
-// args looks at the outside of a tool's schema alone: what is in it is for whoever
-// compiles it, see services/internal/toolschema.
+// args checks only the outermost object of a tool's schema. The rest is checked when the
+// schema is compiled, see services/internal/toolschema.
 func (c *checker) args(path string, schema json.RawMessage) {
 	var args map[string]json.RawMessage
 	if err := json.Unmarshal(schema, &args); err != nil || args == nil {
-		c.add(path, `is no JSON Schema of an object such as {"type": "object"}`)
+		c.add(path, `is not a JSON Schema of an object, such as {"type": "object"}`)
 		return
 	}
 	var typ any
 	if len(args["type"]) > 0 && json.Unmarshal(args["type"], &typ) == nil {
-		// A bare map of properties may have one that is called type.
+		// A bare map of properties may have one with the name type.
 		if _, property := typ.(map[string]any); typ != "object" && !property {
 			c.add(path+".type", `is %s, want "object"`, clip(string(args["type"])))
 		}
 	}
 }
 
-func (c *checker) twice(path string, list []string) {
+func (c *checker) duplicates(path string, list []string) {
 	for i, s := range list {
 		if slices.Contains(list[:i], s) {
-			c.add(fmt.Sprintf("%s[%d]", path, i), "%q stands there twice", clip(s))
+			c.add(fmt.Sprintf("%s[%d]", path, i), "duplicate %q", clip(s))
 		}
 	}
 }
 
-// maxName bounds free names, in characters.
+// maxName is the maximum length of the names of guides and pools, in characters.
 const maxName = 64
 
 // maxScope is how many arguments the scope of a tool may name.
 const maxScope = 8
 
-// name notes a name as seen by its key, under which it has to be the only one.
+// name checks that a name is present, and that no earlier one has the same key.
 func (c *checker) name(path, name, key string, seen map[string]bool) {
 	switch {
 	case name == "":
 		c.add(path, "is missing")
 	case seen[key]:
-		c.add(path, "%q stands there twice", clip(name))
+		c.add(path, "duplicate %q", clip(name))
 	}
 	seen[key] = true
 }
@@ -274,7 +275,7 @@ func (c *checker) rest(m Manifest) {
 				check[subject.Writer](c, path, string(l.Name))
 			}
 			if l.Name == subject.TimerWriter {
-				c.add(path, "%q is core's own", l.Name)
+				c.add(path, "%q is reserved for core", l.Name)
 			}
 		}
 	}
@@ -287,10 +288,10 @@ func (c *checker) rest(m Manifest) {
 	for i, v := range m.Storage.Verbs {
 		path := fmt.Sprintf("storage.verbs[%d]", i)
 		if !slices.Contains([]StorageVerb{Put, Get, Delete, Search}, v) {
-			c.add(path, "%q is none; want put, get, delete or search", clip(string(v)))
+			c.add(path, "unknown verb %q; want put, get, delete or search", clip(string(v)))
 		}
 		if slices.Contains(m.Storage.Verbs[:i], v) {
-			c.add(path, "%s stands there twice", v)
+			c.add(path, "duplicate %q", v)
 		}
 	}
 }

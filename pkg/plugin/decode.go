@@ -13,19 +13,19 @@ import (
 	"unicode/utf8"
 )
 
-// DecodeManifest reads a manifest and checks it. Whatever is no field of a
-// manifest, stands there twice or has another type than the schema says is an
-// error, and so is all that [Manifest.Check] finds. The error is a [Problems] that
-// lists everything; the manifest holds what could be read.
+// DecodeManifest decodes a manifest from JSON and checks it. Unknown fields, duplicate
+// fields and values of the wrong type are errors, as is everything that [Manifest.Check]
+// finds. The error is a [Problems] that lists all of them; the returned manifest then holds
+// what could be decoded.
 func DecodeManifest(data []byte) (Manifest, error) {
 	var m Manifest
 	if len(data) > MaxManifest {
 		return m, Problems{{Message: fmt.Sprintf("the manifest has %d bytes, at most %d", len(data), MaxManifest)}}
 	}
 	found := shape(data)
-	var mismatch *json.UnmarshalTypeError // has been found by shape, with its path
+	var mismatch *json.UnmarshalTypeError // shape has found it already, with its path
 	if err := json.Unmarshal(data, &m); err != nil && !errors.As(err, &mismatch) {
-		return Manifest{}, Problems{{Message: "is no JSON: " + err.Error()}}
+		return Manifest{}, Problems{{Message: "is not JSON: " + err.Error()}}
 	}
 	var more Problems
 	if errors.As(m.Check(), &more) {
@@ -41,15 +41,15 @@ func DecodeManifest(data []byte) (Manifest, error) {
 	return m, nil
 }
 
-// shape holds the text of a manifest against its Go type. It reads tokens, because
-// a decoder that fills values forgets where it was, takes names in any case and
-// the last of two.
+// shape compares the text of a manifest with its Go type. It reads tokens, because
+// json.Unmarshal does not report paths, accepts names in any case, and uses the last of two
+// fields with the same name.
 func shape(data []byte) Problems {
 	if !utf8.Valid(data) {
-		return Problems{{Message: "is not in UTF-8"}}
+		return Problems{{Message: "is not UTF-8"}}
 	}
 	if !json.Valid(data) {
-		return nil // the decoder says where
+		return nil // the decoder reports where
 	}
 	s := &shaper{d: json.NewDecoder(bytes.NewReader(data))}
 	s.d.UseNumber()
@@ -66,7 +66,7 @@ func (s *shaper) add(path, format string, args ...any) {
 	s.found = append(s.found, Problem{path, fmt.Sprintf(format, args...)})
 }
 
-// next is the next token of what is known to be JSON.
+// next returns the next token of text that is known to be JSON.
 func (s *shaper) next() json.Token {
 	t, err := s.d.Token()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -75,7 +75,7 @@ func (s *shaper) next() json.Token {
 	return t
 }
 
-// value reads one value, which is to be of the type.
+// value reads one value, and reports it if it does not have the type.
 func (s *shaper) value(path string, typ reflect.Type) {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
@@ -115,7 +115,7 @@ func (s *shaper) value(path string, typ reflect.Type) {
 	s.skip(t)
 }
 
-// number reports whether a number was to come; one that does not fit is told.
+// number reports whether the type is a number. It adds a problem if n does not fit.
 func (s *shaper) number(path string, n json.Number, typ reflect.Type) bool {
 	bits := 64
 	switch typ.Kind() {
@@ -132,7 +132,7 @@ func (s *shaper) number(path string, n json.Number, typ reflect.Type) bool {
 		s.add(path, "is %s, want a whole number from %d to %d", clip(n.String()), math.MinInt32, math.MaxInt32)
 	case err != nil:
 		s.add(path, "is %s, want a whole number", clip(n.String()))
-	case v == 0 && bits == 64: // a time, whose zero value means that it is absent
+	case v == 0 && bits == 64: // a duration, whose zero value means that it is absent
 		s.add(path, "is 0, want at least 1; leave it out for the default")
 	}
 	return true
@@ -154,15 +154,15 @@ func (s *shaper) object(path string, typ reflect.Type) {
 	}
 	seen := map[string]bool{}
 	for s.d.More() {
-		name, _ := s.next().(string) // JSON has no other
+		name, _ := s.next().(string) // names in JSON are strings
 		at := clip(below(path, name))
 		field, known := fields[name]
 		switch {
 		case !known:
-			s.add(at, "is no field; want one of %s", strings.Join(names, ", "))
+			s.add(at, "is not a field; want one of %s", strings.Join(names, ", "))
 			s.skip(s.next())
 		case seen[name]:
-			s.add(at, "stands there twice")
+			s.add(at, "is a duplicate")
 			s.skip(s.next())
 		default:
 			s.value(at, field)
@@ -184,7 +184,7 @@ func below(path, name string) string {
 	return path + "." + name
 }
 
-// skip reads what is left of the value that began with the token.
+// skip reads the rest of the value that began with the token.
 func (s *shaper) skip(t json.Token) {
 	for depth := 0; ; t = s.next() {
 		switch t {

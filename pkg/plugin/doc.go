@@ -1,8 +1,8 @@
-// Package plugin is how a Go program takes part in a Skandha that runs: with hooks,
-// tools, language models, storage, guides, listeners and sensors. It is also the
-// contract between any plugin and the registry, in types.
+// Package plugin connects a Go program to a running Skandha. A plugin can offer hooks,
+// tools, language models, storage, guides, listeners and sensors. The package also
+// defines the types of the protocol between plugins and the registry.
 //
-// This is a whole plugin, a policy and a tool:
+// This is a complete plugin with a policy and a tool:
 //
 //	package main
 //
@@ -17,7 +17,7 @@
 //		plugin.Main(plugin.Manifest{Name: "house", Version: "1.0.0"}, plugin.Handlers{
 //			plugin.BeforeAct(func(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 //				if c.Data.Tool == "file_system:write_file" {
-//					return plugin.Deny("nothing is written in this house"), nil
+//					return plugin.Deny("this house is read-only"), nil
 //				}
 //				return plugin.Continue(), nil
 //			}),
@@ -29,67 +29,67 @@
 //		})
 //	}
 //
-// Run it after eval "$(skandha env)", which sets SKANDHA_NATS and SKANDHA_DATA. From the next
-// tool call on the policy holds, and from the next question on the model has the
-// tool. End it, and both are gone. More of them stand in the directory examples.
+// Run it after eval "$(skandha env)", which sets SKANDHA_NATS and SKANDHA_DATA. The policy
+// applies from the next tool call, and the model has the tool from its next request. Both
+// are removed when the program ends. The directory examples has more plugins.
 //
-// # What is sent and answered
+// # Subjects
 //
-//	plugin.register.<name>      Manifest    -> Lease, once, and when the lease was lost
-//	plugin.heartbeat.<name>     Heartbeat   -> Lease, every third of its time
-//	plugin.unregister.<name>    Unregister  -> Lease, before and after draining
-//	hook.<point>.<name>         asked with hook.Envelope, answers hook.Reply
-//	tool.<name>.<encoded tool>  asked with tool.Call, answers tool.Result
-//	llm.<name>.generate         asked with provider.Call, answers provider.Reply
-//	<either of both>.<instance> the same, asked of this process
-//	storage.<name>.<verb>       asked with StorageRequest, answers StorageReply
-//	guide.<name>                asked with guide.Request, answers guide.Guide
-//	agent.<agent>.<session>.sense.input.<listener>   what an Emitter sends
+//	plugin.register.<name>      sends Manifest, receives Lease; once, and when the lease is lost
+//	plugin.heartbeat.<name>     sends Heartbeat, receives Lease; three times per lease TTL
+//	plugin.unregister.<name>    sends Unregister, receives Lease; before and after draining
+//	hook.<point>.<name>         receives hook.Envelope, replies hook.Reply
+//	tool.<name>.<encoded tool>  receives tool.Call, replies tool.Result
+//	llm.<name>.generate         receives provider.Call, replies provider.Reply
+//	<either of both>.<instance> the same, addressed to this process
+//	storage.<name>.<verb>       receives StorageRequest, replies StorageReply
+//	guide.<name>                receives guide.Request, replies guide.Guide
+//	agent.<agent>.<session>.sense.input.<listener>   published by an Emitter
 //
 // The plugin's name is its queue group: several processes that register the same
-// manifest share the work. Answers go to reply.<name>.<caller>.<n> alone, so that a
-// plugin can answer nobody who has not asked it.
+// manifest share the work. Replies are sent only to reply.<name>.<caller>.<n>, so a plugin
+// can only answer callers that sent it a request.
 //
-// # What is promised
+// # Guarantees
 //
-// [Serve] is subscribed before it is registered: once the plugin is active, it
-// answers. (After its name or a tool's was another's, it registers first and
-// subscribes at once: until then the subjects were not its own.)
+// [Serve] subscribes before it registers, so an active plugin always answers. There is one
+// exception: if another plugin held its name or the name of one of its tools, Serve
+// registers first and subscribes immediately afterwards.
 //
-// The same tool call and attempt, asked twice of one process, runs once and is
-// answered twice. The same holds for a hook invocation with the same data, and for a
-// plan and attempt of a model. The memory is bounded: about a thousand answers, 64
-// MiB, for each tool, hook and model. A tool call whose answer was dropped is answered
-// with outcome_unknown until its deadline. The memory ends with the process, and
-// replicas do not share it.
+// If one process receives the same tool call and attempt twice, it runs the tool once and
+// answers both. The same holds for a hook invocation with the same data, and for a plan and
+// attempt of a model. The memory is bounded: about a thousand answers, 64 MiB, for each
+// tool, hook and model. A tool call whose answer was dropped from memory is answered with
+// outcome_unknown until its deadline. The memory ends with the process, and replicas do not
+// share it.
 //
-// An input that [Emitter.EmitInput] gave a sequence for is in the log.
+// An input is in the log once [Emitter.EmitInput] has returned its sequence.
 //
-// Handlers run at the same time, up to [Concurrency] for each capability, in no
-// order. Listeners run while the plugin is active, each on one goroutine.
+// Handlers run concurrently and in no particular order, up to [Concurrency] at a time for
+// each capability. Listeners run while the plugin is active, each on one goroutine.
 //
-// # When something fails
+// # Failures
 //
-// A handler's error or panic is answered as one; a panic is logged with its stack.
-// What core makes of it: a hook's on_error rule, a tool's failure, a provider's
-// error. A handler that heeds its context is over at the deadline; one that does
-// not keeps its place until it returns, and its answer comes too late to count.
+// An error or a panic of a handler is answered with an error; a panic is also logged with
+// its stack. Core then applies the hook's on_error rule, or reports a failure of the tool or
+// provider. A handler that respects its context ends at the deadline. One that does not
+// occupies its slot until it returns, and its late answer is ignored.
 //
-// When the bus is away, the connection is retried forever. Answers that could not be
-// sent, and the latest ones before the loss, are sent again after the reconnect. When
-// core is away, the plugin keeps answering and keeps trying; no lease ends while no
-// core is there to end it. When the lease is lost (not_found), it registers again.
-// When its name or a tool's name is taken (conflict), it waits until the name is free.
-// When it is refused (invalid_argument, denied), Serve returns that error. When an
-// operator unloads it, it drains, and Serve returns [ErrUnloaded].
+// When the bus is unavailable, the plugin retries the connection forever. After it has
+// reconnected, it sends the answers that could not be sent, and the latest ones before the
+// loss, again. When core is unavailable, the plugin keeps answering and keeps trying; no
+// lease expires while no core is running. When the lease is lost (not_found), the plugin
+// registers again. When its name or a tool's name is taken (conflict), it waits until the
+// name is free. When it is rejected (invalid_argument, denied), Serve returns that error.
+// When an operator unloads it, it drains, and Serve returns [ErrUnloaded].
 //
 // # Testing
 //
-// Handlers are functions: call them. [Handlers.Complete] gives the manifest, or
+// Handlers are functions: call them. [Handlers.Complete] returns the manifest, or
 // everything that is wrong with it, without a bus. `skandha plugins test` runs the
-// program against a system of its own.
+// program against a separate system.
 //
-// The types are stated for other languages in schemas/manifest.v1.json,
-// schemas/plugin, schemas/storage and the packages hook, tool, provider and guide;
-// a test holds the two together.
+// For other languages, the same types are defined in schemas/manifest.v1.json,
+// schemas/plugin and schemas/storage, and in the schemas of the packages hook, tool,
+// provider and guide. A test compares the schemas with these types.
 package plugin

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// TestMain keeps the examples away from a system that happens to run here.
+// TestMain prevents the examples from connecting to a system that runs on this machine.
 func TestMain(m *testing.M) {
 	if err := os.Setenv("SKANDHA_NATS", "nats://127.0.0.1:1"); err != nil {
 		panic(err)
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A policy in one function: it answers within half a second, or the call is denied.
+// A policy in one function. If it does not reply before its deadline, the call is denied.
 func ExampleServe() {
 	ctx, stop := context.WithCancel(context.Background())
 	stop() // at once, for the example; a program waits for a signal, see Main
@@ -33,7 +33,7 @@ func ExampleServe() {
 		plugin.BeforeAct(func(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 			switch {
 			case strings.HasPrefix(c.Data.Tool, "shell:"):
-				return plugin.Deny("no shell in this house"), nil
+				return plugin.Deny("shell commands are not allowed"), nil
 			case strings.HasPrefix(c.Data.Tool, "mail:"):
 				return plugin.Confirm(hook.LevelWarn, "The agent wants to send mail."), nil
 			}
@@ -44,7 +44,7 @@ func ExampleServe() {
 	// Output: <nil>
 }
 
-// The schema of a tool follows from the struct of its arguments.
+// The schema of a tool is derived from the struct of its arguments.
 func ExampleTool() {
 	type question struct {
 		Place string `json:"place" desc:"A town, such as Oslo"`
@@ -54,12 +54,12 @@ func ExampleTool() {
 	forecast := func(ctx context.Context, q question) ([]string, error) {
 		call, _ := plugin.CallOf(ctx)
 		if q.Place == "" {
-			return nil, errors.New("say for where; call " + call.Call)
+			return nil, errors.New("place is missing in call " + call.Call)
 		}
 		return make([]string, q.Days), nil
 	}
 	m, err := plugin.Handlers{
-		plugin.Tool("weather:forecast", "Says what the weather will be.", forecast, plugin.Idempotent()),
+		plugin.Tool("weather:forecast", "Returns the weather forecast.", forecast, plugin.Idempotent()),
 	}.Complete(plugin.Manifest{Name: "weather", Version: "1.0.0"})
 	if err != nil {
 		fmt.Println(err)
@@ -97,8 +97,8 @@ func ExampleTool() {
 	// } <nil>
 }
 
-// A manifest that comes from a file is held against the handlers, and all that is
-// wrong is said at once.
+// A manifest from a file is compared with the handlers, and all problems are reported
+// together.
 func ExampleHandlers_Complete() {
 	m, err := plugin.DecodeManifest([]byte(`{
 		"name": "vault", "version": "1.2.0", "instance": "vault-1",
@@ -136,11 +136,11 @@ func ExampleProvider() {
 	// Output: yes <nil>
 }
 
-// A listener says what it hears. It runs while the plugin is active, and again
-// when it has failed.
+// A listener sends inputs to the agent. It runs while the plugin is active, and is restarted
+// after an error.
 func ExampleListen() {
 	heard := make(chan string)
-	ears := plugin.Listen("microphone", func(ctx context.Context, e *plugin.Emitter) error {
+	listener := plugin.Listen("microphone", func(ctx context.Context, e *plugin.Emitter) error {
 		for {
 			select {
 			case <-ctx.Done():
@@ -153,7 +153,7 @@ func ExampleListen() {
 			}
 		}
 	})
-	m, err := plugin.Handlers{ears}.Complete(plugin.Manifest{Name: "ears", Version: "1.0.0"})
+	m, err := plugin.Handlers{listener}.Complete(plugin.Manifest{Name: "audio", Version: "1.0.0"})
 	fmt.Println(m.Listeners[0].Name, err)
 	// Output: microphone <nil>
 }

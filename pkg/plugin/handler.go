@@ -11,23 +11,23 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Handler is one thing that a plugin does. Handlers are made by [BeforeAct] and
-// the other hook points, [Tool], [Provider], [StorageBackend], [Guide],
-// [Listen], [Sense], [Load] and [Unload].
+// Handler is one capability of a plugin. [BeforeAct] and the functions of the other hook
+// points, [Tool], [Provider], [Guide], [GuideFunc], [Listen], [Sense], [Load] and [Unload]
+// return handlers; [StorageBackend] is one.
 type Handler interface{ add(*parts) }
 
-// Handlers are all that a plugin does.
+// Handlers are all handlers of a plugin.
 type Handlers []Handler
 
-// Complete is the manifest that [Serve] registers for these handlers.
+// Complete returns the manifest that [Serve] registers for these handlers.
 //
-// A field that the manifest leaves out (hooks, tools, providers, storage,
-// listeners, sensors, guides) is filled in from the handlers. One that it has is
-// a full list: each of its entries must have a handler, and each handler of that
-// kind an entry. A tool's entry may leave out description and args.
+// It fills in each field that m leaves out (hooks, tools, providers, storage, listeners,
+// sensors, guides) from the handlers. A field that m has must be a full list: each of its
+// entries must have a handler, and each handler of that kind an entry. A tool's entry may
+// leave out description and args.
 //
-// The error is a [Problems] that lists everything that is wrong, also by
-// [Manifest.Check], but for a missing Instance, which Serve fills in.
+// The error is a [Problems] that lists everything that is wrong, including what
+// [Manifest.Check] finds. A missing Instance is not an error: Serve fills it in.
 func (h Handlers) Complete(m Manifest) (Manifest, error) {
 	m, _, err := h.complete(m)
 	return m, err
@@ -42,10 +42,10 @@ func (h Handlers) complete(m Manifest) (Manifest, *parts, error) {
 	found = append(found, p.fill(&m)...)
 	checked := m
 	if checked.Instance == "" {
-		checked.Instance = "unborn"
+		checked.Instance = "unset"
 	}
 	if err := checked.Check(); err != nil {
-		found = append(found, err.(Problems)...) //nolint:errorlint // Check says what its error is
+		found = append(found, err.(Problems)...) //nolint:errorlint // Check documents its error's type
 	}
 	if len(found) > 0 {
 		return m, p, found
@@ -53,8 +53,8 @@ func (h Handlers) complete(m Manifest) (Manifest, *parts, error) {
 	return m, p, nil
 }
 
-// answerFunc answers the body of a request. An error crosses the bus as an error. It
-// calls yield when from then on it only waits for the answer to an earlier request.
+// answerFunc returns the reply to a request with this body. An error is sent as an error
+// reply. It calls yield when it only has to wait for the answer to an earlier request.
 type answerFunc func(ctx context.Context, body []byte, yield func()) ([]byte, error)
 
 // parts are the handlers by kind.
@@ -75,38 +75,38 @@ type handlerFunc func(*parts)
 
 func (f handlerFunc) add(p *parts) { f(p) }
 
-// bad is a handler that cannot be.
-func bad(path, format string, args ...any) Handler {
+// invalid returns a handler that only reports a problem.
+func invalid(path, format string, args ...any) Handler {
 	return handlerFunc(func(p *parts) {
 		p.problems = append(p.problems, Problem{path, fmt.Sprintf(format, args...)})
 	})
 }
 
-// fill completes the manifest and says where it and the handlers differ.
+// fill completes the manifest and returns where it and the handlers differ.
 func (p *parts) fill(m *Manifest) (found Problems) {
 	c := &checker{}
-	m.Hooks = settle(c, "hooks", ".point", m.Hooks, each(p.hooks, func(h hookPart) Hook { return h.declared }),
+	m.Hooks = reconcile(c, "hooks", ".point", m.Hooks, each(p.hooks, func(h hookPart) Hook { return h.declared }),
 		func(h Hook) string { return string(h.Point) })
-	m.Tools = settle(c, "tools", ".name", m.Tools, each(p.tools, func(t toolPart) tool.Spec { return t.spec }),
+	m.Tools = reconcile(c, "tools", ".name", m.Tools, each(p.tools, func(t toolPart) tool.Spec { return t.spec }),
 		func(t tool.Spec) string { return t.Name })
 	for i := range m.Tools {
 		p.describe(&m.Tools[i])
 	}
-	m.Providers = settle(c, "providers", ".name", m.Providers, each(p.providers, func(g providerPart) provider.Info { return g.info }),
+	m.Providers = reconcile(c, "providers", ".name", m.Providers, each(p.providers, func(g providerPart) provider.Info { return g.info }),
 		func(i provider.Info) string { return i.Name })
-	m.Guides = settle(c, "guides", "", m.Guides, each(p.guides, func(g guidePart) string { return g.name }),
+	m.Guides = reconcile(c, "guides", "", m.Guides, each(p.guides, func(g guidePart) string { return g.name }),
 		func(s string) string { return s })
 	listener := func(l listenerPart) Listener { return Listener{Name: l.name} }
 	name := func(l Listener) string { return string(l.Name) }
-	m.Listeners = settle(c, "listeners", ".name", m.Listeners, each(p.listeners, listener), name)
-	m.Sensors = settle(c, "sensors", ".name", m.Sensors, each(p.sensors, listener), name)
+	m.Listeners = reconcile(c, "listeners", ".name", m.Listeners, each(p.listeners, listener), name)
+	m.Sensors = reconcile(c, "sensors", ".name", m.Sensors, each(p.sensors, listener), name)
 	p.fillStorage(c, m)
 	return c.found
 }
 
 func (p *parts) fillStorage(c *checker, m *Manifest) {
 	if len(p.storage) > 1 {
-		c.add("storage", "there are %d handlers, a plugin is one storage backend", len(p.storage))
+		c.add("storage", "has %d handlers, at most 1", len(p.storage))
 		return
 	}
 	var verbs []StorageVerb
@@ -119,12 +119,12 @@ func (p *parts) fillStorage(c *checker, m *Manifest) {
 	if m.Storage == nil {
 		return
 	}
-	s := *m.Storage // the caller's stays as it is
-	s.Verbs = settle(c, "storage.verbs", "", s.Verbs, verbs, func(v StorageVerb) string { return string(v) })
+	s := *m.Storage // a copy: the caller's is not changed
+	s.Verbs = reconcile(c, "storage.verbs", "", s.Verbs, verbs, func(v StorageVerb) string { return string(v) })
 	m.Storage = &s
 }
 
-// describe adds what the manifest may leave out of a tool.
+// describe fills in the fields that a manifest may leave out of a tool.
 func (p *parts) describe(spec *tool.Spec) {
 	i := slices.IndexFunc(p.tools, func(t toolPart) bool { return t.spec.Name == spec.Name })
 	if i < 0 {
@@ -145,12 +145,13 @@ func each[P, D any](list []P, f func(P) D) (out []D) {
 	return out
 }
 
-// settle gives one field's declarations: the handlers' own when the manifest has
-// none, else the manifest's, held against the handlers in both directions.
-func settle[D any](c *checker, field, key string, declared, handled []D, name func(D) string) []D {
+// reconcile returns one field's declarations: those of the handlers if the manifest has
+// none, else the manifest's. It reports declarations without a handler, and handlers
+// without a declaration.
+func reconcile[D any](c *checker, field, key string, declared, handled []D, name func(D) string) []D {
 	for i, h := range handled {
 		if slices.ContainsFunc(handled[:i], func(d D) bool { return name(d) == name(h) }) {
-			c.add(field, "there are two handlers for %q", clip(name(h)))
+			c.add(field, "more than one handler for %q", clip(name(h)))
 		}
 	}
 	if declared == nil {
@@ -170,15 +171,15 @@ func settle[D any](c *checker, field, key string, declared, handled []D, name fu
 	return slices.Clone(declared)
 }
 
-// endpoint is a subject with what answers there.
+// endpoint is a subject and the function that answers requests on it.
 type endpoint struct {
 	subject string
 	answer  answerFunc
-	own     bool // it also listens on its own subject, [subject.Replica]
+	own     bool // also subscribe to this process's own subject, [subject.Replica]
 }
 
-// endpoints binds the handlers to the subjects of a complete manifest.
-func (p *parts) endpoints(m Manifest, r *room) (out []endpoint) {
+// endpoints returns the subjects of a complete manifest with their handlers.
+func (p *parts) endpoints(m Manifest, r *runtime) (out []endpoint) {
 	for _, h := range p.hooks {
 		out = append(out, endpoint{subject: subject.Hook(string(h.declared.Point), m.Name), answer: h.bind(r)})
 	}
@@ -199,19 +200,20 @@ func (p *parts) endpoints(m Manifest, r *room) (out []endpoint) {
 	return out
 }
 
-// Load adds what is done before the plugin is subscribed and registered, such as
-// opening a database. Its error ends [Serve].
+// Load adds a function that [Serve] calls before it subscribes and registers the plugin,
+// for example to open a database. If the function returns an error, Serve returns it.
 func Load(f func(context.Context) error) Handler {
 	return handlerFunc(func(p *parts) { p.load = append(p.load, f) })
 }
 
-// Unload adds what is done when the plugin is drained and gone from the registry,
-// in reverse order of the handlers. It runs also when Serve fails after loading.
+// Unload adds a function that [Serve] calls after the plugin was drained and unregistered.
+// The functions are called in reverse order of the handlers, also if Serve fails during or
+// after loading.
 func Unload(f func(context.Context) error) Handler {
 	return handlerFunc(func(p *parts) { p.unload = append(p.unload, f) })
 }
 
-// encode is for what this package itself has made.
+// encode encodes a reply that this package has made.
 func encode(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {

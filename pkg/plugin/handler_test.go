@@ -101,23 +101,23 @@ func TestManifestAndHandlersMustMatch(t *testing.T) {
 
 func TestWrongHandlersAreNamed(t *testing.T) {
 	for want, h := range map[string]Handlers{
-		`tools: there are two handlers for "a:b"`:        {Tool("a:b", "d", nothing), Tool("a:b", "e", nothing)},
-		`hooks: there are two handlers for "before_act"`: {BeforeAct(allow), BeforeAct(allow)},
-		`storage: there are 2 handlers`:                  {StorageBackend{}, StorageBackend{}},
-		`storage.verbs: is empty`:                        {StorageBackend{}},
-		`tools: the handler of "a:b" is nil`:             {Tool[struct{}, int]("a:b", "d", nil)},
-		`tools: the arguments of "a:b" have no schema: field children[]: plugin.node contains itself`: {
+		`tools: more than one handler for "a:b"`:        {Tool("a:b", "d", nothing), Tool("a:b", "e", nothing)},
+		`hooks: more than one handler for "before_act"`: {BeforeAct(allow), BeforeAct(allow)},
+		`storage: has 2 handlers`:                       {StorageBackend{}, StorageBackend{}},
+		`storage.verbs: is empty`:                       {StorageBackend{}},
+		`tools: the handler for "a:b" is nil`:           {Tool[struct{}, int]("a:b", "d", nil)},
+		`tools: cannot derive a schema for the arguments of "a:b": field children[]: plugin.node is recursive`: {
 			Tool("a:b", "d", func(context.Context, node) (int, error) { return 0, nil }),
 		},
-		`hooks: the handler for before_act is nil`:    {BeforeAct(nil)},
-		`hooks: the handler for on_error is nil`:      {OnError(nil)},
-		`providers: the handler of "p" is nil`:        {Provider(provider.Info{Name: "p"}, nil)},
-		`guides: the handler of "g" is nil`:           {GuideFunc("g", nil)},
-		`guides: guide "g": temperature 9 is outside`: {Guide(guide.Guide{Name: "g", Temperature: new(9.0)})},
-		`listeners: the handler of "l" is nil`:        {Listen("l", nil)},
-		`sensors: the handler of "l" is nil`:          {Sense("l", nil)},
-		`listeners[0].name: "core" is core's own`:     {Listen("core", listen)},
-		`hooks[0].deadline_ms: is 61000`:              {BeforeAct(allow, Deadline(61*time.Second))},
+		`hooks: the handler for before_act is nil`:       {BeforeAct(nil)},
+		`hooks: the handler for on_error is nil`:         {OnError(nil)},
+		`providers: the handler for "p" is nil`:          {Provider(provider.Info{Name: "p"}, nil)},
+		`guides: the handler for "g" is nil`:             {GuideFunc("g", nil)},
+		`guides: guide "g": temperature 9 is outside`:    {Guide(guide.Guide{Name: "g", Temperature: new(9.0)})},
+		`listeners: the handler for "l" is nil`:          {Listen("l", nil)},
+		`sensors: the handler for "l" is nil`:            {Sense("l", nil)},
+		`listeners[0].name: "core" is reserved for core`: {Listen("core", listen)},
+		`hooks[0].deadline_ms: is 61000`:                 {BeforeAct(allow, Deadline(61*time.Second))},
 	} {
 		if _, err := h.Complete(Manifest{Name: "test", Version: "1.0.0"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -160,7 +160,7 @@ func TestAProviderAnswers(t *testing.T) {
 	for _, c := range []struct{ provider, plan, want string }{
 		{"", "", `{"response":{"is_final":true,"text_content":"from one","usage":{"input_tokens":0,"output_tokens":0}}}`},
 		{"two", "calls", `{"response":{"is_final":false,"tool_calls":[{"id":"1","tool":"x","args":{}}],"usage":{"input_tokens":0,"output_tokens":0}}}`},
-		{"two", "", `{"error":{"code":"garbage","message":"the model gave neither text nor a call","retryable":true}}`},
+		{"two", "", `{"error":{"code":"garbage","message":"the model returned neither text nor a call","retryable":true}}`},
 		{"two", "auth", `{"error":{"code":"auth","message":"no key","retryable":false}}`},
 		{"two", "slow", `{"error":{"code":"timeout","message":"context deadline exceeded","retryable":true}}`},
 		{"two", "panic", `{"error":{"code":"internal","message":"the handler of provider two panicked","retryable":false}}`},

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/hook"
 )
 
-var quiet = &room{log: slog.New(slog.DiscardHandler)}
+var quiet = &runtime{log: slog.New(slog.DiscardHandler)}
 
 // bound is the answering function of the one capability of a handler.
 func bound(t *testing.T, h Handler) func(context.Context, []byte) ([]byte, error) {
@@ -77,13 +77,13 @@ func TestRepliesThatMakeNoSenseAreErrors(t *testing.T) {
 		p hook.Point
 		r Reply
 	}{
-		"replace at before_act wants a hook.ActData, got a hook.SenseData": {hook.BeforeAct, Replace(hook.SenseData{})},
-		"got a <nil>":                              {hook.BeforeAct, Replace(nil)},
-		"confirm has no message":                   {hook.BeforeAct, Confirm(hook.LevelInfo, "")},
-		"confirm means nothing at after_act":       {hook.AfterAct, Confirm(hook.LevelInfo, "?")},
-		"answer means nothing at before_plan":      {hook.BeforePlan, Answer(1)},
-		"deny means nothing at before_reflect":     {hook.BeforeReflect, Deny("no")},
-		"answer: the data does not encode to JSON": {hook.BeforeAct, Answer(make(chan int))},
+		"replace at before_act requires a hook.ActData, got a hook.SenseData": {hook.BeforeAct, Replace(hook.SenseData{})},
+		"got a <nil>":                                {hook.BeforeAct, Replace(nil)},
+		"confirm has no message":                     {hook.BeforeAct, Confirm(hook.LevelInfo, "")},
+		"confirm is not valid at after_act":          {hook.AfterAct, Confirm(hook.LevelInfo, "?")},
+		"answer is not valid at before_plan":         {hook.BeforePlan, Answer(1)},
+		"deny is not valid at before_reflect":        {hook.BeforeReflect, Deny("no")},
+		"answer: the data cannot be encoded as JSON": {hook.BeforeAct, Answer(make(chan int))},
 	} {
 		if _, err := c.r.wire(c.p, reflect.TypeFor[hook.ActData]()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -254,7 +254,7 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 }
 
 func TestAnInternalToolIsCalledOverTheBusAlone(t *testing.T) {
-	if _, err := (&HookCall[hook.PlanData]{}).CallTool(t.Context(), "memory:retrieve", nil); err == nil || !strings.Contains(err.Error(), "not asked over the bus") {
+	if _, err := (&HookCall[hook.PlanData]{}).CallTool(t.Context(), "memory:retrieve", nil); err == nil || !strings.Contains(err.Error(), "not called over the bus") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,24 +16,24 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// ListenFunc brings perceptions to the agent. It runs while the plugin is active,
-// and should return when its context ends. When it returns an error, or panics,
-// it is started again after a pause; when it returns nil, it has done its work.
+// ListenFunc sends perceptions to the agent. It runs while the plugin is active, and should
+// return when its context ends. If it returns an error or panics, it is restarted after a
+// pause. If it returns nil, it is done and is not restarted.
 type ListenFunc func(ctx context.Context, e *Emitter) error
 
-// Listen adds a listener: what people and programs say. Its name is the writer in
-// the subjects of what it sends.
+// Listen adds a listener, which sends what people and programs say. Its name is the writer
+// in the subjects of its inputs.
 func Listen(name subject.Writer, f ListenFunc) Handler {
 	if f == nil {
-		return bad("listeners", "the handler of %q is nil", clip(string(name)))
+		return invalid("listeners", "the handler for %q is nil", clip(string(name)))
 	}
 	return handlerFunc(func(p *parts) { p.listeners = append(p.listeners, listenerPart{name, f}) })
 }
 
-// Sense adds a sensor: what devices measure. It works as a listener does.
+// Sense adds a sensor, which sends what devices measure. It works like a listener.
 func Sense(name subject.Writer, f ListenFunc) Handler {
 	if f == nil {
-		return bad("sensors", "the handler of %q is nil", clip(string(name)))
+		return invalid("sensors", "the handler for %q is nil", clip(string(name)))
 	}
 	return handlerFunc(func(p *parts) { p.sensors = append(p.sensors, listenerPart{name, f}) })
 }
@@ -49,21 +49,21 @@ type Emitter struct {
 	name subject.Writer
 }
 
-// Name is the writer's.
+// Name returns the writer's name.
 func (e *Emitter) Name() subject.Writer { return e.name }
 
-// emitPause is how long EmitInput waits before it tries again.
+// emitPause is how long EmitInput waits before a retry.
 const emitPause = 100 * time.Millisecond
 
-// EmitInput stores an input of the session and returns its stream sequence once
-// the log has acknowledged it: from then on it ends in exactly one terminal event.
-// While the bus is away or cannot store, or more inputs wait than cores allow, it
-// waits until ctx ends. An empty Source becomes the writer's name.
+// EmitInput stores an input of the session. It returns the stream sequence once the log
+// has acknowledged the input: from then on the input ends in exactly one terminal event.
+// While the bus is unavailable or cannot store, or while the queue of inputs is full,
+// EmitInput waits until ctx ends. An empty Source becomes the writer's name.
 //
-// Errors: [bus.ErrAmbiguous] when ctx ended before it was known whether it is
-// stored; sending it again is safe if it has an ID, since a second one ends as
-// duplicate_of. With any other error it is not stored: [bus.ErrInvalidArgument]
-// names the field, [bus.ErrDenied], [bus.ErrTooLarge], [bus.ErrUnavailable], and
+// The error is [bus.ErrAmbiguous] if ctx ended before it was known whether the input is
+// stored; sending it again is safe if it has an ID, since the second one ends as
+// duplicate_of. With any other error the input is not stored: [bus.ErrInvalidArgument],
+// which names the field, [bus.ErrDenied], [bus.ErrTooLarge], [bus.ErrUnavailable], or
 // [bus.ErrOverloaded] or a [bus.StorageFault] if that lasted until ctx ended.
 func (e *Emitter) EmitInput(ctx context.Context, session subject.Ref, in event.Input) (seq uint64, err error) {
 	if in.Source == "" {
@@ -82,7 +82,7 @@ func (e *Emitter) EmitInput(ctx context.Context, session subject.Ref, in event.I
 	}
 	for {
 		seq, err = e.b.PublishCause(ctx, session, subject.Input, e.name, id, body)
-		if !passes(err) || ctx.Err() != nil {
+		if !isTemporary(err) || ctx.Err() != nil {
 			return seq, err
 		}
 		select {
@@ -95,73 +95,73 @@ func (e *Emitter) EmitInput(ctx context.Context, session subject.Ref, in event.I
 	}
 }
 
-// passes reports whether an input was not stored for a temporary reason.
-func passes(err error) bool {
+// isTemporary reports whether an input was not stored for a temporary reason.
+func isTemporary(err error) bool {
 	var full *bus.StorageFault
 	return errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrOverloaded) || errors.Is(err, bus.ErrRefused) && errors.As(err, &full)
 }
 
-// ears run the listeners while the plugin is active.
-type ears struct {
+// listeners run the plugin's listeners and sensors while it is active.
+type listeners struct {
 	b    *bus.Bus
 	log  *slog.Logger
 	list []listenerPart
 
-	stop  context.CancelFunc // nil while they do not run
-	going *sync.WaitGroup    // those started last, nil before
+	stop    context.CancelFunc // nil while they do not run
+	running *sync.WaitGroup    // the last ones that were started; nil before
 }
 
-// open starts the listeners unless they run. One that was told to end and has not
-// yet is waited for: a listener never runs twice.
-func (e *ears) open() {
-	if e.stop != nil || len(e.list) == 0 {
+// open starts the listeners unless they run. It waits for listeners that are still
+// stopping, so that none of them runs twice.
+func (ls *listeners) open() {
+	if ls.stop != nil || len(ls.list) == 0 {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	before := e.going
-	e.stop, e.going = stop, &sync.WaitGroup{}
-	for _, l := range e.list {
-		e.going.Go(func() {
+	before := ls.running
+	ls.stop, ls.running = stop, &sync.WaitGroup{}
+	for _, l := range ls.list {
+		ls.running.Go(func() {
 			if before != nil {
 				before.Wait()
 			}
-			e.listen(ctx, l)
+			ls.listen(ctx, l)
 		})
 	}
 }
 
-// close tells the listeners to end; wait waits until they have, or ctx ends.
-func (e *ears) close() {
-	if e.stop != nil {
-		e.stop()
-		e.stop = nil
+// close cancels the listeners; wait waits until they have ended, or ctx ends.
+func (ls *listeners) close() {
+	if ls.stop != nil {
+		ls.stop()
+		ls.stop = nil
 	}
 }
 
-func (e *ears) wait(ctx context.Context) error {
-	if e.going == nil {
+func (ls *listeners) wait(ctx context.Context) error {
+	if ls.running == nil {
 		return nil
 	}
-	gone := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		e.going.Wait()
-		close(gone)
+		ls.running.Wait()
+		close(done)
 	}()
 	select {
-	case <-gone:
+	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("a listener does not end: %w", ctx.Err())
+		return fmt.Errorf("a listener did not stop: %w", ctx.Err())
 	}
 }
 
-func (e *ears) listen(ctx context.Context, l listenerPart) {
-	log := e.log.With("listener", string(l.name))
+func (ls *listeners) listen(ctx context.Context, l listenerPart) {
+	log := ls.log.With("listener", string(l.name))
 	var pause backoff
 	for ctx.Err() == nil {
 		began := time.Now()
-		_, err := contain(&room{log: log}, "listener "+string(l.name), func() (struct{}, error) {
-			return struct{}{}, l.run(ctx, &Emitter{e.b, l.name})
+		_, err := contain(&runtime{log: log}, "listener "+string(l.name), func() (struct{}, error) {
+			return struct{}{}, l.run(ctx, &Emitter{ls.b, l.name})
 		})
 		if err == nil || ctx.Err() != nil {
 			return
@@ -170,7 +170,7 @@ func (e *ears) listen(ctx context.Context, l listenerPart) {
 			pause = backoff{}
 		}
 		again := pause.next()
-		log.Warn("the listener failed and is started again", "error", err, "in", again)
+		log.Warn("listener failed; restarting", "error", err, "in", again)
 		select {
 		case <-ctx.Done():
 			return

@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// What a memo remembers at most. Beyond it the oldest answers are forgotten.
+// The limits of a memo. Beyond them, the oldest answers are dropped.
 const (
 	memoAnswers = 4096
 	memoBytes   = 64 << 20
 )
 
 // errForgotten means that a question was answered, and that the answer was dropped.
-var errForgotten = errors.New("this was asked before, and its answer is no longer stored")
+var errForgotten = errors.New("the request was answered before, and the answer is no longer stored")
 
-// memo remembers answers, so that the same question asked twice is answered twice
-// and handled once. Errors are not remembered: they are no answer.
+// memo remembers answers, so that a request that arrives twice is answered twice and handled
+// once. Errors are not remembered, because they are not answers.
 type memo struct {
 	mu        sync.Mutex
 	answers   map[string]*answer
 	order     []string // of the finished ones, oldest first
 	bytes     int
-	forgotten map[string]time.Time // questions whose answers were dropped, and until when they may be repeated
+	forgotten map[string]time.Time // requests whose answers were dropped, and until when they may be repeated
 	purgeAt   int                  // size of forgotten at which expired entries are removed
 }
 
 type answer struct {
-	ready chan struct{} // closed when body and err stand
-	until time.Time     // the question must not be handled again before; zero if it may
+	ready chan struct{} // closed when body and err are set
+	until time.Time     // do not handle the request again before; zero if it may be
 	body  []byte
 	err   error
 }
@@ -42,14 +42,14 @@ func newMemo() *memo {
 // question identifies a request to a memo.
 type question struct {
 	key string
-	// once is until when the question must not be handled again, even if its answer
-	// was dropped; zero if it may be.
+	// once is the time until which the request must not be handled again, even if its
+	// answer was dropped; zero if it may be.
 	once  time.Time
 	yield func() // releases the request's slot while an earlier copy is being answered
 }
 
-// do returns the answer to a question. The first caller computes it; callers that come
-// meanwhile wait for it, each until its own context ends.
+// do returns the answer to a request. The first caller computes it; callers that arrive in
+// the meantime wait for it, each until its context ends.
 func (m *memo) do(ctx context.Context, q question, compute func() ([]byte, error)) ([]byte, error) {
 	m.mu.Lock()
 	if a, ok := m.answers[q.key]; ok {
@@ -59,7 +59,7 @@ func (m *memo) do(ctx context.Context, q question, compute func() ([]byte, error
 		case <-a.ready:
 			return a.body, a.err
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the first time this was asked it is still being answered: %w", ctx.Err())
+			return nil, fmt.Errorf("the same request is still being handled: %w", ctx.Err())
 		}
 	}
 	if until, ok := m.forgotten[q.key]; ok && time.Now().Before(until) {
@@ -74,8 +74,8 @@ func (m *memo) do(ctx context.Context, q question, compute func() ([]byte, error
 	return a.body, a.err
 }
 
-// errNoAnswer is the outcome until there is another one: a handler that did not return
-// may have had an effect.
+// errNoAnswer is the outcome until the handler returns: one that did not return may have had
+// an effect.
 var errNoAnswer = errors.New("the handler ended without an answer")
 
 func (m *memo) finish(key string, a *answer) {
@@ -101,8 +101,8 @@ func (m *memo) finish(key string, a *answer) {
 	}
 }
 
-// forget drops a question's answer. It remembers only that the question was handled,
-// until it cannot be asked again.
+// forget drops the answer to a request. It remembers only that the request was handled, for
+// as long as it may arrive again.
 func (m *memo) forget(key string, a *answer) {
 	now := time.Now()
 	if !now.Before(a.until) {

@@ -21,34 +21,34 @@ type options struct {
 	drain       time.Duration
 }
 
-// DefaultDrainTimeout is how long [Serve] waits, when its context has ended, for
-// what still runs.
+// DefaultDrainTimeout is how long [Serve] waits for running handlers after its context has
+// ended.
 const DefaultDrainTimeout = 30 * time.Second
 
-// WithBus serves on a connection that stands, and leaves it open.
+// WithBus makes Serve use an existing connection, which it does not close.
 func WithBus(b *bus.Bus) Option { return func(o *options) { o.bus = b } }
 
-// WithConfig says how to reach the bus, instead of the environment. An empty Name
+// WithConfig sets how to connect to the bus, instead of the environment. An empty Name
 // becomes the plugin's.
 func WithConfig(c bus.Config) Option { return func(o *options) { o.connect = c } }
 
-// WithLogger is where Serve logs; default [slog.Default].
+// WithLogger sets the logger of Serve; default [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
-// OnState is told of every change of state, with its reason. Before the plugin is
-// registered, and when it has to register again, the state is [Waiting]. It is
-// called by one goroutine, which renews the lease and so must not be held up.
+// OnState sets a function that is called at every change of state, with its reason. The
+// state is [Waiting] before the plugin is registered, and while it registers again. All
+// calls are made by the goroutine that renews the lease, so f must not block.
 func OnState(f func(state LeaseState, reason string)) Option {
 	return func(o *options) { o.onState = f }
 }
 
-// Concurrency is how many requests each hook, each tool and each other capability
-// handles at a time; default [bus.DefaultConcurrency]. Further ones wait until
-// their deadline.
+// Concurrency sets how many requests each hook, each tool and each other capability
+// handles at a time; default [bus.DefaultConcurrency]. Further requests wait, at most
+// until their deadline.
 func Concurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
-// DrainTimeout is how long Serve waits, when its context has ended, for what still
-// runs; default [DefaultDrainTimeout].
+// DrainTimeout sets how long Serve waits for running handlers after its context has ended;
+// default [DefaultDrainTimeout].
 func DrainTimeout(d time.Duration) Option { return func(o *options) { o.drain = d } }
 
 func newOptions(list []Option) options {
@@ -62,8 +62,8 @@ func newOptions(list []Option) options {
 	return o
 }
 
-// envConfig reads how to reach the bus, from the variables that all of Skandha's
-// processes read.
+// envConfig reads how to connect to the bus, from the variables that all of Skandha's
+// processes use.
 func envConfig(env func(string) string) bus.Config {
 	return bus.Config{
 		URL:       cmp.Or(env("SKANDHA_NATS"), "nats://127.0.0.1:4222"),

@@ -19,19 +19,19 @@ const (
 // may be lost, and answers given without a connection were not sent.
 type outbox struct {
 	mu    sync.Mutex
-	list  []given // oldest first
+	list  []outgoing // oldest first
 	bytes int
 }
 
-// given is an answer to a request.
-type given struct {
+// outgoing is an answer to a request.
+type outgoing struct {
 	q    *bus.Request
 	at   time.Time
 	body []byte
 	err  error
 }
 
-func (o *outbox) keep(g given) {
+func (o *outbox) keep(g outgoing) {
 	if !g.q.WantsReply() {
 		return
 	}
@@ -43,14 +43,14 @@ func (o *outbox) keep(g given) {
 	n := 0
 	for n < len(o.list) && (len(o.list)-n > resendMost || o.bytes > resendBytes || g.at.Sub(o.list[n].at) > resendFor) {
 		o.bytes -= len(o.list[n].body)
-		o.list[n] = given{}
+		o.list[n] = outgoing{}
 		n++
 	}
 	o.list = o.list[n:]
 }
 
 // take removes and returns the answers whose callers may still be waiting.
-func (o *outbox) take() (out []given) {
+func (o *outbox) take() (out []outgoing) {
 	o.mu.Lock()
 	list := o.list
 	o.list, o.bytes = nil, 0
@@ -64,10 +64,9 @@ func (o *outbox) take() (out []given) {
 	return out
 }
 
-// resend sends the latest answers again whenever a lost connection is back, until
-// ctx ends: at once, and once more when the callers, which lost theirs at the same
-// time, have had time to subscribe again. A caller that has an answer ignores the
-// second one.
+// resend sends the latest answers again whenever a lost connection is restored, until ctx
+// ends. It sends them immediately, and once more when callers that lost their connection at
+// the same time have had time to subscribe again. A caller ignores a second answer.
 func (s *server) resend(ctx context.Context) {
 	var settled <-chan time.Time
 	for back := s.bus.Reconnected(); ; {
@@ -86,7 +85,7 @@ func (s *server) resend(ctx context.Context) {
 }
 
 // answer sends an answer and keeps it for a resend.
-func (s *server) answer(g given) {
+func (s *server) answer(g outgoing) {
 	s.outbox.keep(g)
 	err := g.err
 	if err == nil {

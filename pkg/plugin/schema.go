@@ -23,7 +23,7 @@ var (
 // schema is a JSON Schema (2020-12) under construction.
 type schema = map[string]any
 
-// schemaFor is the object schema of the arguments that decode into A.
+// schemaFor returns the object schema of the arguments that decode into A.
 func schemaFor[A any]() (json.RawMessage, error) {
 	t := reflect.TypeFor[A]()
 	if t == rawType || t.Kind() == reflect.Interface {
@@ -34,16 +34,16 @@ func schemaFor[A any]() (json.RawMessage, error) {
 		return nil, err
 	}
 	if s["type"] != "object" {
-		return nil, fmt.Errorf("%v is no object; take a struct, a map or json.RawMessage", t)
+		return nil, fmt.Errorf("%v is not an object; use a struct, a map or json.RawMessage", t)
 	}
 	return json.Marshal(s)
 }
 
-// reflector derives schemas. The structs it is inside of are those that would
-// recur.
+// reflector derives schemas. It is inside of the structs in the list: if one of them occurs
+// again, the type is recursive.
 type reflector struct{ inside []reflect.Type }
 
-// typ is the schema of a type; at is the path of the field, for errors.
+// typ returns the schema of a type; at is the path of the field, for errors.
 func (r *reflector) typ(t reflect.Type, at string) (schema, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -52,7 +52,7 @@ func (r *reflector) typ(t reflect.Type, at string) (schema, error) {
 	case t == timeType:
 		return schema{"type": "string", "format": "date-time"}, nil
 	case t == durationType:
-		return nil, fault(at, "a time.Duration is a number of nanoseconds, which no model guesses; take an int and say its unit in the name")
+		return nil, fault(at, "a time.Duration is a number of nanoseconds, which a model cannot know; use an int and put the unit into its name")
 	case t == rawType:
 		return schema{}, nil
 	case t == numberType:
@@ -96,7 +96,8 @@ func fault(at, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// integer is bounded where the type is narrower than what a model may write.
+// integer returns the schema of an integer, with bounds unless the type has 64 bits. An
+// unsigned type has a minimum of 0.
 func integer(bits int, signed bool) schema {
 	s := schema{"type": "integer"}
 	switch {
@@ -129,7 +130,7 @@ func (r *reflector) list(t reflect.Type, at string) (schema, error) {
 func (r *reflector) dictionary(t reflect.Type, at string) (schema, error) {
 	k := t.Key()
 	if k.Kind() != reflect.String && !k.Implements(textReader) && !reflect.PointerTo(k).Implements(textReader) {
-		return nil, fault(at, "a map's keys must be strings, these are %v", k)
+		return nil, fault(at, "map keys are %v, want strings", k)
 	}
 	values, err := r.typ(t.Elem(), at+"{}")
 	if err != nil {
@@ -143,7 +144,7 @@ func (r *reflector) dictionary(t reflect.Type, at string) (schema, error) {
 
 func (r *reflector) object(t reflect.Type, at string) (schema, error) {
 	if slices.Contains(r.inside, t) {
-		return nil, fault(at, "%v contains itself; give the tool a schema of your own with plugin.Args", t)
+		return nil, fault(at, "%v is recursive; set the tool's schema with plugin.Args", t)
 	}
 	r.inside = append(r.inside, t)
 	defer func() { r.inside = r.inside[:len(r.inside)-1] }()
@@ -169,7 +170,7 @@ func (r *reflector) object(t reflect.Type, at string) (schema, error) {
 	return s, nil
 }
 
-// property is the schema of a field with what its tags say.
+// property returns the schema of a field, including its tags.
 func (r *reflector) property(f property, at string) (schema, error) {
 	if slices.Contains(f.options, "string") {
 		return nil, fault(at, `the json option "string" is not supported; declare the field as a string`)
@@ -194,7 +195,7 @@ func (r *reflector) property(f property, at string) (schema, error) {
 	return s, nil
 }
 
-// property is a field of a struct as JSON names it.
+// property is a field of a struct with its name in JSON.
 type property struct {
 	reflect.StructField
 	name    string
@@ -210,9 +211,9 @@ func (f property) required() bool {
 	return !preset && f.Type.Kind() != reflect.Pointer && !slices.Contains(f.options, "omitempty") && !slices.Contains(f.options, "omitzero")
 }
 
-// properties lists what encoding/json reads into the struct. Of two fields with
-// one name the less deeply embedded counts; encoding/json ignores two on one
-// level without a word, here they are an error.
+// properties lists the fields that encoding/json decodes. Of two fields with the same name,
+// the less deeply embedded one counts. Two at the same depth are an error here;
+// encoding/json ignores them silently.
 func properties(t reflect.Type, at string) ([]property, error) {
 	var all []property
 	collect(t, 0, nil, &all)
@@ -225,7 +226,7 @@ func properties(t reflect.Type, at string) ([]property, error) {
 		switch {
 		case hidden:
 		case rival:
-			return nil, fault(at, "two fields of %v are called %q", t, f.name)
+			return nil, fault(at, "%v has two fields named %q", t, f.name)
 		default:
 			out = append(out, f)
 		}
@@ -246,7 +247,7 @@ func collect(t reflect.Type, depth int, index []int, out *[]property) {
 			inner = inner.Elem()
 		}
 		if f.Anonymous && tag[0] == "" && inner.Kind() == reflect.Struct {
-			if depth < maxEmbedding { // deeper, it embeds itself
+			if depth < maxEmbedding { // if deeper, it embeds itself
 				collect(inner, depth+1, f.Index, out)
 			}
 			continue
@@ -264,7 +265,7 @@ func collect(t reflect.Type, depth int, index []int, out *[]property) {
 
 const maxEmbedding = 8
 
-// base is the type that a tag speaks of.
+// base returns the type that a tag refers to: t without pointers.
 func base(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -272,14 +273,14 @@ func base(t reflect.Type) reflect.Type {
 	return t
 }
 
-// value reads one value of a tag: text for strings, JSON for all else.
+// value parses one value of a tag: text for strings, JSON for other types.
 func value(t reflect.Type, text string) (json.RawMessage, error) {
 	raw := json.RawMessage(text)
 	if t.Kind() == reflect.String || t == timeType {
 		raw, _ = json.Marshal(text)
 	}
 	if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {
-		return nil, fmt.Errorf("%q is no %v: %w", text, t, err)
+		return nil, fmt.Errorf("%q is not a valid %v: %w", text, t, err)
 	}
 	return raw, nil
 }
@@ -296,7 +297,7 @@ func enumeration(s schema, f property) error {
 	}
 	zero := reflect.Zero(t)
 	if at == nil || t.Kind() != reflect.String && !zero.CanInt() && !zero.CanUint() && !zero.CanFloat() {
-		return errors.New("enum is for strings and numbers, and slices of them")
+		return errors.New("enum is only valid for strings and numbers, and slices of them")
 	}
 	var values []json.RawMessage
 	for text := range strings.SplitSeq(tag, ",") {
@@ -318,18 +319,18 @@ func bounds(s schema, f property) error {
 		}
 		keyword := map[any]string{"number": tag + "imum", "integer": tag + "imum", "string": tag + "Length", "array": tag + "Items"}[s["type"]]
 		if keyword == "" {
-			return fmt.Errorf("%s is for numbers, strings and slices", tag)
+			return fmt.Errorf("%s is only valid for numbers, strings and slices", tag)
 		}
 		var n json.Number
 		if err := json.Unmarshal([]byte(text), &n); err != nil {
-			return fmt.Errorf("%s: %q is no number", tag, text)
+			return fmt.Errorf("%s: %q is not a number", tag, text)
 		}
 		s[keyword] = n
 	}
 	return nil
 }
 
-// preset is the default, which must be one of the enum, if there is one.
+// preset sets the default, which must be in the enum if there is one.
 func preset(s schema, f property) error {
 	text, ok := f.Tag.Lookup("default")
 	if !ok {

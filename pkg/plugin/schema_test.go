@@ -92,7 +92,7 @@ func TestSchemaFollowsFromTheStruct(t *testing.T) {
 		N   json.Number     `json:"n"`
 		IP  netip.Addr      `json:"ip"`
 		Own ownJSON         `json:"own"`
-	}]("types with a form of their own", object(`"at":{"type":"string","format":"date-time"},"raw":{},"any":{},"n":{"type":"number"},
+	}]("types with a custom encoding", object(`"at":{"type":"string","format":"date-time"},"raw":{},"any":{},"n":{"type":"number"},
 		"ip":{"type":"string"},"own":{}`, "at", "raw", "any", "n", "ip", "own")))
 	check(schemaCase[struct {
 		A string  `json:"a"`
@@ -131,40 +131,40 @@ func TestSchemaFollowsFromTheStruct(t *testing.T) {
 
 func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 	for want, of := range map[string]func() (json.RawMessage, error){
-		"string is no object":                                 schemaFor[string],
-		"time.Time is no object":                              schemaFor[time.Time],
-		"field children[]: plugin.node contains itself":       schemaFor[node],
-		"field Right.Left: plugin.left contains itself":       schemaFor[left],
+		"string is not an object":                             schemaFor[string],
+		"time.Time is not an object":                          schemaFor[time.Time],
+		"field children[]: plugin.node is recursive":          schemaFor[node],
+		"field Right.Left: plugin.left is recursive":          schemaFor[left],
 		"field F: a func() cannot be read from JSON":          schemaFor[struct{ F func() }],
 		"field C: a chan int cannot be read from JSON":        schemaFor[struct{ C chan int }],
 		"field A[].B: a complex128 cannot be read from JSON":  schemaFor[struct{ A []struct{ B complex128 } }],
 		"field M{}: a uintptr cannot be read":                 schemaFor[struct{ M map[string]uintptr }],
-		"field M: a map's keys must be strings":               schemaFor[struct{ M map[int]string }],
+		"field M: map keys are int, want strings":             schemaFor[struct{ M map[int]string }],
 		"field W: a time.Duration is a number of nanoseconds": schemaFor[struct{ W time.Duration }],
 		"field E: a context.Context cannot be read":           schemaFor[struct{ E context.Context }], //nolint:containedctx // refused
-		"two fields of struct { plugin.one; plugin.twin } are called \"X\"": schemaFor[struct {
+		"struct { plugin.one; plugin.twin } has two fields named \"X\"": schemaFor[struct {
 			one
 			twin
 		}],
 		`field n: the json option "string" is not supported`: schemaFor[struct {
 			N int `json:"n,string"`
 		}],
-		`field n: default: "x" is no int`: schemaFor[struct {
+		`field n: default: "x" is not a valid int`: schemaFor[struct {
 			N int `json:"n" default:"x"`
 		}],
 		`field n: default: "c" is not in the enum a,b`: schemaFor[struct {
 			N string `json:"n" enum:"a,b" default:"c"`
 		}],
-		`field n: enum: "b" is no int`: schemaFor[struct {
+		`field n: enum: "b" is not a valid int`: schemaFor[struct {
 			N int `json:"n" enum:"1,b"`
 		}],
-		`field n: enum is for strings and numbers`: schemaFor[struct {
+		`field n: enum is only valid for strings and numbers`: schemaFor[struct {
 			N bool `json:"n" enum:"true"`
 		}],
-		`field n: min: "low" is no number`: schemaFor[struct {
+		`field n: min: "low" is not a number`: schemaFor[struct {
 			N int `json:"n" min:"low"`
 		}],
-		`field n: max is for numbers, strings and slices`: schemaFor[struct {
+		`field n: max is only valid for numbers, strings and slices`: schemaFor[struct {
 			N bool `json:"n" max:"1"`
 		}],
 		`field n: required is "yes", want "true" or "false"`: schemaFor[struct {

@@ -17,14 +17,14 @@ import (
 	"skandha.dev/pkg/telemetry"
 )
 
-// ErrUnloaded says that the registry has let the plugin go, because an operator
-// unloaded it. It was drained.
+// ErrUnloaded is returned by [Serve] after an operator unloaded the plugin. The plugin
+// was drained.
 var ErrUnloaded = errors.New("the plugin was unloaded by the registry")
 
-// Main serves until SIGTERM or SIGINT, or until an operator unloads the plugin.
-// It logs to standard error as SKANDHA_LOG (debug, info, warn, error) and
-// SKANDHA_LOG_FORMAT (text, json) say, and ends the process with status 1 when
-// [Serve] fails. A second signal ends it at once.
+// Main calls [Serve] until the process receives SIGTERM or SIGINT, or until an operator
+// unloads the plugin. A second signal ends the process immediately. Main logs to standard
+// error, with the level of SKANDHA_LOG (debug, info, warn, error) and the format of
+// SKANDHA_LOG_FORMAT (text, json). If Serve fails, it exits with status 1.
 func Main(m Manifest, h Handlers, opts ...Option) {
 	if err := run(m, h, opts); err != nil {
 		fmt.Fprintln(os.Stderr, telemetry.Redact(err.Error()))
@@ -45,28 +45,28 @@ func run(m Manifest, h Handlers, opts []Option) error {
 	err = Serve(ctx, m, h, append([]Option{WithLogger(log)}, opts...)...)
 	if errors.Is(err, ErrUnloaded) {
 		log.Info("ending", "error", err)
-		return nil // to be started again would undo what the operator did
+		return nil // a non-zero status could make a supervisor restart the plugin
 	}
 	return err
 }
 
-// Serve registers a plugin and answers for it until ctx ends, and then drains.
+// Serve registers a plugin, handles its requests until ctx ends, and then drains.
 //
-// It connects to the bus of the system that runs on SKANDHA_DATA, else to SKANDHA_NATS
-// (default nats://127.0.0.1:4222), with SKANDHA_TOKEN or SKANDHA_CREDS, and
-// SKANDHA_TLS_CA, unless an option says otherwise; completes and checks the manifest ([Handlers.Complete]); runs what
-// [Load] added; subscribes; registers; and keeps the lease. A name that is taken,
-// a dependency that is missing, a bus or core that is away: it waits, for ever, and
-// says so once.
+// To start, Serve completes and checks the manifest ([Handlers.Complete]), connects to the
+// bus, runs the functions of [Load], subscribes, registers, and then keeps the lease
+// renewed. Unless an option says otherwise, it connects to the bus of the system that runs
+// on SKANDHA_DATA, else to SKANDHA_NATS (default nats://127.0.0.1:4222), with SKANDHA_TOKEN
+// or SKANDHA_CREDS, and SKANDHA_TLS_CA. If the plugin's name is taken, a dependency is
+// missing, or the bus or core is unavailable, it logs that once and waits indefinitely.
 //
-// When ctx ends it tells the registry, stops listeners, finishes and answers what
-// it was asked, gives up the lease and runs what [Unload] added. The contexts of
-// handlers do not end with ctx, but when [DrainTimeout] has passed; what heeds not
-// even that is left behind.
+// When ctx ends, Serve notifies the registry, stops the listeners, answers all requests
+// that it has received, releases the lease and runs the functions of [Unload]. The contexts
+// of handlers do not end with ctx, but after [DrainTimeout]. Serve does not wait for
+// handlers that ignore that too.
 //
-// It returns nil if it ended in good order because ctx did, [ErrUnloaded] when the
-// registry let it go, and else why it could not start, was refused
-// ([bus.ErrInvalidArgument], [bus.ErrDenied]) or what it could not finish.
+// Serve returns nil if it has drained after ctx ended, and [ErrUnloaded] if an operator
+// unloaded the plugin. Any other error is why the plugin could not start, why the registry
+// rejected it ([bus.ErrInvalidArgument], [bus.ErrDenied]), or what did not finish.
 func Serve(ctx context.Context, m Manifest, h Handlers, opts ...Option) error {
 	o := newOptions(opts)
 	if m.Instance == "" {
@@ -74,7 +74,7 @@ func Serve(ctx context.Context, m Manifest, h Handlers, opts ...Option) error {
 	}
 	m, p, err := h.complete(m)
 	if err != nil {
-		return fmt.Errorf("plugin %s: the manifest or its handlers: %w", m.Name, err)
+		return fmt.Errorf("plugin %s: invalid manifest or handlers: %w", m.Name, err)
 	}
 	s := &server{options: o, m: m, parts: p}
 	s.log = o.log.With("plugin", string(m.Name))
@@ -84,19 +84,18 @@ func Serve(ctx context.Context, m Manifest, h Handlers, opts ...Option) error {
 	return nil
 }
 
-// server is one run of Serve. Its own goroutine alone touches what is not
-// guarded.
+// server is one run of Serve. Only the goroutine of Serve accesses its unguarded fields.
 type server struct {
 	options
-	m      Manifest
-	parts  *parts
-	caller *bus.Caller
-	ears   *ears
+	m         Manifest
+	parts     *parts
+	caller    *bus.Caller
+	listeners *listeners
 
-	room       *room
-	places     []endpoint
+	runtime    *runtime
+	endpoints  []endpoint
 	responders []*bus.Responder // nil while not subscribed
-	door       *door
+	gate       *gate
 	running    atomic.Int64 // requests being handled
 	outbox     outbox
 
@@ -104,7 +103,7 @@ type server struct {
 	state  LeaseState
 	reason string
 	pause  backoff
-	quiet  bool // that the registry does not answer was said
+	quiet  bool // a warning that the registry does not answer was logged
 }
 
 func (s *server) serve(ctx context.Context) (err error) {
@@ -121,20 +120,20 @@ func (s *server) serve(ctx context.Context) (err error) {
 	resending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go s.resend(resending)
-	s.room = &room{s.log, s.m.Name, s.caller}
-	s.places = s.parts.endpoints(s.m, s.room)
-	s.ears = &ears{b: s.bus, log: s.log, list: append(s.parts.listeners, s.parts.sensors...)}
+	s.runtime = &runtime{s.log, s.m.Name, s.caller}
+	s.endpoints = s.parts.endpoints(s.m, s.runtime)
+	s.listeners = &listeners{b: s.bus, log: s.log, list: append(s.parts.listeners, s.parts.sensors...)}
 	if err := s.load(ctx); err != nil {
 		return errors.Join(ended(ctx, err), s.unload(ctx))
 	}
 	err = s.subscribe(ctx)
 	if err == nil {
-		err = s.keep(ctx)
+		err = s.keepLease(ctx)
 	}
 	return errors.Join(err, s.leave(ctx), s.unload(ctx))
 }
 
-// ended is the error of what did not come to its end because ctx did: none.
+// ended returns nil if ctx has ended, since that is why the operation failed, else err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // that ctx ends is why Serve returns, not that it failed
@@ -155,7 +154,7 @@ func (s *server) connectOwn(ctx context.Context) (*bus.Bus, error) {
 
 func (s *server) load(ctx context.Context) error {
 	for _, f := range s.parts.load {
-		if _, err := contain(s.room, "load", func() (struct{}, error) { return struct{}{}, f(ctx) }); err != nil {
+		if _, err := contain(s.runtime, "load", func() (struct{}, error) { return struct{}{}, f(ctx) }); err != nil {
 			return fmt.Errorf("loading: %w", err)
 		}
 	}
@@ -168,33 +167,33 @@ func (s *server) unload(ctx context.Context) error {
 	var errs []error
 	for i := len(s.parts.unload) - 1; i >= 0; i-- {
 		f := s.parts.unload[i]
-		if _, err := contain(s.room, "unload", func() (struct{}, error) { return struct{}{}, f(ctx) }); err != nil {
+		if _, err := contain(s.runtime, "unload", func() (struct{}, error) { return struct{}{}, f(ctx) }); err != nil {
 			errs = append(errs, fmt.Errorf("unloading: %w", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// subscribe takes requests for all that the plugin offers, and holds them until
-// the registry has let it in.
+// subscribe subscribes to the subjects of all handlers. Requests wait at the gate until the
+// plugin is registered.
 func (s *server) subscribe(ctx context.Context) error {
-	s.door = newDoor()
-	for _, p := range s.places {
+	s.gate = newGate()
+	for _, p := range s.endpoints {
 		if err := s.respond(p); err != nil {
 			return errors.Join(err, s.unsubscribe(ctx))
 		}
 	}
-	// The server is to know before anybody else does. Without a connection it is
-	// told when there is one.
+	// The server must have the subscriptions before anybody learns of the plugin. Without
+	// a connection, they are sent when there is one.
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	_ = s.bus.Conn().FlushWithContext(ctx)
 	return nil
 }
 
-// respond answers requests to any replica and, if wanted, to this one.
+// respond subscribes to requests to any replica and, if p.own is set, to this one.
 func (s *server) respond(p endpoint) error {
-	name, handler := string(s.m.Name), s.handle(s.door, p.answer)
+	name, handler := string(s.m.Name), s.handle(s.gate, p.answer)
 	r, err := s.bus.Respond(p.subject, name, name, handler, bus.Concurrency(s.concurrency))
 	if err != nil {
 		return err
@@ -210,31 +209,31 @@ func (s *server) respond(p endpoint) error {
 	return err
 }
 
-func (s *server) handle(d *door, answer answerFunc) func(*bus.Request) {
+func (s *server) handle(g *gate, answer answerFunc) func(*bus.Request) {
 	return func(q *bus.Request) {
 		s.running.Add(1)
 		defer s.running.Add(-1)
-		err := d.pass(q.Context())
+		err := g.pass(q.Context())
 		var body []byte
 		if err == nil {
 			body, err = answer(q.Context(), q.Data, q.Yield)
 		}
-		s.answer(given{q: q, at: time.Now(), body: body, err: err})
+		s.answer(outgoing{q: q, at: time.Now(), body: body, err: err})
 	}
 }
 
-// unsubscribe takes no more requests, and returns when those that came are
-// answered. When ctx ends first, their contexts end.
+// unsubscribe stops receiving requests, and returns when those already received are
+// answered. If ctx ends first, their contexts end.
 func (s *server) unsubscribe(ctx context.Context) error {
-	ctx, hurry := context.WithCancel(ctx)
-	defer hurry()
-	var alone atomic.Bool
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var offline atomic.Bool
 	stop := s.watch(func() {
-		// Nobody can tell the server that we take no more, nor has anybody to be
-		// told of anything.
+		// Without a connection, the server cannot be informed that we unsubscribe; and no
+		// request is left to answer.
 		if !s.bus.Connected() && s.running.Load() == 0 {
-			alone.Store(true)
-			hurry()
+			offline.Store(true)
+			cancel()
 		}
 	})
 	var g sync.WaitGroup
@@ -245,13 +244,13 @@ func (s *server) unsubscribe(ctx context.Context) error {
 	g.Wait()
 	stop()
 	s.responders = nil
-	if alone.Load() {
+	if offline.Load() {
 		return nil
 	}
 	return errors.Join(errs...)
 }
 
-// watch calls look now and then until stop is called.
+// watch calls look every lookEvery until stop is called.
 func (s *server) watch(look func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -275,24 +274,24 @@ func (s *server) watch(look func()) (stop func()) {
 
 const lookEvery = 20 * time.Millisecond
 
-// settleWait is how long a plugin that is draining takes requests of those who have
-// not heard of it yet.
+// settleWait is how long a draining plugin still accepts requests, from callers that do not
+// yet know that it drains.
 const settleWait = 250 * time.Millisecond
 
-// leave gives up the lease when what was asked is answered.
+// leave drains the plugin and then releases the lease.
 func (s *server) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
-	s.ears.close()
-	beats := s.beatOn(ctx)
+	s.listeners.close()
+	stopBeats := s.keepAlive(ctx)
 	if s.lease != nil {
 		if state := s.unregister(ctx); state == Draining {
 			s.report(Draining, "")
 			pause(ctx, settleWait)
 		}
 	}
-	err := errors.Join(s.ears.wait(ctx), s.unsubscribe(ctx))
-	beats()
+	err := errors.Join(s.listeners.wait(ctx), s.unsubscribe(ctx))
+	stopBeats()
 	if s.lease != nil {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWait)
 		defer cancel()
@@ -303,7 +302,7 @@ func (s *server) leave(ctx context.Context) error {
 	return err
 }
 
-// report says a change of state, once.
+// report logs a change of state and calls onState, once per change.
 func (s *server) report(state LeaseState, reason string) {
 	if state == s.state && reason == s.reason {
 		return
@@ -321,7 +320,7 @@ func (s *server) report(state LeaseState, reason string) {
 	s.onState(state, reason)
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

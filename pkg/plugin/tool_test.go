@@ -42,12 +42,12 @@ func TestToolResults(t *testing.T) {
 		"nothing":             {nil, nil, `{"success":true,"data":null}`},
 		"a result":            {tool.Result{Success: true, Data: json.RawMessage(`1`), Metadata: map[string]any{"k": "v"}}, nil, `{"success":true,"data":1,"metadata":{"k":"v"}}`},
 		"a failure":           {tool.Failure(tool.CodeDenied, "no"), nil, `{"success":false,"error":{"code":"denied","message":"no"}}`},
-		"a vague failure":     {tool.Result{}, nil, `{"success":false,"error":{"code":"tool_failed","message":"the tool says that it failed, and not why"}}`},
+		"a vague failure":     {tool.Result{}, nil, `{"success":false,"error":{"code":"tool_failed","message":"the tool failed without giving a reason"}}`},
 		"a contradiction":     {tool.Result{Success: true, Error: &tool.Error{}}, nil, `{"success":true}`},
 		"an error":            {nil, errors.New("broken"), `{"success":false,"error":{"code":"tool_failed","message":"broken"}}`},
 		"an error of ours":    {nil, fmt.Errorf("x: %w", &tool.Error{Code: tool.CodeDenied, Message: "no"}), `{"success":false,"error":{"code":"denied","message":"no"}}`},
-		"what is no JSON":     {make(chan int), nil, `{"success":false,"error":{"code":"internal","message":"the tool did run, but its result does not encode to JSON: json: unsupported type: chan int"}}`},
-		"a result of no JSON": {tool.Result{Success: true, Data: json.RawMessage("{")}, nil, `{"success":false,"error":{"code":"internal","message":"the tool did run, but its result does not encode to JSON: json: error calling MarshalJSON for type json.RawMessage: unexpected end of JSON input"}}`},
+		"not JSON":            {make(chan int), nil, `{"success":false,"error":{"code":"internal","message":"the tool ran, but its result cannot be encoded as JSON: json: unsupported type: chan int"}}`},
+		"a result of no JSON": {tool.Result{Success: true, Data: json.RawMessage("{")}, nil, `{"success":false,"error":{"code":"internal","message":"the tool ran, but its result cannot be encoded as JSON: json: error calling MarshalJSON for type json.RawMessage: unexpected end of JSON input"}}`},
 	} {
 		run := bound(t, Tool("test:it", "d", func(context.Context, place) (any, error) { return c.v, c.err }))
 		got, err := run(t.Context(), callBody(t, "t1-p1-c0", `{"city":"Oslo"}`, inAMinute()))

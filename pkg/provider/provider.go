@@ -1,5 +1,5 @@
-// Package provider is the contract towards language models: what is sent, what
-// comes back and what a token delta looks like. No vendor's type appears here.
+// Package provider defines the protocol of language models: requests, responses and token
+// deltas. It contains no types of any vendor.
 package provider
 
 import (
@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/tool"
 )
 
-// Role says whose message it is.
+// Role is the author of a message.
 type Role string
 
 // The roles.
@@ -28,20 +28,21 @@ type Message struct {
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // assistant
 	CallID    string     `json:"call_id,omitempty"`    // tool: the call it answers
 	Tool      string     `json:"tool,omitempty"`       // tool: its name
-	Failed    bool       `json:"failed,omitempty"`     // tool: without success
-	// ProviderState goes back to the provider that wrote it, byte for byte.
+	Failed    bool       `json:"failed,omitempty"`     // tool: the call failed
+	// ProviderState is returned unchanged to the provider that wrote it.
 	ProviderState json.RawMessage `json:"provider_state,omitempty"`
 }
 
-// ToolCall is a model's wish to run a tool.
+// ToolCall is a model's request to run a tool.
 type ToolCall struct {
-	ID        string          `json:"id"`                   // unique in its answer
-	Tool      string          `json:"tool"`                 // the tool's own name, not its encoding
-	Args      json.RawMessage `json:"args"`                 // as the model wrote it; what is no JSON stands here as a JSON string
-	DependsOn []string        `json:"depends_on,omitempty"` // ids of calls in the same answer
+	ID        string          `json:"id"`                   // unique in its response
+	Tool      string          `json:"tool"`                 // the tool's name, not encoded
+	Args      json.RawMessage `json:"args"`                 // as the model wrote them; text that is not JSON is kept as a JSON string
+	DependsOn []string        `json:"depends_on,omitempty"` // ids of calls in the same response
 }
 
-// UnmarshalJSON also accepts numbers as ids: models and people write both.
+// UnmarshalJSON implements json.Unmarshaler. It also accepts numbers as ids, because models
+// and people write both.
 func (c *ToolCall) UnmarshalJSON(b []byte) error {
 	var raw struct {
 		ID        ID              `json:"id"`
@@ -62,30 +63,30 @@ func (c *ToolCall) UnmarshalJSON(b []byte) error {
 // ID is a step's or a call's id: a JSON string or number, normalised to a string.
 type ID string
 
-// UnmarshalJSON accepts a string or a number.
+// UnmarshalJSON implements json.Unmarshaler. It accepts a string or a number.
 func (i *ID) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, (*string)(i))
 	}
 	var n json.Number
 	if err := json.Unmarshal(b, &n); err != nil {
-		return errors.New("an id is a string or a number")
+		return errors.New("an id must be a string or a number")
 	}
 	*i = ID(n.String())
 	return nil
 }
 
-// Request asks for the next message of the conversation.
+// Request is a request for the next message of the conversation.
 type Request struct {
 	System      string            `json:"system,omitempty"`
 	Messages    []json.RawMessage `json:"messages,omitempty"` // each a Message, oldest first
 	Tools       []ToolSpec        `json:"tools,omitempty"`
-	Model       string            `json:"model,omitempty"`       // empty: the provider's own default
+	Model       string            `json:"model,omitempty"`       // empty: the provider's default
 	Temperature *float64          `json:"temperature,omitempty"` // absent: not sent
-	MaxTokens   int               `json:"max_tokens,omitempty"`  // 0: the provider's own default
+	MaxTokens   int               `json:"max_tokens,omitempty"`  // 0: the provider's default
 }
 
-// ToolSpec is what a model is told of a tool.
+// ToolSpec describes a tool to a model.
 type ToolSpec struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
@@ -103,20 +104,20 @@ func (r Request) Conversation() ([]Message, error) {
 	return out, nil
 }
 
-// StopReason says why the model stopped.
+// StopReason is why the model stopped.
 type StopReason string
 
 // The reasons.
 const (
-	StopEnd       StopReason = "end"        // it said what it had to say
-	StopToolCalls StopReason = "tool_calls" // it waits for results
-	StopLength    StopReason = "length"     // the token limit cut it
-	StopFilter    StopReason = "filter"     // the vendor's filter cut it
+	StopEnd       StopReason = "end"        // the answer is complete
+	StopToolCalls StopReason = "tool_calls" // the model waits for the results of its calls
+	StopLength    StopReason = "length"     // the answer reached the token limit
+	StopFilter    StopReason = "filter"     // the vendor's filter cut the answer
 	StopOther     StopReason = "other"
 )
 
-// Response is the model's answer. If it holds both calls and text, the calls
-// win and the text is commentary; if it holds neither, it is an error.
+// Response is the model's answer. If it contains both calls and text, the calls run and the
+// text is commentary. If it contains neither, it is an error.
 type Response struct {
 	IsFinal       bool            `json:"is_final"`
 	TextContent   string          `json:"text_content,omitempty"`
@@ -127,14 +128,14 @@ type Response struct {
 	ProviderState json.RawMessage `json:"provider_state,omitempty"`
 }
 
-// Bounds of a [Response], whatever the limits of the agent.
+// The limits of a [Response], independent of the limits of the agent.
 const (
 	MaxCalls      = 256
 	MaxCallsBytes = 512 << 10 // of the calls and ProviderState together
 )
 
-// Usable returns an error if nothing can be made of the answer: it has neither text nor
-// calls, or more than [MaxCalls] or [MaxCallsBytes]. The error continues a sentence: "has …".
+// Usable returns an error if the response cannot be used: it has neither text nor calls, or
+// more than [MaxCalls] or [MaxCallsBytes]. The error continues a sentence: "has …".
 func (r *Response) Usable() error {
 	size := len(r.ProviderState)
 	for _, c := range r.ToolCalls {
@@ -147,27 +148,27 @@ func (r *Response) Usable() error {
 	case len(r.ToolCalls) == 0 && strings.TrimSpace(r.TextContent) == "":
 		return errors.New("has neither text nor calls")
 	case len(r.ToolCalls) > MaxCalls:
-		return fmt.Errorf("has %d calls, at most %d are read", len(r.ToolCalls), MaxCalls)
+		return fmt.Errorf("has %d calls, at most %d", len(r.ToolCalls), MaxCalls)
 	case size > MaxCallsBytes:
-		return fmt.Errorf("has calls of %d bytes, at most %d are read", size, MaxCallsBytes)
+		return fmt.Errorf("has calls of %d bytes, at most %d", size, MaxCallsBytes)
 	}
 	return nil
 }
 
-// Usage is what the answer cost.
+// Usage is the cost of a response.
 type Usage struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
 	CostMicroUSD int64 `json:"cost_micro_usd,omitempty"` // millionths of a US dollar
 }
 
-// Add sums two usages.
+// Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CostMicroUSD + v.CostMicroUSD}
 }
 
-// Delta is a piece of an answer while it is being written: lossy by design. A
-// new attempt starts the text again, and the committed text replaces it.
+// Delta is a part of an answer, sent while the model writes it. Deltas may be lost. A new
+// attempt starts the text again, and the committed text replaces it.
 type Delta struct {
 	Plan      string `json:"plan"`
 	Attempt   string `json:"attempt"`
@@ -176,14 +177,14 @@ type Delta struct {
 	Reasoning string `json:"reasoning,omitempty"`
 }
 
-// Info is what a provider says of itself.
+// Info describes a provider.
 type Info struct {
 	Name  string `json:"name"`  // e.g. "openai", "offline"
 	Model string `json:"model"` // its default model
 	Note  string `json:"note,omitempty"`
 }
 
-// ErrorCode is the closed set of reasons why a provider gave no answer.
+// ErrorCode is the closed set of reasons why a provider returned no answer.
 type ErrorCode string
 
 // The codes.
@@ -192,7 +193,7 @@ const (
 	ErrRateLimited ErrorCode = "rate_limited" // retryable
 	ErrUnavailable ErrorCode = "unavailable"  // the API can't be reached or is overloaded; retryable
 	ErrTimeout     ErrorCode = "timeout"      // retryable
-	ErrBadRequest  ErrorCode = "bad_request"  // the API refused what was asked; not retryable
+	ErrBadRequest  ErrorCode = "bad_request"  // the API rejected the request; not retryable
 	ErrGarbage     ErrorCode = "garbage"      // the answer could not be read; retryable
 	ErrTooLong     ErrorCode = "too_long"     // the answer never ended, or the context is full; not retryable
 	ErrInternal    ErrorCode = "internal"     // a fault of the adapter; not retryable
@@ -203,12 +204,12 @@ type Error struct {
 	Code      ErrorCode `json:"code"`
 	Message   string    `json:"message"`
 	Retryable bool      `json:"retryable"`
-	RetryInMS int64     `json:"retry_in_ms,omitempty"` // the API's own wish
+	RetryInMS int64     `json:"retry_in_ms,omitempty"` // the delay that the API requested
 }
 
 func (e *Error) Error() string { return "provider: " + string(e.Code) + ": " + e.Message }
 
-// Describe reduces tools to what a model is told.
+// Describe returns the descriptions of the tools that are offered to models.
 func Describe(specs []tool.Spec) []ToolSpec {
 	out := make([]ToolSpec, 0, len(specs))
 	for _, s := range specs {

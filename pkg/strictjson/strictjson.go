@@ -1,6 +1,7 @@
-// Package strictjson decodes JSON objects of other processes as their schemas say: names are
-// case-sensitive and come once. encoding/json takes a name in any case and the last of two,
-// so what it reads may differ from what somebody else has read, checked or shown.
+// Package strictjson decodes JSON objects of other processes as their schemas define them:
+// names are case-sensitive and unique. encoding/json accepts names in any case, and uses the
+// last of two equal names, so its result may differ from what another program has decoded,
+// checked or shown.
 package strictjson
 
 import (
@@ -13,7 +14,7 @@ import (
 	"sync"
 )
 
-// Unmarshal is [json.Unmarshal] after [Names].
+// Unmarshal calls [Names] and then [json.Unmarshal].
 func Unmarshal(data []byte, v any) error {
 	if err := Names(data, v); err != nil {
 		return err
@@ -21,14 +22,14 @@ func Unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// Names checks the names of the object in data, not those of objects inside it. v is a
-// pointer to the struct that it is for. A name that comes twice is an error, and so is one
-// that differs from a field's only in case. Data that is not a JSON object passes: decoding
+// Names checks the names in the outermost object of data. v is a pointer to the struct that
+// data will be decoded into. A duplicate name is an error, and so is one that differs from a
+// field's name only in case. Data that is not a JSON object is not an error here: decoding
 // it fails.
 func Names(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil //nolint:nilerr // decoding says it better
+		return nil //nolint:nilerr // decoding returns a better error
 	}
 	fields := fieldsOf(reflect.TypeOf(v).Elem())
 	seen := map[string]bool{}
@@ -36,11 +37,11 @@ func Names(data []byte, v any) error {
 		t, err := d.Token()
 		var value json.RawMessage
 		if err != nil || d.Decode(&value) != nil {
-			return nil //nolint:nilerr // decoding says it better
+			return nil //nolint:nilerr // decoding returns a better error
 		}
 		name, _ := t.(string)
 		if seen[name] {
-			return fmt.Errorf("the field %.80q comes twice", name)
+			return fmt.Errorf("duplicate field %.80q", name)
 		}
 		seen[name] = true
 		for _, field := range fields {

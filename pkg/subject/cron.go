@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// Filters of the clock of the listeners that go by the time.
+// Filters for cron listeners.
 const (
 	AllCron        = "cron.*.*"
 	AllOccurrences = "occurred.*.*"
 )
 
-// CronSchedule is where the listener w lays down when an entry is next due:
+// CronSchedule returns the subject on which the listener w stores when an entry is next due:
 // cron.<listener>.<entry>.
 func CronSchedule(w Writer, entry string) string { return "cron." + string(w) + "." + Encode(entry) }
 
-// CronOccurred is where the server publishes that an entry is due:
+// CronOccurred returns the subject on which the server publishes that an entry is due:
 // occurred.<listener>.<entry>.
 func CronOccurred(w Writer, entry string) string {
 	return "occurred." + string(w) + "." + Encode(entry)
 }
 
-// CronOccurrences matches what is due of all entries of the listener w.
+// CronOccurrences returns a filter for the occurrences of all entries of the listener w.
 func CronOccurrences(w Writer) string { return "occurred." + string(w) + ".*" }
 
-// ParseCronOccurred reads occurred.<listener>.<entry>.
+// ParseCronOccurred parses occurred.<listener>.<entry>.
 func ParseCronOccurred(s string) (w Writer, entry string, err error) {
 	t := strings.Split(s, ".")
 	if len(t) != 3 || t[0] != "occurred" {
-		return "", "", fmt.Errorf("%w: %q is no occurrence of a cron entry", ErrInvalidSubject, clip(s))
+		return "", "", fmt.Errorf("%w: %q is not the subject of a cron occurrence", ErrInvalidSubject, clip(s))
 	}
 	if w, err = Parse[Writer](t[1]); err != nil {
 		return "", "", fmt.Errorf("%w: %w", ErrInvalidSubject, err)

@@ -10,14 +10,13 @@ const hexDigits = "0123456789ABCDEF"
 // emptyName is the token of the empty name; in any other token '-' is followed by something.
 const emptyName = "-"
 
-// Encode turns any name into one id-safe token, reversibly: letters, digits and
-// '_' stand for themselves, ':' becomes "--", '-' becomes "-_", and any other
-// byte becomes '-' and two upper-case hexadecimal digits. The empty name becomes
-// "-", because a subject has no empty token. The result also obeys
-// the function-name rule of LLM APIs ([A-Za-z0-9_-]), so that
-// "python:execute" is "python--execute" in a subject and towards a model alike.
-// It has at most [MaxIDLen] bytes only if the name is short enough; whoever takes
-// names from outside checks that.
+// Encode converts any name into one token, reversibly. Letters, digits and '_' are unchanged,
+// ':' becomes "--", '-' becomes "-_", and any other byte becomes '-' and two upper-case
+// hexadecimal digits. The empty name becomes "-", because a subject has no empty tokens.
+//
+// The result also fits the function names of LLM APIs ([A-Za-z0-9_-]), so "python:execute" is
+// "python--execute" both in a subject and for a model. It may be longer than [MaxIDLen]:
+// check the length of names from outside.
 func Encode(name string) string {
 	if name == "" {
 		return emptyName
@@ -51,8 +50,8 @@ func Encode(name string) string {
 	return b.String()
 }
 
-// Decode reverses [Encode]. A token that Encode cannot have produced is an error,
-// so two different tokens never name the same thing.
+// Decode reverses [Encode]. A token that Encode never produces is an error, so two different
+// tokens never have the same name.
 func Decode(token string) (string, error) {
 	switch token {
 	case "":
@@ -105,7 +104,7 @@ func unescape(rest string) (c byte, skip int, ok bool) {
 		return 0, 0, false
 	}
 	c = byte(hi<<4 | lo)
-	// What has a shorter form, or needs none, is never written in hexadecimal.
+	// A byte with a shorter form, or without need for one, is never encoded in hexadecimal.
 	return c, 2, c != ':' && !idByte(c)
 }
 

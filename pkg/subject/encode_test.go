@@ -72,7 +72,7 @@ func FuzzEncodeDecode(f *testing.F) {
 		if err != nil || back != s {
 			t.Fatalf("Decode(Encode(%q)) = %q, %v", s, back, err)
 		}
-		// And the other way: a token stands for one name, and a name for one token.
+		// And the other way: each token encodes one name, and each name has one token.
 		if name, err := subject.Decode(s); err == nil && subject.Encode(name) != s {
 			t.Fatalf("Decode(%q) = %q, which encodes to %q", s, name, subject.Encode(name))
 		}

@@ -5,22 +5,23 @@ import (
 	"fmt"
 )
 
-// MaxIDLen is the longest id, in bytes.
+// MaxIDLen is the maximum length of an id, in bytes.
 const MaxIDLen = 64
 
 // ErrInvalidID is wrapped by every error about an id outside [A-Za-z0-9_-]{1,64}.
 var ErrInvalidID = errors.New("invalid id")
 
 type (
-	// Agent names an agent: a guide, a tool set and limits.
+	// Agent is the id of an agent.
 	Agent string
-	// Session names one conversation of an agent. Events are ordered per session.
+	// Session is the id of one conversation of an agent. Events are ordered per session.
 	Session string
-	// Writer names who stored a cause; credentials allow a client its own name alone.
+	// Writer is the id of the client that stored a cause. A client's credentials allow only
+	// its own name.
 	Writer string
-	// Instance names one run of a process: new at each start.
+	// Instance is the id of one running process: new at each start.
 	Instance string
-	// Plugin names a plugin; its replicas share the name.
+	// Plugin is the name of a plugin. Its replicas share the name.
 	Plugin string
 )
 
@@ -37,8 +38,8 @@ func Valid[S ~string | ~[]byte](s S) bool {
 	return true
 }
 
-// Parse checks s and gives it the type of the id wanted, e.g. Parse[Session](s).
-// The error names the kind of id and wraps [ErrInvalidID].
+// Parse checks s and converts it to the given type of id, e.g. Parse[Session](s). The error
+// names the kind of id and wraps [ErrInvalidID].
 func Parse[T Agent | Session | Writer | Instance | Plugin](s string) (T, error) {
 	if !Valid(s) {
 		var zero T

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// PluginVerb is what a plugin asks of the registry.
+// PluginVerb is the kind of a plugin's request to the registry.
 type PluginVerb string
 
 // The registry's verbs.
@@ -15,14 +15,14 @@ const (
 	Unregister PluginVerb = "unregister"
 )
 
-// Registry is where a plugin speaks to the registry: plugin.<verb>.<plugin>.
+// Registry returns the subject of a plugin's requests to the registry: plugin.<verb>.<plugin>.
 func Registry(v PluginVerb, p Plugin) string { return "plugin." + string(v) + "." + string(p) }
 
-// ParseRegistry reads plugin.<verb>.<plugin>.
+// ParseRegistry parses plugin.<verb>.<plugin>.
 func ParseRegistry(s string) (PluginVerb, Plugin, error) {
 	t := strings.Split(s, ".")
 	if len(t) != 3 || t[0] != "plugin" {
-		return "", "", fmt.Errorf("%w: %q is no subject of the registry", ErrInvalidSubject, clip(s))
+		return "", "", fmt.Errorf("%w: %q is not a subject of the registry", ErrInvalidSubject, clip(s))
 	}
 	switch v := PluginVerb(t[1]); v {
 	case Register, Heartbeat, Unregister:
@@ -32,23 +32,23 @@ func ParseRegistry(s string) (PluginVerb, Plugin, error) {
 		}
 		return v, p, nil
 	}
-	return "", "", fmt.Errorf("%w: %q is no verb of the registry", ErrInvalidSubject, clip(t[1]))
+	return "", "", fmt.Errorf("%w: %q is not a verb of the registry", ErrInvalidSubject, clip(t[1]))
 }
 
-// BucketKey is the subject of a key of a bucket: $KV.<bucket>.<key>. The key may
-// hold wildcards.
+// BucketKey returns the subject of a key in a bucket: $KV.<bucket>.<key>. The key may contain
+// wildcards.
 func BucketKey(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // AllManifests matches the keys of all manifests in the bucket of plugins.
 const AllManifests = "manifest.*"
 
-// ManifestKey is the key of a plugin's manifest: manifest.<plugin>.
+// ManifestKey returns the key of a plugin's manifest: manifest.<plugin>.
 func ManifestKey(p Plugin) string { return "manifest." + string(p) }
 
-// LeaseKey is the key of a replica's lease: lease.<plugin>.<instance>.
+// LeaseKey returns the key of a replica's lease: lease.<plugin>.<instance>.
 func LeaseKey(p Plugin, i Instance) string { return "lease." + string(p) + "." + string(i) }
 
-// ParsePluginKey reads a key of the bucket of plugins; i is empty for a manifest.
+// ParsePluginKey parses a key of the bucket of plugins; i is empty for a manifest.
 func ParsePluginKey(key string) (p Plugin, i Instance, err error) {
 	t := strings.Split(key, ".")
 	switch {
@@ -57,5 +57,5 @@ func ParsePluginKey(key string) (p Plugin, i Instance, err error) {
 	case len(t) == 3 && t[0] == "lease" && Valid(t[1]) && Valid(t[2]):
 		return Plugin(t[1]), Instance(t[2]), nil
 	}
-	return "", "", fmt.Errorf("%w: %q is no key of a plugin", ErrInvalidSubject, clip(key))
+	return "", "", fmt.Errorf("%w: %q is not a key of a plugin", ErrInvalidSubject, clip(key))
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Ref names one session of one agent: the unit of order and of isolation.
+// Ref identifies one session of one agent: the unit of order and of isolation.
 type Ref struct {
 	Agent   Agent   `json:"agent"`
 	Session Session `json:"session"`
 }
 
-// ParseRef checks both names.
+// ParseRef parses both ids.
 func ParseRef(agent, session string) (Ref, error) {
 	a, err := Parse[Agent](agent)
 	if err != nil {
@@ -24,12 +24,12 @@ func ParseRef(agent, session string) (Ref, error) {
 	return Ref{a, s}, nil
 }
 
-// String is "agent/session", for people.
+// String returns "agent/session", for people.
 func (r Ref) String() string { return string(r.Agent) + "/" + string(r.Session) }
 
 func (r Ref) prefix() string { return "agent." + string(r.Agent) + "." + string(r.Session) + "." }
 
-// CauseKind is what an outside message to a session is.
+// CauseKind is the kind of a cause.
 type CauseKind string
 
 // The kinds of cause.
@@ -38,7 +38,7 @@ const (
 	Confirmation CauseKind = "confirmation" // an answer to a confirmation request
 	Cancel       CauseKind = "cancel"       // stop an input's turn
 	Command      CauseKind = "command"      // a slash command, which bypasses the model
-	Timer        CauseKind = "timer"        // a time has come; written by core alone
+	Timer        CauseKind = "timer"        // a time has been reached; written only by core
 )
 
 // CauseKinds lists every kind of cause.
@@ -47,41 +47,44 @@ func CauseKinds() []CauseKind { return []CauseKind{Input, Confirmation, Cancel, 
 // TimerWriter is the writer of timer causes.
 const TimerWriter Writer = "core"
 
-// Cause is the subject a writer stores a cause on: agent.<agent>.<session>.sense.<kind>.<writer>.
+// Cause returns the subject on which a writer stores a cause:
+// agent.<agent>.<session>.sense.<kind>.<writer>.
 func (r Ref) Cause(kind CauseKind, w Writer) string {
 	return r.prefix() + "sense." + string(kind) + "." + string(w)
 }
 
-// Causes matches every cause of the session.
+// Causes returns a filter for all causes of the session.
 func (r Ref) Causes() string { return r.prefix() + "sense.*.*" }
 
-// Commit is the subject of the session's decisions: agent.<agent>.<session>.commit.
+// Commit returns the subject of the session's commits: agent.<agent>.<session>.commit.
 func (r Ref) Commit() string { return r.prefix() + "commit" }
 
-// Live is the subject of the live copy of an event: agent.<agent>.<session>.<phase>.<event>.
-// The phase and the event come from the event's type, never from a request.
+// Live returns the subject of the live copy of an event:
+// agent.<agent>.<session>.<phase>.<event>. The phase and the event are parts of the event's
+// type, never of a request.
 func (r Ref) Live(phase, event string) string { return r.prefix() + phase + "." + event }
 
-// All matches every message of the session: causes, commits and live copies.
+// All returns a filter for all messages of the session: causes, commits and live copies.
 func (r Ref) All() string { return r.prefix() + ">" }
 
-// Stream is the subject of token deltas, which may be lost: stream.<agent>.<session>.
+// Stream returns the subject of token deltas, which may be lost: stream.<agent>.<session>.
 func (r Ref) Stream() string { return "stream." + string(r.Agent) + "." + string(r.Session) }
 
-// TimerSchedule is where a timer is laid down: timer.<agent>.<session>.<id>.
+// TimerSchedule returns the subject on which a timer is stored: timer.<agent>.<session>.<id>.
 func (r Ref) TimerSchedule(id string) string {
 	return "timer." + string(r.Agent) + "." + string(r.Session) + "." + Encode(id)
 }
 
-// TimerFired is where the server publishes a timer when its time has come.
+// TimerFired returns the subject on which the server publishes a timer that has fired:
+// fired.<agent>.<session>.<id>.
 func (r Ref) TimerFired(id string) string {
 	return "fired." + string(r.Agent) + "." + string(r.Session) + "." + Encode(id)
 }
 
-// Dead is where the copy of a poisonous cause of the session goes: dead.<agent>.<session>.
+// Dead returns the subject for copies of the session's poison causes: dead.<agent>.<session>.
 func (r Ref) Dead() string { return "dead." + string(r.Agent) + "." + string(r.Session) }
 
-// Filters of the log and of the streams beside it.
+// Filters for the log and the other streams.
 const (
 	AllCauses  = "agent.*.*.sense.*.*"
 	AllCommits = "agent.*.*.commit"
@@ -99,12 +102,12 @@ type CauseSubject struct {
 	Writer Writer
 }
 
-// ParseCause reads agent.<agent>.<session>.sense.<kind>.<writer>. A kind that is
-// not known is no error: core ends such a cause with a terminal event.
+// ParseCause parses agent.<agent>.<session>.sense.<kind>.<writer>. An unknown kind is not an
+// error: core ends such a cause with a terminal event.
 func ParseCause(s string) (CauseSubject, error) {
 	t := strings.Split(s, ".")
 	if len(t) != 6 || t[0] != "agent" || t[3] != "sense" || !Valid(t[4]) {
-		return CauseSubject{}, fmt.Errorf("%w: %q is no cause subject", ErrInvalidSubject, clip(s))
+		return CauseSubject{}, fmt.Errorf("%w: %q is not a cause subject", ErrInvalidSubject, clip(s))
 	}
 	ref, err := parseOwner(t[1], t[2])
 	if err != nil {
@@ -117,20 +120,20 @@ func ParseCause(s string) (CauseSubject, error) {
 	return CauseSubject{ref, CauseKind(t[4]), w}, nil
 }
 
-// ParseCommit reads agent.<agent>.<session>.commit.
+// ParseCommit parses agent.<agent>.<session>.commit.
 func ParseCommit(s string) (Ref, error) {
 	t := strings.Split(s, ".")
 	if len(t) != 4 || t[0] != "agent" || t[3] != "commit" {
-		return Ref{}, fmt.Errorf("%w: %q is no commit subject", ErrInvalidSubject, clip(s))
+		return Ref{}, fmt.Errorf("%w: %q is not a commit subject", ErrInvalidSubject, clip(s))
 	}
 	return parseOwner(t[1], t[2])
 }
 
-// ParseLive reads agent.<agent>.<session>.<phase>.<event>.
+// ParseLive parses agent.<agent>.<session>.<phase>.<event>.
 func ParseLive(s string) (ref Ref, phase, event string, err error) {
 	t := strings.Split(s, ".")
 	if len(t) != 5 || t[0] != "agent" || !Valid(t[3]) || !Valid(t[4]) {
-		return Ref{}, "", "", fmt.Errorf("%w: %q is no live event subject", ErrInvalidSubject, clip(s))
+		return Ref{}, "", "", fmt.Errorf("%w: %q is not a live event subject", ErrInvalidSubject, clip(s))
 	}
 	if ref, err = parseOwner(t[1], t[2]); err != nil {
 		return Ref{}, "", "", err
@@ -138,11 +141,11 @@ func ParseLive(s string) (ref Ref, phase, event string, err error) {
 	return ref, t[3], t[4], nil
 }
 
-// ParseFired reads fired.<agent>.<session>.<id>.
+// ParseFired parses fired.<agent>.<session>.<id>.
 func ParseFired(s string) (ref Ref, id string, err error) {
 	t := strings.Split(s, ".")
 	if len(t) != 4 || t[0] != "fired" {
-		return Ref{}, "", fmt.Errorf("%w: %q is no fired timer", ErrInvalidSubject, clip(s))
+		return Ref{}, "", fmt.Errorf("%w: %q is not the subject of a fired timer", ErrInvalidSubject, clip(s))
 	}
 	if ref, err = parseOwner(t[1], t[2]); err != nil {
 		return Ref{}, "", err
@@ -153,7 +156,7 @@ func ParseFired(s string) (ref Ref, id string, err error) {
 	return ref, id, nil
 }
 
-// parseOwner is ParseRef for two tokens of a subject.
+// parseOwner calls ParseRef for two tokens of a subject.
 func parseOwner(agent, session string) (Ref, error) {
 	ref, err := ParseRef(agent, session)
 	if err != nil {

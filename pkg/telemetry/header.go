@@ -25,8 +25,8 @@ var (
 	bags         propagation.Baggage
 )
 
-// Carrier lets an OpenTelemetry propagator read and write the header of a
-// message. It writes keys in lower case and reads them in any.
+// Carrier lets an OpenTelemetry propagator read and write the header of a message. It writes
+// keys in lower case and reads them in any case.
 type Carrier nats.Header
 
 var _ propagation.TextMapCarrier = Carrier(nil)
@@ -55,7 +55,7 @@ func (c Carrier) Set(key, value string) {
 	c[key] = []string{value}
 }
 
-// Keys lists the keys as they are spelled in the header.
+// Keys returns the keys as they are spelled in the header.
 func (c Carrier) Keys() []string {
 	keys := make([]string, 0, len(c))
 	for k := range c {
@@ -64,9 +64,9 @@ func (c Carrier) Keys() []string {
 	return keys
 }
 
-// Inject writes the trace of ctx into h, which must not be nil. When ctx carries
-// no trace, one that h already has is kept, or else a new one begins: every
-// message on the bus belongs to a trace.
+// Inject writes the trace of ctx into h, which must not be nil. If ctx carries no trace, Inject
+// keeps the one that h already has, or else starts a new one: every message on the bus
+// belongs to a trace.
 func Inject(ctx context.Context, h nats.Header) {
 	c := Carrier(h)
 	if trace.SpanContextFromContext(ctx).IsValid() {
@@ -79,8 +79,8 @@ func Inject(ctx context.Context, h nats.Header) {
 	}
 }
 
-// Extract returns ctx with the trace and baggage that h carries. It returns ctx
-// itself when h carries none, and ignores what is malformed.
+// Extract returns ctx with the trace and baggage of h. It returns ctx unchanged if h carries
+// none, and ignores malformed values.
 func Extract(ctx context.Context, h nats.Header) context.Context {
 	if len(h) == 0 {
 		return ctx
@@ -95,10 +95,10 @@ func Extract(ctx context.Context, h nats.Header) context.Context {
 	return ctx
 }
 
-// StartTrace returns ctx with a trace whose id follows from the key, so that all
-// messages of one turn share a trace, whichever process sends them and without
-// an SDK. The key is any text that names the unit of work, such as
-// "agent/session/turn". A trace that ctx already carries is replaced.
+// StartTrace returns ctx with a trace whose id is derived from the key, so that all messages
+// of one turn share a trace, regardless of the sending process and without an SDK. The key is
+// any text that identifies the unit of work, such as "agent/session/turn". A trace that ctx
+// already carries is replaced.
 func StartTrace(ctx context.Context, key string) context.Context {
 	sum := sha256.Sum256([]byte(key))
 	var id trace.TraceID
@@ -114,7 +114,7 @@ func EnsureTrace(ctx context.Context) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, newSpanContext(randomTraceID()))
 }
 
-// TraceID is the trace of ctx in hexadecimal, or "" when it carries none.
+// TraceID returns the trace id of ctx in hexadecimal, or "" if ctx carries no trace.
 func TraceID(ctx context.Context) string {
 	sc := trace.SpanContextFromContext(ctx)
 	if !sc.HasTraceID() {
@@ -125,7 +125,7 @@ func TraceID(ctx context.Context) string {
 
 func newSpanContext(id trace.TraceID) trace.SpanContext {
 	var span trace.SpanID
-	// Zero is the one id that the specification forbids.
+	// The specification forbids only the id zero.
 	binary.BigEndian.PutUint64(span[:], rand.Uint64()|1)
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: id, SpanID: span, TraceFlags: trace.FlagsSampled, Remote: true,

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// LogConfig says how a process logs. The zero value is text at level info.
+// LogConfig is how a process logs. The zero value means text at level info.
 type LogConfig struct {
 	Level  string // debug, info, warn or error; default info
 	Format string // text (for people) or json; default text
@@ -39,8 +39,8 @@ func (c LogConfig) level() (slog.Level, error) {
 	return 0, fmt.Errorf("log.level is %q, want debug, info, warn or error", c.Level)
 }
 
-// NewLogger builds the logger of a process that writes to w. Every record
-// carries the service's name.
+// NewLogger returns a logger that writes to w. Unless service is empty, every record carries
+// it as an attribute.
 func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -61,12 +61,12 @@ func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
 	return l, nil
 }
 
-// credentials are a token, or a user and a password, in a URL. A token of the bus may
-// hold a slash that was not encoded.
+// credentials matches a token, or a user and a password, in a URL. A NATS token may contain
+// an unencoded slash.
 var credentials = regexp.MustCompile(`((?:nats|tls|rediss?)://)[^\s"',]*@|(://)[^\s"',/]*@`)
 
-// Redact hides the credentials of the URLs in a text. What a process prints about an
-// error goes through it, and so does every log record.
+// Redact hides the credentials of URLs in a text. Processes apply it to the errors that they
+// print and to every log record.
 func Redact(text string) string {
 	if !strings.Contains(text, "://") {
 		return text

@@ -90,10 +90,10 @@ func TestEachReasonToRefuse(t *testing.T) {
 		"a name of people":       {plugin.Manifest{Name: "a", Version: "1.0.0", Listeners: []plugin.Listener{{Name: "ui-owner"}}}, bus.CodeInvalidArgument, `listeners[0].name: "ui-owner" is reserved`},
 		"an executor's name":     {m("runner-1"), bus.CodeInvalidArgument, `name: "runner-1" is a built-in plugin, of core`},
 		"itself as a dependency": {m("a", needs("a")), bus.CodeInvalidArgument, "dependencies[0]: is the plugin itself"},
-		"a tool twice":           {m("a", offers("x", "x")), bus.CodeInvalidArgument, `tools[1].name: "x" stands there twice`},
+		"a tool twice":           {m("a", offers("x", "x")), bus.CodeInvalidArgument, `tools[1].name: duplicate "x"`},
 		"a built-in tool, whether or not its service is up": {m("a", offers("Python:execute")), bus.CodeInvalidArgument, `tools[0].name: "Python:execute" is reserved`},
 		"a tool of another in other letters":                {m("a", offers("B:x")), bus.CodeConflict, `tools[0].name: "B:x" is a tool of plugin b`},
-		"a tool that differs from another in case alone":    {m("a", offers("x", "X")), bus.CodeInvalidArgument, `tools[1].name: "X" stands there twice`},
+		"a tool that differs from another in case alone":    {m("a", offers("x", "X")), bus.CodeInvalidArgument, `tools[1].name: duplicate "X"`},
 		"a tool of another":                                 {m("a", offers("b:x")), bus.CodeConflict, `tools[0].name: "b:x" is a tool of plugin b`},
 		"another version":                                   {m("b", version("2.0.0")), bus.CodeConflict, "version: plugin b 1.0.0 is registered with another manifest (this one is 2.0.0)"},
 		"the same version, changed": {

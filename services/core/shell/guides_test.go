@@ -119,7 +119,7 @@ func TestARequiredGuide(t *testing.T) {
 	}
 	fails("no active plugin")
 	bad := serve("bad", `{"name":"kind","system_promt":"Be kind.","temperature":0.9}`)
-	fails(`plugin bad was refused: it is no guide: unknown field "system_promt"`)
+	fails(`plugin bad was refused: not a guide: unknown field "system_promt"`)
 	bad.leave()
 	fails("no active plugin")
 	good := serve("good", `{"systemPrompt":"Be kind.","memoryPolicy":"sliding-window","initialMemories":["It is Friday."]}`)

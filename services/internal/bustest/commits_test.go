@@ -34,7 +34,7 @@ func TestCommitsAreFencedBySession(t *testing.T) {
 		t.Fatalf("a second first commit: %v, want ErrFenceLost", err)
 	}
 	if _, err := b.AppendCommit(ctx, ref("two"), []byte("1"), 0); err != nil {
-		t.Fatalf("another session has a fence of its own: %v", err)
+		t.Fatalf("another session should have a separate fence: %v", err)
 	}
 	second, err := b.AppendCommit(ctx, ref("one"), []byte("2"), first)
 	if err != nil || second <= first {

@@ -112,7 +112,7 @@ func TestALaggingCopyDoesNotHideACause(t *testing.T) {
 	}{
 		"copies were added a moment ago, and one lags":             {believed: 1, replicas: 3, copy: 4, leader: 5, last: 5, found: true},
 		"and so does the leader, which is new":                     {believed: 1, replicas: 3, copy: 4, leader: 4, last: 5, err: bus.ErrUnavailable},
-		"and so does whoever describes the stream":                 {believed: 1, replicas: 3, copy: 4, leader: 4, last: 4, err: bus.ErrUnavailable},
+		"and so does the server that describes the stream":         {believed: 1, replicas: 3, copy: 4, leader: 4, last: 4, err: bus.ErrUnavailable},
 		"three copies, and the leader lags, which is new":          {believed: 3, replicas: 3, copy: 4, leader: 4, last: 5, err: bus.ErrUnavailable},
 		"three copies, and the leader of long ago still answers":   {believed: 3, replicas: 3, copy: 4, leader: 4, last: 4, err: bus.ErrUnavailable},
 		"three copies, and it was deleted":                         {believed: 3, replicas: 3, copy: 4, leader: 4, last: 9, deleted: []uint64{3, 5}},

@@ -55,7 +55,7 @@ func TestAMissingLogIsNamed(t *testing.T) {
 	before := config(t, core, bus.StreamSessions)
 	deleteStream(t, core, bus.StreamSessions)
 	all := []*bus.Bus{core}
-	for who, says := range map[string]string{"core": noLog, "asks": noLog, "blind": "no stream takes what is stored: the stream SESSIONS does not exist"} {
+	for who, says := range map[string]string{"core": noLog, "asks": noLog, "blind": "no stream accepts the messages: the stream SESSIONS does not exist"} {
 		b := natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: who, Password: "x"})
 		all = append(all, b)
 		_, err := b.PublishCause(natstest.Context(t), ref("one"), subject.Input, "w", "", []byte("x"))

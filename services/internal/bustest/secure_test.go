@@ -128,7 +128,7 @@ func TestTLSVerifiesBothSides(t *testing.T) {
 }
 
 // What core may do, as allow-lists. It is what the package doc of bus says that
-// the package needs; whoever changes one changes the other, and deploy/nats.
+// the package needs. If you change one, change the other and deploy/nats.
 var (
 	corePublish = []string{
 		"agent.*.*.commit", "agent.*.*.sense.timer.core", "agent.*.*.*.*", "stream.*.*",
@@ -245,7 +245,7 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 		t.Errorf("core was refused something: %s", said)
 	}
 
-	// And nobody else may commit or speak for another; each is told so at once.
+	// No other client may commit or publish for another one; each gets the error at once.
 	if _, err := listener.AppendCommit(ctx, ref("one"), []byte("forged"), want[2]); !errors.Is(err, bus.ErrRefused) || !errors.Is(err, bus.ErrDenied) {
 		t.Errorf("a listener's commit: %v, want ErrDenied", err)
 	}

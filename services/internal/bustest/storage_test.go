@@ -13,8 +13,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// Who brings a server of his own, with the limits that it makes for itself, is told what
-// to change.
+// If a server has too low limits, the error names the setting to change.
 func TestAServerWithTooLittleRoomIsToldOf(t *testing.T) {
 	for room, what := range map[int64]string{1 << 30: "stream SESSIONS: JetStream has fewer than the 8192 MiB left", 10 << 30: "bucket claims: JetStream has fewer than the 4096 MiB left"} {
 		s := natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.MaxStore = room }))

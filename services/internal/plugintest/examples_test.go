@@ -155,14 +155,14 @@ func TestTheExampleOfAProvider(t *testing.T) {
 	p.stop()
 }
 
-// The program ends with status 1, and says why, when the registry refuses it.
+// The program exits with status 1, and reports why, when the registry rejects it.
 func TestAProgramThatIsRefusedSaysWhy(t *testing.T) {
 	r, url := onTCP(t)
 	r.desk.with(refuse)
 	cmd := exec.Command(build(t, "policy"))
 	cmd.Env = append(os.Environ(), "SKANDHA_NATS="+url)
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "plugin policy: the registry refuses it: ") || !strings.Contains(string(out), "name is taken by a king") {
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "plugin policy: rejected by the registry: ") || !strings.Contains(string(out), "name is taken by a king") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

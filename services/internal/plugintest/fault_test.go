@@ -26,7 +26,7 @@ func newRemoteRig(t *testing.T) (*rig, *natstest.Process) {
 }
 
 // The bus is killed while a tool runs. The tool goes on; its answer is lost, and
-// whoever asks again gets it without a second run.
+// a caller that asks again gets it without a second run.
 func TestTheBusRestartsInMidRequest(t *testing.T) {
 	r, server := newRemoteRig(t)
 	var ran atomic.Int64
@@ -48,7 +48,7 @@ func TestTheBusRestartsInMidRequest(t *testing.T) {
 	<-begun
 	server.Kill()
 	if err := <-lost; !errors.Is(err, bus.ErrUnavailable) {
-		t.Errorf("the asker is told %v", err)
+		t.Errorf("the caller gets %v", err)
 	}
 	close(finish)
 	<-finished

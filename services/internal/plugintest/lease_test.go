@@ -178,12 +178,12 @@ func TestACoreThatIsAwayIsWaitedFor(t *testing.T) {
 	r := newRig(t)
 	r.desk.close()
 	p := r.start(manifest("policy"), plugin.Handlers{deny("no")})
-	p.await("waiting: not registered: no core answers")
+	p.await("waiting: not registered: no response from core")
 	r.desk.open()
 	p.await("active")
 
 	r.desk.close()
-	natstest.Eventually(t, "it says so", func() bool { return p.log.count("the registry does not answer") == 1 })
+	natstest.Eventually(t, "it says so", func() bool { return p.log.count("the registry does not respond") == 1 })
 	if _, err := r.hook(t.Context(), "i"); err != nil {
 		t.Errorf("while core is away: %v", err)
 	}
@@ -193,10 +193,10 @@ func TestACoreThatIsAwayIsWaitedFor(t *testing.T) {
 	if n := r.desk.count(subject.Register); n != 1 {
 		t.Errorf("it registered %d times", n)
 	}
-	if n := p.log.count("the registry does not answer"); n != 1 {
+	if n := p.log.count("the registry does not respond"); n != 1 {
 		t.Errorf("it complained %d times", n)
 	}
-	if want := "waiting: not registered: no core answers | active"; p.seen() != want {
+	if want := "waiting: not registered: no response from core | active"; p.seen() != want {
 		t.Error(p.seen())
 	}
 }
@@ -211,7 +211,7 @@ func TestARegistryThatFailsIsAskedAgain(t *testing.T) {
 	})
 	p := r.active(manifest("policy"), plugin.Handlers{deny("no")})
 	r.desk.await(subject.Heartbeat, 6)
-	if p.seen() != "waiting: not registered: the registry fails (internal) | active" {
+	if p.seen() != "waiting: not registered: the registry failed (internal) | active" {
 		t.Error(p.seen())
 	}
 }

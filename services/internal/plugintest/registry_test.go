@@ -21,7 +21,7 @@ import (
 	view "skandha.dev/services/internal/registry"
 )
 
-// lease is short, for whoever waits until one ends, and longer than what a busy machine
+// lease is short, for tests that wait until one ends, and longer than what a busy machine
 // keeps a heartbeat from being written.
 const lease = 1500 * time.Millisecond
 
@@ -159,18 +159,18 @@ func TestAVersionReplacesAnother(t *testing.T) {
 
 func TestADependencyIsWaitedFor(t *testing.T) {
 	r := newCoreRig(t)
-	m := manifest("door")
+	m := manifest("guard")
 	m.Dependencies = []subject.Plugin{"vault"}
-	door := r.start(m, plugin.Handlers{deny("no")})
+	guard := r.start(m, plugin.Handlers{deny("no")})
 	natstest.Eventually(t, "it waits", func() bool {
-		return strings.HasPrefix(door.seen(), "waiting: ") && strings.Contains(door.seen(), "vault")
+		return strings.HasPrefix(guard.seen(), "waiting: ") && strings.Contains(guard.seen(), "vault")
 	})
 	vault := r.active(manifest("vault"), plugin.Handlers{deny("no")})
-	door.await("active")
+	guard.await("active")
 	if err := vault.stop(); err != nil {
 		t.Error(err)
 	}
-	natstest.Eventually(t, "it waits again", func() bool { return strings.Count(door.seen(), "waiting: ") == 2 })
+	natstest.Eventually(t, "it waits again", func() bool { return strings.Count(guard.seen(), "waiting: ") == 2 })
 }
 
 func TestAnOperatorUnloadsAPlugin(t *testing.T) {
@@ -208,12 +208,12 @@ func TestCoresGoAndCome(t *testing.T) {
 	r := newCoreRig(t)
 	p := r.active(manifest("policy"), plugin.Handlers{deny("no")})
 	r.registrar.Stop()
-	natstest.Eventually(t, "the plugin notices", func() bool { return p.log.count("the registry does not answer") == 1 })
+	natstest.Eventually(t, "the plugin notices", func() bool { return p.log.count("the registry does not respond") == 1 })
 	if _, err := r.hook(t.Context(), "i"); err != nil {
 		t.Error(err)
 	}
 	r.begin(r.dial())
-	natstest.Eventually(t, "it is heard again", func() bool { return p.log.count("the registry answers again") == 1 })
+	natstest.Eventually(t, "the registry responds again", func() bool { return p.log.count("the registry responds again") == 1 })
 	if p.seen() != "active" || !r.view.Snapshot().Active("policy") {
 		t.Error(p.seen())
 	}

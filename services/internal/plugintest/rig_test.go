@@ -62,7 +62,7 @@ func manifest(name subject.Plugin) plugin.Manifest {
 	return plugin.Manifest{Name: name, Version: "1.0.0"}
 }
 
-// start serves a plugin on a connection of its own until the test ends.
+// start serves a plugin on a separate connection until the test ends.
 func (r *rig) start(m plugin.Manifest, h plugin.Handlers, opts ...plugin.Option) *served {
 	r.Helper()
 	return r.startOn(r.dial(), m, h, opts...)

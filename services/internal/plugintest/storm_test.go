@@ -220,7 +220,7 @@ type question struct {
 	call   string
 }
 
-// explain says where a turn that does not end stands.
+// explain reports the state of a turn that does not end.
 func (s *storm) explain(b *bus.Bus, ref subject.Ref) {
 	s.Errorf("%s: wedged at %s", ref.Session, time.Now().UTC().Format(time.RFC3339Nano))
 	var last []string
@@ -273,7 +273,7 @@ func (s *storm) end(c *client.Client, ref subject.Ref, events <-chan follow.Item
 	}
 }
 
-// guarded: whoever's tool is called was asked before, in the same decision. Where
+// guarded: the plugin whose tool is called was asked before, in the same decision. Where
 // a person had to approve the call, that was in the one that asked the person.
 func (s *storm) guarded(c event.Commit, approved map[question]bool) {
 	now := map[question]bool{}

@@ -22,7 +22,7 @@ import (
 	"skandha.dev/services/skandha/system"
 )
 
-// model is what the model does with what it is told.
+// model is what the model does with its input.
 const model = `
 rules:
   - name: forecast

@@ -342,12 +342,12 @@ func TestSchemasCompileAndFit(t *testing.T) {
 
 func TestHooksAreToldTheirDeadline(t *testing.T) {
 	r := newRig(t)
-	told := make(chan time.Time, 2)
+	deadlines := make(chan time.Time, 2)
 	var wait atomic.Bool
 	r.active(manifest("policy"), plugin.Handlers{
 		plugin.BeforeAct(func(ctx context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 			at, _ := ctx.Deadline()
-			told <- at
+			deadlines <- at
 			if wait.Load() {
 				<-ctx.Done()
 			}
@@ -359,7 +359,7 @@ func TestHooksAreToldTheirDeadline(t *testing.T) {
 	if _, err := r.hook(ctx, "in time"); err != nil {
 		t.Error(err)
 	}
-	if at, _ := ctx.Deadline(); (<-told).After(at) {
+	if at, _ := ctx.Deadline(); (<-deadlines).After(at) {
 		t.Errorf("it had until after %v", at)
 	}
 	wait.Store(true)

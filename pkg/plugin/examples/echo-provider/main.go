@@ -1,5 +1,4 @@
-// Echo-provider is a plugin that answers as a language model. It repeats what it
-// was told last.
+// Echo-provider is a plugin that offers a language model. It repeats the last message.
 //
 //	SKANDHA_NATS=… go run skandha.dev/pkg/plugin/examples/echo-provider
 package main
@@ -13,7 +12,7 @@ import (
 
 func main() {
 	plugin.Main(plugin.Manifest{Name: "echo", Version: "1.0.0"}, plugin.Handlers{
-		plugin.Provider(provider.Info{Name: "echo", Model: "parrot-1", Note: "repeats what it is told"}, echo),
+		plugin.Provider(provider.Info{Name: "echo", Model: "parrot-1", Note: "repeats the last message"}, echo),
 	})
 }
 

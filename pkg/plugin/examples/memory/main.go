@@ -1,6 +1,6 @@
-// Memory is a plugin that reminds the agent: before the model is asked, it looks for
-// notes that share words with what the user said, by the internal tool memory:retrieve,
-// and shows the model the best of them beside it.
+// Memory is a plugin that reminds the agent of its notes. For each input, it searches for
+// notes that share words with it, with the internal tool memory:retrieve, and adds the best
+// ones as annotations that the model sees.
 //
 //	SKANDHA_NATS=… go run skandha.dev/pkg/plugin/examples/memory
 package main
@@ -17,13 +17,13 @@ import (
 
 func main() {
 	plugin.Main(plugin.Manifest{
-		Name: "memory", Version: "1.0.0", Description: "Shows the model notes that fit what the user says.",
+		Name: "memory", Version: "1.0.0", Description: "Shows the model notes that are related to the input.",
 	}, plugin.Handlers{
 		plugin.AfterSense(remind, plugin.Deadline(5*time.Second)),
 	})
 }
 
-// remind annotates each perception. Whatever fails, the turn goes on without.
+// remind annotates each perception. If it fails, the turn continues without annotations.
 func remind(ctx context.Context, c *plugin.HookCall[hook.PerceptionsData]) (plugin.Reply, error) {
 	for i, p := range c.Data.Perceptions {
 		found, err := c.CallTool(ctx, "memory:retrieve", map[string]any{"query": p.Text, "limit": 3})

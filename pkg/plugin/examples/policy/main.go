@@ -1,6 +1,6 @@
-// Policy is a plugin with one rule per tool call: nothing is written below
-// /etc, and before anything is written elsewhere a person is asked. As it answers
-// before_act, a call is refused while it hangs or talks garbage.
+// Policy is a plugin that denies writes below /etc, and requires a person's approval for
+// writes elsewhere. As a hook at before_act it fails closed: while the plugin hangs or sends
+// invalid replies, calls are denied.
 //
 //	SKANDHA_NATS=… go run skandha.dev/pkg/plugin/examples/policy
 package main
@@ -35,7 +35,7 @@ func check(_ context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, e
 		return plugin.Reply{}, err // counts as a denial
 	}
 	if strings.HasPrefix(path.Clean("/"+args.Path), "/etc/") {
-		return plugin.Deny("nothing is written below /etc"), nil
+		return plugin.Deny("files below /etc must not be written"), nil
 	}
 	return plugin.Confirm(hook.LevelWarn, "The agent wants to write "+args.Path+"."), nil
 }

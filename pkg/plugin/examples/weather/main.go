@@ -1,4 +1,4 @@
-// Weather is a plugin with one tool, whose schema follows from the struct of its
+// Weather is a plugin with one tool, whose schema is derived from the struct of its
 // arguments.
 //
 //	SKANDHA_NATS=… go run skandha.dev/pkg/plugin/examples/weather
@@ -16,19 +16,19 @@ import (
 
 func main() {
 	plugin.Main(plugin.Manifest{Name: "weather", Version: "1.0.0"}, plugin.Handlers{
-		plugin.Tool("weather:forecast", "Says what the weather will be at a place.", forecast,
+		plugin.Tool("weather:forecast", "Returns the weather forecast for a place.", forecast,
 			plugin.Idempotent(), plugin.Scenarios("information_retrieval"), plugin.Timeout(5*time.Second)),
 	})
 }
 
-// Question is what the model is to say.
+// Question is the tool's arguments.
 type Question struct {
 	Place string `json:"place" desc:"A town, such as Oslo" min:"1" max:"100"`
 	Days  int    `json:"days" desc:"How many days ahead" min:"1" max:"7" default:"1"`
 	Unit  string `json:"unit" enum:"celsius,fahrenheit" default:"celsius"`
 }
 
-// Day is the weather of one.
+// Day is the forecast for one day.
 type Day struct {
 	Day  int     `json:"day"`
 	Sky  string  `json:"sky"`
@@ -37,11 +37,11 @@ type Day struct {
 
 func forecast(_ context.Context, q Question) ([]Day, error) {
 	if q.Place == "Atlantis" {
-		return nil, &tool.Error{Code: tool.CodeFailed, Message: "there is no weather in Atlantis, ask for a place above the sea"}
+		return nil, &tool.Error{Code: tool.CodeFailed, Message: "no forecast for Atlantis; use a place above sea level"}
 	}
 	days := make([]Day, q.Days)
 	for i := range days {
-		h := fnv.New32a() // a real one would ask a service; this one is always sure
+		h := fnv.New32a() // a real tool would call a service
 		_, _ = fmt.Fprint(h, q.Place, i)
 		days[i] = Day{Day: i + 1, Sky: []string{"sun", "clouds", "rain"}[h.Sum32()%3], High: float64(h.Sum32() % 30)}
 		if q.Unit == "fahrenheit" {

@@ -12,24 +12,23 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// registry is what the registry is called in reply subjects.
+// registry is the name of the registry in reply subjects.
 const registry = "core"
 
 const (
-	// askWait bounds one question to the registry.
+	// askWait bounds one request to the registry.
 	askWait = 5 * time.Second
 	// minBeat and maxBeat bound the time between two heartbeats.
 	minBeat = 10 * time.Millisecond
 	maxBeat = time.Minute
-	// retryBeat is how soon a heartbeat that was not answered is sent again.
+	// retryBeat is the time after which an unanswered heartbeat is sent again.
 	retryBeat = time.Second
 
 	firstPause = 100 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
-// backoff is how long to wait before the next attempt: twice as long each time,
-// with jitter.
+// backoff computes the pause before the next attempt: twice as long each time, with jitter.
 type backoff struct{ last time.Duration }
 
 func (b *backoff) next() time.Duration {
@@ -37,8 +36,8 @@ func (b *backoff) next() time.Duration {
 	return b.last/2 + rand.N(b.last/2)
 }
 
-// keep registers and keeps the lease until ctx ends.
-func (s *server) keep(ctx context.Context) error {
+// keepLease registers the plugin and keeps its lease until ctx ends.
+func (s *server) keepLease(ctx context.Context) error {
 	for {
 		next, err := s.step(ctx)
 		if err != nil {
@@ -51,13 +50,13 @@ func (s *server) keep(ctx context.Context) error {
 			return nil
 		case <-s.bus.Closed():
 			t.Stop()
-			return fmt.Errorf("the connection to the bus has ended: %w", bus.ErrUnavailable)
+			return fmt.Errorf("the connection to the bus was closed: %w", bus.ErrUnavailable)
 		case <-t.C:
 		}
 	}
 }
 
-// step asks the registry once, and says when it is to be asked again.
+// step sends the registry one request, and returns the time until the next.
 func (s *server) step(ctx context.Context) (next time.Duration, err error) {
 	if s.lease == nil {
 		return s.register(ctx)
@@ -73,24 +72,24 @@ func (s *server) register(ctx context.Context) (time.Duration, error) {
 	case ctx.Err() != nil:
 		return 0, err
 	case code == bus.CodeInvalidArgument, code == bus.CodeDenied, code == bus.CodeTooLarge:
-		return 0, fmt.Errorf("the registry refuses it: %w", err)
+		return 0, fmt.Errorf("rejected by the registry: %w", err)
 	case code == bus.CodeConflict:
-		// Whoever has the name answers for it, and the queue group is the name.
+		// The queue group is the plugin's name: requests must go to the plugin that holds it.
 		if err := s.withdraw(ctx); err != nil {
-			s.log.Warn("giving up the plugin's subjects", "error", err)
+			s.log.Warn("unsubscribing from the plugin's subjects failed", "error", err)
 		}
 		s.report(Waiting, "not registered: "+message(err))
 	case code == bus.CodeUnavailable:
-		s.report(Waiting, "not registered: no core answers")
+		s.report(Waiting, "not registered: no response from core")
 	default:
-		s.report(Waiting, fmt.Sprintf("not registered: the registry fails (%s)", code))
-		s.log.Debug("registering", "error", err)
+		s.report(Waiting, fmt.Sprintf("not registered: the registry failed (%s)", code))
+		s.log.Debug("registering failed", "error", err)
 	}
-	s.ears.close()
+	s.listeners.close()
 	return s.pause.next(), nil
 }
 
-// message is the registry's own words.
+// message returns the text of the registry's error, without what the caller added.
 func message(err error) string {
 	var e *bus.Error
 	if errors.As(err, &e) {
@@ -99,28 +98,28 @@ func message(err error) string {
 	return err.Error()
 }
 
-// granted takes up the lease. After a conflict the subjects are taken up only
-// now: before, they were another's.
+// granted starts to use the lease. After a conflict it subscribes only now, because another
+// plugin held the subjects before.
 func (s *server) granted(ctx context.Context, lease Lease) (time.Duration, error) {
 	s.lease, s.pause, s.quiet = &lease, backoff{}, false
-	if s.responders == nil && len(s.places) > 0 {
+	if s.responders == nil && len(s.endpoints) > 0 {
 		if err := s.subscribe(ctx); err != nil {
 			return 0, err
 		}
 	}
-	s.door.open()
+	s.gate.open()
 	return s.enter(lease)
 }
 
-// withdraw turns away what waits at the door and gives up the subjects.
+// withdraw refuses the requests that wait at the gate and unsubscribes.
 func (s *server) withdraw(ctx context.Context) error {
-	s.door.refuse()
+	s.gate.refuse()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
 	return s.unsubscribe(ctx)
 }
 
-// enter acts on what the registry says of the lease.
+// enter acts on the state of the lease.
 func (s *server) enter(lease Lease) (time.Duration, error) {
 	switch lease.State {
 	case Draining, Gone:
@@ -129,9 +128,9 @@ func (s *server) enter(lease Lease) (time.Duration, error) {
 		}
 		return 0, ErrUnloaded
 	case Active:
-		s.ears.open()
+		s.listeners.open()
 	default:
-		s.ears.close()
+		s.listeners.close()
 	}
 	s.report(lease.State, lease.Reason)
 	return beat(lease), nil
@@ -146,26 +145,26 @@ func (s *server) heartbeat(ctx context.Context) (time.Duration, error) {
 	switch bus.CodeOf(err) {
 	case "":
 		if s.quiet {
-			s.log.Info("the registry answers again")
+			s.log.Info("the registry responds again")
 		}
 		s.lease, s.quiet = &lease, false
 		return s.enter(lease)
 	case bus.CodeUnavailable, bus.CodeTimeout, bus.CodeCancelled, bus.CodeInternal:
-		// Nobody who could end the lease is there either, or soon is again.
+		// Without a core, the lease does not expire; or core is available again soon.
 		if !s.quiet && ctx.Err() == nil {
 			s.quiet = true
-			s.log.Warn("the registry does not answer; the plugin goes on and keeps trying", "error", err)
+			s.log.Warn("the registry does not respond; the plugin keeps serving and retries", "error", err)
 		}
 		return min(beat(*s.lease), retryBeat), nil
 	}
-	s.log.Info("the lease is lost; registering again", "error", err)
+	s.log.Info("lost the lease; registering again", "error", err)
 	s.lease = nil
 	return 0, nil
 }
 
-// beatOn keeps the lease while the plugin drains, so that what still runs is not
-// given up for dead. The returned function ends it.
-func (s *server) beatOn(ctx context.Context) (stop func()) {
+// keepAlive renews the lease while the plugin drains, so that the registry does not take it
+// for dead. The returned function stops it.
+func (s *server) keepAlive(ctx context.Context) (stop func()) {
 	if s.lease == nil {
 		return func() {}
 	}
@@ -180,7 +179,7 @@ func (s *server) beatOn(ctx context.Context) (stop func()) {
 			}
 			next = beat(lease)
 			if _, err := s.renew(ctx, lease.Hash); err != nil {
-				s.log.Debug("renewing the lease while draining", "error", err)
+				s.log.Debug("renewing the lease while draining failed", "error", err)
 				next = min(next, retryBeat)
 			}
 		}
@@ -191,13 +190,13 @@ func (s *server) beatOn(ctx context.Context) (stop func()) {
 	}
 }
 
-// unregister tells the registry that this process goes. Others may depend on it:
-// it goes all the same, and they will wait.
+// unregister notifies the registry that this process ends, even if other plugins depend on
+// it: they will wait.
 func (s *server) unregister(ctx context.Context) LeaseState {
-	lease, err := s.ask(ctx, subject.Unregister, Unregister{Instance: s.m.Instance, Force: true, Reason: "the plugin's process ends"})
+	lease, err := s.ask(ctx, subject.Unregister, Unregister{Instance: s.m.Instance, Force: true, Reason: "the plugin's process is exiting"})
 	if err != nil {
 		if !errors.Is(err, bus.ErrNotFound) {
-			s.log.Warn("could not unregister; the lease ends by itself", "error", err)
+			s.log.Warn("could not unregister; the lease will expire", "error", err)
 		}
 		return ""
 	}
@@ -242,7 +241,7 @@ func (s *server) ask(ctx context.Context, verb subject.PluginVerb, question any)
 		return lease, err
 	}
 	if err := json.Unmarshal(answer, &lease); err != nil {
-		return lease, bus.Errorf(bus.CodeInternal, "the registry's answer is no lease: %v", err)
+		return lease, bus.Errorf(bus.CodeInternal, "the registry's answer is not a lease: %v", err)
 	}
 	return lease, nil
 }
