@@ -117,7 +117,7 @@ func TestAWorkspaceApartFromDataAndConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for workspace, want := range map[string]string{
-		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file, dir + "/data/nats": "lies in " + dir + "/data, ",
+		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file, dir + "/data/nats": "is inside " + dir + "/data, ",
 		dir + "/data": "contains " + dir + "/data, ",
 	} {
 		_, err := system.Start(natstest.Context(t), system.Config{
