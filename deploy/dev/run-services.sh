@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs Skandha as it is deployed, without containers: NATS, Redis (if installed),
 # core, provider, RUNNERS tool runners, the sandbox service, the UI bridge and, with a
-# configuration, the listeners, each a process of its own, logging to
+# configuration, the listeners, each as a separate process, logging to
 # .data/services/logs. Ctrl-C ends them all. What ends before is started again, unless it
 # ends five times in a row soon after its start; if that is the bus or core, all end, as
 # they do if one of the two gives up at its start.

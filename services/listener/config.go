@@ -16,8 +16,8 @@ import (
 	"skandha.dev/services/listener/websocket"
 )
 
-// Config is the section listeners of the configuration file; see the package's
-// documentation. Listeners stand under their names.
+// Config is the section listeners of the configuration file, which maps the name of each
+// listener to its settings; see the package's documentation.
 type Config struct {
 	HTTP      web.Config                  `yaml:"http"`
 	Stdin     map[string]stdio.Config     `yaml:"stdin"` // one at most
@@ -26,17 +26,17 @@ type Config struct {
 	Cron      map[string]cron.Config      `yaml:"cron"`
 }
 
-// ErrNoSection says that a configuration file has no section listeners.
-var ErrNoSection = errors.New("there is no section listeners")
+// ErrNoSection means that a configuration file has no section listeners.
+var ErrNoSection = errors.New("section listeners is missing")
 
 // ReadConfig reads and checks the section of a configuration file; the sections of
-// other services are left to them. The error is [ErrNoSection] if there is none, or
+// other services are ignored. The error is [ErrNoSection] if there is none, or
 // names everything that is wrong, with its line.
 func ReadConfig(path string) (Config, error) {
 	return configfile.Read(path, ParseConfig, Config.Validate)
 }
 
-// ParseConfig decodes the section of what was read.
+// ParseConfig decodes the section from the text of a configuration file.
 func ParseConfig(file []byte) (c Config, err error) {
 	found, err := configfile.Section(file, "listeners", &c)
 	if err == nil && !found {
@@ -46,7 +46,7 @@ func ParseConfig(file []byte) (c Config, err error) {
 }
 
 // CheckFile checks the section as ReadConfig does, and reads the secrets that it
-// names, as a start does.
+// names, as [New] does.
 func CheckFile(path string) error {
 	_, err := configfile.Read(path, ParseConfig, func(c Config) error {
 		errs := []error{c.Validate()}
@@ -65,7 +65,7 @@ func CheckFile(path string) error {
 func (c Config) Validate() error {
 	errs := []error{prefixed("http", c.HTTP.Validate())}
 	if len(c.Stdin) > 1 {
-		errs = append(errs, fmt.Errorf("stdin: there are %d listeners of the one standard input; leave one", len(c.Stdin)))
+		errs = append(errs, fmt.Errorf("stdin: %d listeners read standard input, at most one can; remove the others", len(c.Stdin)))
 	}
 	seen := map[string]string{}
 	for _, l := range c.all() {
@@ -74,28 +74,28 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
 		}
 		if other := seen[l.name]; other != "" {
-			errs = append(errs, fmt.Errorf("%s: %s has the same name; listeners write under their names, so choose another", where, other))
+			errs = append(errs, fmt.Errorf("%s: %s has the same name; choose another, as it identifies the listener's inputs", where, other))
 		}
 		if l.name == string(subject.TimerWriter) {
-			errs = append(errs, fmt.Errorf("%s: this name is the core's own; choose another", where))
+			errs = append(errs, fmt.Errorf("%s: this name is reserved for core; choose another", where))
 		}
 		seen[l.name] = where
 		errs = append(errs, prefixed(where, l.err))
 		if l.insecure && !c.HTTP.Loopback() {
-			errs = append(errs, fmt.Errorf("%s.insecure: http.listen %q is reached from other machines; listen on 127.0.0.1, or remove insecure", where, c.HTTP.Listen))
+			errs = append(errs, fmt.Errorf("%s.insecure: http.listen %q is reachable from other machines; listen on 127.0.0.1, or remove insecure", where, c.HTTP.Listen))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// described is a listener as far as all kinds have it in common.
+// described is what all kinds of listeners have in common.
 type described struct {
 	kind, name string
 	insecure   bool
 	err        error
 }
 
-// all lists the listeners, in order.
+// all lists the listeners in order.
 func (c Config) all() (out []described) {
 	for _, n := range sorted(c.Stdin) {
 		out = append(out, described{kind: "stdin", name: n, err: c.Stdin[n].Validate(subject.Writer(n))})

@@ -1,6 +1,7 @@
-// Package listener is the listener service: it hears the world and hands what it
-// hears to agents. What a listener is says package contract; the kinds are stdio,
-// webhook, websocket and cron, each with a package and a manual of its own.
+// Package listener is the listener service: it receives messages from outside and
+// passes them to agents as inputs. Package contract defines the interface of a
+// listener. The kinds are stdio, webhook, websocket and cron; the documentation of
+// each is in its package.
 //
 // # Configuration
 //
@@ -31,25 +32,27 @@
 //	    clock:
 //	      session: daily
 //	      zone: Europe/Berlin
-//	      catch_up: last           # none, last or all of what was missed
+//	      catch_up: last           # emit none, last or all of the missed occurrences
 //	      entries:
 //	        morning: {schedule: "30 8 * * mon-fri", text: "What is on today?"}
 //
 // # Subjects
 //
-// Produced: agent.<agent>.<session>.sense.input.<listener>; the cron listener's are
-// in its manual. Consumed: JetStream's acknowledgements.
+// Produced: agent.<agent>.<session>.sense.input.<listener>; for those of the cron
+// listener see package cron. Consumed: JetStream's acknowledgements.
 //
 // # Guarantee
 //
-// Whoever was told that his input was taken can rely on it: it is in the log. Whoever
-// was not says it again with the same id, and it is the same input. At the end every
-// listener stops taking, and waits for what it took until [Options].Drain is over;
-// what is not acknowledged then is named in the error of [Run].
+// An input that was reported to its sender as accepted is in the log. A sender that
+// got no such report sends it again with the same id, and it counts as the same
+// input. On shutdown every listener stops accepting inputs and waits up to
+// [Options].Drain for those it has accepted; the error of [Run] names what is still
+// unacknowledged then.
 //
 // # Failure
 //
-// Listeners start whether the bus is there or not. A port that is taken ends the
-// service. A listener that ends by itself, as standard input does, leaves the others
-// running; when it was the last, the service ends, with its error if it had one.
+// Listeners start whether or not the bus is available. If the port is in use, the
+// service ends. When a listener ends by itself, as standard input does, the others
+// keep running; when it was the last one, the service ends, with the listener's error
+// if it had one.
 package listener

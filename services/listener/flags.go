@@ -7,7 +7,7 @@ import (
 	"skandha.dev/services/listener/stdio"
 )
 
-// Flags are what a command line says: a configuration file, a listener of standard
+// Flags are the command line's settings: a configuration file, a listener of standard
 // input, or both.
 type Flags struct {
 	File           string // configuration; empty: none
@@ -16,13 +16,13 @@ type Flags struct {
 	JSON, Acks     bool   // of it
 }
 
-// Config is the checked configuration that the flags ask for.
+// Config returns the validated configuration that the flags describe.
 func (f Flags) Config() (c Config, err error) {
 	switch {
 	case f.File == "" && f.Stdin == "":
-		return Config{}, errors.New("there is nothing to listen to: set --config FILE, or --stdin NAME")
+		return Config{}, errors.New("nothing to listen to: set --config FILE or --stdin NAME")
 	case f.Stdin == "" && (f.Session != "" || f.JSON || f.Acks):
-		return Config{}, errors.New("--session, --json and --acks are for --stdin NAME")
+		return Config{}, errors.New("--session, --json and --acks require --stdin NAME")
 	case f.File != "":
 		if c, err = ReadConfig(f.File); err != nil {
 			return Config{}, err
@@ -30,7 +30,7 @@ func (f Flags) Config() (c Config, err error) {
 	}
 	if f.Stdin != "" {
 		if len(c.Stdin) > 0 {
-			return Config{}, fmt.Errorf("--stdin %s: the configuration has a listener of standard input, too; remove one", f.Stdin)
+			return Config{}, fmt.Errorf("--stdin %s: the configuration also has a listener of standard input; remove one", f.Stdin)
 		}
 		c.Stdin = map[string]stdio.Config{f.Stdin: {Agent: f.Agent, Session: f.Session, JSON: f.JSON, Acks: f.Acks}}
 		if err := c.Validate(); err != nil {

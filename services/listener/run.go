@@ -22,37 +22,37 @@ import (
 	"skandha.dev/services/listener/websocket"
 )
 
-// DefaultDrain is how long what was taken may take at the end.
+// DefaultDrain is the default grace period for accepted inputs on shutdown.
 const DefaultDrain = 10 * time.Second
 
-// Listener hears one part of the world; see package contract.
+// Listener turns messages from outside into inputs; see package contract.
 type Listener = contract.Listener
 
 // Options of a process.
 type Options struct {
-	Drain time.Duration // how long what was taken may take at the end; default 10 s
+	Drain time.Duration // grace period for accepted inputs on shutdown; default 10 s
 }
 
-// Deps are what the service runs on.
+// Deps are the service's dependencies.
 type Deps struct {
 	Bus    *bus.Bus
 	Logger *slog.Logger // default slog.Default
-	Stdin  io.Reader    // of a listener of standard input; nil: there is none
-	Stdout io.Writer    // of its acks
-	// Extra listeners are run beside the configured ones.
+	Stdin  io.Reader    // for a listener of standard input; nil: none
+	Stdout io.Writer    // for its acks
+	// Extra listeners run beside the configured ones.
 	Extra []Listener
-	// Served is told where HTTP is served, once it is; may be nil.
+	// Served is called with the address of the HTTP server once it listens; may be nil.
 	Served func(addr string)
 }
 
-// Service is the listeners of a process.
+// Service runs the listeners of a process.
 type Service struct {
 	cfg       Config
 	opts      Options
 	deps      Deps
 	listeners []contract.Listener
 	mux       *http.ServeMux
-	served    bool // something is reached by HTTP
+	served    bool // at least one listener is served over HTTP
 
 	stats struct {
 		emitter   emitter.Stats
@@ -63,7 +63,7 @@ type Service struct {
 }
 
 // Run runs the configured listeners until ctx ends, and then stops them. It returns
-// nil if it ended because ctx did and nothing was lost, or because every listener
+// nil if ctx ended and nothing was lost, or if every listener
 // ended by itself.
 func Run(ctx context.Context, cfg Config, opts Options, deps Deps) error {
 	s, err := New(cfg, opts, deps)
@@ -73,13 +73,13 @@ func Run(ctx context.Context, cfg Config, opts Options, deps Deps) error {
 	return s.Run(ctx)
 }
 
-// New makes the listeners and reads their secrets; an error names the field.
+// New creates the listeners and reads their secrets; an error names the field.
 func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if deps.Bus == nil {
-		return nil, errors.New("configuring the listeners: a bus is needed")
+		return nil, errors.New("configuring the listeners: Bus is required")
 	}
 	if deps.Logger == nil {
 		deps.Logger = slog.Default()
@@ -93,7 +93,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	}
 	for _, l := range deps.Extra {
 		if slices.ContainsFunc(s.listeners, func(o contract.Listener) bool { return o.Name() == l.Name() }) {
-			return nil, fmt.Errorf("there are two listeners called %s", l.Name())
+			return nil, fmt.Errorf("duplicate listener %s", l.Name())
 		}
 		s.listeners = append(s.listeners, l)
 	}
@@ -160,7 +160,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 	if len(s.listeners) == 0 {
-		s.deps.Logger.Warn("no listener is configured: nothing is heard")
+		s.deps.Logger.Warn("no listener is configured: no inputs are accepted")
 	}
 	began, err := s.start(ctx)
 	if err == nil {
@@ -169,7 +169,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(err, s.stop(ctx, began, server))
 }
 
-// start starts the listeners, and returns those that it has.
+// start starts the listeners and returns those that it has started.
 func (s *Service) start(ctx context.Context) ([]contract.Listener, error) {
 	for i, l := range s.listeners {
 		e := emitter.New(s.deps.Bus, l.Name(), &s.stats.emitter, s.deps.Logger)
@@ -181,7 +181,7 @@ func (s *Service) start(ctx context.Context) ([]contract.Listener, error) {
 	return s.listeners, nil
 }
 
-// wait returns when it is time to stop, with the reason if that is a failure.
+// wait blocks until it is time to stop; the error is the reason if that is a failure.
 func (s *Service) wait(ctx context.Context, failed <-chan error) error {
 	ends := make(chan error, len(s.listeners))
 	finite := 0
@@ -209,7 +209,7 @@ func (s *Service) wait(ctx context.Context, failed <-chan error) error {
 		case err := <-ends:
 			left--
 			if err != nil {
-				s.deps.Logger.Error("a listener has ended", "error", err)
+				s.deps.Logger.Error("listener ended", "error", err)
 				errs = append(errs, err)
 			}
 			if left == 0 && finite == len(s.listeners) {
@@ -219,7 +219,7 @@ func (s *Service) wait(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// stop stops the listeners, all at once, and then the server.
+// stop stops the listeners concurrently, and then the server.
 func (s *Service) stop(ctx context.Context, began []contract.Listener, server *web.Server) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
 	defer cancel()
@@ -237,7 +237,7 @@ func (s *Service) stop(ctx context.Context, began []contract.Listener, server *w
 	return errors.Join(all...)
 }
 
-// Ready says why inputs are not taken now; nil if they are.
+// Ready returns why inputs are not accepted now; nil if they are.
 func (s *Service) Ready() error {
 	if !s.deps.Bus.Connected() {
 		return errors.New("not connected to the bus")
@@ -255,7 +255,7 @@ func (s *Service) Ready() error {
 	return nil
 }
 
-// Counters are the service's figures, by name.
+// Counters returns the service's counts by metric name.
 func (s *Service) Counters() map[string]int64 {
 	out := map[string]int64{
 		"listener_webhook_rejected": s.stats.webhook.Rejected.Load(), "listener_webhook_failed": s.stats.webhook.Failed.Load(),

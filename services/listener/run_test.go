@@ -250,7 +250,7 @@ func TestOneThatDoesNotStartStopsThoseThatHave(t *testing.T) {
 func TestTwoOfOneNameAreRefused(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
 	_, err := listener.New(listener.Config{}, listener.Options{}, listener.Deps{Bus: b, Extra: []listener.Listener{&broken{}, &broken{}}})
-	if err == nil || !strings.Contains(err.Error(), "two listeners called broken") {
+	if err == nil || !strings.Contains(err.Error(), "duplicate listener broken") {
 		t.Errorf("New: %v", err)
 	}
 }

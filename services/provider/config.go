@@ -41,36 +41,36 @@ const (
 
 func names() []string { return []string{NameOffline, NameOpenAI, NameLocal} }
 
-// Config of the service. The zero value is a good one: what to ask is found out.
+// Config of the service. With the zero value, [Select] finds a provider by itself.
 type Config struct {
-	// Provider names what to ask: offline, openai or local (a server on this
-	// machine); or several, separated by commas, in order of preference. Empty:
+	// Provider names the providers to use: offline, openai or local (a server on this
+	// machine); several are separated by commas, in order of preference. Empty:
 	// SKANDHA_PROVIDER, or what Select finds.
 	Provider string
 	Model    string // default: OPENAI_MODEL, or the server's
 	BaseURL  string // of an OpenAI-compatible API; default: OPENAI_BASE_URL, or OpenAI
 
 	OfflineRules string // a rule file for the offline provider; default: the built-in rules
-	TestRules    bool   // the offline provider obeys offline.TestRules; for tests
+	TestRules    bool   // the offline provider uses offline.TestRules; for tests
 
-	LocalURL     string        // where a local server is looked for; default DefaultLocalURL, NoLocal: nowhere
-	ProbeTimeout time.Duration // how long it may take to answer; default 300 ms
+	LocalURL     string        // where to look for a local server; default DefaultLocalURL, NoLocal: nowhere
+	ProbeTimeout time.Duration // time limit of the local server's answer; default 300 ms
 
-	Prices openai.Prices // US dollars per million tokens; zero: the cost is not reckoned
-	Stall  time.Duration // silence after which an answer is given up; default 3 min
+	Prices openai.Prices // US dollars per million tokens; zero: no cost is computed
+	Stall  time.Duration // silence after which an answer is abandoned; default 3 min
 	Retry  retry.Config
 	Limits Limits
 
-	// NoPlugins leaves out the plugins that are providers, which are offered after
-	// the adapters otherwise.
+	// NoPlugins leaves out the plugins that are providers, which are otherwise offered
+	// after the adapters.
 	NoPlugins bool
-	// PluginGrace is how long the answer of a plugin is waited for whose replicas
-	// have all gone; default 5 s.
+	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
+	// all left; default 5 s.
 	PluginGrace time.Duration
 
-	Slots        int           // questions at a time; default 16
+	Slots        int           // concurrent requests; default 16
 	FlushEvery   time.Duration // at most one message of deltas per this long; default 25 ms
-	DrainTimeout time.Duration // how long running questions may take at the end; default the engine's, 30 s
+	DrainTimeout time.Duration // grace period for running requests on shutdown; default the engine's, 30 s
 }
 
 func (c Config) withDefaults() Config {
@@ -100,10 +100,10 @@ func (c Config) Validate() error {
 	chosen, err := parseNames(c.Provider)
 	errs = append(errs, err)
 	if c.OfflineRules != "" && c.TestRules {
-		errs = append(errs, errors.New("offline_rules and test_rules are both set, want one of them"))
+		errs = append(errs, errors.New("offline_rules and test_rules are both set; remove one of them"))
 	}
 	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {
-		errs = append(errs, errors.New("base_url is set, but provider is offline, which asks nobody: remove one of them"))
+		errs = append(errs, errors.New("base_url is set, but provider is offline, which uses no API; remove one of them"))
 	}
 	if u, err := url.Parse(c.LocalURL); c.LocalURL != NoLocal && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		errs = append(errs, fmt.Errorf("local_url is %q, want for example %s, or %s", c.LocalURL, DefaultLocalURL, NoLocal))

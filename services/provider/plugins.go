@@ -26,29 +26,29 @@ import (
 const (
 	// maxPlugins bounds the providers of plugins that are announced.
 	maxPlugins = 256
-	// maxInfo bounds what a plugin says of one of its providers, in bytes.
+	// maxInfo bounds a plugin's description of one of its providers, in bytes.
 	maxInfo = 1 << 10
 	// maxReason bounds the message of a plugin's error, in bytes.
 	maxReason = 4 << 10
 )
 
-// Plugins is what the service knows of the plugins; a *registry.View is one.
+// Plugins is the service's view of the plugins; a *registry.View implements it.
 type Plugins interface {
 	plugincall.View
 	OnChange(f func(*registry.Snapshot)) (cancel func())
 }
 
-// remote is a provider that a plugin is.
+// remote is a provider that a plugin offers.
 type remote struct {
 	plugin subject.Plugin
 	hash   string // of the manifest that declares it
 	info   contract.Info
 }
 
-// remotes are the providers of the plugins that are active. Only refresh changes
+// remotes are the providers of the active plugins. Only refresh changes
 // them, and it is called by one goroutine at a time.
 type remotes struct {
-	own    []contract.Info // the adapters, which come first and win
+	own    []contract.Info // the adapters, which come first and take precedence
 	offers *engine.Offers
 	log    *slog.Logger
 
@@ -73,13 +73,13 @@ func (s *service) follow(deps Deps, own []contract.Info) (leave func(), err erro
 	return func() {
 		cancel()
 		if err := s.plugins.Close(); err != nil {
-			deps.Logger.Debug("ending the questions to plugins", "error", err)
+			deps.Logger.Debug("stopping the requests to plugins", "error", err)
 		}
 		stop()
 	}, nil
 }
 
-// refresh offers what the plugins of the snapshot are, in their order.
+// refresh offers the providers of the snapshot's plugins, in their order.
 func (r *remotes) refresh(s *registry.Snapshot) {
 	var list []remote
 	offered, warned := slices.Clone(r.own), map[string]bool{}
@@ -91,11 +91,11 @@ func (r *remotes) refresh(s *registry.Snapshot) {
 			why := ""
 			switch {
 			case info.Name == "" || len(info.Name)+len(info.Model)+len(info.Note) > maxInfo:
-				why = fmt.Sprintf("its name is empty, or what it says of itself is longer than %d bytes", maxInfo)
+				why = fmt.Sprintf("its name is empty, or its description is longer than %d bytes", maxInfo)
 			case slices.ContainsFunc(offered, func(o contract.Info) bool { return o.Name == info.Name }):
 				why = "the name is taken"
 			case len(list) >= maxPlugins:
-				why = fmt.Sprintf("there are %d already", maxPlugins)
+				why = fmt.Sprintf("the limit of %d is reached", maxPlugins)
 			}
 			if why == "" {
 				list, offered = append(list, remote{p.Name(), p.Hash, info}), append(offered, info)
@@ -124,11 +124,11 @@ func (r *remotes) get(name string) (remote, bool) {
 	return remote{}, false
 }
 
-// askPlugin puts the question to the plugin that is the provider.
+// askPlugin sends the request to the plugin that offers the provider.
 func (s *service) askPlugin(ctx context.Context, req executor.Request) (contract.Response, *contract.Error) {
 	p, ok := s.remote.get(req.Provider)
-	if !ok { // it was offered when the question came
-		return contract.Response{}, adapter.Errorf(contract.ErrUnavailable, "there is no provider %q here", req.Provider)
+	if !ok { // it was offered when the request arrived
+		return contract.Response{}, adapter.Errorf(contract.ErrUnavailable, "provider %q is not available", req.Provider)
 	}
 	deadline, _ := ctx.Deadline() // the executor's work always has one
 	body, err := json.Marshal(contract.Call{
@@ -136,7 +136,7 @@ func (s *service) askPlugin(ctx context.Context, req executor.Request) (contract
 		Provider: p.info.Name, Deadline: deadline.UTC(), Request: *req.Model,
 	})
 	if err != nil {
-		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "encoding the question: %v", err)
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "encoding the request: %v", err)
 	}
 	reply, err := s.plugins.Ask(ctx, plugincall.Request{
 		Plugin: p.plugin, Hash: p.hash, Subject: subject.Generate(p.plugin), Body: body, Replicas: true, Repeatable: true,
@@ -147,12 +147,12 @@ func (s *service) askPlugin(ctx context.Context, req executor.Request) (contract
 	return readReply(p.plugin, reply)
 }
 
-// unanswered is the failure of a question that brought no reply.
+// unanswered returns the failure of a request that got no reply.
 func unanswered(p subject.Plugin, err error) *contract.Error {
 	var said *bus.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return adapter.Errorf(contract.ErrTimeout, "plugin %s has not answered in time", p)
+		return adapter.Errorf(contract.ErrTimeout, "plugin %s did not answer in time", p)
 	case errors.Is(err, context.Canceled):
 		return adapter.Failure(err)
 	case errors.Is(err, plugincall.ErrNotAsked) && errors.Is(err, bus.ErrTooLarge):
@@ -191,9 +191,9 @@ func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Erro
 	var r contract.Reply
 	garbage := func(err error) (contract.Response, *contract.Error) {
 		return contract.Response{}, adapter.Errorf(contract.ErrGarbage,
-			"plugin %s has answered with something that is no provider reply (schemas/provider/answer.json): %v", p, err)
+			"plugin %s did not send a valid provider reply (schemas/provider/answer.json): %v", p, err)
 	}
-	body = bytes.ToValidUTF8(body, []byte("\uFFFD")) // what is no UTF-8 could stand in strings alone
+	body = bytes.ToValidUTF8(body, []byte("\uFFFD")) // invalid UTF-8 can occur only inside strings
 	var err error
 	if isBare(body) {
 		r.Response = &contract.Response{}
@@ -214,7 +214,7 @@ func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Erro
 	return *r.Response, nil
 }
 
-// isBare reports whether the answer is the specification's: a response that no reply wraps.
+// isBare reports whether the answer is the specification's: a response without a reply around it.
 func isBare(body []byte) bool {
 	var w struct {
 		Response json.RawMessage `json:"response"`
@@ -224,13 +224,13 @@ func isBare(body []byte) bool {
 	return json.Unmarshal(body, &w) == nil && w.IsFinal != nil && w.Response == nil && w.Error == nil
 }
 
-// readError is a plugin's own failure, made to fit.
+// readError returns a plugin's own failure, limited to valid codes and lengths.
 func readError(p subject.Plugin, e contract.Error) *contract.Error {
 	switch e.Code {
 	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout,
 		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
 	default:
-		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with a code that is none, %q: %s", p, clip(string(e.Code)), clip(e.Message))
+		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p, clip(string(e.Code)), clip(e.Message))
 	}
 	e.Message, e.RetryInMS = clip(e.Message), max(e.RetryInMS, 0)
 	if e.Message == "" {

@@ -244,7 +244,7 @@ func TestAPluginThatSaysNothing(t *testing.T) {
 	}
 }
 
-// timesOut asks the plugin, which was told the deadline and does not keep it.
+// timesOut asks the plugin, which receives the deadline and does not keep it.
 func (p *plugged) timesOut(got <-chan *nats.Msg) {
 	p.t.Helper()
 	for wait := 200 * time.Millisecond; ; wait *= 4 {
@@ -267,7 +267,7 @@ func (p *plugged) timesOut(got <-chan *nats.Msg) {
 		}
 		<-got
 		if at, ok := bus.Deadline(m.Header); !ok || at.UnixMilli() != q.NotAfter.UnixMilli() {
-			p.t.Errorf("the plugin was told %v, want %v", at, q.NotAfter)
+			p.t.Errorf("the plugin got the deadline %v, want %v", at, q.NotAfter)
 		}
 		return
 	}

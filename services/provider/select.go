@@ -15,10 +15,10 @@ import (
 	"skandha.dev/services/provider/openai"
 )
 
-// Select chooses the adapters, in order of preference, and says in one line which
-// and why. What the configuration names counts first; then keys and addresses in
+// Select chooses the adapters, in order of preference, and returns one line with the
+// choice and the reason. The configuration comes first; then keys and addresses in
 // the environment (OPENAI_API_KEY, OPENAI_BASE_URL), then a local server that
-// speaks the OpenAI API, such as Ollama; and else the offline rules, which always work.
+// speaks the OpenAI API, such as Ollama; otherwise the offline rules, which always work.
 // Getenv is [os.Getenv] outside of tests.
 func Select(ctx context.Context, cfg Config, getenv func(string) string) ([]Adapter, string, error) {
 	if err := cfg.Validate(); err != nil {
@@ -62,7 +62,7 @@ func describe(a Adapter) string {
 	return fmt.Sprintf("%s (%s, %s)", i.Name, i.Model, i.Note)
 }
 
-// named is what the configuration, or SKANDHA_PROVIDER, asks for.
+// named returns the providers that the configuration, or SKANDHA_PROVIDER, names.
 func (s *selector) named() (providers []string, why string, err error) {
 	if list, _ := parseNames(s.cfg.Provider); list != nil { // validated
 		return list, "it is configured", nil
@@ -73,7 +73,7 @@ func (s *selector) named() (providers []string, why string, err error) {
 	}
 	switch {
 	case list != nil:
-		return list, "SKANDHA_PROVIDER says so", nil
+		return list, "SKANDHA_PROVIDER is set", nil
 	case s.cfg.OfflineRules != "" || s.cfg.TestRules:
 		return []string{NameOffline}, "rules are configured", nil
 	case s.cfg.BaseURL != "":
@@ -82,7 +82,7 @@ func (s *selector) named() (providers []string, why string, err error) {
 	return nil, "", nil
 }
 
-// find chooses when nothing was asked for.
+// find chooses when nothing is configured.
 func (s *selector) find(ctx context.Context) (Adapter, string, error) {
 	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"} {
 		if s.env(name) == "" {
@@ -126,7 +126,7 @@ func (s *selector) make(ctx context.Context, name string) (Adapter, error) {
 	}
 }
 
-// base is what the adapters of APIs have in common.
+// base returns the settings that the adapters of APIs have in common.
 func (s *selector) base() openai.Config {
 	c := openai.Config{Model: s.cfg.Model, Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry}
 	if c.Model == "" {
@@ -143,11 +143,11 @@ func (s *selector) openai(ctx context.Context) (Adapter, error) {
 		c.BaseURL = s.env("OPENAI_BASE_URL")
 	}
 	if c.BaseURL == "" && c.APIKey == "" {
-		return nil, errors.New("OPENAI_API_KEY is not set: set it, or name a server that wants no key by --base-url or OPENAI_BASE_URL")
+		return nil, errors.New("OPENAI_API_KEY is not set: set it, or name a server that requires no key with --base-url or OPENAI_BASE_URL")
 	}
 	if c.BaseURL != "" && c.Model == "" && c.Validate() != nil {
-		// A server of one's own usually has one model: ask which. Where that
-		// fails, the adapter says what to set.
+		// A self-hosted server usually has one model: ask which. If that fails,
+		// the adapter's error says what to set.
 		if models, err := s.models(ctx, c.BaseURL, c.APIKey); err == nil {
 			c.Model = pickModel(models)
 		}
@@ -174,7 +174,7 @@ func (s *selector) local(ctx context.Context) (Adapter, error) {
 	return openai.New(c)
 }
 
-// pickModel is the first model that is not one for embeddings.
+// pickModel returns the first model that is not for embeddings or reranking.
 func pickModel(models []string) string {
 	for _, m := range models {
 		if name := strings.ToLower(m); !strings.Contains(name, "embed") && !strings.Contains(name, "rerank") {
@@ -187,14 +187,14 @@ func pickModel(models []string) string {
 // maxModels bounds the list of a server's models, in bytes.
 const maxModels = 1 << 20
 
-// models asks a server which models it has, and does not wait for long.
+// models asks a server for its models, with a short timeout.
 func (s *selector) models(ctx context.Context, base string, key openai.Key) ([]string, error) {
 	host := hostOf(base)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProbeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/models", nil)
 	if err != nil {
-		return nil, fmt.Errorf("the address of %s is no URL", host)
+		return nil, fmt.Errorf("the address of %s is not a URL", host)
 	}
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+string(key))
@@ -202,7 +202,7 @@ func (s *selector) models(ctx context.Context, base string, key openai.Key) ([]s
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("nothing answers at %s", host)
+		return nil, fmt.Errorf("no server answers at %s", host)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var list struct {
@@ -211,7 +211,7 @@ func (s *selector) models(ctx context.Context, base string, key openai.Key) ([]s
 		} `json:"data"`
 	}
 	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list) != nil {
-		return nil, fmt.Errorf("what answers at %s does not list models", host)
+		return nil, fmt.Errorf("the server at %s does not list models", host)
 	}
 	out := make([]string, 0, len(list.Data))
 	for _, m := range list.Data {

@@ -19,16 +19,16 @@ import (
 	"skandha.dev/services/provider/retry"
 )
 
-// Deps are what the service runs on.
+// Deps are the service's dependencies.
 type Deps struct {
 	Bus    *bus.Bus
 	Logger *slog.Logger // default slog.Default
-	// Plugins is the registry, if the process follows it already; default: the
+	// Plugins is the registry, if the process already follows it; default: the
 	// service follows it itself.
 	Plugins Plugins
 }
 
-// Run selects adapters by configuration and environment, says which, and serves
+// Run selects adapters by configuration and environment, logs the choice, and serves
 // them until ctx ends; see [Select] and [Serve].
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	adapters, why, err := Select(ctx, cfg, os.Getenv)
@@ -42,14 +42,14 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	return Serve(ctx, cfg, adapters, deps)
 }
 
-// Serve answers questions with the adapters, the first of which is the default,
+// Serve answers requests with the adapters, the first of which is the default,
 // and with the plugins that are providers, until ctx ends; then it drains.
 func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("configuring the provider: %w", err)
 	}
 	if deps.Bus == nil || len(adapters) == 0 {
-		return errors.New("configuring the provider: a bus and at least one adapter are needed")
+		return errors.New("configuring the provider: Bus and at least one adapter are required")
 	}
 	if deps.Logger == nil {
 		deps.Logger = slog.Default()
@@ -91,7 +91,7 @@ func (s *service) work(ctx context.Context, req executor.Request, _ func(string)
 	log := s.log.With("plan", req.Call, "attempt", req.Attempt, "agent", string(req.Agent), "session", string(req.Session), "took", time.Since(began))
 	if failure != nil {
 		if ctx.Err() == nil {
-			log.Warn("the model gave no answer", "code", string(failure.Code), "reason", failure.Message)
+			log.Warn("the model did not answer", "code", string(failure.Code), "reason", failure.Message)
 		}
 		return executor.Answer{Error: failure}
 	}
@@ -100,16 +100,16 @@ func (s *service) work(ctx context.Context, req executor.Request, _ func(string)
 	return executor.Answer{Response: &resp}
 }
 
-// generate asks the adapter or the plugin, and holds the answer against the
-// contract, whatever was done.
+// generate asks the adapter or the plugin, and checks the answer against the
+// contract in any case.
 func (s *service) generate(ctx context.Context, req executor.Request) (resp contract.Response, failure *contract.Error) {
 	a := s.adapter(req.Provider)
 	switch {
 	case req.Model == nil:
 		return resp, adapter.Errorf(contract.ErrBadRequest, "model is missing in the request")
 	case !subject.Valid(req.Agent) || !subject.Valid(req.Session):
-		// Deltas go to a subject made of them.
-		return resp, adapter.Errorf(contract.ErrBadRequest, "agent or session is no id")
+		// The subject of deltas is made of them.
+		return resp, adapter.Errorf(contract.ErrBadRequest, "agent or session is not a valid id")
 	case a != nil:
 		resp, failure = s.askAdapter(ctx, a, req)
 	default:
@@ -145,7 +145,7 @@ func (s *service) askAdapter(ctx context.Context, a Adapter, req executor.Reques
 	return resp, adapter.Failure(err)
 }
 
-// ask contains a panic within its attempt.
+// ask turns a panic of the adapter into an error.
 func (s *service) ask(ctx context.Context, a Adapter, req contract.Request, delta func(text, reasoning string)) (resp contract.Response, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -156,7 +156,7 @@ func (s *service) ask(ctx context.Context, a Adapter, req contract.Request, delt
 	return a.Generate(ctx, req, delta)
 }
 
-// adapter is the named one, or the first; nil if there is none of that name.
+// adapter returns the named adapter, or the first one if name is empty; nil if there is none.
 func (s *service) adapter(name string) Adapter {
 	for _, a := range s.adapters {
 		if name == "" || a.Info().Name == name {

@@ -212,7 +212,7 @@ func TestQuestionIsAnsweredAndStreamed(t *testing.T) {
 	}
 }
 
-// Whoever hears the answer has heard everything that was streamed.
+// A caller that has the answer has received every delta before it.
 func TestLastDeltaGoesOutBeforeTheAnswer(t *testing.T) {
 	c := start(t, provider.Config{FlushEvery: time.Hour})
 	var order []string // as one subscription hears it

@@ -16,25 +16,25 @@ import (
 
 const (
 	// maxPiece bounds the text and the reasoning of one message, in bytes: even
-	// escaped it stays far below what a server takes.
+	// escaped, it stays far below a server's limit.
 	maxPiece = 32 << 10
-	// reasoningPerText bounds a model's thoughts, as a multiple of the text's limit.
+	// reasoningPerText bounds a model's reasoning, as a multiple of the text's limit.
 	reasoningPerText = 16
 )
 
-// stream gathers the pieces of one attempt's answer into messages, at most one
-// per interval. The first piece goes out at once.
+// stream batches the pieces of one attempt's answer into messages, at most one
+// per interval. The first piece is sent at once.
 type stream struct {
 	every time.Duration
 	limit int                  // bytes of text
 	send  func(contract.Delta) // called in order; fills in plan and attempt
 
 	mu              sync.Mutex
-	text, reasoning strings.Builder // what waits
+	text, reasoning strings.Builder // not sent yet
 	texts, thoughts int             // bytes in all
 	n               int
 	last            time.Time   // of the last message
-	timer           *time.Timer // set while something waits
+	timer           *time.Timer // set while something is not sent yet
 	closed          bool
 }
 
@@ -77,7 +77,7 @@ func (s *stream) tick() {
 	s.flush()
 }
 
-// close sends what waits; pieces that come later are dropped.
+// close sends what is left; later pieces are dropped.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *stream) flush() {
 	}
 }
 
-// cut takes a piece off the front, at the edge of a rune.
+// cut splits a piece off the front, at a rune boundary.
 func cut(s string) (piece, rest string) {
 	if len(s) <= maxPiece {
 		return s, ""
@@ -121,7 +121,7 @@ type delta contract.Delta
 // EventType implements event.Payload.
 func (delta) EventType() event.Type { return event.TypeDelta }
 
-// publisher sends the deltas of an attempt. Nobody waits for them, and one that
+// publisher returns a function that sends the deltas of an attempt. Nothing waits for them; one that
 // cannot be sent is lost: the committed text replaces them all.
 func (s *service) publisher(ctx context.Context, ref subject.Ref, req executor.Request) func(contract.Delta) {
 	subj, source := ref.Stream(), "skandha/provider/"+string(s.bus.Instance())

@@ -22,7 +22,7 @@ import (
 // MaxMetadata is the largest metadata of a plugin's result that is kept, in bytes.
 const MaxMetadata = 4 << 10
 
-// callPlugin has a plugin carry out one attempt.
+// callPlugin sends one attempt to a plugin and returns its answer.
 func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contract.Answer {
 	args, errs := t.args.Validate(c.Args)
 	if errs != nil {
@@ -52,37 +52,37 @@ func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contra
 	return answer(r.limit(ctx, c, res))
 }
 
-// limit makes a result fit to be committed.
+// limit reduces a result to a size that can be committed.
 func (r *runner) limit(ctx context.Context, c tools.Call, res tool.Result) tool.Result {
 	return result.Limit(ctx, r.store, result.Name(subject.Ref{Agent: c.Agent, Session: c.Session}, c.ID, c.Attempt), res)
 }
 
 func answer(r tool.Result) contract.Answer { return contract.Answer{Result: &r} }
 
-// misfit is the result of a call whose arguments do not fit the schema.
+// misfit returns the result of a call whose arguments do not match the schema.
 func misfit(errs []string) tool.Result {
-	return tool.Failure(tool.CodeInvalidArgs, "the arguments do not fit; the tool did not run", errs...)
+	return tool.Failure(tool.CodeInvalidArgs, "invalid arguments; the tool was not run", errs...)
 }
 
-// unanswered is what can truthfully be said of a call that the plugin may have got
-// and that brought no result.
+// unanswered returns the result of a call that the plugin may have received and did
+// not answer; it claims nothing that is not known.
 func unanswered(p subject.Plugin, err error) tool.Result {
 	var said *bus.Error
 	switch {
 	case errors.Is(err, plugincall.ErrUnreadable) && errors.Is(err, bus.ErrTooLarge):
-		return tool.Failure(tool.CodeTooLarge, fmt.Sprintf("it did run: plugin %s has answered, and the answer is too large: %v", p, err))
+		return tool.Failure(tool.CodeTooLarge, fmt.Sprintf("it did run: plugin %s answered, but the answer is too large: %v", p, err))
 	case errors.Is(err, plugincall.ErrUnreadable), errors.Is(err, plugincall.ErrLost):
 		return tool.Failure(tool.CodeOutcomeUnknown, "it may have run: "+err.Error())
 	case errors.As(err, &said):
 		return refused(p, said)
 	case errors.Is(err, context.DeadlineExceeded):
-		return tool.Failure(tool.CodeTimeout, fmt.Sprintf("plugin %s has not answered in time", p))
+		return tool.Failure(tool.CodeTimeout, fmt.Sprintf("plugin %s did not answer in time", p))
 	}
-	return tool.Failure(tool.CodeOutcomeUnknown, fmt.Sprintf("it may have run: plugin %s has not answered: %v", p, err))
+	return tool.Failure(tool.CodeOutcomeUnknown, fmt.Sprintf("it may have run: plugin %s did not answer: %v", p, err))
 }
 
-// refused is the result of a call that a plugin answered with an error reply. What
-// the plugin says of it is the plugin's word, and no code that only core may say.
+// refused returns the result of a call that a plugin answered with an error reply. The
+// plugin's code is never one that only core may use.
 func refused(p subject.Plugin, e *bus.Error) tool.Result {
 	code := tool.CodeFailed
 	switch e.Code {
@@ -97,10 +97,10 @@ func refused(p subject.Plugin, e *bus.Error) tool.Result {
 	return tool.Failure(code, fmt.Sprintf("plugin %s answered with the error %s: %s", p, e.Code, e.Message))
 }
 
-// readResult reads what a plugin answered to a call. It has the request, so what
-// is no result leaves open whether the tool ran.
+// readResult reads a plugin's answer to a call. The plugin has the request, so an
+// invalid answer leaves open whether the tool ran.
 func readResult(p subject.Plugin, reply []byte) tool.Result {
-	reply = bytes.ToValidUTF8(reply, []byte("\uFFFD")) // what is no UTF-8 could stand in strings alone
+	reply = bytes.ToValidUTF8(reply, []byte("\uFFFD")) // invalid UTF-8 can occur only inside strings
 	var w struct {
 		Success  *bool           `json:"success"`
 		Data     json.RawMessage `json:"data"`
@@ -113,14 +113,14 @@ func readResult(p subject.Plugin, reply []byte) tool.Result {
 	case w.Success == nil:
 		err = errors.New(`"success" is missing`)
 	case *w.Success && w.Error != nil:
-		err = errors.New(`"success" is true and there is an "error"`)
+		err = errors.New(`"success" is true and "error" is set`)
 	}
 	if err != nil && isOutput(reply) {
 		return tool.Result{Success: true, Data: reply}
 	}
 	if err != nil {
 		return tool.Failure(tool.CodeOutcomeUnknown, fmt.Sprintf(
-			"it may have run: plugin %s has answered with something that is no tool result (schemas/tool/answer.json): %v", p, err))
+			"it may have run: the answer of plugin %s is not a tool result (schemas/tool/answer.json): %v", p, err))
 	}
 	r := tool.Result{Success: *w.Success, Data: w.Data, Metadata: readMetadata(w.Metadata)}
 	if !r.Success {
@@ -129,7 +129,7 @@ func readResult(p subject.Plugin, reply []byte) tool.Result {
 	return r
 }
 
-// pluginError is an error as plugins may give it: an object, or a text as in the specification.
+// pluginError is an error as plugins may send it: an object, or a text as in the specification.
 type pluginError tool.Error
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -144,7 +144,7 @@ func (e *pluginError) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// isOutput reports whether a reply is what the specification has a code interpreter answer:
+// isOutput reports whether a reply is a code interpreter's answer by the specification:
 // an object of stdout, stderr and result, without success around it.
 func isOutput(reply []byte) bool {
 	var w struct {
@@ -155,34 +155,34 @@ func isOutput(reply []byte) bool {
 	return jsonerror.Decode(reply, &w) == nil && w.Stdout != nil && w.Stderr != nil
 }
 
-// plugins' own codes: all others are core's or the runner's to say.
+// the codes that plugins may use: all others are reserved for core and the runner.
 var pluginCodes = []tool.Code{
 	tool.CodeFailed, tool.CodeInvalidArgs, tool.CodeTimeout, tool.CodeOutcomeUnknown, tool.CodeInternal, tool.CodeTooLarge,
 }
 
 func readError(p subject.Plugin, e *tool.Error) *tool.Error {
 	if e == nil {
-		return &tool.Error{Code: tool.CodeFailed, Message: fmt.Sprintf("plugin %s says that it failed, and not why", p)}
+		return &tool.Error{Code: tool.CodeFailed, Message: fmt.Sprintf("plugin %s failed without giving a reason", p)}
 	}
 	out := *e
 	if !slices.Contains(pluginCodes, e.Code) {
 		out.Code, out.Message = tool.CodeFailed, result.Clip(e.Error(), result.MaxMessage)
 	}
 	if out.Message == "" {
-		out.Message = fmt.Sprintf("plugin %s says that it failed, and not why", p)
+		out.Message = fmt.Sprintf("plugin %s failed without giving a reason", p)
 	}
 	return &out
 }
 
-// readMetadata keeps a plugin's metadata without what the runner itself says there:
-// "artifact" names a stored object, which must be this call's own.
+// readMetadata returns a plugin's metadata without the keys that the runner itself sets:
+// "artifact" names a stored object, which must belong to this call.
 func readMetadata(raw json.RawMessage) map[string]any {
 	if len(raw) > MaxMetadata {
 		return map[string]any{"metadata_error": fmt.Sprintf("the plugin's metadata has %d bytes, at most %d are kept", len(raw), MaxMetadata)}
 	}
 	var m map[string]any
 	if err := json.Unmarshal(raw, &m); err != nil || len(m) == 0 {
-		return nil // metadata is for people: a result is not lost for its sake
+		return nil // metadata is for people: a result must not be lost because of it
 	}
 	for _, ours := range []string{"artifact", "artifact_error", "truncated", "metadata_error"} {
 		delete(m, ours)

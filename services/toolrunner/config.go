@@ -17,29 +17,29 @@ import (
 // DefaultWorkspace is where tools work unless Config says otherwise.
 const DefaultWorkspace = "workspace"
 
-// Config says what a tool runner offers. The zero value is a runner of all
-// built-in tools that touch no network, and of all tools of plugins.
+// Config of a tool runner. The zero value is a runner of all
+// built-in tools that use no network, and of all tools of plugins.
 type Config struct {
-	// WorkspaceDir is the one directory that tools see; it is made if it does not
+	// WorkspaceDir is the only directory that tools can reach; it is created if it does not
 	// exist. Default "workspace" in the current directory.
 	WorkspaceDir string
-	// Protected are files and directories that tools must not reach, such as those of
+	// Protected are files and directories that tools must not reach, such as those with
 	// tokens and configuration; see [Config.CheckWorkspace].
 	Protected []string
-	Files     filesystem.Limits // of the file tools
-	// Slots is how many calls run at once; default 16. Four times as many may wait.
+	Files     filesystem.Limits // for the file tools
+	// Slots limits concurrent calls; default 16. Four times as many may wait.
 	Slots int
-	// HTTPAllow are the hosts that http:request may ask: "api.example.com" or
+	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
 	// "*.example.com", each with an optional ":port". None: the tool is not offered.
 	HTTPAllow []string
 	// Enable and Disable choose tools by patterns such as "file_system:*" or
 	// "notes:add" (see [path.Match]). Default: all are enabled. Disable wins.
 	Enable, Disable []string
-	// NoPlugins leaves out the tools of plugins, which are offered otherwise; Enable
-	// and Disable choose among them, too.
+	// NoPlugins leaves out the tools of plugins, which are otherwise offered; Enable
+	// and Disable also apply to them.
 	NoPlugins bool
-	// PluginGrace is how long the answer of a plugin is waited for whose replicas
-	// have all gone; default 5 s.
+	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
+	// all left; default 5 s.
 	PluginGrace time.Duration
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
 	// are files in the workspace.
@@ -72,16 +72,16 @@ func (c Config) Validate() error {
 	}
 	if c.NotesPlugin != "" {
 		if !subject.Valid(c.NotesPlugin) {
-			errs = append(errs, fmt.Errorf("notes_plugin: %q is no plugin's name", c.NotesPlugin))
+			errs = append(errs, fmt.Errorf("notes_plugin: %q is not a valid plugin name", c.NotesPlugin))
 		}
 		if c.NoPlugins {
-			errs = append(errs, fmt.Errorf("notes_plugin is %s, but plugins are left out", c.NotesPlugin))
+			errs = append(errs, fmt.Errorf("notes_plugin is %s, but plugins are disabled", c.NotesPlugin))
 		}
 	}
 	for field, patterns := range map[string][]string{"enable": c.Enable, "disable": c.Disable} {
 		for _, p := range patterns {
 			if _, err := path.Match(p, ""); err != nil || p == "" {
-				errs = append(errs, fmt.Errorf("%s: %q is no pattern; use names with * such as file_system:*", field, p))
+				errs = append(errs, fmt.Errorf("%s: %q is not a valid pattern; use names with * such as file_system:*", field, p))
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, err, c.Files.Validate())...)
 }
 
-// wants reports whether a tool is to be offered.
+// wants reports whether Enable and Disable allow a tool.
 func (c Config) wants(name string) bool {
 	return (len(c.Enable) == 0 || matches(c.Enable, name)) && !matches(c.Disable, name)
 }

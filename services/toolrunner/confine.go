@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// CheckWorkspace reports whether the workspace holds what tools must not reach, or lies
-// in it; it compares files and directories, not their names. A workspace that is called
-// workspace may lie directly in a protected directory.
+// CheckWorkspace returns an error if the workspace contains a protected path, or is inside
+// one; it compares files and directories, not their names. A workspace with the name
+// workspace may be directly inside a protected directory.
 func (c Config) CheckWorkspace() error {
 	dir := c.withDefaults().WorkspaceDir
 	var errs []error
@@ -24,7 +24,7 @@ func (c Config) CheckWorkspace() error {
 	return errors.Join(errs...)
 }
 
-// outside refuses a workspace that contains what is protected.
+// outside refuses a workspace that contains a protected path.
 func outside(protected, workspace string) error {
 	within, err := contains(workspace, protected)
 	if err == nil && within {
@@ -34,11 +34,11 @@ func outside(protected, workspace string) error {
 	return err
 }
 
-// apart refuses a workspace that lies in a protected directory, but for the one that is
-// meant to.
+// apart refuses a workspace inside a protected directory, except for the default
+// one.
 func apart(protected, workspace string) error {
 	if info, err := os.Stat(protected); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil // which nothing lies in
+		return nil // nothing can be inside it
 	} else if err != nil {
 		return err
 	}
@@ -48,14 +48,14 @@ func apart(protected, workspace string) error {
 	}
 	within, err := contains(protected, workspace)
 	if err == nil && within {
-		err = fmt.Errorf("the workspace %s lies in %s, so tools could change what is kept there: "+
+		err = fmt.Errorf("the workspace %s is inside %s, so tools could change the files there: "+
 			"name %s or a directory elsewhere with --workspace or SKANDHA_WORKSPACE", workspace, protected, own)
 	}
 	return err
 }
 
-// contains reports whether a path is the directory, or leads below it, links resolved.
-// What does not exist yet is where its parent is.
+// contains reports whether a path, with links resolved, is the directory or below it.
+// A path that does not exist yet is judged by its parent.
 func contains(dir, path string) (bool, error) {
 	want, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

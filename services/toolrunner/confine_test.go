@@ -38,8 +38,8 @@ func TestAWorkspaceHoldsNothingThatIsProtected(t *testing.T) {
 		{"ws", "ws/not-made-yet", "contains ws/not-made-yet"},
 		{"ws", "link-to-config", "contains link-to-config"},
 		{"link-to-ws", "ws/.data", "contains ws/.data"},
-		{"data/nats", "data", "lies in data"},
-		{"link-to-nats", "data", "lies in data"},
+		{"data/nats", "data", "is inside data"},
+		{"link-to-nats", "data", "is inside data"},
 	} {
 		err := toolrunner.Config{WorkspaceDir: c.workspace, Protected: []string{c.protected}}.CheckWorkspace()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

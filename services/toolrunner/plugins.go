@@ -20,7 +20,7 @@ import (
 	"skandha.dev/services/internal/toolschema"
 )
 
-// Plugins is what the runner knows of the plugins; a *registry.View is one.
+// Plugins is the runner's view of the plugins; a *registry.View implements it.
 type Plugins interface {
 	plugincall.View
 	OnChange(f func(*registry.Snapshot)) (cancel func())
@@ -30,17 +30,17 @@ type Plugins interface {
 type remote struct {
 	plugin subject.Plugin
 	hash   string    // of the manifest that declares it
-	spec   tool.Spec // as it is announced
+	spec   tool.Spec // as announced
 	args   *toolschema.Validator
 	size   int // of the spec in an announcement, in bytes
 }
 
-// remotes are the tools of the plugins that are active, as far as this runner
+// remotes are the tools of the active plugins, as far as this runner
 // offers them. Only refresh changes them, and it is called by one goroutine at a time.
 type remotes struct {
 	cfg    Config
-	own    []tool.Spec // the runner's own tools, which win
-	room   int         // bytes for all specs of plugins in an announcement
+	own    []tool.Spec // the runner's own tools, which take precedence
+	room   int         // limit of all plugins' specs in an announcement, in bytes
 	offers *executor.Offers
 	log    *slog.Logger
 
@@ -55,7 +55,7 @@ func newRemotes(cfg Config, own []tool.Spec, room int, log *slog.Logger) *remote
 	return r
 }
 
-// get is the plugin's tool of the name, or nil.
+// get returns the plugin's tool with the name, or nil.
 func (r *remotes) get(name string) *remote {
 	if r == nil {
 		return nil
@@ -70,8 +70,8 @@ func (r *remotes) names() []string {
 	return slices.Collect(maps.Keys(*r.tools.Load()))
 }
 
-// refresh offers what the plugins of the snapshot run. What was compiled for the
-// same manifest stays.
+// refresh offers the tools of the snapshot's plugins. Schemas compiled for the
+// same manifest are kept.
 func (r *remotes) refresh(s *registry.Snapshot) {
 	old, tools, warned := *r.tools.Load(), map[string]*remote{}, map[string]bool{}
 	room := r.room
@@ -100,9 +100,9 @@ func (r *remotes) refresh(s *registry.Snapshot) {
 	r.announce(tools)
 }
 
-const unwanted = "enable and disable do not want it" // said by whoever configured it
+const unwanted = "enable or disable excludes it" // the operator's choice
 
-// refusal is why this runner does not offer the tool, or "". It completes the tool.
+// refusal returns why this runner does not offer the tool, or "". It completes the tool.
 func (r *remotes) refusal(t *remote, taken map[string]*remote, room int) string {
 	name := t.spec.Name
 	switch {
@@ -113,7 +113,7 @@ func (r *remotes) refusal(t *remote, taken map[string]*remote, room int) string 
 	case name == "" || len(subject.Encode(name)) > subject.MaxIDLen:
 		return fmt.Sprintf("the name is empty or too long: at most %d bytes when encoded", subject.MaxIDLen)
 	case t.spec.Pool != "" && t.spec.Pool != contract.DefaultPool:
-		return fmt.Sprintf("it wants the pool %q, and this runner has only %q", t.spec.Pool, contract.DefaultPool)
+		return fmt.Sprintf("it requires the pool %q, but this runner has only %q", t.spec.Pool, contract.DefaultPool)
 	}
 	if t.args == nil {
 		if err := t.compile(); err != nil {
@@ -121,7 +121,7 @@ func (r *remotes) refusal(t *remote, taken map[string]*remote, room int) string 
 		}
 	}
 	if t.size > room {
-		return fmt.Sprintf("the announcement has no room for its %d bytes: all plugins' tools together have %d", t.size, r.room)
+		return fmt.Sprintf("the announcement has no room for its %d bytes: the limit of all plugins' tools together is %d", t.size, r.room)
 	}
 	return ""
 }
@@ -140,8 +140,8 @@ func (t *remote) compile() error {
 	return nil
 }
 
-// announce has the runner's own tools and those of the plugins announced, if they
-// are others than before.
+// announce announces the runner's own tools and those of the plugins, if they
+// have changed.
 func (r *remotes) announce(tools map[string]*remote) {
 	specs := make([]tool.Spec, 0, len(r.own)+len(tools))
 	for _, t := range tools {

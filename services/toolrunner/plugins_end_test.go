@@ -204,7 +204,7 @@ func TestALateAnswerComesTooLate(t *testing.T) {
 	}
 	late := <-got
 	if at, ok := bus.Deadline(late.Header); !ok || time.Since(at) < 0 {
-		t.Errorf("the plugin was told %v, %v", at, ok)
+		t.Errorf("the plugin got %v, %v", at, ok)
 	}
 	if err := late.Respond([]byte(`{"success":true,"data":"late"}`)); err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestAPluginLeavesWhileACallWaits(t *testing.T) {
 	if a := p.final(running); a.State != executor.Finished || !a.Result.Success {
 		t.Fatalf("got %+v", a)
 	}
-	p.didNotRun(p.final(waiting), "gone")
+	p.didNotRun(p.final(waiting), "has left")
 	if len(got) > 0 {
 		t.Error("the plugin got it all the same")
 	}

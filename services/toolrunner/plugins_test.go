@@ -166,7 +166,7 @@ func TestACallIsForTheToolThatWasApproved(t *testing.T) {
 			}
 		}
 		a := p.final(answers)
-		if ran := a.State == executor.Finished; ran != runs || !runs && (a.State != executor.Refused || !strings.Contains(a.Message, "another tool by now")) {
+		if ran := a.State == executor.Finished; ran != runs || !runs && (a.State != executor.Refused || !strings.Contains(a.Message, "now another tool")) {
 			t.Errorf("spec %s: %+v", digest, a)
 		}
 	}
@@ -189,30 +189,30 @@ func TestWhatAPluginAnswers(t *testing.T) {
 		"success without data":        {` {"success":true} `, "", ""},
 		"data that is null":           {`{"success":true,"data":null}`, "", ""},
 		"its own failure":             {`{"success":false,"error":{"code":"tool_failed","message":"no such city"}}`, tool.CodeFailed, "no such city"},
-		"a failure without a reason":  {`{"success":false}`, tool.CodeFailed, "not why"},
-		"a failure without a message": {`{"success":false,"error":{"code":"tool_failed","message":""}}`, tool.CodeFailed, "not why"},
+		"a failure without a reason":  {`{"success":false}`, tool.CodeFailed, "without giving a reason"},
+		"a failure without a message": {`{"success":false,"error":{"code":"tool_failed","message":""}}`, tool.CodeFailed, "without giving a reason"},
 		"its arguments make no sense": {`{"success":false,"error":{"code":"invalid_arguments","message":"no city"}}`, tool.CodeInvalidArgs, "no city"},
 		"it does not know itself":     {`{"success":false,"error":{"code":"outcome_unknown","message":"the line went dead"}}`, tool.CodeOutcomeUnknown, "dead"},
 		// As the specification has them.
 		"a failure that is a text":   {`{"success":false,"data":null,"error":"no such city","metadata":null}`, tool.CodeFailed, "no such city"},
-		"an error that is no reason": {`{"success":false,"error":""}`, tool.CodeFailed, "not why"},
+		"an error that is no reason": {`{"success":false,"error":""}`, tool.CodeFailed, "without giving a reason"},
 		"an error that is a number":  {`{"success":false,"error":7}`, tool.CodeOutcomeUnknown, "error"},
 		"an error with more fields":  {`{"success":false,"error":{"code":"tool_failed","message":"x","why":1}}`, tool.CodeOutcomeUnknown, `"why"`},
 		"the output of a program":    {`{"stdout":"1\n","stderr":"","result":null}`, "", ""},
 		"an output with more":        {`{"stdout":"1\n","stderr":"","sucess":false}`, tool.CodeOutcomeUnknown, `"stdout"`},
-		"garbage":                    {"\x00\x01 not JSON", tool.CodeOutcomeUnknown, "no tool result"},
+		"garbage":                    {"\x00\x01 not JSON", tool.CodeOutcomeUnknown, "not a tool result"},
 		"nothing":                    {"", tool.CodeOutcomeUnknown, "empty"},
 		"blanks":                     {" \n ", tool.CodeOutcomeUnknown, "empty"},
 		"null":                       {"null", tool.CodeOutcomeUnknown, `"success" is missing`},
-		"a list":                     {`[{"success":true}]`, tool.CodeOutcomeUnknown, "no tool result"},
-		"a text":                     {`"fine"`, tool.CodeOutcomeUnknown, "no tool result"},
+		"a list":                     {`[{"success":true}]`, tool.CodeOutcomeUnknown, "not a tool result"},
+		"a text":                     {`"fine"`, tool.CodeOutcomeUnknown, "not a tool result"},
 		"no success":                 {`{"data":1}`, tool.CodeOutcomeUnknown, `"success" is missing`},
 		"success that is a text":     {`{"success":"true"}`, tool.CodeOutcomeUnknown, "success"},
 		"success with an error":      {`{"success":true,"error":{"code":"tool_failed","message":"x"}}`, tool.CodeOutcomeUnknown, "error"},
 		"a field that is none":       {`{"success":true,"result":1}`, tool.CodeOutcomeUnknown, `"result"`},
 		"two results":                {`{"success":true}{"success":false}`, tool.CodeOutcomeUnknown, "follows"},
-		"half a result":              {`{"success":true,"data":[1,2`, tool.CodeOutcomeUnknown, "no tool result"},
-		"nested too deep":            {`{"success":true,"data":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, tool.CodeOutcomeUnknown, "no tool result"},
+		"half a result":              {`{"success":true,"data":[1,2`, tool.CodeOutcomeUnknown, "not a tool result"},
+		"nested too deep":            {`{"success":true,"data":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, tool.CodeOutcomeUnknown, "not a tool result"},
 		// Only core may say that a call did not run.
 		"not_run":                {`{"success":false,"error":{"code":"not_run","message":"x"}}`, tool.CodeFailed, "not_run: x"},
 		"cancelled":              {`{"success":false,"error":{"code":"cancelled","message":"x"}}`, tool.CodeFailed, "cancelled: x"},
@@ -303,7 +303,7 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 	}
 }
 
-// A call is sent once, whoever asks for it how often.
+// A call is sent once, however many callers ask for it.
 func TestACallReachesAPluginOnce(t *testing.T) {
 	got, f := silent()
 	p := startWeather(t, toolrunner.Config{}, f)

@@ -33,13 +33,13 @@ import (
 // Service is the service's name in announcements and logs.
 const Service = "toolrunner"
 
-// Deps is what a runner needs of its process.
+// Deps are a runner's dependencies.
 type Deps struct {
 	Bus    *bus.Bus // its instance id is the runner's
 	Logger *slog.Logger
-	// Extra tools are offered beside the built-in ones, whatever Config.Enable says.
+	// Extra tools are offered beside the built-in ones, regardless of Config.Enable.
 	Extra []tools.Tool
-	// Plugins is the registry, if the process follows it already; default: the
+	// Plugins is the registry, if the process already follows it; default: the
 	// runner follows it itself.
 	Plugins Plugins
 }
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		deps.Logger = slog.Default()
 	}
 	if err := os.MkdirAll(cfg.WorkspaceDir, 0o700); err != nil {
-		return fmt.Errorf("making workspace_dir: %w", err)
+		return fmt.Errorf("creating workspace_dir: %w", err)
 	}
 	if err := cfg.CheckWorkspace(); err != nil {
 		return fmt.Errorf("toolrunner: %w", err)
@@ -103,13 +103,13 @@ func (r *runner) follow(deps Deps) (leave func(), err error) {
 	return func() {
 		cancel()
 		if err := r.plugins.Close(); err != nil {
-			deps.Logger.Debug("ending the calls of plugins", "error", err)
+			deps.Logger.Debug("stopping the calls to plugins", "error", err)
 		}
 		stop()
 	}, nil
 }
 
-// runner is the tools of one instance.
+// runner runs the tools of one instance.
 type runner struct {
 	cfg     Config
 	remote  *remotes          // nil without plugins
@@ -142,7 +142,7 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 	return r, errors.Join(errs...)
 }
 
-// builtin are the tools that Config wants.
+// builtin returns the built-in tools that Config enables.
 func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	list := slices.Concat(filesystem.Tools(root, r.cfg.Files, r.cfg.Protected...), notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
@@ -156,17 +156,17 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	}
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
 	if r.cfg.TestTools {
-		deps.Logger.Warn("the group test is offered; it is for tests of the system, not for use")
+		deps.Logger.Warn("the group test is offered; it is only for tests of the system")
 		list = append(list, effects.Tools(root)...)
 	}
 	return list, nil
 }
 
-// offer compiles the tool's schema and adds it. What is announced is the object
-// schema, also where a tool says less.
+// offer compiles the tool's schema and adds the tool. The announced schema is always an
+// object schema, even if the tool's spec is less specific.
 func (r *runner) offer(t tools.Tool) error {
 	if _, dup := r.tools[t.Spec.Name]; dup {
-		return fmt.Errorf("there are two tools %q", t.Spec.Name)
+		return fmt.Errorf("duplicate tool %q", t.Spec.Name)
 	}
 	v, err := toolschema.Compile(t.Spec)
 	if err != nil {
@@ -199,11 +199,11 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 	}
 	if t := r.remote.get(req.Tool.Name); t != nil {
 		if was := req.Tool.Spec; was != "" && was != t.spec.Digest() {
-			return executor.DidNotRun(fmt.Sprintf("%s is another tool by now, of the plugin %s", req.Tool.Name, t.plugin))
+			return executor.DidNotRun(fmt.Sprintf("%s is now another tool, of the plugin %s", req.Tool.Name, t.plugin))
 		}
 		return r.callPlugin(ctx, c, t)
 	}
-	return executor.DidNotRun(fmt.Sprintf("the plugin that ran %s has gone", req.Tool.Name)) // it was offered when the call came
+	return executor.DidNotRun(fmt.Sprintf("the plugin that offered %s has left", req.Tool.Name)) // it was offered when the call arrived
 }
 
 func (r *runner) run(ctx context.Context, c tools.Call, t offered) tool.Result {
@@ -215,7 +215,7 @@ func (r *runner) run(ctx context.Context, c tools.Call, t offered) tool.Result {
 	return r.limit(ctx, c, t.Run(ctx, c))
 }
 
-// Status is what status:query answers.
+// Status is the answer of status:query.
 type Status struct {
 	Instance subject.Instance `json:"instance"`
 	Version  string           `json:"version"`

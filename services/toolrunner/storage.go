@@ -16,7 +16,7 @@ import (
 // notesCollection is where a storage plugin keeps notes.
 const notesCollection = "notes"
 
-// book is where the configuration wants notes to be kept.
+// book returns the configured storage for notes.
 func (r *runner) book(root *os.Root) notes.Book {
 	if r.cfg.NotesPlugin == "" {
 		return notes.InWorkspace(root)
@@ -45,7 +45,7 @@ func (s *stored) Add(ctx context.Context, agent subject.Agent, n notes.Note) err
 	return err
 }
 
-// Search implements notes.Book. How many fit beyond the limit the plugin does not say.
+// Search implements notes.Book. The plugin does not report how many match beyond the limit.
 func (s *stored) Search(ctx context.Context, agent subject.Agent, query string, limit int) ([]notes.Note, int, error) {
 	memories, err := s.Retrieve(ctx, agent, query, limit)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.Stora
 	p := s.r.view.Snapshot().Get(s.plugin)
 	switch {
 	case p == nil || p.State == plugin.Gone:
-		return plugin.StorageReply{}, fmt.Errorf("the storage plugin %s is not there; start it, or configure another notes_plugin", s.plugin)
+		return plugin.StorageReply{}, fmt.Errorf("the storage plugin %s is not available; start it, or configure another notes_plugin", s.plugin)
 	case p.Manifest.Storage == nil:
 		return plugin.StorageReply{}, fmt.Errorf("plugin %s declares no storage", s.plugin)
 	}
@@ -91,7 +91,7 @@ func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.Stora
 	}
 	answer, err := s.r.plugins.Ask(ctx, plugincall.Request{
 		Plugin: s.plugin, Hash: p.Hash, Subject: subject.Storage(s.plugin, string(q.Verb)), Body: body,
-		Repeatable: true, // by the contract of every verb
+		Repeatable: true, // every verb is, by contract
 	})
 	if err != nil {
 		return plugin.StorageReply{}, err
@@ -99,7 +99,7 @@ func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.Stora
 	var reply plugin.StorageReply
 	if len(answer) > 0 {
 		if err := json.Unmarshal(answer, &reply); err != nil {
-			return plugin.StorageReply{}, fmt.Errorf("the answer of plugin %s cannot be read: %w", s.plugin, err)
+			return plugin.StorageReply{}, fmt.Errorf("reading the answer of plugin %s: %w", s.plugin, err)
 		}
 	}
 	return reply, nil

@@ -7,7 +7,7 @@
 #   build.sh [--light] --cache         make the tar file that the other two start from, print its name
 #
 # --light leaves out numpy, pandas and matplotlib: for tests, which import the
-# image into engines of their own.
+# image into other engines.
 #
 # The tar file is kept in ${XDG_CACHE_HOME:-~/.cache}/skandha, under a name that
 # changes with this script, beside its checksum; while it is there and whole, nothing is
@@ -46,7 +46,7 @@ recipe=$(sha256sum "$0" | cut -c1-16)-$variant-$(uname -m)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/skandha
 rootfs_tar=$cache/sandbox-$recipe.tar
 
-# What nothing in a box reads: documentation, tests, and the compilers that scipy's
+# Files that nothing in a sandbox reads: documentation, tests, and the compilers that scipy's
 # packages want for building. The copyright files stay: the packages' licences want
 # it; so does the list of packages, for scanners.
 trim() { # DIR
@@ -121,7 +121,7 @@ make_tar() {
 	(cd "$work" && sha256sum tar | sed "s/ tar$/ ${rootfs_tar##*/}/") >"$work/sum"
 	mv "$work/tar" "$rootfs_tar"
 	mv "$work/sum" "$rootfs_tar.sha256"
-	# Those of earlier recipes; whoever reads one keeps it until the end.
+	# Those of earlier recipes; a process that reads one keeps it open until it ends.
 	find "$cache" -maxdepth 1 -name "sandbox-*-$variant-$(uname -m).tar" ! -path "$rootfs_tar" -exec rm -f {} {}.sha256 \;
 	say "made $rootfs_tar: $(du -m "$rootfs_tar" | cut -f1) MB, $((SECONDS - start)) s"
 	rm -rf "$work"

@@ -1,4 +1,4 @@
-// Package buildinfo says which build this is.
+// Package buildinfo identifies the running build.
 package buildinfo
 
 import "runtime/debug"
@@ -7,7 +7,7 @@ import "runtime/debug"
 // module's version control stamp.
 var Version = ""
 
-// String is the version, never empty.
+// String returns the version, which is never empty.
 func String() string {
 	if Version != "" {
 		return Version

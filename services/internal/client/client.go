@@ -1,5 +1,5 @@
-// Package client is how a person's program talks to a running system: it says
-// inputs, answers confirmation requests, cancels, and follows what happens.
+// Package client connects a user's program to a running system: it sends
+// inputs, answers confirmation requests, cancels turns, and follows sessions.
 package client
 
 import (
@@ -17,7 +17,7 @@ import (
 	"skandha.dev/services/internal/follow"
 )
 
-// Client speaks for one writer.
+// Client publishes for one writer.
 type Client struct {
 	Bus    *bus.Bus
 	Writer subject.Writer
@@ -25,7 +25,7 @@ type Client struct {
 	caller *bus.Caller
 }
 
-// New makes a client of a connection.
+// New returns a client that uses a connection.
 func New(b *bus.Bus, w subject.Writer, log *slog.Logger) (*Client, error) {
 	c, err := b.NewCaller()
 	if err != nil {
@@ -34,7 +34,7 @@ func New(b *bus.Bus, w subject.Writer, log *slog.Logger) (*Client, error) {
 	return &Client{Bus: b, Writer: w, Log: log, caller: c}, nil
 }
 
-// As is a client of the same connection that speaks for another writer.
+// As returns a client of the same connection that publishes for another writer.
 func (c *Client) As(w subject.Writer) *Client {
 	d := *c
 	d.Writer = w
@@ -46,7 +46,7 @@ func (c *Client) As(w subject.Writer) *Client {
 func (c *Client) Close() error { return c.caller.Close() }
 
 // Say stores an input and returns its sequence: from then on it ends in exactly
-// one terminal event. An id is made if it has none, so that repeating after a
+// one terminal event. An id is generated if it has none, so that repeating after a
 // lost acknowledgement does not double it.
 func (c *Client) Say(ctx context.Context, ref subject.Ref, in event.Input) (uint64, error) {
 	if in.ID == "" {
@@ -63,7 +63,7 @@ func (c *Client) Command(ctx context.Context, ref subject.Ref, name string, args
 	return c.Run(ctx, ref, event.Command{Name: name, Args: args})
 }
 
-// Run stores a slash command. An id is made if it has none.
+// Run stores a slash command. An id is generated if it has none.
 func (c *Client) Run(ctx context.Context, ref subject.Ref, cmd event.Command) (uint64, error) {
 	if cmd.ID == "" {
 		cmd.ID = NewID()
@@ -90,7 +90,7 @@ func (c *Client) Cancel(ctx context.Context, ref subject.Ref, seq uint64, reason
 	return err
 }
 
-// Stop stores the wish to end a turn and returns its sequence.
+// Stop stores a request to end a turn and returns its sequence.
 func (c *Client) Stop(ctx context.Context, ref subject.Ref, stop event.Cancel) (uint64, error) {
 	return c.store(ctx, ref, subject.Cancel, NewID(), stop)
 }
@@ -103,7 +103,7 @@ func (c *Client) store(ctx context.Context, ref subject.Ref, kind subject.CauseK
 	return c.Bus.PublishCause(ctx, ref, kind, c.Writer, id, b)
 }
 
-// Follow sends the session's events from now on, without gap or repetition.
+// Follow sends the session's events from now on, without gaps or repetitions.
 func (c *Client) Follow(ctx context.Context, ref subject.Ref) (<-chan follow.Item, error) {
 	end, err := follow.End(ctx, c.Bus, ref)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Client) AskService(ctx context.Context, service, verb string, question,
 	return json.Unmarshal(res, answer)
 }
 
-// NewID makes an id for an input or a command.
+// NewID returns a random id for an input or a command.
 func NewID() string {
 	var b [9]byte
 	if _, err := rand.Read(b[:]); err != nil {

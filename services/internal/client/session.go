@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// Session is where a session stands, as far as people want to know.
+// Session is the state of a session as shown to users.
 type Session struct {
 	Revision uint64 // sequence of its last commit; 0: it has none
 	State    event.AgentState
@@ -21,13 +21,13 @@ type Session struct {
 	Pending  []Asked // confirmation requests that wait for an answer
 }
 
-// Asked is a confirmation request as it stands in the log.
+// Asked is a confirmation request as stored in the log.
 type Asked struct {
 	Event   event.Event
 	Request event.ToolCallRequest
 }
 
-// Session asks core where a session stands. One without a commit waits for input.
+// Session asks core for the state of a session. One without a commit waits for input.
 func (c *Client) Session(ctx context.Context, ref subject.Ref) (Session, error) {
 	var answer struct {
 		State struct {
@@ -70,7 +70,7 @@ func (c *Client) Session(ctx context.Context, ref subject.Ref) (Session, error) 
 	for _, seq := range commits {
 		asked, err := c.asked(ctx, ref, seq, waiting[seq])
 		if err != nil {
-			return Session{}, fmt.Errorf("reading what a person was asked: %w", err)
+			return Session{}, fmt.Errorf("reading the confirmation requests: %w", err)
 		}
 		s.Pending = append(s.Pending, asked...)
 	}
@@ -87,7 +87,7 @@ func (c *Client) asked(ctx context.Context, ref subject.Ref, seq uint64, calls [
 		return nil, err
 	}
 	if m.Subject != ref.Commit() {
-		return nil, fmt.Errorf("message %d is no commit of %s", seq, ref)
+		return nil, fmt.Errorf("message %d is not a commit of %s", seq, ref)
 	}
 	commit, err := event.DecodeCommit(ref, m.Data)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// Typed reads what a person has typed, in whichever UI: a slash command, or else what
-// is to be said. Two slashes begin a text that begins with one; a slash alone asks
-// what there is.
+// Typed parses the text that a user typed in any UI: a slash command, or a message for
+// the agent. Two slashes begin a message that begins with one; a single slash asks for the
+// list of commands.
 func Typed(text string) (say string, command *event.Command) {
 	rest, slash := strings.CutPrefix(text, "/")
 	if !slash {

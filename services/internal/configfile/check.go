@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/internal/nearest"
 )
 
-// decode decodes a node at a path; if anything is wrong, nothing. Its error is of type
+// decode decodes a node at a path, or nothing if anything is wrong. Its error is of type
 // [Problems].
 func decode(path string, n *yaml.Node, into any) error {
 	if err := check(path, n, into).err(); err != nil {
@@ -26,7 +26,7 @@ func decode(path string, n *yaml.Node, into any) error {
 	return nil
 }
 
-// sound is a file without the sections that have problems.
+// sound returns a file without the sections that have problems.
 func sound(root *yaml.Node, into any) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode, Tag: root.Tag, Line: root.Line}
 	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {
@@ -57,7 +57,7 @@ type visit struct {
 	as   reflect.Type
 }
 
-// place is where a value stands.
+// place is the position of a value.
 type place struct {
 	path string
 	line int
@@ -83,7 +83,7 @@ var (
 	custom       = reflect.TypeFor[yaml.Unmarshaler]()
 )
 
-// value checks what stands at a place. Where numbers are as good as text, loose is set.
+// value checks the value at a place. With loose set, numbers are accepted as text.
 func (c *checker) value(at place, n *yaml.Node, t reflect.Type, loose bool) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -120,7 +120,7 @@ func (c *checker) value(at place, n *yaml.Node, t reflect.Type, loose bool) {
 	}
 }
 
-// fraction reports whether a number is none without what is after its point, which the
+// fraction reports whether a number has a fractional part, which the
 // library would cut off.
 func fraction(n *yaml.Node) bool {
 	f, err := strconv.ParseFloat(n.Value, 64)
@@ -150,7 +150,7 @@ func (c *checker) fields(at place, n *yaml.Node, t reflect.Type) {
 	})
 }
 
-// merged checks what the merge key adds: a mapping, or several.
+// merged checks what the merge key adds: one or several mappings.
 func (c *checker) merged(at place, v *yaml.Node, t reflect.Type) {
 	if v.Kind != yaml.SequenceNode {
 		c.value(at, v, t, false)
@@ -210,7 +210,7 @@ func unknown(path string, known []string, key string) string {
 	return path + ": unknown key, want one of " + strings.Join(known, ", ")
 }
 
-// wanted is how a scalar of a type is written.
+// wanted describes how a scalar of a type is written.
 func wanted(t reflect.Type) string {
 	switch k := t.Kind(); {
 	case t == durationType:
@@ -225,7 +225,7 @@ func wanted(t reflect.Type) string {
 	return "text"
 }
 
-// kindOf says what a node is without its value.
+// kindOf describes a node without its value.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -243,7 +243,7 @@ func kindOf(n *yaml.Node) string {
 // maxQuoted bounds a value in an error, in bytes.
 const maxQuoted = 60
 
-// quoted is a scalar as it stands in the file.
+// quoted returns a scalar as written in the file.
 func quoted(n *yaml.Node) string {
 	v := n.Value
 	if len(v) > maxQuoted {

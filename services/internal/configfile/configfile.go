@@ -1,6 +1,6 @@
 // Package configfile reads the one configuration file of all services. Each service
 // decodes the section it owns, strictly: an unknown key, a value of another type and
-// a second document are errors. All errors of a section come at once, each with the
+// a second document are errors. All errors of a section are reported at once, each with the
 // file, the line and the path of the setting.
 package configfile
 
@@ -24,9 +24,9 @@ var sections = []string{"agents", "policy", "hooks", "plugins", "open_sessions",
 // Sections lists the keys that a file may have.
 func Sections() []string { return slices.Clone(sections) }
 
-// Problem is one thing that is wrong in a file.
+// Problem is one fault in a file.
 type Problem struct {
-	File string // "" while it is not known
+	File string // "" while it is unknown
 	Line int    // 0 if the file does not mention it
 	Text string // begins with the path of the setting, such as agents.main.confirm
 }
@@ -43,7 +43,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
 }
 
-// Problems are all that is wrong in a file, in the order of its lines.
+// Problems are all faults in a file, in the order of its lines.
 type Problems []Problem
 
 func (p Problems) Error() string {
@@ -54,7 +54,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err is nil without problems.
+// err returns nil if there are no problems.
 func (p Problems) err() error {
 	if len(p) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (p Problems) err() error {
 	return slices.Compact(p)
 }
 
-// Join merges what the sections of one file have that is wrong; other errors are kept
+// Join merges the problems of a file's sections; other errors are kept
 // as they are.
 func Join(errs ...error) error {
 	var all Problems
@@ -80,7 +80,7 @@ func Join(errs ...error) error {
 }
 
 // Read reads the file at path, parses it and checks what was parsed; without a path it
-// gives the zero T. Errors of parse and check get the file and the line of the path
+// returns the zero T. Errors of parse and check get the file and the line of the path
 // that they begin with.
 func Read[T any](path string, parse func(file []byte) (T, error), check func(T) error) (T, error) {
 	var zero T
@@ -106,8 +106,8 @@ func Read[T any](path string, parse func(file []byte) (T, error), check func(T) 
 	return c, nil
 }
 
-// Decode decodes a whole file; an empty one changes nothing. What it decodes besides
-// an error are the sections without one, so that they can be checked, too.
+// Decode decodes a whole file; an empty one changes nothing. If it returns an error, it still decodes
+// the sections without problems, so that they can be checked, too.
 func Decode(file []byte, into any) error {
 	root, err := parse(file)
 	if err != nil || root == nil {
@@ -120,7 +120,7 @@ func Decode(file []byte, into any) error {
 }
 
 // Section decodes one section and reports whether the file has it. Sections of other
-// services are left alone, but a key that nobody owns is an error.
+// services are ignored, but a key that no service owns is an error.
 func Section(file []byte, name string, into any) (found bool, err error) {
 	root, err := parse(file)
 	if err != nil || root == nil {
@@ -174,17 +174,17 @@ func Secrets(path string) (paths []string) {
 	return paths
 }
 
-// parse gives the root of a file; nil if that is empty.
+// parse returns the root of a file; nil if the file is empty.
 func parse(file []byte) (*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(file))
 	var doc, more yaml.Node
 	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil //nolint:nilnil // an empty file is no error
+		return nil, nil //nolint:nilnil // an empty file is not an error
 	} else if err != nil {
 		return nil, syntax(err)
 	}
 	if err := d.Decode(&more); err == nil {
-		return nil, Problems{{Line: more.Line, Text: "a second document begins here; keep one in a file"}}
+		return nil, Problems{{Line: more.Line, Text: "a second document begins here; use one document per file"}}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntax(err)
 	}
@@ -212,19 +212,19 @@ func syntax(err error) Problems {
 	return out
 }
 
-// located gives each line of an error the line in the file that its path names.
+// located adds to each line of an error the line in the file that its path names.
 func located(file []byte, err error) (out Problems) {
 	if err == nil {
 		return nil
 	}
-	root, _ := parse(file) // whose error is reported already
+	root, _ := parse(file) // its error is already reported
 	for text := range strings.SplitSeq(err.Error(), "\n") {
 		out = append(out, Problem{Line: lineOf(root, text), Text: text})
 	}
 	return out
 }
 
-// lineOf is the line of the deepest setting that the path at the beginning of a text
+// lineOf returns the line of the deepest setting that the path at the beginning of a text
 // leads to; 0 if the file has none.
 func lineOf(n *yaml.Node, text string) (line int) {
 	for n != nil {

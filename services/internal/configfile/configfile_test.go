@@ -55,7 +55,7 @@ func TestValuesThatDoNotFitAreNamed(t *testing.T) {
 		"name: a\nname: b":                   "line 2: name: duplicate key, first on line 1",
 		"{[a]: b}":                           "line 1: the file has a key that is a list, want text",
 		"- a":                                "line 1: the file is a list, want keys and values",
-		"name: a\n---\nname: b":              "line 2: a second document begins here; keep one in a file",
+		"name: a\n---\nname: b":              "line 2: a second document begins here; use one document per file",
 		"name: a\n b: c":                     "line 2: mapping values are not allowed in this context",
 		"count: " + strings.Repeat("x", 100): `line 1: count is "` + strings.Repeat("x", 60) + `…", want a whole number`,
 		"count: x\nwait: 5\nlist: y\nname: {}\non: 3": "line 5: on is 3, want true or false",
@@ -106,7 +106,7 @@ func TestASectionIsDecodedAlone(t *testing.T) {
 	}
 }
 
-// What a check finds has no line of its own: it is that of the path it begins with.
+// What a check finds has no line for itself: it is that of the path it begins with.
 func TestChecksGetTheLineOfTheirPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "skandha.yaml")
 	file := "name: a\nlist:\n  - a\n  - b\nparts:\n  a.b:\n    text: x\n  a: {zone: y}\n"

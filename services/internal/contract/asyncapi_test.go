@@ -163,7 +163,7 @@ func TestAsyncAPIHasTheFieldsOfVersion3(t *testing.T) {
 	}
 }
 
-// at lists the objects at a path whose * stands for any name.
+// at lists the objects at a path whose * matches any name.
 func at(v any, where string) []map[string]any {
 	out := []map[string]any{}
 	m, ok := v.(map[string]any)
@@ -324,7 +324,7 @@ func TestMessagesAreDescribedAndUsed(t *testing.T) {
 		reach(name)
 	}
 	for _, name := range c.names() {
-		if !reached[name] && !strings.HasPrefix(name, "ui/") { // the bridge's doors are not on the bus
+		if !reached[name] && !strings.HasPrefix(name, "ui/") { // the bridge's APIs are not on the bus
 			t.Errorf("schemas/%s.json is in no message", name)
 		}
 	}

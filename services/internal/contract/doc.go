@@ -13,7 +13,7 @@
 //     every channel is built there;
 //   - every event type has a schema, a message, a channel and examples;
 //   - every notification of the UI bridge has a schema, and so has every method; its
-//     parameters are those that its doors read, by name, place, type and bound;
+//     parameters are those that its handlers read, by name, place, type and bound;
 //   - asyncapi.yaml is sound AsyncAPI 3.0, and what schemas/README.md shows works.
 //
 // A new contract type, event type or subject makes a test fail until the

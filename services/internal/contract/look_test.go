@@ -18,8 +18,8 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// desk takes requests for all methods. Those that look stand on a bus without a core:
-// whose parameters they accept is told unavailable, or not_found, and nothing else.
+// desk accepts requests for all methods. Those that only read use a bus without a core: a
+// request with valid parameters is answered unavailable, or not_found, and nothing else.
 func desk(t *testing.T) *request.Desk {
 	t.Helper()
 	c, err := client.New(natstest.Connect(t, natstest.Start(t)), "ui-ann", natstest.Logger(t))
@@ -56,7 +56,7 @@ func TestEveryMethodHasItsSchemas(t *testing.T) {
 		return sorted(out)
 	}
 	if all := desk(t).Names(); !slices.Equal(below("ui/methods/"), all) {
-		t.Errorf("the doors have %v, schemas/ui/methods %v", all, below("ui/methods/"))
+		t.Errorf("the handlers have %v, schemas/ui/methods %v", all, below("ui/methods/"))
 	}
 	if have := below("ui/results/"); !slices.Equal(have, looks) {
 		t.Errorf("there look %v, schemas/ui/results has %v", looks, have)

@@ -234,7 +234,7 @@ func TestEverySchemaCompilesAndNamesItself(t *testing.T) {
 	}
 }
 
-// Whoever reads a schema is told what each property means.
+// Every property of a schema has a description.
 func TestEveryPropertyIsDescribed(t *testing.T) {
 	c := files(t)
 	for id, doc := range c.docs {
@@ -262,7 +262,7 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 	}
 }
 
-// A closed object stands in every schema of what Skandha writes; what strangers
+// Every schema of what Skandha writes has closed objects; what strangers
 // send is open, and envelopes close over their own properties.
 func TestObjectsAreClosedUnlessStrangersSendThem(t *testing.T) {
 	open := map[string]bool{

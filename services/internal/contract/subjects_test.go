@@ -112,7 +112,7 @@ func TestEverySubjectIsOneChannelAndEveryChannelIsBuilt(t *testing.T) {
 	all := channels()
 	unbuilt := map[string]bool{}
 	for name, ch := range all {
-		if ch.Address != "" { // the reply subject of whoever asks JetStream
+		if ch.Address != "" { // the reply subject of a request to JetStream
 			unbuilt[name] = true
 		}
 	}

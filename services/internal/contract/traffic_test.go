@@ -388,7 +388,7 @@ func answer(_ context.Context, r executor.Request, _ func(string)) executor.Answ
 	return executor.Answer{Response: &out}
 }
 
-// person is whoever talks to the agent.
+// person is the user that talks to the agent.
 type person struct {
 	t *testing.T
 	b *bus.Bus

@@ -149,19 +149,19 @@ var goTypes = map[string]any{
 	"ui/results/listArtifacts": []inspect.ArtifactInfo{},
 }
 
-// noGoType are the schemas without a Go type of their own, and why.
+// noGoType are the schemas without a Go type, and why.
 var noGoType = map[string]string{
 	"ids":                        "definitions alone",
 	"events/ack":                 "the server's own answer; wire_test.go holds it against a server",
-	"events/event":               "any one of the events, each with a type of its own",
-	"events/commit":              "event.Commit has no JSON of its own: DecodeCommit and Encode, see examples_test.go",
-	"tool/answer":                "tool.Result, or what stands for one",
-	"provider/answer":            "provider.Reply, or what stands for one",
+	"events/event":               "any one of the events, each with a separate type",
+	"events/commit":              "event.Commit has no JSON encoding: DecodeCommit and Encode, see examples_test.go",
+	"tool/answer":                "tool.Result, or a short form of one",
+	"provider/answer":            "provider.Reply, or a short form of one",
 	"guide/answer":               "guide.Guide, with either names; guide.Decode reads it",
 	"service/core/session_query": "subject.Ref, whose fields are flattened into other types",
 	"service/core/session":       "its state is core's own and changes with fold_version",
 
-	"ui/notification":                "each method has a type of its own; the live test of uibridge/rpc holds it against what is sent",
+	"ui/notification":                "each method has a separate type; the live test of uibridge/rpc checks it against what is sent",
 	"ui/methods/attach":              "the parameters of methods are read one by one: these and the following see ui_test.go",
 	"ui/methods/detach":              "likewise",
 	"ui/methods/submitUserInput":     "likewise",
@@ -195,7 +195,7 @@ var wireOnly = map[string]string{
 // openEnum are the named strings, and fields, whose constants are not all there is.
 var openEnum = map[string]string{
 	"subject.Writer":      "any id; TimerWriter is the one that core uses",
-	"event.Trigger.Cause": "a cause of an unknown kind is ended as unknown_cause, and its kind stands in the commit",
+	"event.Trigger.Cause": "a cause of an unknown kind is ended as unknown_cause, and its kind is in the commit",
 }
 
 func goType(name string) (reflect.Type, bool) {

@@ -17,17 +17,17 @@ import (
 	"skandha.dev/services/uibridge/transporttest"
 )
 
-// placeless are the notifications that do not stand in the log.
+// placeless are the notifications that are not in the log.
 var placeless = []string{ui.OnDelta, ui.OnToolOutput, ui.OnAttached, ui.OnBus, ui.OnDropped}
 
-// isPlace reports whether the property is the place in the log, which the doors put
+// isPlace reports whether the property is the place in the log, which the handlers put
 // before the parameters of a notification that was encoded for all.
 func isPlace(typ reflect.Type, name string) bool {
 	return name == "id" && typ.PkgPath() == reflect.TypeFor[ui.About]().PkgPath()
 }
 
 // renote reads an example of a notification and writes it again, its place before the
-// rest, as doors do.
+// rest, as the handlers do.
 func renote(t *testing.T, e example) []byte {
 	t.Helper()
 	var parts map[string]json.RawMessage
@@ -103,7 +103,7 @@ func TestEveryNotificationHasASchemaOfItsName(t *testing.T) {
 	}
 }
 
-// paramsOf reads the parameters of a method as the doors do; the session is the
+// paramsOf reads the parameters of a method as the handlers do; the session is the
 // connection's. Of methods that look it does not matter that nobody answers them.
 func paramsOf(t *testing.T, d *request.Desk, method string, raw json.RawMessage) error {
 	t.Helper()
@@ -127,9 +127,9 @@ func paramsOf(t *testing.T, d *request.Desk, method string, raw json.RawMessage)
 	return err
 }
 
-// What the doors read and what the schemas of the methods say are the same names, in
+// The handlers' parameters and those of the methods' schemas have the same names, in
 // the same order, and of the same types.
-func TestParametersOfMethodsAreWhatTheDoorsRead(t *testing.T) {
+func TestParametersOfMethodsAreWhatTheHandlersRead(t *testing.T) {
 	c := files(t)
 	d := desk(t)
 	for _, method := range d.Names() {
@@ -142,7 +142,7 @@ func TestParametersOfMethodsAreWhatTheDoorsRead(t *testing.T) {
 		var e *ui.Error
 		err := paramsOf(t, d, method, json.RawMessage(`{"nonsense":1}`))
 		if !errors.As(err, &e) || e.Field != "nonsense" || !strings.HasSuffix(e.Message, "available: "+order) {
-			t.Errorf("%s: the schema has %s; the doors say: %v", method, order, err)
+			t.Errorf("%s: the schema has %s; the handlers report: %v", method, order, err)
 		}
 		for name := range props.m {
 			b := mustJSON(t, map[string]any{name: map[string]int{"nonsense": 1}}) // of no parameter's type
@@ -160,7 +160,7 @@ func TestParametersOfMethodsAreWhatTheDoorsRead(t *testing.T) {
 	}
 	for _, e := range examples(t, "invalid") {
 		if method, ok := strings.CutPrefix(e.schema, "ui/methods/"); ok && paramsOf(t, d, method, e.body) == nil {
-			t.Errorf("%s: the doors accept it", e)
+			t.Errorf("%s: the handlers accept it", e)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func TestBadInput(t *testing.T) {
 			case b.refused && err == nil:
 				t.Errorf("it was stored at %d", seq)
 			case b.refused:
-				t.Logf("its sender is told: %v", err)
+				t.Logf("its sender gets: %v", err)
 			case err != nil:
 				t.Fatalf("it was refused: %v", err)
 			case b.dead != "":

@@ -171,7 +171,7 @@ func TestProviderMisbehaves(t *testing.T) {
 	}{
 		{"hangs", Script{Then: Hang}, []string{"provider_failed"}},
 		{"answers with nothing", Script{Then: Garbage}, []string{"provider_failed"}},
-		{"never comes to an end", Script{Then: Loop}, []string{"limit_rounds"}},
+		{"never ends", Script{Then: Loop}, []string{"limit_rounds"}},
 		{"wants a tool that does not exist", Script{Then: Unknown}, []string{"limit_rounds", "circuit_open"}},
 		{"fails", Script{Then: Fault}, []string{"provider_failed"}},
 		{"panics", Script{Then: Panic}, []string{"provider_failed"}},

@@ -3,7 +3,7 @@
 // stopped with SIGSTOP and cut off from each other.
 //
 // The verdict is that of an outside observer (package e2etest): it reads the log
-// over a connection of its own, with types of its own, and the file to which the
+// over a separate connection, with separate types, and the file to which the
 // tools append one line per effect. It believes nothing that a core says of
 // itself.
 //

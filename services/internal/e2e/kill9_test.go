@@ -79,12 +79,12 @@ func chaos(t *testing.T, sessions, turns int, rounds int64, store string) {
 }
 
 // killer kills one process after the other, and starts it again; some it only
-// stalls for a while, or stops in good order. In the end all run.
+// stalls for a while, or stops cleanly. In the end all run.
 type killer struct {
 	s      *System
 	r      *rand.Rand
 	rounds int64
-	deck   []*Proc      // who is next: everybody comes as often as the others
+	deck   []*Proc      // the next victims: all have equally many turns
 	dealt  atomic.Int64 // how often the deck was shuffled
 	over   atomic.Bool
 	calm   atomic.Int64 // how many wait for it to let things come to rest
@@ -92,7 +92,7 @@ type killer struct {
 	done   map[string]int
 }
 
-// thorough reports whether everybody was a victim as often as it should be.
+// thorough reports whether every process was a victim enough times.
 func (k *killer) thorough() bool { return k.dealt.Load() > k.rounds }
 
 func (k *killer) next() *Proc {
@@ -177,7 +177,7 @@ func (k talker) run(turns int, enough func() bool) {
 
 // ended waits for the end of an input. To give up an executor that is dead takes a core
 // some ten seconds in which it lives, and the bus with it: who kills lets them have those
-// to whoever waits for long. What has not ended then is wedged.
+// to a caller that waits for long. What has not ended then is wedged.
 func (k talker) ended(seq uint64) {
 	if !k.s.Tail.Within(Patience/4, func(l *Log) bool { return len(l.Terminals[seq]) > 0 }) {
 		k.k.lulls.Add(1)
@@ -198,7 +198,7 @@ func (k talker) speak(i int) []uint64 {
 		first := k.s.Input(k.ref, w, in)
 		again, err := k.s.RawWithin(5*time.Second, k.ref.Cause(subject.Input, w), nil, fmt.Appendf(nil, `{"text":"again","id":%q}`, in.ID))
 		if err != nil {
-			return []uint64{first} // the bus is away: nobody was told anything
+			return []uint64{first} // the bus is away: nothing was acknowledged
 		}
 		return []uint64{first, again}
 	case 2:

@@ -94,7 +94,7 @@ func (b *binary) get(path string) string {
 }
 
 // The real mains, as they are shipped: a turn goes through them, each is killed in
-// the middle of one and goes on, and each stops in good order.
+// the middle of one and goes on, and each stops cleanly.
 func TestTheMains(t *testing.T) {
 	t.Parallel()
 	s := New(t, Options{Cores: -1, Providers: -1, Runners: -1})

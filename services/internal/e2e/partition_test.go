@@ -195,7 +195,7 @@ func TestPartitionOfAProvider(t *testing.T) {
 	s.Verify()
 }
 
-// Promise 7: the bus itself stalls, with every connection standing, for longer
+// Promise 7: the bus itself stalls, with every connection open, for longer
 // than deliveries and requests last.
 func TestStalledBus(t *testing.T) {
 	t.Parallel()

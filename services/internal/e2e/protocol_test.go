@@ -195,7 +195,7 @@ func crash(t *testing.T, s *System, seq uint64) {
 	}
 }
 
-// Rules 5 and 13: before an input that is delivered for the third time stands a
+// Rules 5 and 13: an input that is delivered for the third time is preceded by a
 // cause without effect, which was acknowledged long ago and comes never again.
 func TestAThirdDeliveryBehindACauseWithoutEffect(t *testing.T) {
 	t.Parallel()
@@ -209,7 +209,7 @@ func TestAThirdDeliveryBehindACauseWithoutEffect(t *testing.T) {
 	}
 	awaitAcked(t, s.Bus, max(idle, odd))
 	s.Cores[0].Kill()
-	seq := s.Say(ref, "whoever takes me dies")
+	seq := s.Say(ref, "my receiver dies")
 	crash(t, s, seq)
 	crash(t, s, seq)
 	s.Cores[0].Start()
@@ -232,7 +232,7 @@ func awaitAcked(t *testing.T, b *bus.Bus, seq uint64) {
 }
 
 // Rules 2 and 7: a commit is stored and its acknowledgement does not come, while
-// the connection stands. Its core goes on as a stranger.
+// the connection is open. Its core continues as a stranger.
 func TestACommitWithoutAcknowledgement(t *testing.T) {
 	t.Parallel()
 	for n, what := range []string{"the first, which asks the model", "the one that gives out the call", "the one with the result", "the last"} {

@@ -31,7 +31,7 @@ func TestRestartEverything(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		end  func(*Proc)
-	}{{"in good order", (*Proc).Stop}, {"by kill -9", (*Proc).Kill}} {
+	}{{"cleanly", (*Proc).Stop}, {"by kill -9", (*Proc).Kill}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := Start(t, Options{Runners: 2, Config: restartConfig, Drain: 300 * time.Millisecond})

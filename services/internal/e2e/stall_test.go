@@ -11,7 +11,7 @@ import (
 )
 
 // Rule 3: a core stalls in the middle of a turn, with all its connections
-// standing. The other one finishes its work; when it goes on, it harms nothing.
+// open. The other one finishes its work; when it goes on, it harms nothing.
 func TestStalledCore(t *testing.T) {
 	t.Parallel()
 	stall := 12 * time.Second

@@ -9,13 +9,13 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// maxBehind is how often a log with several copies may answer that it ends before the
-// position, until it is believed: a leader that was just elected may lag.
+// maxBehind is how many times a log with several copies may answer that it ends before the
+// position before that is believed: a leader that was just elected may lag.
 const maxBehind = 5
 
 var errBehind = errors.New("the copy of the log that answered ends before the position")
 
-// contradicts reports whether a live copy claims the place of the last event that was
+// contradicts reports whether a live copy has the position of the last event that was
 // sent, but is another event.
 func (f *follower) contradicts(commit uint64, index, count int, id string) bool {
 	same := commit == f.at.Commit && (index == f.at.Index || f.complete && index == count-1)
@@ -30,7 +30,7 @@ func (f *follower) isAt(seq uint64, c event.Commit, err error) bool {
 }
 
 // settle waits until it is known whether the log still holds the position. If it does,
-// what came meanwhile is read and settle reports true.
+// settle reads what arrived meanwhile and reports true.
 func (f *follower) settle(ctx context.Context, tick <-chan time.Time) bool {
 	for {
 		held, err := f.holds(ctx)
@@ -69,8 +69,8 @@ func (f *follower) holds(ctx context.Context) (bool, error) {
 	return f.isAt(m.Seq, c, err), nil
 }
 
-// goesOn reports whether the session goes on after the position although its commit is
-// not in the log: it was purged or deleted, and what follows is there.
+// goesOn reports whether the session continues after the position although its commit is
+// not in the log: it was purged or deleted, and later commits exist.
 func (f *follower) goesOn(ctx context.Context) (bool, error) {
 	log, err := f.bus.LogState(ctx)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package follow gives a session's events to a person's interface: in order,
+// Package follow delivers a session's events to a user interface: in order,
 // none missing, none twice (rule 16).
 //
-// Live copies are the fast path. They carry where they stand in the log
-// (commit, index, number of events, commit before), so a gap is seen, and is
-// filled by reading the log. What the bus lost at the end is found by looking at
+// Live copies are the fast path. They carry their position in the log
+// (commit, index, number of events, previous commit), so a gap is detected, and
+// filled by reading the log. Copies that the bus lost at the end are found by reading
 // the last commit from time to time.
 package follow
 
@@ -24,8 +24,8 @@ import (
 )
 
 // Item is an event and its place in the log, or a token delta or a piece of what
-// a tool prints, which have none, or a whole commit before its events, for those
-// who want them.
+// a tool prints, which have none, or a whole commit before its events, for callers
+// that ask for it.
 type Item struct {
 	Commit uint64 // stream sequence; 0: a message that is in no commit
 	Index  int    // in the commit, from 0
@@ -33,7 +33,7 @@ type Item struct {
 	Delta  *provider.Delta // instead of Event
 	Output *tool.Output    // likewise
 	Whole  *event.Commit   // likewise; the index is -1
-	Turn   string          // of Delta and Output, as their sender says
+	Turn   string          // of Delta and Output, according to their sender
 }
 
 // Position is a place between two events: after Index of Commit.
@@ -48,12 +48,12 @@ const All = 1 << 30
 // Options of following.
 type Options struct {
 	Log *slog.Logger
-	// Commits is asked at each commit whether somebody wants it whole, too. While
-	// somebody does, every commit is read from the log, as live copies lack its
-	// header. Nil: nobody does.
+	// Commits is called at each commit and returns whether it is also needed whole. While
+	// it is, every commit is read from the log, as live copies lack its
+	// header. Nil: never.
 	Commits func() bool
-	// Each gets the items, one after another, instead of the channel, which then only
-	// closes at the end. It is one wake-up less on the way of each.
+	// Each receives the items, one after another, instead of the channel, which then only
+	// closes at the end. This saves one wake-up per item.
 	Each func(Item)
 	// Check ends following when the log no longer holds the position: it was replaced,
 	// or restored from an older copy. The channel is closed before the context ends then.
@@ -62,11 +62,11 @@ type Options struct {
 	LastID string
 }
 
-// lookEvery is how often the last commit is read in case the bus lost something.
+// lookEvery is how often the last commit is read in case the bus lost a copy.
 const lookEvery = 2 * time.Second
 
-// Follow sends what follows after from until ctx ends, then closes the channel.
-// A reader that is slow is waited for.
+// Follow sends the items after from until ctx ends, then closes the channel.
+// It waits for a slow reader.
 func Follow(ctx context.Context, b *bus.Bus, ref subject.Ref, from Position, log *slog.Logger) (<-chan Item, error) {
 	return With(ctx, b, ref, from, Options{Log: log})
 }
@@ -113,7 +113,7 @@ func flushContext(ctx context.Context) context.Context {
 	return c
 }
 
-// End is the position after the session's last commit.
+// End returns the position after the session's last commit.
 func End(ctx context.Context, b *bus.Bus, ref subject.Ref) (Position, error) {
 	m, err := b.LastCommitSeq(ctx, ref)
 	return Position{Commit: m, Index: All}, err
@@ -130,7 +130,7 @@ type follower struct {
 	id       string // of the last event that was sent of at.Commit; empty if unknown
 	complete bool   // every event of at.Commit was sent
 	doubt    bool   // the log may not hold at any more
-	behind   int    // how often a copy of the log answered that ends before at
+	behind   int    // number of answers from copies of the log that end before at
 	live     chan *nats.Msg
 	out      chan Item
 }
@@ -157,7 +157,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// look reads the last commit in case the bus lost something.
+// look reads the last commit in case the bus lost a copy.
 func (f *follower) look(ctx context.Context) {
 	switch last, err := f.bus.LastCommitSeq(ctx, f.ref); {
 	case err != nil:
@@ -189,7 +189,7 @@ func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
 	}
 	commit, index, count, prev, ok := place(m.Header)
 	switch {
-	case !ok && e.Type == event.TypeUIMessage: // it is in no commit: why nothing goes on
+	case !ok && e.Type == event.TypeUIMessage: // it is in no commit: why the session does not continue
 		f.send(ctx, Item{Event: e})
 	case ok && f.contradicts(commit, index, count, e.ID):
 		f.doubt = true
@@ -225,8 +225,8 @@ func (f *follower) send(ctx context.Context, i Item) {
 	}
 }
 
-// fill reads from the log what the live copies did not bring. Unless it is sure that the
-// log holds the position, it looks at the position's commit first.
+// fill reads from the log what is missing in the live copies. Unless it is known that the
+// log holds the position, it checks the position's commit first.
 func (f *follower) fill(ctx context.Context, sure bool) {
 	sure = sure || !f.check || f.at.Commit == 0
 	after := f.at.Commit
@@ -255,7 +255,7 @@ func (f *follower) fill(ctx context.Context, sure bool) {
 	}
 }
 
-// sendCommit sends what was not yet sent of a commit.
+// sendCommit sends the events of a commit that were not sent yet.
 func (f *follower) sendCommit(ctx context.Context, seq uint64, c event.Commit) {
 	if seq != f.at.Commit {
 		if f.id = ""; f.commits() {
@@ -271,7 +271,7 @@ func (f *follower) sendCommit(ctx context.Context, seq uint64, c event.Commit) {
 	f.at, f.complete = Position{seq, All}, true
 }
 
-// place reads where in the log a live copy stands.
+// place reads a live copy's position in the log.
 func place(h nats.Header) (commit uint64, index, count int, prev uint64, ok bool) {
 	commit, err1 := strconv.ParseUint(h.Get(bus.HeaderCommit), 10, 64)
 	index, err2 := strconv.Atoi(h.Get(bus.HeaderIndex))

@@ -65,7 +65,7 @@ func NodeModules(t testing.TB, dir string) {
 		}
 	}
 	modules := filepath.Join(dir, "node_modules")
-	if err := os.RemoveAll(modules); err != nil { // of whoever tried the example by hand
+	if err := os.RemoveAll(modules); err != nil { // left by somebody who tried the example by hand
 		t.Fatal(err)
 	}
 	if err := os.CopyFS(modules, os.DirFS(filepath.Join(kept, "node_modules"))); err != nil {

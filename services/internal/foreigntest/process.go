@@ -139,7 +139,7 @@ func (p *Process) Wait() {
 	}
 }
 
-// Leave tells it to end by a signal, and waits until it has, in good order.
+// Leave ends it with a signal, and waits until it has ended cleanly.
 func (p *Process) Leave(s syscall.Signal) {
 	p.t.Helper()
 	p.Signal(s)

@@ -21,10 +21,10 @@ const (
 	maxQuote   = 240
 )
 
-// Account tells of turns in Markdown: what was perceived, each round of the model,
-// what hooks said, what was called with which arguments, who approved it, and what
-// came of it, each with the time since the turn began. What others have written
-// stands in it as code, on one line and cut.
+// Account describes turns in Markdown: what was perceived, each round of the model,
+// hooks' verdicts, calls with their arguments, who approved them, and their
+// results, each with the time since the turn began. Text of others
+// is shortened and quoted as code, on one line.
 func Account(turns []Turn) string {
 	var b strings.Builder
 	for i, t := range turns {
@@ -69,7 +69,7 @@ func (t *Turn) account(b *strings.Builder) {
 	}
 }
 
-// comesBefore reports whether what the event says followed from the verdict.
+// comesBefore reports whether the event followed from the verdict.
 func comesBefore(v hook.Verdict, e event.Event) bool {
 	switch v.Point {
 	case hook.BeforeSense, hook.AfterSense:
@@ -86,7 +86,7 @@ func comesBefore(v hook.Verdict, e event.Event) bool {
 	return e.Type.Terminal()
 }
 
-// callOf is the call that an event of an act is about.
+// callOf returns the call that an event of an act is about.
 func callOf(e event.Event) string {
 	var about struct {
 		Call           string `json:"call"`
@@ -219,7 +219,7 @@ func (w *writer) planCompleted(e event.Event) {
 func (w *writer) audited(e event.Event) {
 	var p event.Audited
 	if e.DataAs(&p) != nil || p.Effect == event.EffectAllow && p.Grant == nil {
-		return // what is allowed without further ado is no news
+		return // a plain allow is not worth a line
 	}
 	by := ""
 	if p.Rule != "" {
@@ -309,7 +309,7 @@ func (w *writer) verdict(v hook.Verdict) {
 	w.line("hook %s of %s%s: %s in %s%s", v.Point, v.Plugin, at, v.Verb, time.Duration(v.LatencyUS)*time.Microsecond, why)
 }
 
-// quote is what others have written, as code on one line.
+// quote formats text of others as code on one line.
 func quote(s string) string {
 	var b bytes.Buffer
 	if json.Compact(&b, []byte(s)) == nil {
@@ -329,7 +329,7 @@ func quote(s string) string {
 	return "`" + strings.ReplaceAll(s, "`", "'") + "`"
 }
 
-// span is a duration for people.
+// span formats a duration for people.
 func span(ms int64) string {
 	switch d := time.Duration(ms) * time.Millisecond; {
 	case d < time.Second:

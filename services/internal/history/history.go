@@ -1,9 +1,9 @@
 // Package history reads a session's latest turns from the log, backwards from its
-// end, and tells of them in words.
+// end, and describes them in words.
 //
-// It reads commits alone, and as many as it is told to, so that a session with a
+// It reads only commits, and at most as many as the caller allows, so that a session with a
 // long past costs no more than a short one. It keeps nothing, publishes nothing,
-// and a commit that cannot be read ends the look back there.
+// and stops at a commit that cannot be read.
 package history
 
 import (
@@ -20,26 +20,26 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// ErrNoTurn says that the log has no such turn, or that it is too far back.
+// ErrNoTurn means that the log has no such turn, or that it is too far back.
 var ErrNoTurn = errors.New("no such turn")
 
-// MaxCommits is how far back is looked, in commits.
+// MaxCommits is how many commits are read at most.
 const MaxCommits = 2000
 
-// Log is what is needed of the bus; *bus.Bus has it.
+// Log is the part of the bus that this package needs; *bus.Bus implements it.
 type Log interface {
 	LastCommit(ctx context.Context, ref subject.Ref) (bus.StoredMsg, error)
 	Message(ctx context.Context, seq uint64) (bus.StoredMsg, error)
 }
 
-// Turn is what the log says of one turn, oldest first.
+// Turn holds the commits of one turn, oldest first.
 type Turn struct {
 	ID       string
 	Input    event.Perceived // with its text, where it was found
 	Began    time.Time
 	Commits  []Commit
-	Recorded *event.Recorded   // nil: it failed, or goes on
-	Failed   *event.TurnFailed // nil: it was recorded, or goes on
+	Recorded *event.Recorded   // nil: it failed, or is still running
+	Failed   *event.TurnFailed // nil: it was recorded, or is still running
 	Ended    time.Time
 	Partial  bool // its beginning is too far back
 }
@@ -53,7 +53,7 @@ type Commit struct {
 }
 
 // Last returns the session's last n turns, oldest first: fewer if there are fewer,
-// and none is [ErrNoTurn]. A turn that goes on is one of them.
+// and [ErrNoTurn] if there is none. A running turn is included.
 func Last(ctx context.Context, log Log, ref subject.Ref, n int) ([]Turn, error) {
 	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
 		return len(turns) >= n && !slices.ContainsFunc(turns[:n], func(t *Turn) bool { return !t.whole() })
@@ -105,7 +105,7 @@ func back(ctx context.Context, log Log, ref subject.Ref) iter.Seq2[uint64, event
 	}
 }
 
-// read collects turns, the last one first, until enough says so.
+// read collects turns, the last one first, until enough returns true.
 func read(ctx context.Context, log Log, ref subject.Ref, enough func([]*Turn) bool) ([]Turn, error) {
 	if _, err := log.LastCommit(ctx, ref); errors.Is(err, bus.ErrNotFound) {
 		return nil, nil
@@ -171,7 +171,7 @@ func (r *reader) take(seq uint64, c event.Commit) {
 	}
 }
 
-// verdicts are those of a commit that belong to its first turn, or its last: where
+// verdicts returns those of a commit that belong to its first turn, or its last: where
 // one turn ends and the next begins, the point says whose they are.
 func verdicts(all []hook.Verdict, first, last bool) []hook.Verdict {
 	if first && last {
@@ -187,7 +187,7 @@ func verdicts(all []hook.Verdict, first, last bool) []hook.Verdict {
 	return out
 }
 
-// note reads an event that says how the turn began or ended.
+// note records how the turn began or ended.
 func (t *Turn) note(e event.Event, at time.Time) {
 	switch e.Type {
 	case event.TypePerceived:
@@ -208,7 +208,7 @@ func (t *Turn) note(e event.Event, at time.Time) {
 	}
 }
 
-// queued finds what somebody had said whose turn began later.
+// queued finds the queued input of a turn that began later.
 func (r *reader) queued(e event.Event) {
 	if e.Type != event.TypePerceived {
 		return

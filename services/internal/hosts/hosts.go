@@ -1,6 +1,6 @@
-// Package hosts knows by which host names a server is reached, and which origins
-// pages of it have. A page in a browser that had its name resolved to this machine
-// (DNS rebinding) still says its own name, and is told apart by it.
+// Package hosts checks the host names that a server is reached by, and the origins of
+// its pages. A page in a browser whose name resolves to this machine
+// (DNS rebinding) still sends its own name, and is recognized by it.
 package hosts
 
 import (
@@ -17,7 +17,7 @@ import (
 // the ones it was made of.
 type Set struct{ known []string }
 
-// Of makes a set; see [Check] for what a name is.
+// Of returns a set; see [Check] for the form of a name.
 func Of(names []string) Set {
 	s := Set{known: make([]string, len(names))}
 	for i, n := range names {
@@ -32,8 +32,8 @@ func (s Set) Has(header string) bool {
 	return ok && (IsLoopback(name) || slices.Contains(s.known, name))
 }
 
-// Split gives the name in a Host header, in lower case and without brackets, and its
-// port, "" if it has none. It is strict: what is not exactly name, name:port, [IPv6]
+// Split returns the name in a Host header, in lower case and without brackets, and its
+// port, "" if it has none. It is strict: anything but name, name:port, [IPv6]
 // or [IPv6]:port is not ok.
 func Split(header string) (name, port string, ok bool) {
 	if rest, found := strings.CutPrefix(header, "["); found {
@@ -58,23 +58,23 @@ func Split(header string) (name, port string, ok bool) {
 	return strings.ToLower(name), port, true
 }
 
-// IsLoopback reports whether a name without port means this machine alone.
+// IsLoopback reports whether a name without port means only this machine.
 func IsLoopback(name string) bool {
 	ip := net.ParseIP(name)
 	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// ListensOnLoopback reports whether an address to listen on, host:port, is reached
-// from this machine alone.
+// ListensOnLoopback reports whether an address to listen on, host:port, is reachable
+// only from this machine.
 func ListensOnLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	return err == nil && IsLoopback(host)
 }
 
-// Check says what is wrong with a configured name.
+// Check returns what is wrong with a configured name.
 func Check(name string) error {
 	got, port, ok := Split(name)
-	if net.ParseIP(name) != nil { // IPv6 stands here without brackets
+	if net.ParseIP(name) != nil { // IPv6 is written without brackets here
 		got, port, ok = strings.ToLower(name), "", true
 	}
 	if !ok || port != "" || got != strings.ToLower(name) || strings.ContainsAny(name, "/*, @") {
@@ -83,7 +83,7 @@ func Check(name string) error {
 	return nil
 }
 
-// CheckOrigin says what is wrong with a configured origin.
+// CheckOrigin returns what is wrong with a configured origin.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.Contains(origin, "*") || strings.ToLower(origin) != origin {
@@ -98,7 +98,7 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// CheckListen says what is wrong with an address to listen on.
+// CheckListen returns what is wrong with an address to listen on.
 func CheckListen(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {

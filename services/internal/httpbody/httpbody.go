@@ -1,7 +1,7 @@
 // Package httpbody makes sure that a client that sends too large a body can read the
 // answer.
 //
-// If a server answers 413 and closes the connection while the client still sends, the
+// If a server answers 413 and closes the connection while the client is still sending, the
 // connection is reset, and the answer is lost as soon as the unread data exceeds the
 // buffers. So the rest of the body is read first and discarded, within bounds.
 package httpbody

@@ -1,6 +1,6 @@
-// Package httpd is the small HTTP server that every service has beside the bus:
-// GET /healthz (the process lives), /readyz (it can do its work) and /metrics
-// (Prometheus text format). It serves nothing else and takes no input.
+// Package httpd is the small HTTP server that every service runs beside the bus:
+// GET /healthz (the process is alive), /readyz (it can do its work) and /metrics
+// (Prometheus text format). It serves nothing else and accepts no input.
 package httpd
 
 import (
@@ -24,7 +24,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Serve answers until ctx ends. Without an address it just waits for that.
+// Serve serves until ctx ends. Without an address it only waits for that.
 func Serve(ctx context.Context, c Config) error {
 	if c.Addr == "" {
 		<-ctx.Done()
@@ -70,7 +70,7 @@ func (c Config) handler() http.Handler {
 func text(w http.ResponseWriter, code int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, body) // the asker may be gone
+	_, _ = io.WriteString(w, body) // the client may have disconnected
 }
 
 func (c Config) metrics() string {

@@ -1,5 +1,5 @@
-// Package jsonerror says what is wrong with JSON in the words of its sender, who knows
-// fields and kinds of values, but no types of Go.
+// Package jsonerror explains faults of JSON in the sender's terms: by
+// fields and kinds of values, without Go types.
 package jsonerror
 
 import (

@@ -1,4 +1,4 @@
-// Package logburst logs what may repeat very fast, such as refusals under overload,
+// Package logburst logs lines that may repeat very fast, such as refusals under overload,
 // without flooding the log.
 package logburst
 
@@ -22,13 +22,13 @@ type Log struct {
 	open map[string]*burst // by reason, those whose window has not ended
 }
 
-// burst is what came of a reason in its window since the last line.
+// burst holds the suppressed lines of a reason in its window.
 type burst struct {
 	count  int
 	latest func(extra ...any)
 }
 
-// New makes a Log that writes to a logger.
+// New returns a Log that writes to a logger.
 func New(log *slog.Logger) *Log { return &Log{log: log, open: map[string]*burst{}} }
 
 // Log logs a line, now or, if its reason was logged within the window, perhaps later.

@@ -16,7 +16,7 @@ const (
 	healPauseMax = 30 * time.Second
 )
 
-// isWriteError reports whether a line of the server's log says that it no longer
+// isWriteError reports whether a line of the server's log means that it no longer
 // stores. Until it is restarted, the server keeps a stream's first write error, or has
 // JetStream disabled.
 func isWriteError(line string) bool {
@@ -37,7 +37,7 @@ type healer struct {
 
 func newHealer() *healer { return &healer{faults: make(chan string, 1), quit: make(chan struct{})} }
 
-// saw takes a line of the server's log.
+// saw handles a line of the server's log.
 func (h *healer) saw(line string) {
 	if h == nil || !isWriteError(line) {
 		return
@@ -68,7 +68,7 @@ func (h *healer) run() {
 		case <-h.quit:
 			return
 		case line := <-h.faults:
-			h.s.cfg.Logger.Error("the bus cannot store; it is restarted once its directory is writable",
+			h.s.cfg.Logger.Error("the bus cannot store; it will be restarted once its directory is writable",
 				"dir", h.s.cfg.StoreDir, "error", line)
 		}
 		pause = min(2*pause, healPauseMax)
@@ -109,7 +109,7 @@ func (h *healer) heal(pause time.Duration) bool {
 	}
 }
 
-// hasRoom tries to write as much as the largest message needs.
+// hasRoom tries to write as many bytes as the largest message needs.
 func hasRoom(dir string, size int) (err error) {
 	path := filepath.Join(dir, ".room")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// logger takes the server's log lines into slog.
+// logger passes the server's log lines to slog.
 type logger struct {
 	log    *slog.Logger
 	healer *healer // nil: write errors are not repaired
 
 	mu   sync.Mutex
 	last string // the last error or fatal line: why it did not start
-	dead bool   // there was a fatal one
+	dead bool   // there was a fatal line
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }

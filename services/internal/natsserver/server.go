@@ -1,7 +1,7 @@
 // Package natsserver runs a NATS server with JetStream inside the process.
 //
-// `skandha up` uses it as its bus and tests use it as theirs. It listens on no
-// port unless it is told to; clients of the same process connect through memory
+// `skandha up` and tests use it as their bus. It listens on no
+// port unless one is configured; clients of the same process connect through memory
 // ([Server.InProcessConn]). It takes no signals: the process that started it
 // shuts it down.
 package natsserver
@@ -45,12 +45,12 @@ const (
 	DefaultName       = "skandha"
 )
 
-// Config says how the server runs. StoreDir is needed.
+// Config of a server. StoreDir is required.
 type Config struct {
-	StoreDir   string // where the streams are kept
+	StoreDir   string // directory of the streams
 	Sync       Sync   // default always
 	Addr       string // host:port to listen on, port 0 or -1 for any; empty: clients of this process only
-	Token      string // clients must show it; needed to listen on more than loopback
+	Token      string // required of clients; must be set to listen on more than loopback
 	MaxPayload int    // largest message, in bytes; default 8 MiB
 	MaxMemory  int64  // for consumers and streams in memory, in bytes; default 256 MiB
 	MaxStore   int64  // for streams in files, in bytes; default 64 GiB

@@ -1,5 +1,5 @@
 // Package natstest gives tests a real NATS server: in the same process within
-// milliseconds, or as a process of its own that can be killed.
+// milliseconds, or as a separate process that can be killed.
 package natstest
 
 import (
@@ -24,7 +24,7 @@ func WithSync(s natsserver.Sync) Option { return func(c *natsserver.Config) { c.
 // WithConfig changes anything.
 func WithConfig(f func(*natsserver.Config)) Option { return f }
 
-// Start runs a server in this process, in a directory of the test's own, until
+// Start runs a server in this process, in a temporary directory of the test, until
 // the test ends.
 func Start(t testing.TB, opts ...Option) *natsserver.Server {
 	t.Helper()
@@ -41,7 +41,7 @@ func Start(t testing.TB, opts ...Option) *natsserver.Server {
 }
 
 // Connect connects to the server in this process and makes sure that the streams
-// are there. The connection is closed when the test ends.
+// exist. The connection is closed when the test ends.
 func Connect(t testing.TB, s *natsserver.Server) *bus.Bus {
 	t.Helper()
 	b := Dial(t, bus.Config{InProcess: s, Token: s.Token()})
@@ -49,7 +49,7 @@ func Connect(t testing.TB, s *natsserver.Server) *bus.Bus {
 	return b
 }
 
-// ConnectURL connects over TCP and makes sure that the streams are there.
+// ConnectURL connects over TCP and makes sure that the streams exist.
 func ConnectURL(t testing.TB, url string) *bus.Bus {
 	t.Helper()
 	b := Dial(t, bus.Config{URL: url})
@@ -75,7 +75,7 @@ func Dial(t testing.TB, c bus.Config) *bus.Bus {
 	return b
 }
 
-// EnsureStreams makes sure that the streams are there, with the default limits.
+// EnsureStreams makes sure that the streams exist, with the default limits.
 func EnsureStreams(t testing.TB, b *bus.Bus) {
 	t.Helper()
 	if err := b.EnsureStreams(Context(t), bus.StreamsConfig{}); err != nil {
@@ -83,7 +83,7 @@ func EnsureStreams(t testing.TB, b *bus.Bus) {
 	}
 }
 
-// Patience is how long a test waits for what must happen.
+// Patience is how long a test waits for a condition.
 const Patience = 60 * time.Second
 
 // Context ends when the test ends, or when [Patience] does.

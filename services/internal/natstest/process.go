@@ -38,7 +38,7 @@ func init() {
 	}
 }
 
-// serve runs the server until the parent is gone or kills it.
+// serve runs the server until the parent ends or kills it.
 func serve(dir string) {
 	c := natsserver.Config{
 		StoreDir: dir, Addr: os.Getenv(envAddr), Sync: natsserver.Sync(os.Getenv(envSync)),
@@ -58,7 +58,7 @@ func serve(dir string) {
 	os.Exit(0)
 }
 
-// Process is a server in a process of its own.
+// Process is a server in a separate process.
 type Process struct {
 	t    testing.TB
 	dir  string
@@ -72,10 +72,10 @@ type Process struct {
 	url   string
 }
 
-// StartProcess runs a server as a process of its own, in the directory (empty:
-// one of the test's own) and on the port (0: any) of the loopback interface,
+// StartProcess runs a server as a separate process, in the directory (empty:
+// a temporary one of the test) and on the port (0: any) of the loopback interface,
 // until the test ends. It keeps its port over restarts. Its streams are synced
-// relaxedly, which loses nothing to a kill.
+// in relaxed mode, which loses nothing to a kill.
 func StartProcess(t testing.TB, dir string, port int) *Process {
 	t.Helper()
 	if dir == "" {
@@ -90,10 +90,10 @@ func StartProcess(t testing.TB, dir string, port int) *Process {
 	return p
 }
 
-// URL is where clients connect.
+// URL returns the address for clients.
 func (p *Process) URL() string { return p.url }
 
-// Kill ends the server by SIGKILL and waits until it is gone.
+// Kill ends the server by SIGKILL and waits until it has ended.
 func (p *Process) Kill() {
 	if p.cmd == nil {
 		return
@@ -104,7 +104,7 @@ func (p *Process) Kill() {
 	p.cmd = nil
 }
 
-// Stop ends the server in good order and waits until it is gone.
+// Stop ends the server cleanly and waits until it has ended.
 func (p *Process) Stop() {
 	if p.cmd == nil {
 		return

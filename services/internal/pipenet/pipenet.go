@@ -1,7 +1,7 @@
-// Package pipenet is a network within the process, for tests in a bubble of
-// testing/synctest: what waits for a socket of the system stands outside of the
-// bubble's time, what waits for a pipe does not. So silence that is to be too long,
-// or not too long, is measured by a clock that no busy machine holds up.
+// Package pipenet is an in-process network for tests in a bubble of
+// testing/synctest: a goroutine that waits for a system socket is outside of the
+// bubble's time, one that waits for a pipe is not. So tests of timeouts use
+// a clock that does not depend on how busy the machine is.
 package pipenet
 
 import (
@@ -19,7 +19,7 @@ type Network struct {
 	once    sync.Once
 }
 
-// New makes a network. It belongs to the bubble in which it is made.
+// New returns a network. It belongs to the bubble in which it is created.
 func New() *Network {
 	return &Network{dialled: make(chan net.Conn), closed: make(chan struct{})}
 }
@@ -56,12 +56,12 @@ func (n *Network) Close() error {
 // Addr implements [net.Listener].
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
-// Serve serves HTTP until the test ends. All requests of the client come to the
+// Serve serves HTTP until the test ends. All requests of the client go to the
 // handler, whatever host they name.
 func Serve(t testing.TB, h http.Handler) *http.Client {
 	t.Helper()
 	n := New()
-	srv := &http.Server{Handler: h} //nolint:gosec // no stranger connects
+	srv := &http.Server{Handler: h} //nolint:gosec // only tests connect
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

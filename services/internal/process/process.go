@@ -1,4 +1,4 @@
-// Package process is what every service's main does around its service: flags,
+// Package process runs a service as a process, as every service's main does: flags,
 // signals, log, the connection to the bus, and the HTTP server for health.
 //
 // SIGTERM or SIGINT ends the service's context, so that it drains; a second one
@@ -23,7 +23,7 @@ import (
 	"skandha.dev/services/internal/httpd"
 )
 
-// Flags are those of every service. A service's own struct embeds them.
+// Flags are the flags of every service. A service's own struct embeds them.
 type Flags struct {
 	NATS        string           `name:"nats" env:"SKANDHA_NATS" default:"nats://127.0.0.1:4222" placeholder:"URL" help:"The bus."`
 	Token       string           `env:"SKANDHA_TOKEN" xor:"login" placeholder:"TOKEN" help:"Token to log in with."`
@@ -36,7 +36,7 @@ type Flags struct {
 	Version     kong.VersionFlag `help:"Print the version."`
 }
 
-// Env is what a service stands on.
+// Env is what a process provides to its service.
 type Env struct {
 	Bus *bus.Bus
 	Log *slog.Logger
@@ -45,10 +45,10 @@ type Env struct {
 	metrics atomic.Pointer[func() map[string]int64]
 }
 
-// Ready replaces the answer to /readyz, which else says whether the bus is there.
+// Ready replaces the check of /readyz, which by default is whether the bus is connected.
 func (e *Env) Ready(ready func() error) { e.ready.Store(&ready) }
 
-// Metrics adds figures to /metrics.
+// Metrics adds values to /metrics.
 func (e *Env) Metrics(metrics func() map[string]int64) { e.metrics.Store(&metrics) }
 
 func (e *Env) health(addr string) httpd.Config {
@@ -72,7 +72,7 @@ func (e *Env) health(addr string) httpd.Config {
 	}
 }
 
-// Service is one with its flags.
+// Service is a service and its flags.
 type Service interface {
 	// Check verifies the flags before anything is started.
 	Check() error
@@ -130,7 +130,7 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 	return f.serve(ctx, service, &Env{Bus: b, Log: log})
 }
 
-// serve runs the service with its HTTP server. One that fails ends the other.
+// serve runs the service and its HTTP server. If one fails, the other ends.
 func (f *Flags) serve(ctx context.Context, service Service, e *Env) error {
 	ctx, fail := context.WithCancel(ctx)
 	defer fail()

@@ -1,5 +1,5 @@
-// Package secret reads secrets that a configuration names: they need not stand in
-// it themselves.
+// Package secret reads secrets that a configuration refers to, so that the file need not
+// contain them.
 package secret
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Read gives the secret that s names: env:NAME is the value of an environment
+// Read returns the secret that s names: env:NAME is the value of an environment
 // variable, file:PATH the content of a file without the spaces around it, and
 // anything else is the secret itself. An error never quotes the secret.
 func Read(s string) (string, error) {

@@ -2,15 +2,15 @@ package toolschema
 
 import "github.com/santhosh-tekuri/jsonschema/v6"
 
-// maxHops bounds how many schemas may say something about one value through
-// $ref and allOf: a $ref cycle that consumes nothing must not hang us.
+// maxHops bounds how many schemas may apply to one value through
+// $ref and allOf: a $ref cycle that consumes nothing must not loop forever.
 const maxHops = 32
 
 // applyDefaults fills in absent properties, in place. Of anyOf and oneOf nothing
-// is taken, since it is open which of them will hold; a default that is itself an
-// object is taken as it stands.
+// is applied, since it is open which of them will match; a default that is itself an
+// object is used unchanged.
 //
-// It ends because [checkSize] bounds how many schemas lie side by side.
+// It ends because [checkSize] bounds the number of schemas at one level.
 func applyDefaults(s *jsonschema.Schema, value any, hops int) {
 	if s == nil || hops > maxHops {
 		return

@@ -90,7 +90,7 @@ func compile(args json.RawMessage) (*Validator, error) {
 	return &Validator{s, text}, nil
 }
 
-// nothingRemote refuses to load what the schema does not itself contain.
+// nothingRemote refuses to load anything outside of the schema.
 type nothingRemote struct{}
 
 func (nothingRemote) Load(url string) (any, error) {
@@ -109,12 +109,12 @@ func checkDefaults(s *jsonschema.Schema) error {
 	return nil
 }
 
-// Schema is the object schema, as a model should be told it.
+// Schema returns the object schema, as sent to models.
 func (v *Validator) Schema() json.RawMessage { return v.doc }
 
-// Validate checks the arguments. If they fit, it gives them in canonical form
+// Validate checks the arguments. If they are valid, it returns them in canonical form
 // (keys sorted, no spaces, numbers as they were written) with the defaults of
-// absent properties filled in, and no errors. Otherwise it gives every error as
+// absent properties filled in, and no errors. Otherwise it returns every error as
 // "<JSON pointer>: <what is wrong>"; the whole value is called "(root)". Absent
 // arguments and null mean {}.
 func (v *Validator) Validate(args json.RawMessage) (json.RawMessage, []string) {

@@ -6,57 +6,58 @@ import (
 	"sync"
 )
 
-// InFlight counts who is in: what a listener has taken and is not done with. Once it
-// is shut nobody enters. The zero value is shut; [InFlight.Open] opens it once.
+// InFlight counts the inputs that a listener has accepted and not finished. Once it
+// is shut, [InFlight.Enter] fails. The zero value is shut; [InFlight.Open] opens it once.
 type InFlight struct {
 	mu     sync.Mutex
 	opened bool
 	shut   bool
 	in     int
-	empty  chan struct{} // closed when the door is shut and nobody is in
+	empty  chan struct{} // closed once it is shut and the count is zero
 }
 
-// Open lets enter. It reports false if the door was opened before.
-func (d *InFlight) Open() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.opened {
+// Open lets Enter succeed. It reports false if it was called before.
+func (f *InFlight) Open() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.opened {
 		return false
 	}
-	d.opened = true
+	f.opened = true
 	return true
 }
 
-// Enter reports whether the door is open; then [InFlight.Leave] must follow.
-func (d *InFlight) Enter() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.opened || d.shut {
+// Enter counts one more and reports true if the counter is open; [InFlight.Leave] must
+// follow.
+func (f *InFlight) Enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.opened || f.shut {
 		return false
 	}
-	d.in++
+	f.in++
 	return true
 }
 
 // Leave undoes Enter.
-func (d *InFlight) Leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.in--
-	d.settle()
+func (f *InFlight) Leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.in--
+	f.settle()
 }
 
-// Shut lets nobody enter any more, and waits until all have left. When ctx ends
-// first the error wraps [ErrNotTaken] and says how many are in.
-func (d *InFlight) Shut(ctx context.Context) error {
-	d.mu.Lock()
-	if d.empty == nil {
-		d.empty = make(chan struct{})
+// Shut makes Enter fail from now on and waits until all have left. When ctx ends first,
+// the error wraps [ErrNotTaken] and says how many are left.
+func (f *InFlight) Shut(ctx context.Context) error {
+	f.mu.Lock()
+	if f.empty == nil {
+		f.empty = make(chan struct{})
 	}
-	d.shut = true
-	d.settle()
-	empty := d.empty
-	d.mu.Unlock()
+	f.shut = true
+	f.settle()
+	empty := f.empty
+	f.mu.Unlock()
 	select {
 	case <-empty:
 		return nil
@@ -66,19 +67,19 @@ func (d *InFlight) Shut(ctx context.Context) error {
 	case <-empty:
 		return nil
 	case <-ctx.Done():
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return fmt.Errorf("%w: %d inputs were not acknowledged: %w", ErrNotTaken, d.in, ctx.Err())
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return fmt.Errorf("%w: %d inputs were not acknowledged: %w", ErrNotTaken, f.in, ctx.Err())
 	}
 }
 
-func (d *InFlight) settle() {
-	if !d.shut || d.in > 0 || d.empty == nil {
+func (f *InFlight) settle() {
+	if !f.shut || f.in > 0 || f.empty == nil {
 		return
 	}
 	select {
-	case <-d.empty:
+	case <-f.empty:
 	default:
-		close(d.empty)
+		close(f.empty)
 	}
 }

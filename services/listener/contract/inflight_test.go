@@ -9,7 +9,7 @@ import (
 	"skandha.dev/services/listener/contract"
 )
 
-func TestADoorIsShutUntilItIsOpenedAndOpensOnce(t *testing.T) {
+func TestInFlightIsShutUntilItIsOpenedAndOpensOnce(t *testing.T) {
 	var d contract.InFlight
 	if d.Enter() || !d.Open() || !d.Enter() || d.Open() {
 		t.Error("want shut, opened, entered, and not opened again")
@@ -27,7 +27,7 @@ func TestShuttingWaitsForThoseWhoAreIn(t *testing.T) {
 		t.Errorf("Shut in haste: %v", err)
 	}
 	if d.Enter() {
-		t.Error("somebody entered through a shut door")
+		t.Error("Enter succeeded after Shut")
 	}
 	shut := make(chan error, 1)
 	go func() { shut <- d.Shut(t.Context()) }()
@@ -41,7 +41,7 @@ func TestShuttingWaitsForThoseWhoAreIn(t *testing.T) {
 	}
 }
 
-func TestADoorThatWasNeverOpenedShutsAtOnce(t *testing.T) {
+func TestInFlightThatWasNeverOpenedShutsAtOnce(t *testing.T) {
 	var d contract.InFlight
 	if err := d.Shut(t.Context()); err != nil || d.Enter() {
 		t.Errorf("Shut: %v", err)

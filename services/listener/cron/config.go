@@ -13,14 +13,14 @@ import (
 	"skandha.dev/services/listener/contract"
 )
 
-// CatchUp says what becomes of occurrences that were missed.
+// CatchUp is what happens with missed occurrences.
 type CatchUp string
 
 // The ways to catch up.
 const (
-	CatchUpNone CatchUp = "none" // nothing: they are left out
-	CatchUpLast CatchUp = "last" // the latest one occurs, unless one in time follows it (default)
-	CatchUpAll  CatchUp = "all"  // all occur, in order, at most the latest CatchUpMax
+	CatchUpNone CatchUp = "none" // they are skipped
+	CatchUpLast CatchUp = "last" // the latest one is emitted, unless one in time follows it (default)
+	CatchUpAll  CatchUp = "all"  // all are emitted, in order, at most the latest CatchUpMax
 )
 
 // The defaults and limits.
@@ -30,13 +30,13 @@ const (
 	MaxCatchUp        = 1000
 )
 
-// Common is what a listener sets for all its entries and an entry for itself.
+// Common are the settings of a listener for all its entries, or of one entry.
 type Common struct {
 	Agent      string          `yaml:"agent"`        // default main
-	Session    string          `yaml:"session"`      // needed
+	Session    string          `yaml:"session"`      // required
 	Zone       string          `yaml:"zone"`         // of the wall clock, e.g. Europe/Berlin; default UTC
 	CatchUp    CatchUp         `yaml:"catch_up"`     // none, last or all; default last
-	CatchUpMax int             `yaml:"catch_up_max"` // how many at most with all; default 100, at most 1000
+	CatchUpMax int             `yaml:"catch_up_max"` // upper limit for all; default 100, at most 1000
 	Late       time.Duration   `yaml:"late"`         // how late an occurrence is still in time; default 1m
 	Mode       event.InputMode `yaml:"mode"`         // queue or interrupt; default queue
 }
@@ -44,17 +44,17 @@ type Common struct {
 // Entry is one line of the crontab.
 type Entry struct {
 	Common   `yaml:",inline"`
-	Schedule string `yaml:"schedule"` // see [ParseSchedule]; needed
-	Text     string `yaml:"text"`     // of the input; needed
+	Schedule string `yaml:"schedule"` // see [ParseSchedule]; required
+	Text     string `yaml:"text"`     // of the input; required
 }
 
-// Config of a listener. Its entries are known by their names, which are ids.
+// Config of a listener. Its entries are keyed by name, which is an id.
 type Config struct {
 	Common  `yaml:",inline"`
 	Entries map[string]Entry `yaml:"entries"`
 }
 
-// entry is one that was checked.
+// entry is an [Entry] that was validated.
 type entry struct {
 	name     string
 	ref      subject.Ref
@@ -80,7 +80,7 @@ func (c Config) build() (map[string]entry, error) {
 	defaults := c.or(Common{Agent: "main", Zone: "UTC", CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate})
 	out := make(map[string]entry, len(c.Entries))
 	errs := []error{defaults.check()}
-	if len(c.Entries) == 0 { // else each entry has it checked
+	if len(c.Entries) == 0 { // otherwise each entry checks it
 		_, err := ParseSchedule("@daily", defaults.Zone)
 		errs = append(errs, err)
 	}
@@ -97,7 +97,7 @@ func (c Config) build() (map[string]entry, error) {
 	return out, errors.Join(errs...)
 }
 
-// check reports what is wrong with catching up, whether entries need it or not; the
+// check reports what is wrong with the settings for catching up, used or not; the
 // error begins with the field's name.
 func (c Common) check() error {
 	switch {
@@ -114,10 +114,10 @@ func (c Common) check() error {
 // check completes the entry; the error begins with the field's name.
 func (e *entry) check() (err error) {
 	if !subject.Valid(e.name) {
-		return fmt.Errorf("name: %q is no id; use 1 to %d characters of A-Z a-z 0-9 _ -", e.name, subject.MaxIDLen)
+		return fmt.Errorf("name: %q is not a valid id; use 1 to %d characters of A-Z a-z 0-9 _ -", e.name, subject.MaxIDLen)
 	}
 	if e.Session == "" {
-		return errors.New("session: it is empty; name the session that hears it")
+		return errors.New("session is empty; name the session that receives the input")
 	}
 	if e.ref, err = subject.ParseRef(e.Agent, e.Session); err != nil {
 		return fmt.Errorf("agent or session: %w", err)
@@ -131,7 +131,7 @@ func (e *entry) check() (err error) {
 	return nil
 }
 
-// input is the occurrence at a time.
+// input returns the input for the occurrence at a time.
 func (e *entry) input(at time.Time) contract.Input {
 	return contract.Input{
 		Agent: e.ref.Agent, Session: e.ref.Session, Text: e.Text, Mode: e.Mode,
@@ -139,8 +139,8 @@ func (e *entry) input(at time.Time) contract.Input {
 	}
 }
 
-// due chooses what is to be emitted at now: of what has occurred after last. The
-// latest of all that has occurred is newest; zero if nothing has.
+// due chooses which of the occurrences after last are to be emitted at now. The
+// latest of all of them is newest; zero if there are none.
 func (e *entry) due(last, now time.Time) (emit []time.Time, newest time.Time) {
 	all := e.schedule.Between(last, now, MaxCatchUp)
 	if len(all) == 0 {

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	lookEvery  = time.Minute            // how often the schedules are looked through
+	lookEvery  = time.Minute            // how often the schedules are checked
 	retryPause = 500 * time.Millisecond // after something failed
 )
 
-// Deps are what a listener runs on.
+// Deps are a listener's dependencies.
 type Deps struct {
 	Bus    *bus.Bus
 	Logger *slog.Logger     // default slog.Default
-	Now    func() time.Time // default time.Now; the server's clock alone says when to wake up
+	Now    func() time.Time // default time.Now; only the server's clock decides when to wake up
 	Stats  *Stats           // may be nil
 }
 
-// Stats counts what occurred.
+// Stats counts occurrences.
 type Stats struct {
 	Occurred atomic.Int64 // emitted
-	Missed   atomic.Int64 // left out because it was too late; at most [MaxCatchUp] at a time are counted
+	Missed   atomic.Int64 // skipped because they were too late; counts at most [MaxCatchUp] at a time
 }
 
-// Listener is the listener that goes by the time.
+// Listener is the listener that follows the clock.
 type Listener struct {
 	name    subject.Writer
 	entries map[string]entry
@@ -42,17 +42,17 @@ type Listener struct {
 	now     func() time.Time
 	stats   *Stats
 
-	emitter contract.Emitter
-	door    contract.InFlight
-	ready   atomic.Pointer[error] // points to nil: schedules are laid down
-	end     context.CancelFunc    // of what is under way
-	quit    context.CancelFunc    // of waiting
-	ended   sync.WaitGroup
+	emitter  contract.Emitter
+	inFlight contract.InFlight
+	ready    atomic.Pointer[error] // points to nil once the schedules are stored
+	end      context.CancelFunc    // of work in progress
+	quit     context.CancelFunc    // of waiting
+	ended    sync.WaitGroup
 }
 
 var _ contract.Listener = (*Listener)(nil)
 
-// New makes a listener; an error of the configuration names its field.
+// New returns a listener; an error of the configuration names its field.
 func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if _, err := subject.Parse[subject.Writer](string(name)); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 		return nil, err
 	}
 	if deps.Bus == nil {
-		return nil, errors.New("a bus is needed")
+		return nil, errors.New("Bus is required")
 	}
 	if deps.Logger == nil {
 		deps.Logger = slog.Default()
@@ -77,14 +77,14 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 		name: name, entries: entries, bus: deps.Bus, log: deps.Logger.With("listener", string(name)), now: deps.Now, stats: deps.Stats,
 		end: func() {}, quit: func() {},
 	}
-	l.isReady(errors.New("the schedules are not laid down yet"))
+	l.isReady(errors.New("the schedules are not stored yet"))
 	return l, nil
 }
 
 // Name implements [contract.Listener].
 func (l *Listener) Name() subject.Writer { return l.name }
 
-// Ready says why the schedules are not laid down; nil if they are.
+// Ready returns why the schedules are not stored; nil if they are.
 func (l *Listener) Ready() error { return *l.ready.Load() }
 
 func (l *Listener) isReady(err error) {
@@ -96,8 +96,8 @@ func (l *Listener) isReady(err error) {
 
 // OnStart implements [contract.Listener].
 func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
-	if !l.door.Open() {
-		return fmt.Errorf("listener %s was started before", l.name)
+	if !l.inFlight.Open() {
+		return fmt.Errorf("listener %s was already started", l.name)
 	}
 	l.emitter = e
 	var work, wait context.Context
@@ -107,20 +107,20 @@ func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
 	return nil
 }
 
-// OnStop implements [contract.Listener]. What could not be emitted stays due: the
-// server keeps it for another replica or the next start.
+// OnStop implements [contract.Listener]. An occurrence that could not be emitted stays
+// due: the server keeps it for another replica or the next start.
 func (l *Listener) OnStop(ctx context.Context) error {
 	l.quit()
-	err := l.door.Shut(ctx)
+	err := l.inFlight.Shut(ctx)
 	l.end()
 	l.ended.Wait()
 	if err != nil {
-		return fmt.Errorf("listener %s: %w; it stays due and is emitted after the next start", l.name, err)
+		return fmt.Errorf("listener %s: %w; they stay due and are emitted after the next start", l.name, err)
 	}
 	return nil
 }
 
-// run serves until wait ends; what is under way goes on until work does.
+// run serves until wait ends; work in progress continues until work ends.
 func (l *Listener) run(wait, work context.Context) {
 	for wait.Err() == nil {
 		s, err := openStore(wait, l.bus, l.name)
@@ -131,12 +131,12 @@ func (l *Listener) run(wait, work context.Context) {
 			return
 		}
 		l.isReady(err)
-		l.log.Info("the clock stands still; it is tried again", "error", err)
+		l.log.Info("cron failed; retrying", "error", err)
 		pause(wait, retryPause)
 	}
 }
 
-// serve handles what is due until wait ends or something fails.
+// serve handles occurrences until wait ends or something fails.
 func (l *Listener) serve(wait, work context.Context, s *store) error {
 	for wait.Err() == nil {
 		if err := l.lookThrough(wait, s); err != nil {
@@ -161,7 +161,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lookThrough sees that the schedule of every entry lies there, and no other's.
+// lookThrough makes sure that exactly the schedules of the configured entries are stored.
 func (l *Listener) lookThrough(ctx context.Context, s *store) error {
 	ctx, cancel := context.WithTimeout(ctx, lookEvery)
 	defer cancel()
@@ -176,7 +176,7 @@ func (l *Listener) lookThrough(ctx context.Context, s *store) error {
 		if err := s.remove(ctx, name); err != nil {
 			return err
 		}
-		l.log.Info("the entry is gone, and so is its schedule", "entry", name)
+		l.log.Info("entry is not configured any more; its schedule was removed", "entry", name)
 	}
 	for name := range l.entries {
 		e := l.entries[name]
@@ -191,8 +191,8 @@ func (l *Listener) lookThrough(ctx context.Context, s *store) error {
 	return nil
 }
 
-// position reads how far the entry has come. One that is new, or has a new
-// schedule, begins at the time given.
+// position reads the entry's position. One that is new, or has a new
+// schedule, begins at the given time.
 func (l *Listener) position(ctx context.Context, s *store, e *entry, begin time.Time) (position, error) {
 	for {
 		p, known, err := s.load(ctx, e.name)
@@ -205,7 +205,7 @@ func (l *Listener) position(ctx context.Context, s *store, e *entry, begin time.
 			return position{}, err
 		}
 		if ok {
-			l.log.Info("the entry has a new schedule", "entry", e.name, "schedule", e.Schedule, "zone", e.Zone)
+			l.log.Info("entry has a new schedule", "entry", e.name, "schedule", e.Schedule, "zone", e.Zone)
 			return p, nil
 		}
 	}
@@ -214,7 +214,7 @@ func (l *Listener) position(ctx context.Context, s *store, e *entry, begin time.
 func (l *Listener) lay(ctx context.Context, s *store, e *entry, p position) error {
 	next := e.schedule.Next(p.Last)
 	if next.IsZero() {
-		l.log.Warn("the entry does not occur within the next years", "entry", e.name, "schedule", e.Schedule)
+		l.log.Warn("entry never occurs in the next years", "entry", e.name, "schedule", e.Schedule)
 		return nil
 	}
 	return s.lay(ctx, e.name, plan{Schedule: e.Schedule, Zone: e.Zone, At: next})

@@ -19,38 +19,38 @@ const (
 	skew      = time.Minute      // by how much the server's clock may be ahead of this one's
 )
 
-// next waits for something that is due, for a while, and handles it.
+// next waits up to fetchWait for a due occurrence and handles it.
 func (l *Listener) next(wait, work context.Context, s *store) error {
 	fetch, cancel := context.WithTimeout(wait, fetchWait)
 	defer cancel()
 	batch, err := s.consumer.Fetch(1, jetstream.FetchContext(fetch))
 	if err != nil {
-		return fmt.Errorf("asking for what is due: %w", err)
+		return fmt.Errorf("fetching due occurrences: %w", err)
 	}
 	for m := range batch.Messages() {
-		if !l.door.Enter() {
-			return m.Nak() // stops: another replica, or the next start
+		if !l.inFlight.Enter() {
+			return m.Nak() // stopping: leave it to another replica or the next start
 		}
 		err := l.handle(work, s, m)
-		l.door.Leave()
+		l.inFlight.Leave()
 		if err != nil {
-			l.log.Warn("what is due was not emitted; it comes again", "subject", m.Subject(), "error", err)
-			_ = m.NakWithDelay(retryPause) // or it comes again after ackWait
+			l.log.Warn("due occurrence was not emitted; it will be redelivered", "subject", m.Subject(), "error", err)
+			_ = m.NakWithDelay(retryPause) // if this fails it is redelivered after ackWait
 		}
 	}
 	err = batch.Error()
 	if wait.Err() != nil || err == nil || nothing(err) {
 		return nil
 	}
-	return fmt.Errorf("asking for what is due: %w", err)
+	return fmt.Errorf("fetching due occurrences: %w", err)
 }
 
-// nothing reports whether the error only says that nothing was due.
+// nothing reports whether the error only means that nothing was due.
 func nothing(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrNoMessages)
 }
 
-// handle emits what is due of an entry, lays down what is next, and acknowledges.
+// handle emits what is due of an entry, stores its next schedule, and acknowledges.
 func (l *Listener) handle(ctx context.Context, s *store, m jetstream.Msg) error {
 	_, name, err := subject.ParseCronOccurred(m.Subject())
 	var due plan
@@ -58,7 +58,7 @@ func (l *Listener) handle(ctx context.Context, s *store, m jetstream.Msg) error 
 		err = json.Unmarshal(m.Data(), &due)
 	}
 	if err != nil {
-		l.log.Warn("dropping what is no occurrence", "subject", m.Subject(), "error", err)
+		l.log.Warn("dropping a message that is not an occurrence", "subject", m.Subject(), "error", err)
 		return m.Term()
 	}
 	e, ok := l.entries[name]
@@ -71,11 +71,11 @@ func (l *Listener) handle(ctx context.Context, s *store, m jetstream.Msg) error 
 	} else if early > 0 {
 		now = due.At
 	}
-	p, err := l.position(ctx, s, &e, due.At.Add(-time.Nanosecond)) // known, but for a bucket that was lost
+	p, err := l.position(ctx, s, &e, due.At.Add(-time.Nanosecond)) // known, unless the bucket was lost
 	if err != nil {
 		return err
 	}
-	// What is due by a schedule that the entry has no more does not occur.
+	// What is due by an outdated schedule does not occur.
 	if due.Schedule == e.Schedule && due.Zone == e.Zone {
 		if p, err = l.emit(ctx, s, &e, p, now, m.InProgress); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (l *Listener) handle(ctx context.Context, s *store, m jetstream.Msg) error 
 	return m.Ack()
 }
 
-// strange handles what is due of an entry that this replica does not have: it was
+// strange handles a due occurrence of an entry that this replica does not have: it was
 // removed, or another replica has it.
 func (l *Listener) strange(ctx context.Context, s *store, name string, m jetstream.Msg) error {
 	_, known, err := s.load(ctx, name)
@@ -100,7 +100,7 @@ func (l *Listener) strange(ctx context.Context, s *store, name string, m jetstre
 	return m.Term()
 }
 
-// emit hands over what is due and notes each, and returns how far the entry is.
+// emit emits what is due, records each occurrence, and returns the entry's new position.
 func (l *Listener) emit(ctx context.Context, s *store, e *entry, p position, now time.Time, alive func() error) (position, error) {
 	due, newest := e.due(p.Last, now)
 	if newest.IsZero() {
@@ -108,7 +108,7 @@ func (l *Listener) emit(ctx context.Context, s *store, e *entry, p position, now
 	}
 	if all := len(e.schedule.Between(p.Last, now, MaxCatchUp)); all > len(due) {
 		l.stats.Missed.Add(int64(all - len(due)))
-		l.log.Warn("occurrences were missed and are left out", "entry", e.name, "at_least", all-len(due), "until", now, "catch_up", e.CatchUp)
+		l.log.Warn("missed occurrences were skipped", "entry", e.name, "at_least", all-len(due), "until", now, "catch_up", e.CatchUp)
 	}
 	for _, at := range due {
 		if err := alive(); err != nil {
@@ -137,7 +137,7 @@ func (l *Listener) occur(ctx context.Context, e *entry, at time.Time) error {
 	return nil
 }
 
-// advance notes that the occurrence at a time is done.
+// advance records that the occurrence at a time is done.
 func (l *Listener) advance(ctx context.Context, s *store, e *entry, p position, at time.Time) (position, error) {
 	for p.Last.Before(at) {
 		p.Last = at

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // an image of one static binary has no zones of its own
+	_ "time/tzdata" // an image with one static binary has no zone files
 
 	"github.com/robfig/cron/v3"
 )
@@ -14,8 +14,8 @@ var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron
 
 // Schedule says when something occurs.
 type Schedule struct {
-	// passing goes by the time that passes; else wall is asked, on a clock that
-	// knows no summer time, and its times are brought into the zone.
+	// passing follows elapsed time; if it is nil, wall is used, on a clock that
+	// has no summer time, and its times are converted to the zone.
 	passing cron.Schedule
 	wall    *cron.SpecSchedule
 	zone    *time.Location
@@ -31,7 +31,7 @@ func ParseSchedule(expr, zone string) (*Schedule, error) {
 	}
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
-		return nil, fmt.Errorf("zone: %q is no time zone; want a name such as Europe/Berlin, or UTC", zone)
+		return nil, fmt.Errorf("zone: %q is not a known time zone; want a name such as Europe/Berlin, or UTC", zone)
 	}
 	parsed, err := parser.Parse(expr)
 	if err != nil {
@@ -55,7 +55,7 @@ func ParseSchedule(expr, zone string) (*Schedule, error) {
 			s.wall = p
 		}
 	default:
-		return nil, fmt.Errorf("schedule: %q is of an unknown kind", expr)
+		return nil, fmt.Errorf("schedule: %q has an unknown type", expr)
 	}
 	if s.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return nil, fmt.Errorf("schedule: %q never occurs", expr)
@@ -63,10 +63,10 @@ func ParseSchedule(expr, zone string) (*Schedule, error) {
 	return s, nil
 }
 
-// everyHour is how the parser writes the hour field *.
+// everyHour is how the parser represents the hour field *.
 const everyHour = 1<<63 | (1<<24 - 1)
 
-// Next is the first occurrence after t, in UTC; the zero time if there is none
+// Next returns the first occurrence after t, in UTC; the zero time if there is none
 // within the next years.
 func (s *Schedule) Next(t time.Time) time.Time {
 	if s.passing != nil {
@@ -76,8 +76,8 @@ func (s *Schedule) Next(t time.Time) time.Time {
 		}
 		return next.UTC()
 	}
-	// What is not after t on the wall clock is not after t in time either: bringing
-	// the wall clock into the zone keeps the order.
+	// A time that is not after t on the wall clock is not after t in time either:
+	// converting the wall clock to the zone keeps the order.
 	for wall := onWall(t.In(s.zone)); ; {
 		wall = s.wall.Next(wall)
 		if wall.IsZero() {
@@ -89,14 +89,14 @@ func (s *Schedule) Next(t time.Time) time.Time {
 	}
 }
 
-// onWall is what the wall clock shows at t, as a time of UTC.
+// onWall returns what the wall clock shows at t, as a time in UTC.
 func onWall(t time.Time) time.Time {
 	y, m, d := t.Date()
 	return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// inZone is when the zone's clock shows what wall does, for the first time. If it
-// never does because the clock is put forward over it, it is that moment.
+// inZone returns when the zone's clock first shows what wall shows. If it
+// never does, because the clock is put forward over it, that is the moment of the change.
 func (s *Schedule) inZone(wall time.Time) time.Time {
 	y, m, d := wall.Date()
 	t := time.Date(y, m, d, wall.Hour(), wall.Minute(), wall.Second(), 0, s.zone)
@@ -104,7 +104,7 @@ func (s *Schedule) inZone(wall time.Time) time.Time {
 	switch shown := onWall(t); {
 	case shown.Before(wall): // t is before the gap
 		return end
-	case shown.After(wall): // t is behind the gap
+	case shown.After(wall): // t is after the gap
 		return begin
 	}
 	if begin.IsZero() {
@@ -121,7 +121,7 @@ func (s *Schedule) inZone(wall time.Time) time.Time {
 // order.
 func (s *Schedule) Between(after, until time.Time, n int) []time.Time {
 	if every, ok := s.passing.(cron.ConstantDelaySchedule); ok {
-		// Its occurrences follow from the one before: leap over what is not wanted.
+		// Each occurrence follows from the previous one: skip those that are not wanted.
 		if skip := int64(until.Sub(after)/every.Delay) - int64(n); skip > 0 {
 			after = after.Add(time.Duration(skip) * every.Delay)
 		}

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// The stream of the schedules, and the bucket of what occurred last.
+// The stream of the schedules, and the bucket of the last occurrences.
 const (
 	Stream = "CRON"
 	Bucket = "cron"
@@ -26,7 +26,7 @@ const (
 	callWait = 5 * time.Second
 )
 
-// store is what is kept of the entries of one listener.
+// store holds the state of one listener's entries.
 type store struct {
 	listener subject.Writer
 	js       jetstream.JetStream
@@ -35,11 +35,11 @@ type store struct {
 	consumer jetstream.Consumer
 }
 
-// position is how far an entry has come.
+// position is how far an entry has got.
 type position struct {
 	Schedule string    `json:"schedule"`
 	Zone     string    `json:"zone"`
-	Last     time.Time `json:"last"` // the occurrence that was emitted or left out last
+	Last     time.Time `json:"last"` // the last occurrence that was emitted or skipped
 
 	revision uint64
 }
@@ -51,7 +51,7 @@ type plan struct {
 	At       time.Time `json:"at"`
 }
 
-// openStore makes what is missing of stream, bucket and consumer.
+// openStore creates the stream, bucket and consumer if they are missing.
 func openStore(ctx context.Context, b *bus.Bus, listener subject.Writer) (*store, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
@@ -72,7 +72,7 @@ func openStore(ctx context.Context, b *bus.Bus, listener subject.Writer) (*store
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making consumer %s of stream %s: %w", listener, Stream, err)
+		return nil, fmt.Errorf("creating consumer %s of stream %s: %w", listener, Stream, err)
 	}
 	return s, nil
 }
@@ -81,9 +81,9 @@ func (s *store) openStream(ctx context.Context, replicas int) (err error) {
 	s.stream, err = s.js.Stream(ctx, Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s.stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: Stream, Description: "when entries of cron listeners are due, and what is until it is handled",
+			Name: Stream, Description: "schedules of cron listeners' entries, and due occurrences until they are handled",
 			Subjects: []string{subject.AllCron, subject.AllOccurrences},
-			// As stream TIMERS: what is handled goes; a schedule has no consumer and stays.
+			// As stream TIMERS: handled messages are removed; a schedule has no consumer and stays.
 			Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
 			MaxBytes: -1, Replicas: replicas, AllowMsgSchedules: true, AllowRollup: true,
 		})
@@ -95,7 +95,7 @@ func (s *store) openStream(ctx context.Context, replicas int) (err error) {
 		return fmt.Errorf("opening stream %s: %w", Stream, err)
 	}
 	if c := s.stream.CachedInfo().Config; !c.AllowMsgSchedules || c.Retention != jetstream.WorkQueuePolicy {
-		return fmt.Errorf("stream %s is not a work queue with message schedules; it is not of this making: remove it by hand", Stream)
+		return fmt.Errorf("stream %s is not a work queue with message schedules, so Skandha did not create it; remove it by hand", Stream)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (s *store) openBucket(ctx context.Context, replicas int) (err error) {
 	s.bucket, err = s.js.KeyValue(ctx, Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		s.bucket, err = s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: Bucket, Description: "what occurred last of each entry of cron listeners", Storage: jetstream.FileStorage, Replicas: replicas,
+			Bucket: Bucket, Description: "last occurrence of each entry of cron listeners", Storage: jetstream.FileStorage, Replicas: replicas,
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
 			s.bucket, err = s.js.KeyValue(ctx, Bucket)
@@ -118,25 +118,25 @@ func (s *store) openBucket(ctx context.Context, replicas int) (err error) {
 
 func (s *store) key(entry string) string { return string(s.listener) + "." + subject.Encode(entry) }
 
-// load reads how far the entry has come; false if nothing is known of it.
+// load reads the entry's position; false if there is none.
 func (s *store) load(ctx context.Context, entry string) (position, bool, error) {
 	kv, err := s.bucket.Get(ctx, s.key(entry))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return position{}, false, nil
 	}
 	if err != nil {
-		return position{}, false, fmt.Errorf("reading how far entry %s is: %w", entry, err)
+		return position{}, false, fmt.Errorf("reading the position of entry %s: %w", entry, err)
 	}
 	var p position
 	if err := json.Unmarshal(kv.Value(), &p); err != nil {
-		return position{}, false, fmt.Errorf("reading how far entry %s is: %w; delete key %s of bucket %s", entry, err, s.key(entry), Bucket)
+		return position{}, false, fmt.Errorf("reading the position of entry %s: %w; delete key %s of bucket %s", entry, err, s.key(entry), Bucket)
 	}
 	p.revision = kv.Revision()
 	return p, true, nil
 }
 
-// save notes how far the entry has come. It reports false if another replica has
-// noted something since p was loaded; then load again.
+// save records the entry's position. It reports false if another replica has
+// recorded one since p was loaded; then load again.
 func (s *store) save(ctx context.Context, entry string, p *position) (bool, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -152,13 +152,13 @@ func (s *store) save(ctx context.Context, entry string, p *position) (bool, erro
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("noting how far entry %s is: %w", entry, err)
+		return false, fmt.Errorf("recording the position of entry %s: %w", entry, err)
 	}
 	p.revision = rev
 	return true, nil
 }
 
-// lay lays down when the entry is due next, unless that lies there already.
+// lay stores the schedule of the entry's next occurrence, unless it is stored already.
 func (s *store) lay(ctx context.Context, entry string, p plan) error {
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -174,17 +174,17 @@ func (s *store) lay(ctx context.Context, entry string, p plan) error {
 		jetstream.ExpectedStreamHeader: {Stream},
 	}})
 	if err != nil {
-		return fmt.Errorf("laying down the schedule of entry %s: %w", entry, err)
+		return fmt.Errorf("storing the schedule of entry %s: %w", entry, err)
 	}
 	return nil
 }
 
-// entries lists the entries that something is known of.
+// entries lists the entries that have a position.
 func (s *store) entries(ctx context.Context) ([]string, error) {
 	prefix := string(s.listener) + "."
 	keys, err := s.bucket.ListKeysFiltered(ctx, prefix+"*")
 	if err != nil {
-		return nil, fmt.Errorf("listing the entries that are known: %w", err)
+		return nil, fmt.Errorf("listing the stored entries: %w", err)
 	}
 	var out []string
 	for k := range keys.Keys() {
@@ -195,7 +195,7 @@ func (s *store) entries(ctx context.Context) ([]string, error) {
 	return out, nil // read to its end, the lister has stopped
 }
 
-// remove forgets an entry: its schedule, what of it is due, and how far it was.
+// remove deletes an entry: its schedule, its due occurrences and its position.
 func (s *store) remove(ctx context.Context, entry string) error {
 	for _, subj := range []string{subject.CronSchedule(s.listener, entry), subject.CronOccurred(s.listener, entry)} {
 		if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(subj)); err != nil {

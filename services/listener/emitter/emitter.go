@@ -3,10 +3,10 @@
 // Produced: agent.<agent>.<session>.sense.input.<writer>, each as one message of
 // the log with the body {text, id, source, mode}. Consumed: nothing.
 //
-// An input is stored under its id (Nats-Msg-Id), and the id stands in its body,
-// too. A lost acknowledgement is asked for again under the same id until it comes
-// or the context ends, so that an input is stored neither twice nor not at all.
-// Every input has an id: one that came without gets a random one, which the
+// An input is stored under its id (Nats-Msg-Id), and the id is in its body, too. If
+// an acknowledgement is lost, the input is sent again under the same id until it is
+// acknowledged or the context ends, so that it is stored exactly once.
+// Every input has an id: one that has none gets a random one, which the
 // receipt names.
 package emitter
 
@@ -27,16 +27,16 @@ import (
 	"skandha.dev/services/listener/contract"
 )
 
-// Stats counts what became of inputs.
+// Stats counts the outcomes of inputs.
 type Stats struct {
 	Taken       atomic.Int64 // acknowledged
-	Invalid     atomic.Int64 // wrong in themselves
+	Invalid     atomic.Int64 // the input itself is wrong
 	Refused     atomic.Int64 // by the bus
 	Unavailable atomic.Int64 // not acknowledged in time
 	Overloaded  atomic.Int64 // because too many are waiting
 }
 
-// Counters are the figures by name.
+// Counters returns the counts by metric name.
 func (s *Stats) Counters() map[string]int64 {
 	return map[string]int64{
 		"listener_inputs": s.Taken.Load(), "listener_inputs_invalid": s.Invalid.Load(),
@@ -55,7 +55,7 @@ type Emitter struct {
 
 var _ contract.Emitter = (*Emitter)(nil)
 
-// New makes the emitter of the listener that has the writer's name.
+// New returns the emitter of the listener with the writer's name.
 func New(b *bus.Bus, w subject.Writer, stats *Stats, log *slog.Logger) *Emitter {
 	return &Emitter{bus: b, writer: w, stats: stats, log: log.With("listener", string(w))}
 }
@@ -78,15 +78,15 @@ func (e *Emitter) EmitInput(ctx context.Context, in contract.Input) (contract.Re
 	seq, err := e.bus.PublishCause(ctx, ref, subject.Input, e.writer, in.ID, body)
 	if err != nil {
 		err = e.failed(err)
-		e.log.Warn("an input was not taken", "ref", ref.String(), "id", in.ID, "after", time.Since(began), "error", err)
+		e.log.Warn("input was not accepted", "ref", ref.String(), "id", in.ID, "after", time.Since(began), "error", err)
 		return contract.Receipt{}, err
 	}
 	e.stats.Taken.Add(1)
-	e.log.Debug("input taken", "ref", ref.String(), "id", in.ID, "sequence", seq, "took", time.Since(began))
+	e.log.Debug("input accepted", "ref", ref.String(), "id", in.ID, "sequence", seq, "took", time.Since(began))
 	return contract.Receipt{ID: in.ID, Sequence: seq}, nil
 }
 
-// failed gives an error of the bus its kind.
+// failed counts an error of the bus and maps it to an error of package contract.
 func (e *Emitter) failed(err error) error {
 	var full *bus.StorageFault
 	switch {

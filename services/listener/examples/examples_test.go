@@ -23,7 +23,7 @@ import (
 	"skandha.dev/services/internal/natstest"
 )
 
-// write is what the model is told to do: offline rules for tests.
+// write is the instruction to the model: offline rules for tests.
 const write = `call file_system:write_file {"path": "%s", "content": "x"}`
 
 func writeTo(path string) string { return strings.Replace(write, "%s", path, 1) }
@@ -55,7 +55,7 @@ func TestTheAgentObeysAPolicyInOneFileOfPythonWhileItRuns(t *testing.T) {
 		end := s.Say("s", writeTo("secret-1.txt"))
 		ran(t, end, tool.CodeDenied)
 		if !strings.Contains(end.Answer, "no file may have 'secret' in its name") {
-			t.Errorf("the model is not told why: %q", end.Answer)
+			t.Errorf("the model does not get the reason: %q", end.Answer)
 		}
 		ran(t, s.Say("s", writeTo("harmless-"+how.String()+".txt")), "")
 		p.Leave(how)

@@ -1,4 +1,4 @@
-// Package listenertest is the suite that every listener passes: against a real bus,
-// with an emitter that can be held up, so that what happens between hearing and the
-// log's acknowledgement can be looked at.
+// Package listenertest is the suite that every listener passes, against a real bus and
+// with an emitter that can be paused, to test what happens between receiving an input
+// and its acknowledgement by the log.
 package listenertest

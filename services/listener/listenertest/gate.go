@@ -8,8 +8,8 @@ import (
 	"skandha.dev/services/listener/contract"
 )
 
-// Gate is an emitter that lets inputs through to another one, or holds them up as a
-// bus that is away does.
+// Gate is an emitter that passes inputs on to another one, or holds them like a bus
+// that is unavailable.
 type Gate struct {
 	Next contract.Emitter
 
@@ -19,21 +19,21 @@ type Gate struct {
 	took []contract.Receipt
 }
 
-// NewGate makes an open one.
+// NewGate returns an open gate.
 func NewGate(next contract.Emitter) *Gate {
 	g := &Gate{Next: next, open: make(chan struct{})}
 	close(g.open)
 	return g
 }
 
-// Hold holds inputs up from now on.
+// Hold holds inputs from now on.
 func (g *Gate) Hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.open = make(chan struct{})
 }
 
-// Release lets them through.
+// Release lets inputs through.
 func (g *Gate) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,14 +60,14 @@ func (g *Gate) EmitInput(ctx context.Context, in contract.Input) (contract.Recei
 	return r, err
 }
 
-// Seen are the inputs that came, also those that are held up.
+// Seen returns the inputs that arrived, including those that are held.
 func (g *Gate) Seen() []contract.Input {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]contract.Input(nil), g.seen...)
 }
 
-// Took are the receipts of those that went through.
+// Took returns the receipts of those that went through.
 func (g *Gate) Took() []contract.Receipt {
 	g.mu.Lock()
 	defer g.mu.Unlock()

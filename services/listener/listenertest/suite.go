@@ -15,24 +15,24 @@ import (
 	"skandha.dev/services/listener/emitter"
 )
 
-// Subject is a listener under test. It hears for the session [Ref].
+// Subject is a listener under test. Its session is [Ref].
 type Subject struct {
 	Listener contract.Listener
-	// Say makes the world say something, under an id where the listener takes ids
-	// (else it is ignored), and returns when the world was told that it was taken.
-	// Listeners that tell nobody return once it is said.
+	// Say sends a text, under an id where the listener accepts ids (else it is ignored),
+	// and returns when the listener has confirmed it to the sender. If the listener
+	// confirms nothing, it returns once the text is sent.
 	Say func(ctx context.Context, text, id string) error
-	// Tells: Say waits until the input is acknowledged.
+	// Tells: the listener confirms inputs, so Say waits until the input is acknowledged.
 	Tells bool
-	// TakesIDs: the sender names the input.
+	// TakesIDs: the sender chooses the input's id.
 	TakesIDs bool
-	// Text is what the inputs say if the world cannot choose it.
+	// Text is the text of all inputs if the sender cannot choose it.
 	Text string
-	// Keeps: what was not acknowledged when it is stopped comes again by itself.
+	// Keeps: inputs not acknowledged when it is stopped are emitted again by themselves.
 	Keeps bool
 }
 
-// Ref is the session that listeners under test hear for.
+// Ref is the session of listeners under test.
 var Ref = subject.Ref{Agent: "main", Session: "conformance"}
 
 type rig struct {
@@ -41,7 +41,7 @@ type rig struct {
 	gate *Gate
 }
 
-// Run holds the listener that make makes, anew each time, to the contract.
+// Run tests the listeners that newSubject returns, a new one for each test.
 func Run(t *testing.T, newSubject func(t *testing.T, b *bus.Bus) Subject) {
 	setup := func(t *testing.T) *rig {
 		t.Helper()
@@ -56,8 +56,8 @@ func Run(t *testing.T, newSubject func(t *testing.T, b *bus.Bus) Subject) {
 	}{
 		{"its name is a writer", testName},
 		{"starting does not wait for the bus", testStart},
-		{"what the world says is one input", testInput},
-		{"nobody is told before the log has acknowledged", testAcknowledged},
+		{"one message is one input", testInput},
+		{"nothing is confirmed before the log has acknowledged", testAcknowledged},
 		{"the same id is the same input", testSameID},
 		{"stopping waits for what was taken", testStopWaits},
 		{"stopping in haste says what was not taken", testStopInHaste},
@@ -87,7 +87,7 @@ func (r *rig) text(want string) string {
 	return want
 }
 
-// saying says something in the background; the channel gets what came of it.
+// saying sends a text in the background; the channel receives the result.
 func (r *rig) saying(t *testing.T, text, id string) <-chan error {
 	t.Helper()
 	said := make(chan error, 1)
@@ -98,7 +98,7 @@ func (r *rig) saying(t *testing.T, text, id string) <-chan error {
 
 func testName(t *testing.T, r *rig) {
 	if !subject.Valid(string(r.Listener.Name())) {
-		t.Errorf("Name is %q, which cannot stand in a subject", r.Listener.Name())
+		t.Errorf("Name is %q, which is not valid in a subject", r.Listener.Name())
 	}
 }
 
@@ -148,7 +148,7 @@ func testAcknowledged(t *testing.T, r *rig) {
 	select {
 	case err := <-said:
 		if r.Tells {
-			t.Fatalf("the world was told (%v) and the log has acknowledged nothing", err)
+			t.Fatalf("the sender got an answer (%v) before the log acknowledged", err)
 		}
 	default:
 	}
@@ -161,7 +161,7 @@ func testAcknowledged(t *testing.T, r *rig) {
 			t.Fatalf("saying: %v", err)
 		}
 		if in := Log(t, r.bus, Ref); len(in) != 1 {
-			t.Fatalf("the world was told that it was taken; the log holds %+v", in)
+			t.Fatalf("the input was confirmed to the sender, but the log holds %+v", in)
 		}
 	}
 	natstest.Eventually(t, "the input is in the log", func() bool { return len(Log(t, r.bus, Ref)) > 0 })
@@ -212,7 +212,7 @@ func testStopWaits(t *testing.T, r *rig) {
 		t.Errorf("the log holds %+v, want what was taken", in)
 	}
 	if err := <-said; err != nil {
-		t.Errorf("the world was told %v", err)
+		t.Errorf("the sender got %v", err)
 	}
 	if err := r.Listener.OnStop(ctx); err != nil {
 		t.Errorf("OnStop again: %v", err)
@@ -231,7 +231,7 @@ func testStopInHaste(t *testing.T, r *rig) {
 		t.Errorf("OnStop: %v; want ErrNotTaken with the listener's name", err)
 	}
 	if err := <-said; r.Tells && !r.Keeps && err == nil {
-		t.Error("the world was told that it was taken")
+		t.Error("the input was confirmed to the sender")
 	}
 	if in := Log(t, r.bus, Ref); len(in) != 0 {
 		t.Errorf("the log holds %+v", in)
@@ -248,7 +248,7 @@ func testStopped(t *testing.T, r *rig) {
 	defer cancel()
 	err := r.Say(ctx, "too late", "late")
 	if r.Tells && err == nil {
-		t.Error("the world was told that it was taken")
+		t.Error("the input was confirmed to the sender")
 	}
 	if seen := r.gate.Seen(); len(seen) != before || slices.ContainsFunc(seen, func(in contract.Input) bool { return in.ID == "late" }) {
 		t.Errorf("%d inputs were emitted after it was stopped", len(seen)-before)

@@ -14,8 +14,8 @@ import (
 type Config struct {
 	Agent   string          `yaml:"agent"`   // default main
 	Session string          `yaml:"session"` // default: the listener's name
-	JSON    bool            `yaml:"json"`    // a line is a JSON object, not the text itself
-	Acks    bool            `yaml:"acks"`    // write to standard output what became of each line
+	JSON    bool            `yaml:"json"`    // each line is a JSON object instead of the text
+	Acks    bool            `yaml:"acks"`    // write the result of each line to standard output
 	Mode    event.InputMode `yaml:"mode"`    // queue or interrupt; default queue
 }
 

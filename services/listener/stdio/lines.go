@@ -14,17 +14,17 @@ const maxLine = 6*event.MaxTextBytes + 4096
 
 var errLongLine = errors.New("the line is too long")
 
-// chunk is what one read gave.
+// chunk is the result of one read.
 type chunk struct {
 	data []byte
 	err  error
 }
 
-// reader reads in a goroutine of its own, one piece whenever it is asked, because
+// reader reads in a separate goroutine, one chunk per request, because
 // a read of a terminal or a pipe cannot always be interrupted.
 type reader struct {
 	want chan struct{}
-	got  chan chunk // room for one: a read that is late ends all the same
+	got  chan chunk // buffered, so that a read that returns late does not block
 }
 
 func newReader(r io.Reader) *reader {
@@ -42,16 +42,16 @@ func newReader(r io.Reader) *reader {
 	return p
 }
 
-// splitter cuts what was read into lines.
+// splitter splits the bytes that were read into lines.
 type splitter struct {
-	rest []byte // what was read and not given out
+	rest []byte // read and not returned yet
 	skip bool   // the rest of a line that is too long
 }
 
 func (s *splitter) add(data []byte) { s.rest = append(s.rest, data...) }
 
-// next gives the next whole line, without its end; false if there is none. At the
-// end of the input what is left is a line, too.
+// next returns the next whole line, without its terminator; false if there is none. At
+// the end of the input the rest is a line, too.
 func (s *splitter) next(atEnd bool) (line []byte, ok bool, err error) {
 	i := bytes.IndexByte(s.rest, '\n')
 	switch {
@@ -79,8 +79,8 @@ func (s *splitter) next(atEnd bool) (line []byte, ok bool, err error) {
 	return bytes.TrimSuffix(line, []byte("\r")), true, nil
 }
 
-// half is what begins a line that has not ended.
+// half returns how many bytes of an unfinished line are left.
 func (s *splitter) half() int { return len(s.rest) - bytes.LastIndexByte(s.rest, '\n') - 1 }
 
-// whole is how many whole lines wait.
+// whole returns how many whole lines are left.
 func (s *splitter) whole() int { return bytes.Count(s.rest, []byte("\n")) }

@@ -19,12 +19,12 @@ import (
 	"skandha.dev/services/listener/contract"
 )
 
-const again = 500 * time.Millisecond // before a line is emitted again
+const again = 500 * time.Millisecond // pause before a line is emitted again
 
-// Deps are what a listener reads and writes.
+// Deps are a listener's input, output and logger.
 type Deps struct {
-	In     io.Reader // needed
-	Out    io.Writer // needed with Config.Acks
+	In     io.Reader // required
+	Out    io.Writer // required with Config.Acks
 	Logger *slog.Logger
 }
 
@@ -35,13 +35,13 @@ type Listener struct {
 	in   io.Reader
 	out  io.Writer
 	log  *slog.Logger
-	run  string // begins the ids of this run's lines
+	run  string // prefix of the ids of this run's lines
 
 	emitter contract.Emitter
 	once    sync.Once
-	stop    chan struct{} // read no more
+	stop    chan struct{} // closed: stop reading
 	done    chan struct{}
-	end     context.CancelFunc // of what is under way
+	end     context.CancelFunc // of work in progress
 
 	mu      sync.Mutex
 	started bool
@@ -52,7 +52,7 @@ type Listener struct {
 
 var _ contract.Finite = (*Listener)(nil)
 
-// New makes a listener; an error of the configuration names its field.
+// New returns a listener; an error of the configuration names its field.
 func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if _, err := subject.Parse[subject.Writer](string(name)); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 		return nil, err
 	}
 	if deps.In == nil || cfg.Acks && deps.Out == nil {
-		return nil, errors.New("there is no standard input to read, or no output for acks")
+		return nil, errors.New("standard input, or the output for acks, is missing")
 	}
 	if deps.Logger == nil {
 		deps.Logger = slog.Default()
@@ -90,7 +90,7 @@ func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.started {
-		return fmt.Errorf("listener %s was started before", l.name)
+		return fmt.Errorf("listener %s was already started", l.name)
 	}
 	l.started, l.emitter = true, e
 	var work context.Context
@@ -116,7 +116,7 @@ func (l *Listener) OnStop(ctx context.Context) error {
 		return nil
 	}
 	if f, ok := l.in.(*os.File); ok {
-		_ = f.SetReadDeadline(time.Now()) // ends a read, where the system can
+		_ = f.SetReadDeadline(time.Now()) // ends a read, where the system supports it
 	}
 	select {
 	case <-l.done:
@@ -151,12 +151,12 @@ func (l *Listener) serve(ctx context.Context) error {
 				l.refused(n, "", err)
 			}
 			if errors.Is(err, contract.ErrNotTaken) {
-				return fmt.Errorf("%w; %d whole lines behind it and %d bytes of another were read, too", err, s.whole(), s.half())
+				return fmt.Errorf("%w; %d whole lines after it and %d bytes of another were also read", err, s.whole(), s.half())
 			}
 		}
 		switch {
 		case stopped && s.half() > 0:
-			return fmt.Errorf("listener %s: %w: %d bytes of line %d, which had not ended", l.name, contract.ErrNotTaken, s.half(), n+1)
+			return fmt.Errorf("listener %s: %w: %d bytes of the incomplete line %d", l.name, contract.ErrNotTaken, s.half(), n+1)
 		case stopped:
 			return nil
 		case errors.Is(c.err, io.EOF):
@@ -167,7 +167,7 @@ func (l *Listener) serve(ctx context.Context) error {
 	}
 }
 
-// read waits for the next piece, or for the listener to be stopped.
+// read waits for the next chunk, or for the listener to be stopped.
 func (l *Listener) read(r *reader) (c chunk, stopped bool) {
 	select {
 	case <-l.stop:
@@ -180,14 +180,14 @@ func (l *Listener) read(r *reader) (c chunk, stopped bool) {
 	case <-l.stop:
 	}
 	select {
-	case c := <-r.got: // it came just before
+	case c := <-r.got: // it arrived just before
 		return c, true
 	default:
 		return chunk{}, true
 	}
 }
 
-// summary is nil if all of n lines were taken.
+// summary returns an error unless all of n lines were accepted.
 func (l *Listener) summary(n int) error {
 	if l.bad == 0 {
 		return nil
@@ -195,7 +195,7 @@ func (l *Listener) summary(n int) error {
 	return fmt.Errorf("listener %s: %d of %d lines were refused; the first: %w", l.name, l.bad, n, l.first)
 }
 
-// line emits one line; the error is ErrNotTaken, or nil if the line is dealt with.
+// line emits one line; the error is ErrNotTaken, or nil if the line was handled.
 func (l *Listener) line(ctx context.Context, n int, line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -217,7 +217,7 @@ func (l *Listener) line(ctx context.Context, n int, line []byte) error {
 			l.refused(n, in.ID, err)
 			return nil
 		}
-		l.log.Warn("the line is not acknowledged yet; it is sent again", "line", n, "error", err)
+		l.log.Warn("line is not acknowledged yet; sending it again", "line", n, "error", err)
 		t := time.NewTimer(again)
 		select {
 		case <-t.C:
@@ -235,7 +235,7 @@ func (l *Listener) input(n int, line []byte) (contract.Input, error) {
 	if !l.cfg.JSON {
 		return in, nil
 	}
-	if !utf8.Valid(line) { // the decoder would mend it in silence
+	if !utf8.Valid(line) { // the decoder would silently repair it
 		return in, fmt.Errorf("%w: the line is not valid UTF-8; send UTF-8", contract.ErrInvalid)
 	}
 	var o struct {
@@ -253,17 +253,17 @@ func (l *Listener) input(n int, line []byte) (contract.Input, error) {
 	return in, nil
 }
 
-// refused reports a line that is left out.
+// refused reports a line that is skipped.
 func (l *Listener) refused(n int, id string, err error) {
 	l.bad++
 	if l.first == nil {
 		l.first = fmt.Errorf("line %d: %w", n, err)
 	}
-	l.log.Error("the line is left out", "line", n, "error", err)
+	l.log.Error("line skipped", "line", n, "error", err)
 	l.ack(ack{Line: n, ID: id, Error: err.Error()})
 }
 
-// ack is what became of a line.
+// ack is the result of a line.
 type ack struct {
 	Line     int    `json:"line"`
 	ID       string `json:"id,omitempty"`
@@ -280,6 +280,6 @@ func (l *Listener) ack(a ack) {
 		_, err = l.out.Write(append(b, '\n'))
 	}
 	if err != nil {
-		l.log.Warn("nobody reads what became of the line", "line", a.Line, "error", err)
+		l.log.Warn("writing the ack of a line failed", "line", a.Line, "error", err)
 	}
 }

@@ -143,7 +143,7 @@ func TestALineIsAnInputInOrder(t *testing.T) {
 		t.Errorf("the log holds %s, want %s", got, want)
 	}
 	if acks[0].Line != 1 || acks[1].Line != 3 || acks[2].Line != 4 || acks[0].Sequence == 0 || acks[0].ID == acks[1].ID {
-		t.Errorf("acks %+v, want lines 1, 3 and 4, with places and ids of their own", acks)
+		t.Errorf("acks %+v, want lines 1, 3 and 4, each with its own sequence and id", acks)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestStoppingEmitsTheWholeLinesThatWereRead(t *testing.T) {
 	go func() { stopped <- r.OnStop(ctx) }()
 	r.gate.Release()
 	r.said(t, 3)
-	if err := <-stopped; !errors.Is(err, contract.ErrNotTaken) || !strings.Contains(err.Error(), "2 bytes of line 4") {
+	if err := <-stopped; !errors.Is(err, contract.ErrNotTaken) || !strings.Contains(err.Error(), "2 bytes of the incomplete line 4") {
 		t.Errorf("OnStop: %v; want the half line named", err)
 	}
 	if got := fmt.Sprint(texts(listenertest.Log(t, r.bus, session))); got != "[one two three]" {

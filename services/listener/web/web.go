@@ -1,7 +1,7 @@
-// Package web is the HTTP server of the listeners that are reached by HTTP. It has
-// bounds for everything a client may be slow or large at, and it answers requests
-// for the host names it knows alone: a page in a browser that had its name resolved
-// to this machine (DNS rebinding) is refused with 421.
+// Package web is the HTTP server of the listeners that are served over HTTP. It
+// limits the time and size of everything that a client sends, and it answers only
+// requests for known host names: a page in a browser whose name resolves to this
+// machine (DNS rebinding) is refused with 421.
 package web
 
 import (
@@ -24,7 +24,7 @@ const DefaultListen = "127.0.0.1:8090"
 // Config of the server.
 type Config struct {
 	Listen  string   `yaml:"listen"`   // host:port; default 127.0.0.1:8090
-	Hosts   []string `yaml:"hosts"`    // names by which it is reached, without port, beside localhost, 127.0.0.1 and ::1
+	Hosts   []string `yaml:"hosts"`    // further names by which it is reached, without port, beside localhost, 127.0.0.1 and ::1
 	TLSCert string   `yaml:"tls_cert"` // PEM file; with tls_key it serves HTTPS
 	TLSKey  string   `yaml:"tls_key"`  // PEM file
 }
@@ -44,7 +44,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("listen: %q: want host:port: %w", c.Listen, err))
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		errs = append(errs, errors.New("tls_cert and tls_key belong together; set both or none"))
+		errs = append(errs, errors.New("tls_cert and tls_key: only one is set; set both or none"))
 	}
 	for _, h := range c.Hosts {
 		if err := hosts.Check(h); err != nil {
@@ -54,22 +54,22 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Loopback reports whether the server is reached from this machine alone.
+// Loopback reports whether the server is reachable only from this machine.
 func (c Config) Loopback() bool { return hosts.ListensOnLoopback(c.withDefaults().Listen) }
 
-// Guard lets through what is meant for one of the host names.
+// Guard passes on only requests for one of the host names.
 func (c Config) Guard(next http.Handler) http.Handler {
 	own := hosts.Of(c.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !own.Has(r.Host) {
-			Error(w, http.StatusMisdirectedRequest, "Host", "this is not "+r.Host+"; name it in listeners.http.hosts if it is")
+			Error(w, http.StatusMisdirectedRequest, "Host", "unknown host "+r.Host+"; add it to listeners.http.hosts")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Error answers with an error as JSON: what is wrong, and with which field.
+// Error answers with an error as JSON: the field and what is wrong with it.
 func Error(w http.ResponseWriter, status int, field, message string) {
 	JSON(w, status, struct {
 		Field string `json:"field,omitempty"`
@@ -83,10 +83,10 @@ func JSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the asker may be gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }
 
-// Server is one that runs.
+// Server is a running HTTP server.
 type Server struct {
 	srv    *http.Server
 	addr   net.Addr
@@ -109,7 +109,7 @@ func Start(ctx context.Context, c Config, h http.Handler, log *slog.Logger) (*Se
 		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 	if !c.Loopback() && c.TLSCert == "" {
-		log.Warn("HTTP without TLS is reached from other machines; put a proxy with TLS before it, or set tls_cert and tls_key", "addr", l.Addr().String())
+		log.Warn("HTTP without TLS is reachable from other machines; put a TLS proxy in front of it, or set tls_cert and tls_key", "addr", l.Addr().String())
 	}
 	go func() {
 		var err error
@@ -122,17 +122,17 @@ func Start(ctx context.Context, c Config, h http.Handler, log *slog.Logger) (*Se
 			s.failed <- fmt.Errorf("serving HTTP: %w", err)
 		}
 	}()
-	log.Info("listeners are reached by HTTP", "addr", l.Addr().String())
+	log.Info("listeners are served over HTTP", "addr", l.Addr().String())
 	return s, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address that it listens on.
 func (s *Server) Addr() string { return s.addr.String() }
 
-// Failed sends why the server has ended by itself.
+// Failed returns a channel that receives the error if the server ends by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Stop takes no new connections and waits for the answers that are due, as long as
+// Stop accepts no new connections and waits for open requests, as long as
 // ctx allows.
 func (s *Server) Stop(ctx context.Context) error {
 	if err := s.srv.Shutdown(ctx); err != nil {

@@ -14,23 +14,23 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// decode reads the body, which is one JSON object. (The signature is over
-// "id.timestamp.body": that a body begins with { leaves one way to cut it.)
+// decode reads the body, which is one JSON object. (The signature covers
+// "id.timestamp.body": as a body begins with {, there is one way to split it.)
 func decode(body []byte) (any, *fault) {
 	if !utf8.Valid(body) {
-		return nil, wrong(http.StatusBadRequest, "body", "it is not valid UTF-8; send UTF-8")
+		return nil, wrong(http.StatusBadRequest, "body", "not valid UTF-8; send UTF-8")
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return nil, wrong(http.StatusBadRequest, "body", "it is no JSON object; send for example {\"text\": \"hello\"}")
+		return nil, wrong(http.StatusBadRequest, "body", "not a JSON object; send for example {\"text\": \"hello\"}")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, wrong(http.StatusBadRequest, "body", "it is no JSON object: %v", err)
+		return nil, wrong(http.StatusBadRequest, "body", "not a JSON object: %v", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, wrong(http.StatusBadRequest, "body", "something follows the JSON object; send one object alone")
+		return nil, wrong(http.StatusBadRequest, "body", "data after the JSON object; send a single object")
 	}
 	return v, nil
 }
@@ -58,12 +58,12 @@ func lookup(v any, pointer string) (any, bool) {
 	return v, true
 }
 
-// text is what the agent perceives.
+// text returns the input's text.
 func (l *Listener) text(v any) (string, *fault) {
 	if l.template == nil {
 		s, ok := stringAt(v, l.cfg.TextField)
 		if !ok {
-			return "", wrong(http.StatusUnprocessableEntity, l.cfg.TextField, "there is no string that is not empty; that is where this listener expects the text (text_field)")
+			return "", wrong(http.StatusUnprocessableEntity, l.cfg.TextField, "want a non-empty string; this listener reads the text from this field (text_field)")
 		}
 		return s, nil
 	}
@@ -74,7 +74,7 @@ func (l *Listener) text(v any) (string, *fault) {
 	return out.String(), nil
 }
 
-// session is who hears it.
+// session returns the session that receives the input.
 func (l *Listener) session(v any) (subject.Session, *fault) {
 	if l.cfg.SessionField == "" {
 		return subject.Session(l.cfg.Session), nil
@@ -85,11 +85,11 @@ func (l *Listener) session(v any) (subject.Session, *fault) {
 	}
 	s, isString := name.(string)
 	if !ok || !isString || s == "" {
-		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField, "there is no string that is not empty; that is where this listener expects the session (session_field)")
+		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField, "want a non-empty string; this listener reads the session from this field (session_field)")
 	}
 	session, err := subject.Parse[subject.Session](l.cfg.SessionPrefix + subject.Encode(s))
 	if err != nil {
-		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField, "the session's name is too long: with its prefix it may take %d characters, and each that is no letter, digit or _ takes up to three", subject.MaxIDLen)
+		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField, "the session's name is too long: at most %d characters with its prefix, where each that is not a letter, digit or _ counts up to three", subject.MaxIDLen)
 	}
 	return session, nil
 }
@@ -106,12 +106,12 @@ func compact(v any) (string, error) {
 	return string(b), err
 }
 
-// bounded takes no more than a text may have.
+// bounded is a buffer that accepts no more bytes than a text may have.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > event.MaxTextBytes {
-		return 0, errors.New("the text gets too long")
+		return 0, errors.New("the text is too long")
 	}
 	return b.Buffer.Write(p)
 }

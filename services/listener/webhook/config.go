@@ -17,12 +17,12 @@ import (
 
 // The defaults and limits.
 const (
-	// DefaultMaxBody holds the longest text, in any escaping, and as much again of
+	// DefaultMaxBody fits the longest text, in any escaping, and the same amount of
 	// other data.
 	DefaultMaxBody = 2 << 20
 	LargestBody    = 4 << 20
 	DefaultTimeout = 10 * time.Second
-	// Tolerance is by how much a timestamp may be off.
+	// Tolerance is how far a timestamp may be off.
 	Tolerance = 5 * time.Minute
 
 	secretPrefix = "whsec_"
@@ -32,15 +32,15 @@ const (
 // Config of a listener.
 type Config struct {
 	Agent         string          `yaml:"agent"`          // default main
-	Session       string          `yaml:"session"`        // the session that hears it; or
+	Session       string          `yaml:"session"`        // the session that receives it; or
 	SessionField  string          `yaml:"session_field"`  // JSON pointer to its name in the body, e.g. /repository/name,
-	SessionPrefix string          `yaml:"session_prefix"` // which this begins
+	SessionPrefix string          `yaml:"session_prefix"` // which gets this prefix
 	TextField     string          `yaml:"text_field"`     // JSON pointer to the text; default /text, or
 	TextTemplate  string          `yaml:"text_template"`  // Go template over the body, e.g. "{{.action}}: {{.issue.title}}"
-	Secrets       []string        `yaml:"secrets"`        // env:NAME, file:PATH or whsec_…; any fits
-	Insecure      bool            `yaml:"insecure"`       // take requests without a signature; on loopback alone
+	Secrets       []string        `yaml:"secrets"`        // env:NAME, file:PATH or whsec_…; any may match
+	Insecure      bool            `yaml:"insecure"`       // accept requests without a signature; only on loopback
 	MaxBody       int64           `yaml:"max_body"`       // bytes; default 2 MiB, at most 4 MiB
-	Timeout       time.Duration   `yaml:"timeout"`        // how long the bus may take; default 10s
+	Timeout       time.Duration   `yaml:"timeout"`        // of an acknowledgement by the bus; default 10s
 	Mode          event.InputMode `yaml:"mode"`           // queue or interrupt; default queue
 }
 
@@ -61,7 +61,7 @@ func (c Config) Validate() error {
 	errs := []error{c.checkSession(), c.checkText()}
 	switch {
 	case c.Insecure && len(c.Secrets) > 0:
-		errs = append(errs, errors.New("insecure is set and so are secrets; remove one of them"))
+		errs = append(errs, errors.New("insecure and secrets are both set; remove one of them"))
 	case !c.Insecure && len(c.Secrets) == 0:
 		errs = append(errs, errors.New("secrets is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
 	}
@@ -80,16 +80,16 @@ func (c Config) Validate() error {
 func (c Config) checkSession() error {
 	switch {
 	case (c.Session == "") == (c.SessionField == ""):
-		return errors.New("session and session_field: set one of them: the session, or where the body names it")
+		return errors.New("session and session_field: set exactly one of them, the session or where the body names it")
 	case c.Session != "":
 		if _, err := subject.Parse[subject.Session](c.Session); err != nil {
 			return fmt.Errorf("session: %w", err)
 		}
 		if c.SessionPrefix != "" {
-			return errors.New("session_prefix is for session_field; remove it")
+			return errors.New("session_prefix requires session_field; remove it")
 		}
 	case c.SessionPrefix != "" && !subject.Valid(c.SessionPrefix):
-		return fmt.Errorf("session_prefix: %q is no id", c.SessionPrefix)
+		return fmt.Errorf("session_prefix: %q is not a valid id", c.SessionPrefix)
 	}
 	return checkPointer("session_field", c.SessionField)
 }
@@ -106,14 +106,14 @@ func (c Config) checkText() error {
 
 func checkPointer(field, p string) error {
 	if p != "" && !strings.HasPrefix(p, "/") {
-		return fmt.Errorf("%s: %q is no JSON pointer; want for example /message/text", field, p)
+		return fmt.Errorf("%s: %q is not a JSON pointer; want for example /message/text", field, p)
 	}
 	return nil
 }
 
 func (c Config) template() (*template.Template, error) {
 	if c.TextTemplate == "" {
-		return nil, nil //nolint:nilnil // there is none, and that is no error
+		return nil, nil //nolint:nilnil // there is none, which is not an error
 	}
 	t, err := template.New("text_template").Option("missingkey=error").Funcs(template.FuncMap{"json": compact}).Parse(c.TextTemplate)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c Config) keys() ([][]byte, error) {
 		text, ok := strings.CutPrefix(s, secretPrefix)
 		key, err := base64.StdEncoding.DecodeString(text)
 		if !ok || err != nil || len(key) < minSecret {
-			errs = append(errs, fmt.Errorf("secrets[%d]: it is not %s and the base64 of %d bytes or more", i, secretPrefix, minSecret))
+			errs = append(errs, fmt.Errorf("secrets[%d]: want %s and the base64 of %d bytes or more", i, secretPrefix, minSecret))
 		}
 		out = append(out, key)
 	}

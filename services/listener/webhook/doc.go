@@ -1,22 +1,22 @@
-// Package webhook is the listener that other systems call: POST /hooks/<name> is
-// one input.
+// Package webhook is the listener that other systems call: each POST /hooks/<name>
+// is one input.
 //
-// # Who may call
+// # Authentication
 //
 // Requests are signed by the Standard Webhooks scheme (www.standardwebhooks.com):
 // the headers webhook-id, webhook-timestamp (Unix seconds) and webhook-signature, one
 // or several of v1,<base64 of HMAC-SHA256 over "id.timestamp.body"> separated by
-// spaces, with a secret whsec_<base64>. Any one of [Config].Secrets fits, so that
-// secrets can be changed while senders go on; a timestamp is at most five minutes
-// off. Without secrets the listener does not start, unless it is insecure by name
-// and the server is reached from this machine alone.
+// spaces, with a secret whsec_<base64>. A match with any one of [Config].Secrets is
+// enough, so that secrets can be rotated while senders continue; a timestamp may be
+// at most five minutes off. Without secrets the listener does not start, unless
+// insecure is set and the server is reachable only from this machine.
 //
 // # Guarantee
 //
-// 202 {"id", "sequence"} is answered once the log has acknowledged the input, never
+// 202 {"id", "sequence"} is returned once the log has acknowledged the input, never
 // before. The webhook-id is the input's id, so a request that is sent again is the
-// same input (see package contract). What was accepted for verification is emitted
-// even when the sender hangs up.
+// same input (see package contract). A request that was received whole is emitted
+// even if the sender hangs up.
 //
 // # Failure
 //

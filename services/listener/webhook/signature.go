@@ -26,7 +26,7 @@ const (
 	maxSignatures = 32
 )
 
-// fault is what is wrong with a request.
+// fault describes what is wrong with a request.
 type fault struct {
 	status int
 	field  string
@@ -39,7 +39,7 @@ func wrong(status int, field, format string, args ...any) *fault {
 	return &fault{status, field, fmt.Sprintf(format, args...)}
 }
 
-// Sign makes the signature of a request, for senders and tests.
+// Sign returns the signature of a request, for senders and tests.
 func Sign(key []byte, id string, at time.Time, body []byte) string {
 	return version + "," + base64.StdEncoding.EncodeToString(sum(key, id, strconv.FormatInt(at.Unix(), 10), body))
 }
@@ -53,7 +53,7 @@ func sum(key []byte, id, timestamp string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// verify holds the request against the keys; nil if one of them has signed it.
+// verify returns nil if the request is signed with one of the keys.
 func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
 	id, f := inputID(h)
 	if f != nil {
@@ -74,20 +74,20 @@ func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
 	for _, key := range keys {
 		want := sum(key, id, timestamp, body)
 		for _, s := range signatures {
-			fits = hmac.Equal(want, s) || fits // all are compared, so that the time tells nothing
+			fits = hmac.Equal(want, s) || fits // compare all, so that the time reveals nothing
 		}
 	}
 	if !fits {
-		return wrong(http.StatusUnauthorized, HeaderSignature, "no signature fits the id, the timestamp and the body as they came; check the secret, and sign the very bytes that are sent")
+		return wrong(http.StatusUnauthorized, HeaderSignature, "no signature matches the id, timestamp and body as received; check the secret, and sign exactly the bytes that are sent")
 	}
 	return nil
 }
 
-// inputID is the webhook-id; empty if there is none.
+// inputID returns the webhook-id; empty if there is none.
 func inputID(h http.Header) (string, *fault) {
 	ids := h.Values(HeaderID)
 	if len(ids) > 1 {
-		return "", wrong(http.StatusBadRequest, HeaderID, "the header comes %d times; send it once", len(ids))
+		return "", wrong(http.StatusBadRequest, HeaderID, "the header is present %d times; send it once", len(ids))
 	}
 	if len(ids) == 0 {
 		return "", nil
@@ -101,27 +101,27 @@ func inputID(h http.Header) (string, *fault) {
 func checkTimestamp(h http.Header, now time.Time) (string, *fault) {
 	all := h.Values(HeaderTimestamp)
 	if len(all) != 1 {
-		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "the header comes %d times; send it once, with the Unix time in seconds", len(all))
+		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "the header is present %d times; send it once, with the Unix time in seconds", len(all))
 	}
 	n, err := strconv.ParseInt(all[0], 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != all[0] {
 		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "want the Unix time in seconds, decimal")
 	}
 	if limit := int64(Tolerance / time.Second); n < now.Unix()-limit || n > now.Unix()+limit {
-		return "", wrong(http.StatusUnauthorized, HeaderTimestamp, "it is more than %s off our clock; sign anew, and check your clock", Tolerance)
+		return "", wrong(http.StatusUnauthorized, HeaderTimestamp, "more than %s off the server's clock; sign the request again, and check your clock", Tolerance)
 	}
 	return all[0], nil
 }
 
-// parseSignatures reads the signatures of version v1; those of other versions are
-// not ours to look at.
+// parseSignatures reads the signatures of version v1; it ignores those of other
+// versions.
 func parseSignatures(values []string) ([][]byte, error) {
 	var out [][]byte
 	n := 0
 	for _, value := range values {
 		for s := range strings.FieldsSeq(value) {
 			if n++; n > maxSignatures {
-				return nil, fmt.Errorf("there are more than %d signatures", maxSignatures)
+				return nil, fmt.Errorf("more than %d signatures", maxSignatures)
 			}
 			v, text, ok := strings.Cut(s, ",")
 			if !ok {
@@ -138,7 +138,7 @@ func parseSignatures(values []string) ([][]byte, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("there is no signature of version v1; send v1,<base64 of HMAC-SHA256 over id.timestamp.body>")
+		return nil, errors.New("no signature of version v1; send v1,<base64 of HMAC-SHA256 over id.timestamp.body>")
 	}
 	return out, nil
 }

@@ -100,7 +100,7 @@ func TestVerification(t *testing.T) {
 	}
 }
 
-// Whatever stands in the header, what is read from it is what was written, and
+// Whatever the header contains, parseSignatures returns what was written, and
 // nothing passes that was not signed.
 func FuzzSignatureHeader(f *testing.F) {
 	for _, s := range []string{
@@ -109,7 +109,7 @@ func FuzzSignatureHeader(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	key := []byte("a key nobody knows")
+	key := []byte("a secret key")
 	now := time.Unix(1_700_000_000, 0)
 	want := sum(key, "id", strconv.FormatInt(now.Unix(), 10), []byte("{}"))
 	f.Fuzz(func(t *testing.T, value string) {
@@ -123,7 +123,7 @@ func FuzzSignatureHeader(f *testing.F) {
 		signed := false
 		for _, s := range found {
 			if len(s) != sha256.Size || !strings.Contains(value, "v1,"+base64.StdEncoding.EncodeToString(s)) && !strings.ContainsAny(value, "\r\n") {
-				t.Fatalf("%q gives %x, which does not stand there", value, s)
+				t.Fatalf("parsing %q returned %x, which it does not contain", value, s)
 			}
 			signed = signed || bytes.Equal(s, want)
 		}

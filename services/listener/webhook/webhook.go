@@ -19,7 +19,7 @@ import (
 	"skandha.dev/services/listener/web"
 )
 
-// atOnce is how many inputs may be under way.
+// atOnce is how many inputs may be in flight.
 const atOnce = 64
 
 // Stats counts requests that did not become inputs.
@@ -28,14 +28,14 @@ type Stats struct {
 	Failed   atomic.Int64 // 429 and 503
 }
 
-// Deps are what a listener runs on.
+// Deps are a listener's dependencies.
 type Deps struct {
 	Logger *slog.Logger     // default slog.Default
 	Now    func() time.Time // default time.Now
 	Stats  *Stats           // may be nil
 }
 
-// Listener is the listener and the handler of its path.
+// Listener is the listener and the HTTP handler of its path.
 type Listener struct {
 	name     subject.Writer
 	cfg      Config
@@ -45,12 +45,12 @@ type Listener struct {
 	now      func() time.Time
 	stats    *Stats
 
-	started atomic.Bool
-	emitter contract.Emitter
-	door    contract.InFlight
-	room    chan struct{}
-	life    context.Context //nolint:containedctx // of the listener: what is under way ends with it, not with its request
-	end     context.CancelFunc
+	started  atomic.Bool
+	emitter  contract.Emitter
+	inFlight contract.InFlight
+	limit    chan struct{}
+	life     context.Context //nolint:containedctx // of the listener: work in progress ends with it, not with its request
+	end      context.CancelFunc
 }
 
 var (
@@ -58,7 +58,7 @@ var (
 	_ http.Handler      = (*Listener)(nil)
 )
 
-// New makes a listener and reads its secrets; an error names the field.
+// New returns a listener and reads its secrets; an error names the field.
 func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if _, err := subject.Parse[subject.Writer](string(name)); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	}
 	l := &Listener{
 		name: name, cfg: cfg.withDefaults(), keys: keys, template: t, log: deps.Logger.With("listener", string(name)),
-		now: deps.Now, stats: deps.Stats, room: make(chan struct{}, atOnce),
+		now: deps.Now, stats: deps.Stats, limit: make(chan struct{}, atOnce),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l, nil
@@ -94,46 +94,46 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 // Name implements [contract.Listener].
 func (l *Listener) Name() subject.Writer { return l.name }
 
-// Path is where the listener is to be served.
+// Path returns the path that the listener is to be served on.
 func (l *Listener) Path() string { return "/hooks/" + string(l.name) }
 
-// OnStart implements [contract.Listener]. Before it and after OnStop requests are
+// OnStart implements [contract.Listener]. Before OnStart and after OnStop, requests are
 // answered with 503.
 func (l *Listener) OnStart(_ context.Context, e contract.Emitter) error {
 	if !l.started.CompareAndSwap(false, true) {
-		return fmt.Errorf("listener %s was started before", l.name)
+		return fmt.Errorf("listener %s was already started", l.name)
 	}
 	l.emitter = e
-	l.door.Open()
+	l.inFlight.Open()
 	return nil
 }
 
 // OnStop implements [contract.Listener].
 func (l *Listener) OnStop(ctx context.Context) error {
 	defer l.end()
-	if err := l.door.Shut(ctx); err != nil {
-		return fmt.Errorf("listener %s: %w; their senders were not answered 2xx", l.name, err)
+	if err := l.inFlight.Shut(ctx); err != nil {
+		return fmt.Errorf("listener %s: %w; their senders got no 2xx", l.name, err)
 	}
 	return nil
 }
 
 // ServeHTTP implements [http.Handler].
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !l.door.Enter() {
-		l.busy(w, http.StatusServiceUnavailable, "10", "the listener does not run")
+	if !l.inFlight.Enter() {
+		l.busy(w, http.StatusServiceUnavailable, "10", "the listener is not running")
 		return
 	}
-	defer l.door.Leave()
+	defer l.inFlight.Leave()
 	in, f := l.read(w, r)
 	if f != nil {
 		l.reject(w, r, f)
 		return
 	}
 	select {
-	case l.room <- struct{}{}: // behind the signature: a stranger takes no room
-		defer func() { <-l.room }()
+	case l.limit <- struct{}{}: // after the signature is verified, so that only known senders count
+		defer func() { <-l.limit }()
 	default:
-		l.busy(w, http.StatusServiceUnavailable, "1", "too many requests are under way")
+		l.busy(w, http.StatusServiceUnavailable, "1", "too many requests in flight")
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.cfg.Timeout)
@@ -145,17 +145,17 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, contract.ErrInvalid):
 		l.reject(w, r, wrong(http.StatusUnprocessableEntity, "body", "%v", err))
 	case errors.Is(err, contract.ErrOverloaded):
-		l.busy(w, http.StatusTooManyRequests, "5", "too many inputs wait already; send it again later")
+		l.busy(w, http.StatusTooManyRequests, "5", "too many inputs are waiting; send it again later")
 	case errors.Is(err, contract.ErrNoRoom):
 		l.busy(w, http.StatusServiceUnavailable, "10", reason(err)+"; it was not stored")
-	case errors.Is(err, contract.ErrRefused): // the log has said why
+	case errors.Is(err, contract.ErrRefused): // the reason is logged
 		l.busy(w, http.StatusServiceUnavailable, "60", "the bus refuses inputs of this listener for now")
 	default:
-		l.busy(w, http.StatusServiceUnavailable, "5", reason(err)+"; the same webhook-id again is safe")
+		l.busy(w, http.StatusServiceUnavailable, "5", reason(err)+"; it is safe to send it again with the same webhook-id")
 	}
 }
 
-// reason tells the sender why the bus did not acknowledge.
+// reason returns, for the sender, why the bus did not acknowledge.
 func reason(err error) string {
 	if f := (*bus.StorageFault)(nil); errors.As(err, &f) {
 		return f.Error()
@@ -163,7 +163,7 @@ func reason(err error) string {
 	return "the bus does not answer"
 }
 
-// read makes an input of a request, if that is whose it must be.
+// read makes an input of a request, if the request is valid and its signature matches.
 func (l *Listener) read(w http.ResponseWriter, r *http.Request) (contract.Input, *fault) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -175,9 +175,9 @@ func (l *Listener) read(w http.ResponseWriter, r *http.Request) (contract.Input,
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, l.cfg.MaxBody))
 	if err != nil {
 		if tooLarge := (&http.MaxBytesError{}); errors.As(err, &tooLarge) {
-			return contract.Input{}, wrong(http.StatusRequestEntityTooLarge, "body", "it is larger than %d bytes (max_body)", l.cfg.MaxBody)
+			return contract.Input{}, wrong(http.StatusRequestEntityTooLarge, "body", "larger than %d bytes (max_body)", l.cfg.MaxBody)
 		}
-		return contract.Input{}, wrong(http.StatusBadRequest, "body", "it did not come whole: %v", err)
+		return contract.Input{}, wrong(http.StatusBadRequest, "body", "incomplete: %v", err)
 	}
 	if !l.cfg.Insecure {
 		if f := verify(l.keys, r.Header, body, l.now()); f != nil {
@@ -205,7 +205,7 @@ func (l *Listener) input(h http.Header, body []byte) (contract.Input, *fault) {
 
 func (l *Listener) reject(w http.ResponseWriter, r *http.Request, f *fault) {
 	l.stats.Rejected.Add(1)
-	l.log.Info("a request was rejected", "from", r.RemoteAddr, "status", f.status, "field", f.field, "error", f.msg)
+	l.log.Info("request rejected", "from", r.RemoteAddr, "status", f.status, "field", f.field, "error", f.msg)
 	web.Error(w, f.status, f.field, f.msg)
 }
 

@@ -387,22 +387,22 @@ func TestABodyThatDoesNotComeWholeIsNothing(t *testing.T) {
 func TestConfigurationsThatAreRefused(t *testing.T) {
 	good := webhook.Config{Session: "s", Secrets: []string{secret(key)}}
 	for want, change := range map[string]func(*webhook.Config){
-		"secrets is empty":   func(c *webhook.Config) { c.Secrets = nil },
-		"insecure is set":    func(c *webhook.Config) { c.Insecure = true },
-		"secrets[0]":         func(c *webhook.Config) { c.Secrets = []string{"whsec_c2hvcnQ="} },
-		"is not set":         func(c *webhook.Config) { c.Secrets = []string{"env:SKANDHA_NO_SUCH_SECRET"} },
-		"no such file":       func(c *webhook.Config) { c.Secrets = []string{"file:/no/such/secret"} },
-		"session and":        func(c *webhook.Config) { c.Session = "" },
-		"session:":           func(c *webhook.Config) { c.Session = "a b" },
-		"session_field":      func(c *webhook.Config) { c.Session, c.SessionField = "", "to" },
-		"session_prefix":     func(c *webhook.Config) { c.SessionPrefix = "x" },
-		"text_field":         func(c *webhook.Config) { c.TextField = "text" },
-		"text_template":      func(c *webhook.Config) { c.TextTemplate = "{{" },
-		"are both set":       func(c *webhook.Config) { c.TextField, c.TextTemplate = "/a", "b" },
-		"max_body":           func(c *webhook.Config) { c.MaxBody = webhook.LargestBody + 1 },
-		"timeout":            func(c *webhook.Config) { c.Timeout = time.Millisecond },
-		"agent or mode":      func(c *webhook.Config) { c.Mode = "later" },
-		"agent or mode: inv": func(c *webhook.Config) { c.Agent = "a.b" },
+		"secrets is empty":                  func(c *webhook.Config) { c.Secrets = nil },
+		"insecure and secrets are both set": func(c *webhook.Config) { c.Insecure = true },
+		"secrets[0]":                        func(c *webhook.Config) { c.Secrets = []string{"whsec_c2hvcnQ="} },
+		"is not set":                        func(c *webhook.Config) { c.Secrets = []string{"env:SKANDHA_NO_SUCH_SECRET"} },
+		"no such file":                      func(c *webhook.Config) { c.Secrets = []string{"file:/no/such/secret"} },
+		"session and":                       func(c *webhook.Config) { c.Session = "" },
+		"session:":                          func(c *webhook.Config) { c.Session = "a b" },
+		"session_field":                     func(c *webhook.Config) { c.Session, c.SessionField = "", "to" },
+		"session_prefix":                    func(c *webhook.Config) { c.SessionPrefix = "x" },
+		"text_field":                        func(c *webhook.Config) { c.TextField = "text" },
+		"text_template":                     func(c *webhook.Config) { c.TextTemplate = "{{" },
+		"are both set":                      func(c *webhook.Config) { c.TextField, c.TextTemplate = "/a", "b" },
+		"max_body":                          func(c *webhook.Config) { c.MaxBody = webhook.LargestBody + 1 },
+		"timeout":                           func(c *webhook.Config) { c.Timeout = time.Millisecond },
+		"agent or mode":                     func(c *webhook.Config) { c.Mode = "later" },
+		"agent or mode: inv":                func(c *webhook.Config) { c.Agent = "a.b" },
 	} {
 		c := good
 		change(&c)
@@ -424,7 +424,7 @@ func TestASenderIsToldWhyNothingIsTaken(t *testing.T) {
 		status int
 		text   string
 	}{
-		"too much waits":   {bus.Beacon{Backlog: 7, Limit: 7}, http.StatusTooManyRequests, "too many inputs wait"},
+		"too much waits":   {bus.Beacon{Backlog: 7, Limit: 7}, http.StatusTooManyRequests, "too many inputs are waiting"},
 		"the disk is full": {bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device"}}, http.StatusServiceUnavailable, "the bus cannot store: no space left on device; it was not stored"},
 	} {
 		t.Run(name, func(t *testing.T) {

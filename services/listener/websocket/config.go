@@ -21,7 +21,7 @@ const (
 	LargestMessage        = 2 << 20
 	DefaultMaxConnections = 64
 	DefaultTimeout        = 10 * time.Second
-	// AtOnce is how many inputs of a connection may be under way.
+	// AtOnce is how many inputs of a connection may be in flight.
 	AtOnce = 32
 
 	minToken = 16
@@ -30,15 +30,15 @@ const (
 // Config of a listener.
 type Config struct {
 	Agent          string          `yaml:"agent"`           // default main
-	Session        string          `yaml:"session"`         // of messages that name none; needed unless choose_session is set
+	Session        string          `yaml:"session"`         // of messages that name none; required unless choose_session is set
 	ChooseSession  bool            `yaml:"choose_session"`  // a message may name its session
-	SessionPrefix  string          `yaml:"session_prefix"`  // begins every session that a message names
-	Tokens         []string        `yaml:"tokens"`          // env:NAME, file:PATH or the token; any lets in
-	Insecure       bool            `yaml:"insecure"`        // let in without a token; on loopback alone
+	SessionPrefix  string          `yaml:"session_prefix"`  // prefix of every session that a message names
+	Tokens         []string        `yaml:"tokens"`          // env:NAME, file:PATH or the token; any is accepted
+	Insecure       bool            `yaml:"insecure"`        // accept connections without a token; only on loopback
 	Origins        []string        `yaml:"origins"`         // of pages, e.g. https://app.example.org; none: no page
 	MaxMessage     int64           `yaml:"max_message"`     // bytes; default 300 KiB, at most 2 MiB
 	MaxConnections int             `yaml:"max_connections"` // default 64
-	Timeout        time.Duration   `yaml:"timeout"`         // how long the bus may take; default 10s
+	Timeout        time.Duration   `yaml:"timeout"`         // of an acknowledgement by the bus; default 10s
 	Mode           event.InputMode `yaml:"mode"`            // queue or interrupt; default queue
 }
 
@@ -57,15 +57,15 @@ func (c Config) Validate() error {
 	var errs []error
 	switch {
 	case c.Session == "" && !c.ChooseSession:
-		errs = append(errs, errors.New("session is empty; name the session that hears it, or set choose_session: true"))
+		errs = append(errs, errors.New("session is empty; name the session that receives the inputs, or set choose_session: true"))
 	case c.Session != "" && !subject.Valid(c.Session):
-		errs = append(errs, fmt.Errorf("session: %q is no id", c.Session))
+		errs = append(errs, fmt.Errorf("session: %q is not a valid id", c.Session))
 	case c.SessionPrefix != "" && (!c.ChooseSession || !subject.Valid(c.SessionPrefix)):
 		errs = append(errs, fmt.Errorf("session_prefix: %q: want an id, and choose_session: true", c.SessionPrefix))
 	}
 	switch {
 	case c.Insecure && len(c.Tokens) > 0:
-		errs = append(errs, errors.New("insecure is set and so are tokens; remove one of them"))
+		errs = append(errs, errors.New("insecure and tokens are both set; remove one of them"))
 	case !c.Insecure && len(c.Tokens) == 0:
 		errs = append(errs, errors.New("tokens is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
 	}
@@ -95,7 +95,7 @@ func (c Config) CheckSecrets() error {
 	return err
 }
 
-// readTokens reads the tokens and gives their hashes, which have one length.
+// readTokens reads the tokens and returns their hashes, which all have the same length.
 func (c Config) readTokens() ([][sha256.Size]byte, error) {
 	var out [][sha256.Size]byte
 	var errs []error
@@ -105,7 +105,7 @@ func (c Config) readTokens() ([][sha256.Size]byte, error) {
 			errs = append(errs, fmt.Errorf("tokens[%d]: %w", i, err))
 			continue
 		}
-		// What may stand in a subprotocol, too.
+		// The characters that are also allowed in a subprotocol.
 		if len(t) < minToken || strings.Trim(t, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != "" {
 			errs = append(errs, fmt.Errorf("tokens[%d]: want %d characters or more of A-Z a-z 0-9 - . _ ~", i, minToken))
 		}

@@ -20,24 +20,24 @@ import (
 
 const writeWait = 5 * time.Second
 
-// conn is one connection. Its messages are emitted in order by a goroutine of
-// their own, so that reading goes on and pings are answered while the bus is slow.
+// conn is one connection. A separate goroutine emits its messages in order, so that
+// reading continues and pings are answered while the bus is slow.
 type conn struct {
 	l     *Listener
 	ws    *websocket.Conn
 	from  string
 	inbox chan contract.Input
-	slow  atomic.Bool // it was dropped
+	slow  atomic.Bool // dropped for being too slow
 }
 
-// message is what comes in.
+// message is an incoming message.
 type message struct {
 	Text    string `json:"text"`
 	ID      string `json:"id"`
 	Session string `json:"session"`
 }
 
-// answer is what goes out.
+// answer is an outgoing message.
 type answer struct {
 	ID       string `json:"id"`
 	Sequence uint64 `json:"sequence,omitempty"`
@@ -50,7 +50,7 @@ func (l *Listener) serve(ws *websocket.Conn, from string) {
 	ws.SetReadLimit(l.cfg.MaxMessage)
 	l.mu.Lock()
 	l.conns[c] = struct{}{}
-	going := l.going
+	stopping := l.stopping
 	l.mu.Unlock()
 	l.stats.Open.Add(1)
 	ctx, cancel := context.WithCancel(l.life)
@@ -59,26 +59,26 @@ func (l *Listener) serve(ws *websocket.Conn, from string) {
 		defer close(emitted)
 		for in := range c.inbox {
 			c.emit(in)
-			l.door.Leave()
+			l.inFlight.Leave()
 		}
 	}()
 	go c.pings(ctx)
-	if going { // OnStop may not have seen it
+	if stopping { // OnStop may not have seen this connection
 		go c.goAway()
 	}
 	err := c.read(ctx)
 	cancel()
 	close(c.inbox)
-	<-emitted // what was taken is emitted though nobody may hear the answer
+	<-emitted // accepted inputs are emitted even if no client reads the answer
 	_ = ws.CloseNow()
 	l.stats.Open.Add(-1)
 	l.mu.Lock()
 	delete(l.conns, c)
 	l.mu.Unlock()
-	l.log.Debug("a connection has ended", "from", from, "status", websocket.CloseStatus(err), "error", err)
+	l.log.Debug("connection ended", "from", from, "status", websocket.CloseStatus(err), "error", err)
 }
 
-// read takes messages until the connection ends.
+// read accepts messages until the connection ends.
 func (c *conn) read(ctx context.Context) error {
 	for {
 		kind, body, err := c.ws.Read(ctx)
@@ -92,14 +92,14 @@ func (c *conn) read(ctx context.Context) error {
 		switch {
 		case err != nil:
 			c.tell(answer{ID: in.ID, Error: err.Error()})
-		case !c.l.door.Enter():
-			c.tell(answer{ID: in.ID, Error: "the listener stops; it is not taken", Retry: true})
+		case !c.l.inFlight.Enter():
+			c.tell(answer{ID: in.ID, Error: "the listener is stopping; the input was not accepted", Retry: true})
 		default:
 			select {
 			case c.inbox <- in:
 			default:
-				c.l.door.Leave()
-				c.tell(answer{ID: in.ID, Error: fmt.Sprintf("more than %d inputs are under way; wait for answers", AtOnce), Retry: true})
+				c.l.inFlight.Leave()
+				c.tell(answer{ID: in.ID, Error: fmt.Sprintf("more than %d inputs in flight; wait for answers", AtOnce), Retry: true})
 			}
 		}
 	}
@@ -120,12 +120,12 @@ func (c *conn) input(body []byte) (contract.Input, error) {
 	in.Text, in.ID = m.Text, m.ID
 	if m.Session != "" {
 		if !cfg.ChooseSession {
-			return in, errors.New("session: this listener has one of its own; leave it out (choose_session)")
+			return in, errors.New("session: this listener has a fixed session; leave it out (choose_session)")
 		}
 		in.Session = subject.Session(cfg.SessionPrefix + m.Session)
 	}
 	if in.Session == "" {
-		return in, errors.New("session: it is empty; name the session that hears it")
+		return in, errors.New("session is empty; name the session that receives the input")
 	}
 	if err := in.Check(); err != nil {
 		return in, err
@@ -134,7 +134,7 @@ func (c *conn) input(body []byte) (contract.Input, error) {
 	return in, nil
 }
 
-// emit hands an input over and answers.
+// emit emits an input and writes the answer.
 func (c *conn) emit(in contract.Input) {
 	ctx, cancel := context.WithTimeout(c.l.life, c.l.cfg.Timeout)
 	defer cancel()
@@ -145,24 +145,24 @@ func (c *conn) emit(in contract.Input) {
 	case errors.Is(err, contract.ErrInvalid):
 		c.tell(answer{ID: in.ID, Error: err.Error()})
 	case errors.Is(err, contract.ErrOverloaded):
-		c.tell(answer{ID: in.ID, Error: "too many inputs wait already; send it again later", Retry: true})
-	case errors.Is(err, contract.ErrRefused): // the log has said why
+		c.tell(answer{ID: in.ID, Error: "too many inputs are waiting; send it again later", Retry: true})
+	case errors.Is(err, contract.ErrRefused): // the reason is logged
 		c.tell(answer{ID: in.ID, Error: "the bus refuses inputs of this listener for now", Retry: true})
 	default:
 		why := "the bus does not answer"
 		if f := (*bus.StorageFault)(nil); errors.As(err, &f) {
 			why = f.Error()
 		}
-		c.tell(answer{ID: in.ID, Error: why + "; the same id again is safe", Retry: true})
+		c.tell(answer{ID: in.ID, Error: why + "; it is safe to send it again with the same id", Retry: true})
 	}
 }
 
-// tell writes an answer. Who does not take it in time is dropped: he can connect
-// again and ask by the same id.
+// tell writes an answer. A client that does not read it in time is disconnected: it can
+// connect again and send its inputs again under the same ids.
 func (c *conn) tell(a answer) {
 	b, err := json.Marshal(a)
 	if err != nil {
-		c.l.log.Error("an answer does not encode", "from", c.from, "error", err)
+		c.l.log.Error("encoding an answer failed", "from", c.from, "error", err)
 		_ = c.ws.CloseNow()
 		return
 	}
@@ -173,7 +173,7 @@ func (c *conn) tell(a answer) {
 	}
 }
 
-// pings finds out whether somebody is still there, and reads.
+// pings finds out whether the client is still connected and reads.
 func (c *conn) pings(ctx context.Context) {
 	tick := time.NewTicker(c.l.ping)
 	defer tick.Stop()
@@ -194,18 +194,18 @@ func (c *conn) pings(ctx context.Context) {
 	}
 }
 
-// end ends a connection on which something failed. Who was too slow is dropped; else
-// it was closed before, or is broken.
+// end ends a connection on which something failed. A client that was too slow counts as
+// dropped; otherwise the connection was closed before, or is broken.
 func (c *conn) end(ctx context.Context, doing string, err error) {
-	_ = c.ws.CloseNow() // the library may have closed it when the time was over
+	_ = c.ws.CloseNow() // the library may have closed it on the timeout
 	slow := errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)
 	if slow && c.slow.CompareAndSwap(false, true) {
 		c.l.stats.Dropped.Add(1)
-		c.l.log.Info("a connection was dropped", "from", c.from, "doing", doing, "error", err)
+		c.l.log.Info("connection dropped", "from", c.from, "doing", doing, "error", err)
 	}
 }
 
-// goAway closes the connection as the protocol wants it.
+// goAway closes the connection as the protocol requires.
 func (c *conn) goAway() {
-	_ = c.ws.Close(websocket.StatusGoingAway, "the listener stops") // waits for the answer, at most 5 s, and closes anyway
+	_ = c.ws.Close(websocket.StatusGoingAway, "the listener is stopping") // waits at most 5 s for the answer, and closes anyway
 }

@@ -29,18 +29,18 @@ const (
 // Stats counts connections.
 type Stats struct {
 	Open     atomic.Int64 // now
-	Rejected atomic.Int64 // that were not let in
-	Dropped  atomic.Int64 // that were too slow, or away
+	Rejected atomic.Int64 // refused
+	Dropped  atomic.Int64 // disconnected because the client was too slow or did not answer
 }
 
-// Deps are what a listener runs on.
+// Deps are a listener's dependencies.
 type Deps struct {
 	Logger    *slog.Logger  // default slog.Default
-	PingEvery time.Duration // default 20s; an answer may take half of it
+	PingEvery time.Duration // default 20s; a pong may take half of it
 	Stats     *Stats        // may be nil
 }
 
-// Listener is the listener and the handler of its path.
+// Listener is the listener and the HTTP handler of its path.
 type Listener struct {
 	name   subject.Writer
 	cfg    Config
@@ -49,17 +49,17 @@ type Listener struct {
 	ping   time.Duration
 	stats  *Stats
 
-	started atomic.Bool
-	emitter contract.Emitter
-	door    contract.InFlight // of messages
-	room    chan struct{}     // of connections
-	life    context.Context   //nolint:containedctx // of the listener: connections end with it, not with their requests
-	end     context.CancelFunc
+	started  atomic.Bool
+	emitter  contract.Emitter
+	inFlight contract.InFlight // messages
+	limit    chan struct{}     // of connections
+	life     context.Context   //nolint:containedctx // of the listener: connections end with it, not with their requests
+	end      context.CancelFunc
 
-	mu      sync.Mutex
-	going   bool
-	conns   map[*conn]struct{}
-	handled sync.WaitGroup
+	mu       sync.Mutex
+	stopping bool
+	conns    map[*conn]struct{}
+	handled  sync.WaitGroup
 }
 
 var (
@@ -67,7 +67,7 @@ var (
 	_ http.Handler      = (*Listener)(nil)
 )
 
-// New makes a listener and reads its tokens; an error names the field.
+// New returns a listener and reads its tokens; an error names the field.
 func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if _, err := subject.Parse[subject.Writer](string(name)); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	cfg = cfg.withDefaults()
 	l := &Listener{
 		name: name, cfg: cfg, tokens: tokens, log: deps.Logger.With("listener", string(name)), ping: deps.PingEvery, stats: deps.Stats,
-		room: make(chan struct{}, cfg.MaxConnections), conns: map[*conn]struct{}{},
+		limit: make(chan struct{}, cfg.MaxConnections), conns: map[*conn]struct{}{},
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l, nil
@@ -100,25 +100,25 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 // Name implements [contract.Listener].
 func (l *Listener) Name() subject.Writer { return l.name }
 
-// Path is where the listener is to be served.
+// Path returns the path that the listener is to be served on.
 func (l *Listener) Path() string { return "/ws/" + string(l.name) }
 
-// OnStart implements [contract.Listener]. Before it and after OnStop nobody is let in.
+// OnStart implements [contract.Listener]. Before OnStart and after OnStop, connections are refused.
 func (l *Listener) OnStart(_ context.Context, e contract.Emitter) error {
 	if !l.started.CompareAndSwap(false, true) {
-		return fmt.Errorf("listener %s was started before", l.name)
+		return fmt.Errorf("listener %s was already started", l.name)
 	}
 	l.emitter = e
-	l.door.Open()
+	l.inFlight.Open()
 	return nil
 }
 
 // OnStop implements [contract.Listener].
 func (l *Listener) OnStop(ctx context.Context) error {
 	l.mu.Lock()
-	l.going = true
+	l.stopping = true
 	l.mu.Unlock()
-	err := l.door.Shut(ctx)
+	err := l.inFlight.Shut(ctx)
 	l.mu.Lock()
 	for c := range l.conns {
 		go c.goAway()
@@ -129,7 +129,7 @@ func (l *Listener) OnStop(ctx context.Context) error {
 	l.handled.Wait()
 	l.end()
 	if err != nil {
-		return fmt.Errorf("listener %s: %w; their senders were not told that they were", l.name, err)
+		return fmt.Errorf("listener %s: %w; their senders got no acknowledgement", l.name, err)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, field, why := l.admit(r)
 	if status != 0 {
 		l.stats.Rejected.Add(1)
-		l.log.Info("a connection was rejected", "from", r.RemoteAddr, "status", status, "field", field, "error", why)
+		l.log.Info("connection rejected", "from", r.RemoteAddr, "status", status, "field", field, "error", why)
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
@@ -147,59 +147,59 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	select {
-	case l.room <- struct{}{}:
-		defer func() { <-l.room }()
+	case l.limit <- struct{}{}:
+		defer func() { <-l.limit }()
 	default:
 		w.Header().Set("Retry-After", "10")
-		web.Error(w, http.StatusServiceUnavailable, "", "there are as many connections as there may be (max_connections)")
+		web.Error(w, http.StatusServiceUnavailable, "", "connection limit reached (max_connections)")
 		return
 	}
 	if !l.enter() {
 		w.Header().Set("Retry-After", "10")
-		web.Error(w, http.StatusServiceUnavailable, "", "the listener does not run")
+		web.Error(w, http.StatusServiceUnavailable, "", "the listener is not running")
 		return
 	}
 	defer l.handled.Done()
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols: []string{Protocol}, InsecureSkipVerify: true, // admit has looked at Origin, more strictly
+		Subprotocols: []string{Protocol}, InsecureSkipVerify: true, // admit has checked Origin more strictly
 	})
 	if err != nil {
-		l.log.Info("a connection was rejected", "from", r.RemoteAddr, "error", err)
+		l.log.Info("connection rejected", "from", r.RemoteAddr, "error", err)
 		return
 	}
 	l.serve(ws, r.RemoteAddr)
 }
 
-// enter counts a connection, unless the listener does not run.
+// enter counts a connection if the listener is running.
 func (l *Listener) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.started.Load() || l.going {
+	if !l.started.Load() || l.stopping {
 		return false
 	}
 	l.handled.Add(1)
 	return true
 }
 
-// admit decides who may connect; status 0 lets in.
+// admit decides whether the client may connect; status 0 means yes.
 func (l *Listener) admit(r *http.Request) (status int, field, why string) {
 	if r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return http.StatusUpgradeRequired, "Upgrade", "this is a WebSocket; connect with one"
+		return http.StatusUpgradeRequired, "Upgrade", "this path serves WebSocket only; send an upgrade request"
 	}
 	if r.URL.RawQuery != "" {
-		return http.StatusBadRequest, "query", "a URL is written into logs: show the token in Authorization or as a subprotocol, and send no query"
+		return http.StatusBadRequest, "query", "no query is allowed, as URLs end up in logs: send the token in Authorization or as a subprotocol"
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 && (len(origins) > 1 || !slices.Contains(l.cfg.Origins, origins[0])) {
-		return http.StatusForbidden, "Origin", "pages of this origin are not let in; name it in origins if they are to be"
+		return http.StatusForbidden, "Origin", "unknown origin; add it to origins to allow its pages"
 	}
-	if !l.cfg.Insecure && !l.known(shown(r)) {
-		return http.StatusUnauthorized, "Authorization", "show a token: Authorization: Bearer …, or the subprotocols " + Protocol + " and " + BearerPrefix + "…"
+	if !l.cfg.Insecure && !l.known(tokenOf(r)) {
+		return http.StatusUnauthorized, "Authorization", "token missing or unknown; send Authorization: Bearer …, or the subprotocols " + Protocol + " and " + BearerPrefix + "…"
 	}
 	return 0, "", ""
 }
 
-// shown is the token that the request shows.
-func shown(r *http.Request) string {
+// tokenOf returns the token that the request presents.
+func tokenOf(r *http.Request) string {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		return token
 	}

@@ -315,19 +315,19 @@ func TestARestartOfTheBusInTheMiddle(t *testing.T) {
 func TestConfigurationsThatAreRefused(t *testing.T) {
 	good := websocket.Config{Session: "s", Tokens: []string{token}}
 	for want, change := range map[string]func(*websocket.Config){
-		"tokens is empty": func(c *websocket.Config) { c.Tokens = nil },
-		"insecure is set": func(c *websocket.Config) { c.Insecure = true },
-		"tokens[0]: want": func(c *websocket.Config) { c.Tokens = []string{"short"} },
-		"tokens[0]: the":  func(c *websocket.Config) { c.Tokens = []string{"env:SKANDHA_NO_SUCH_TOKEN"} },
-		"session is":      func(c *websocket.Config) { c.Session = "" },
-		"session:":        func(c *websocket.Config) { c.Session = "a b" },
-		"session_prefix":  func(c *websocket.Config) { c.SessionPrefix = "x" },
-		"origins":         func(c *websocket.Config) { c.Origins = []string{"https://*.example"} },
-		"origins:":        func(c *websocket.Config) { c.Origins = []string{"app.example"} },
-		"max_message":     func(c *websocket.Config) { c.MaxMessage = 1 },
-		"max_connections": func(c *websocket.Config) { c.MaxConnections = -1 },
-		"timeout":         func(c *websocket.Config) { c.Timeout = time.Hour },
-		"agent or mode":   func(c *websocket.Config) { c.Mode = "later" },
+		"tokens is empty":                  func(c *websocket.Config) { c.Tokens = nil },
+		"insecure and tokens are both set": func(c *websocket.Config) { c.Insecure = true },
+		"tokens[0]: want":                  func(c *websocket.Config) { c.Tokens = []string{"short"} },
+		"tokens[0]: the":                   func(c *websocket.Config) { c.Tokens = []string{"env:SKANDHA_NO_SUCH_TOKEN"} },
+		"session is":                       func(c *websocket.Config) { c.Session = "" },
+		"session:":                         func(c *websocket.Config) { c.Session = "a b" },
+		"session_prefix":                   func(c *websocket.Config) { c.SessionPrefix = "x" },
+		"origins":                          func(c *websocket.Config) { c.Origins = []string{"https://*.example"} },
+		"origins:":                         func(c *websocket.Config) { c.Origins = []string{"app.example"} },
+		"max_message":                      func(c *websocket.Config) { c.MaxMessage = 1 },
+		"max_connections":                  func(c *websocket.Config) { c.MaxConnections = -1 },
+		"timeout":                          func(c *websocket.Config) { c.Timeout = time.Hour },
+		"agent or mode":                    func(c *websocket.Config) { c.Mode = "later" },
 	} {
 		c := good
 		change(&c)

@@ -11,7 +11,7 @@ import (
 
 // Adapter asks one language model. It is safe for concurrent use.
 type Adapter interface {
-	// Info says who it is; the name is unique among the adapters of a process.
+	// Info describes the adapter; the name is unique among the adapters of a process.
 	Info() contract.Info
 	// Generate returns the next message. While the answer is being written,
 	// delta is called with pieces of it, from one goroutine at a time; it never
@@ -32,7 +32,7 @@ type Limits struct {
 // maxNameBytes bounds a tool's name and a call's id.
 const maxNameBytes = 256
 
-// DefaultLimits are the limits a zero field stands for.
+// DefaultLimits returns the limits that replace zero fields.
 func DefaultLimits() Limits {
 	return Limits{TextBytes: 200 << 10, Calls: 64, ArgsBytes: 256 << 10, StateBytes: 128 << 10}
 }
@@ -66,9 +66,9 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Check reports why an answer cannot be used: it is too long, or it is garbage
+// Check returns why an answer cannot be used: it is too long, or it is garbage
 // (neither text nor calls, a call without a name, two calls with one id, …).
-// Zero limits stand for the defaults.
+// Zero limits mean the defaults.
 func (l Limits) Check(r contract.Response) *contract.Error {
 	l = l.WithDefaults()
 	if r.TextContent == "" && len(r.ToolCalls) == 0 {
@@ -84,7 +84,7 @@ func (l Limits) Check(r contract.Response) *contract.Error {
 		return Errorf(contract.ErrTooLong, "the provider's state is %d bytes long, the limit is %d", len(r.ProviderState), l.StateBytes)
 	}
 	if len(r.ProviderState) > 0 && !json.Valid(r.ProviderState) {
-		return Errorf(contract.ErrGarbage, "the provider's state is no JSON")
+		return Errorf(contract.ErrGarbage, "the provider's state is not JSON")
 	}
 	return l.checkCalls(r.ToolCalls)
 }
@@ -95,11 +95,11 @@ func (l Limits) checkCalls(calls []contract.ToolCall) *contract.Error {
 	for i, c := range calls {
 		switch {
 		case c.Tool == "" || len(c.Tool) > maxNameBytes:
-			return Errorf(contract.ErrGarbage, "tool call %d names no tool, or one with a name above %d bytes", i, maxNameBytes)
+			return Errorf(contract.ErrGarbage, "tool call %d names no tool, or one whose name is longer than %d bytes", i, maxNameBytes)
 		case c.ID == "" || len(c.ID) > maxNameBytes || ids[c.ID]:
 			return Errorf(contract.ErrGarbage, "the id of tool call %d is empty, too long or not unique", i)
 		case !json.Valid(c.Args):
-			return Errorf(contract.ErrGarbage, "the arguments of tool call %d are no JSON", i)
+			return Errorf(contract.ErrGarbage, "the arguments of tool call %d are not JSON", i)
 		case len(c.DependsOn) > len(calls):
 			return Errorf(contract.ErrGarbage, "tool call %d depends on more calls than there are", i)
 		}
@@ -111,27 +111,27 @@ func (l Limits) checkCalls(calls []contract.ToolCall) *contract.Error {
 	return nil
 }
 
-// TextTooLong is the error of an answer whose text does not end.
+// TextTooLong is the error of an answer whose text exceeds the limit.
 func (l Limits) TextTooLong() *contract.Error {
 	return Errorf(contract.ErrTooLong, "the answer's text is longer than %d bytes", l.WithDefaults().TextBytes)
 }
 
-// TooManyCalls is the error of an answer with more tool calls than may be.
+// TooManyCalls is the error of an answer with more tool calls than the limit.
 func (l Limits) TooManyCalls() *contract.Error {
 	return Errorf(contract.ErrTooLong, "the answer holds more than %d tool calls", l.WithDefaults().Calls)
 }
 
-// ArgsTooLong is the error of an answer whose arguments do not end.
+// ArgsTooLong is the error of an answer whose arguments exceed the limit.
 func (l Limits) ArgsTooLong() *contract.Error {
 	return Errorf(contract.ErrTooLong, "the arguments of the answer's tool calls are longer than %d bytes", l.WithDefaults().ArgsBytes)
 }
 
-// Errorf is a provider's failure; whether it is retryable follows from the code.
+// Errorf returns a provider's failure; the code decides whether it is retryable.
 func Errorf(code contract.ErrorCode, format string, args ...any) *contract.Error {
 	return &contract.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: Retryable(code)}
 }
 
-// Retryable reports whether another attempt may succeed, by the code alone.
+// Retryable reports whether another attempt may succeed, based only on the code.
 func Retryable(code contract.ErrorCode) bool {
 	switch code {
 	case contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout, contract.ErrGarbage:
@@ -141,7 +141,7 @@ func Retryable(code contract.ErrorCode) bool {
 }
 
 // Failure turns any error of an adapter into the contract's. A deadline becomes
-// timeout; what is no *[contract.Error] otherwise is internal.
+// timeout; any other error that is not a *[contract.Error] becomes internal.
 func Failure(err error) *contract.Error {
 	var e *contract.Error
 	switch {
@@ -152,7 +152,7 @@ func Failure(err error) *contract.Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return Errorf(contract.ErrTimeout, "no answer before the deadline")
 	case errors.Is(err, context.Canceled):
-		return Errorf(contract.ErrTimeout, "the question was cancelled")
+		return Errorf(contract.ErrTimeout, "the request was cancelled")
 	default:
 		return Errorf(contract.ErrInternal, "%v", err)
 	}

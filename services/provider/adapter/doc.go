@@ -1,5 +1,5 @@
-// Package adapter is the contract between the provider service and what asks a
-// language model: one interface, the limits of an answer, and the way errors of
-// any kind become the contract's. It speaks no NATS, so that an adapter depends
-// on its vendor's API alone. Package providertest holds every adapter against it.
+// Package adapter defines the contract between the provider service and the code that asks
+// a language model: one interface, the limits of an answer, and how errors of any kind
+// become the contract's. It does not use NATS, so that an adapter depends
+// only on its vendor's API. Package providertest tests every adapter against it.
 package adapter

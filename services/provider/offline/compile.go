@@ -37,13 +37,13 @@ func compile(f file) (*ruleSet, error) {
 	}
 	s.phrase = s.results["default"]
 	if s.phrase.success == nil || s.phrase.failure == nil {
-		c.fail("results.default", "success and failure are required: they tell the results of tools without phrases of their own")
+		c.fail("results.default", "success and failure are required: they phrase the results of tools that have no phrases")
 	}
 	if s.fallback == nil {
-		c.fail("fallback", "is required: it answers what no rule matches")
+		c.fail("fallback", "is required: it is the answer when no rule matches")
 	}
 	if s.missing == nil && s.offeredOnly {
-		c.fail("missing", "is required, unless offered_only is false: it answers when a tool is not offered")
+		c.fail("missing", "is required unless offered_only is false: it is the answer when a tool is not offered")
 	}
 	c.rules(s, f.Rules)
 	return s, errors.Join(c.errs...)
@@ -81,7 +81,7 @@ func (c *compiler) rules(s *ruleSet, rules []fileRule) {
 	for i, r := range rules {
 		where := "rules[" + strconv.Itoa(i) + "]"
 		if r.Name == "" || names[r.Name] {
-			c.fail(where+".name", "%q is empty or taken, want a name of its own", r.Name)
+			c.fail(where+".name", "%q is empty or taken, want a unique name", r.Name)
 		}
 		names[r.Name] = true
 		s.rules = append(s.rules, c.rule("rule "+strconv.Quote(r.Name), r))
@@ -121,7 +121,7 @@ func (c *compiler) rule(where string, f fileRule) *rule {
 	return r
 }
 
-// named reports whether a call has an id of its own, which holds within its rule alone.
+// named reports whether a call has an explicit id, which is valid only within its rule.
 func (r *rule) named() bool {
 	for _, calls := range r.rounds {
 		for _, c := range calls {
@@ -178,13 +178,13 @@ func (c *compiler) calls(where string, calls []fileCall) []call {
 		}
 		if !f.Args.IsZero() {
 			if f.Args.Kind != yaml.MappingNode {
-				c.fail(at+".args", "is no mapping")
+				c.fail(at+".args", "is not a mapping")
 			}
 			out[i].args = c.value(at+".args", &f.Args)
 		}
 		for _, d := range f.DependsOn {
 			if !known[d] {
-				c.fail(at+".depends_on", "%q is not the id of a call before it", d)
+				c.fail(at+".depends_on", "%q is not the id of an earlier call", d)
 			}
 		}
 		known[f.ID] = f.ID != ""

@@ -1,30 +1,30 @@
-// Package offline answers without a language model: no key, no network, no
-// surprise. A set of rules in YAML turns the last user message into tool calls
+// Package offline answers without a language model, without a key and without a
+// network. A set of rules in YAML turns the last user message into tool calls
 // or text, and phrases the results of the tools. The same conversation always
-// gets the same answer, which makes it the model of first conversations, of
-// tests and of measurements.
+// gets the same answer, which makes it the model for first conversations,
+// tests and benchmarks.
 //
 // # Rules
 //
 // A rule file is one YAML document; an unknown field is an error.
 //
-//	strip:                      # taken off the message before matching, each a regular expression
+//	strip:                      # regular expressions, removed from the message before matching
 //	  - '^please\s+'
-//	split:                      # where a message may be cut into several requests
+//	split:                      # where a message may be split into several requests
 //	  - {match: '\s+and\s+'}              # both at once
 //	  - {match: '\s+then\s+', order: true} # one after the other
 //	tables:                     # for {{lookup "zone" .place}}
 //	  zone: {vienna: Europe/Vienna}
-//	rules:                      # the first that matches counts
+//	rules:                      # the first match is used
 //	  - name: calculate
 //	    match: ['^what is (?P<expr>[-+*/().\d\s]+)\??$']
 //	    calls:
 //	      - {tool: 'math:evaluate', args: {expression: '{{.expr}}'}}
-//	results:                    # by tool, how a result is told; "default" for the others
+//	results:                    # by tool: how a result is phrased; "default" for the others
 //	  'math:evaluate':
 //	    success: '{{.args.expression}} = {{pick .data "result"}}'
 //	    failure: '{{.error.message}}'
-//	missing: 'For that I would need {{.tool}}.'   # a tool is needed that is not offered
+//	missing: 'For that I would need {{.tool}}.'   # a required tool is not offered
 //	fallback: 'I did not understand that.'        # no rule matches
 //
 // Expressions are case-insensitive and see the message without surrounding
@@ -32,23 +32,23 @@
 // variables of the rule's templates ([text/template]), besides .message (the
 // whole of it) and .tools (the names of the offered tools).
 //
-// A rule has text, or calls, or calls with text as commentary. A call has a tool (a name, or a list of which
-// the first offered one is taken), args (each string in it a template) or
-// args_json (a template of the whole), an optional id and depends_on. Further
-// rounds stand under then: lists of calls that are made when all results of the
-// round before were successes; their templates also see .results. Calls under else
+// A rule has text, or calls, or calls with text as commentary. A call has a tool (a
+// name, or a list of which the first offered one is used), args (each string in it a
+// template) or args_json (a template of the whole), an optional id and depends_on.
+// Further rounds are in then: lists of calls that are made when all results of the
+// previous round were successes; their templates also see .results. The calls in else
 // are made instead when the first round had a failure and their tools are offered;
-// only their results are told then. A rule's
+// then only their results are in the answer. A rule's
 // answer, if it has one, replaces the phrases of the results; it sees .results,
 // each with .tool, .ok, .data, .text, .args, .error and .note.
 //
-// A message that a rule matches is not cut, except by a rule with yields: true,
-// whose expression may swallow another request ("… about tea and what is 2+2?"):
-// it counts only if the message is no list of requests.
+// A message that a rule matches is not split, except if the rule has yields: true,
+// because its expression may swallow another request ("… about tea and what is 2+2?"):
+// it is used only if the message is not a list of requests.
 //
-// A rule all of whose alternatives for some tool are not offered is passed over
-// in favour of a later one that matches; if there is none, missing is the
-// answer. With offered_only: false nothing of that is looked at.
+// A rule that needs a tool of which no alternative is offered is skipped
+// in favour of a later one that matches; if there is none, the answer is
+// missing. With offered_only: false, this is not checked.
 //
 // For tests a rule may also misbehave: delay_ms, hang, endless, empty, loop,
 // words, repeat, error and usage; see [TestRules].

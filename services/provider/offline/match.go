@@ -10,17 +10,17 @@ import (
 	contract "skandha.dev/pkg/provider"
 )
 
-// matched is what a message was understood as: one rule, or a rule for each part of it.
+// matched is the interpretation of a message: one rule, or a rule for each part of it.
 type matched struct {
 	parts   []part
-	missing string // a tool that would be needed and is not offered
+	missing string // a required tool that is not offered
 	vars    map[string]any
 }
 
 type part struct {
 	rule  *rule
 	vars  map[string]any
-	after bool // its calls wait for those of the part before
+	after bool // its calls wait for those of the previous part
 }
 
 // maxParts bounds how many requests one message may hold.
@@ -123,7 +123,7 @@ func (r *rule) lacks(tools []contract.ToolSpec) string {
 	return ""
 }
 
-// offered is the first of the call's tools that is offered, or "".
+// offered returns the first of the call's tools that is offered, or "".
 func (c *call) offered(tools []contract.ToolSpec) string {
 	for _, name := range c.tools {
 		if slices.ContainsFunc(tools, func(t contract.ToolSpec) bool { return t.Name == name }) {
@@ -134,7 +134,7 @@ func (c *call) offered(tools []contract.ToolSpec) string {
 }
 
 // cut splits the message at the separators and returns a rule for each part, or
-// nil: unless every part asks for tools, the message was no list of requests.
+// nil: unless every part asks for tools, the message is not a list of requests.
 func (s *ruleSet) cut(message string, base map[string]any, tools []contract.ToolSpec) []part {
 	pieces := []piece{{text: message}}
 	for _, sp := range s.split {
@@ -166,7 +166,7 @@ type piece struct {
 	after bool
 }
 
-// only is the rule of a message that was understood as a whole.
+// only returns the rule of a message that was matched as a whole.
 func (m *matched) only() *rule {
 	if len(m.parts) == 1 {
 		return m.parts[0].rule
@@ -174,7 +174,7 @@ func (m *matched) only() *rule {
 	return nil
 }
 
-// next is what the model says now: calls, or the text after them.
+// next returns the model's next message: calls, or the text after them.
 func (m *matched) next(s *ruleSet, t *tail) (string, []contract.ToolCall, error) {
 	switch {
 	case len(m.parts) == 0:
@@ -216,7 +216,7 @@ func (m *matched) next(s *ruleSet, t *tail) (string, []contract.ToolCall, error)
 	return text, nil, err
 }
 
-// offersElse reports whether there is another way, and its tools are offered.
+// offersElse reports whether the rule has else calls whose tools are offered.
 func (p *part) offersElse() bool {
 	tools, ok := p.vars["tools"].([]string)
 	for _, c := range p.rule.otherwise {
@@ -303,7 +303,7 @@ func (c *call) build(vars map[string]any) (contract.ToolCall, error) {
 			return out, err
 		}
 		if out.Args = json.RawMessage(text); !json.Valid(out.Args) {
-			out.Args, err = json.Marshal(text) // as a model's broken JSON is kept
+			out.Args, err = json.Marshal(text) // like broken JSON of a model
 		}
 	case c.args != nil:
 		out.Args, err = c.args.appendJSON(nil, vars)

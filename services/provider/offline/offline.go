@@ -25,7 +25,7 @@ var _ adapter.Adapter = (*Adapter)(nil)
 
 var limits = adapter.DefaultLimits()
 
-// New reads rules; nil stands for [DefaultRules]. The error wraps [ErrRules] and
+// New reads rules; nil means [DefaultRules]. The error wraps [ErrRules] and
 // lists everything that is wrong with them.
 func New(rules []byte) (*Adapter, error) {
 	if rules == nil {
@@ -92,7 +92,7 @@ func (a *Adapter) answer(ctx context.Context, req contract.Request, delta func(t
 	resp := contract.Response{TextContent: text, ToolCalls: calls}
 	if r := m.only(); r != nil && r.misbehaves() {
 		if tail.rounds > 0 && !r.loop {
-			delta(text, "") // it has misbehaved in its first round
+			delta(text, "") // it misbehaved in its first round only
 			return resp, nil
 		}
 		return r.behave(ctx, m.parts[0].vars, resp, delta)
@@ -103,7 +103,7 @@ func (a *Adapter) answer(ctx context.Context, req contract.Request, delta func(t
 	return resp, nil
 }
 
-// behave does what a test wants of a model, around the answer that the rule gives.
+// behave adds the behaviour that a test asks for to the answer of the rule.
 func (r *rule) behave(ctx context.Context, vars map[string]any, resp contract.Response, delta func(text, reasoning string)) (contract.Response, error) {
 	var n numbers
 	delay := n.of(r.delay, vars)
@@ -143,7 +143,7 @@ func (r *rule) failure(ctx context.Context, delay time.Duration, vars map[string
 		return err
 	}
 	if !codes[contract.ErrorCode(code)] {
-		return fmt.Errorf("rule %q: %q is no error code", r.name, code)
+		return fmt.Errorf("rule %q: %q is not an error code", r.name, code)
 	}
 	message, err := r.message.render(vars)
 	if err != nil {
@@ -175,7 +175,7 @@ func stream(ctx context.Context, words int64, every time.Duration, resp contract
 	return resp, nil
 }
 
-// endless streams 1 KiB every millisecond. It is cut like the answer of any other
+// endless streams 1 KiB every millisecond. It is cut off like the answer of any other
 // model that does not end.
 func endless(ctx context.Context, delta func(text, reasoning string)) error {
 	piece := strings.Repeat("and on ", 147)[:1024]

@@ -18,7 +18,7 @@ import (
 //go:embed rules.yaml
 var DefaultRules []byte
 
-// TestRules are rules for tests: the message says exactly what the model does.
+// TestRules are rules for tests: the message determines exactly what the model does.
 // The file rules_test.yaml in this folder lists every command, from
 // "call TOOL {json}" to "never ends".
 //
@@ -134,7 +134,7 @@ type ruleSet struct {
 	split       []splitter
 	rules       []*rule
 	results     map[string]phrase
-	phrase      phrase // of tools that have none
+	phrase      phrase // for tools without one
 	missing     *tmpl
 	fallback    *tmpl
 }
@@ -152,12 +152,12 @@ type rule struct {
 	otherwise []call   // instead of then, when the first round had a failure
 	answer    *tmpl
 	alone     bool // cannot be one part of a message
-	yields    bool // to a reading of the message as several requests
+	yields    bool // only used if the message is not a list of requests
 
 	behaviour
 }
 
-// behaviour is what tests want of a model; all templates may be nil.
+// behaviour is what a test asks of a model; all templates may be nil.
 type behaviour struct {
 	delay                *tmpl
 	hang, endless, empty bool

@@ -10,24 +10,24 @@ import (
 	contract "skandha.dev/pkg/provider"
 )
 
-// tail is the end of a conversation: the last user message and what followed.
+// tail is the end of a conversation: the last user message and everything after it.
 type tail struct {
 	message string
 	rounds  int      // assistant messages with calls since the message
 	results []result // of all rounds, in order
 }
 
-// result is what a tool call gave.
+// result is the result of a tool call.
 type result struct {
 	tool  string
 	ok    bool
-	text  string          // what the model is told, without the note
+	text  string          // as sent to the model, without the note
 	note  string          // core's remark beside the result
 	call  string          // the id of the call
 	calls json.RawMessage // the calls of its round, read only when a template asks for .args
 }
 
-// message is what is read of a conversation's entry: the rest is skipped, which
+// message holds the fields that are read of a conversation's entry; skipping the rest
 // halves the cost of an answer.
 type message struct {
 	Role      contract.Role   `json:"role"`
@@ -40,7 +40,7 @@ type message struct {
 
 var errNoMessage = errors.New("messages: there is no user message")
 
-// readTail decodes from the end as far as the last user message and no further:
+// readTail decodes from the end back to the last user message and no further:
 // a long history costs nothing.
 func readTail(raw []json.RawMessage) (tail, error) {
 	first := len(raw) - 1
@@ -75,7 +75,7 @@ func readTail(raw []json.RawMessage) (tail, error) {
 	return t, nil
 }
 
-// trimMessage takes off the lines that core appends for hooks' annotations:
+// trimMessage removes the lines that core appends for hooks' annotations:
 // each a text in brackets.
 func trimMessage(s string) string {
 	s = strings.TrimSpace(s)
@@ -98,7 +98,7 @@ func readResult(m *message, calls json.RawMessage) result {
 	return r
 }
 
-// args are the arguments of the call, decoded; nil if they are not to be found.
+// args returns the decoded arguments of the call; nil if they are not found.
 func (r result) args() any {
 	var calls []contract.ToolCall
 	if json.Unmarshal(r.calls, &calls) != nil {
@@ -112,7 +112,7 @@ func (r result) args() any {
 	return nil
 }
 
-// vars are what the template t sees of a result, or any template if t is nil.
+// vars returns the variables of a result for the template t, or for any template if t is nil.
 func (r result) vars(t *tmpl) map[string]any {
 	v := map[string]any{"tool": r.tool, "ok": r.ok, "text": r.text, "note": r.note}
 	if t.uses(".args") {
@@ -123,7 +123,7 @@ func (r result) vars(t *tmpl) map[string]any {
 	}
 	data := decode([]byte(r.text))
 	if data == nil && r.text != "null" {
-		data = r.text // not JSON: it is the text that the tool answered
+		data = r.text // not JSON: use the tool's text
 	}
 	if v["data"] = data; r.ok {
 		return v
@@ -142,7 +142,7 @@ func (r result) vars(t *tmpl) map[string]any {
 	return v
 }
 
-// decode reads any JSON value, numbers as they are written; nil if it is none.
+// decode reads any JSON value, numbers as they are written; nil if it is not JSON.
 func decode(b []byte) any {
 	if len(b) == 0 {
 		return nil

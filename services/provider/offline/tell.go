@@ -16,7 +16,7 @@ func (t *tail) succeeded() bool {
 	return true
 }
 
-// last are the results of the last round.
+// last returns the results of the last round.
 func (t *tail) last() []result {
 	for i := len(t.results) - 1; i > 0; i-- {
 		if !bytes.Equal(t.results[i-1].calls, t.results[i].calls) {
@@ -68,7 +68,7 @@ func (s *ruleSet) phraseOf(r result) (string, error) {
 		own, general = p.failure, s.phrase.failure
 	}
 	if own != nil {
-		// A tool that answers in another shape than its phrase expects is told like any other.
+		// A result in another shape than its tool's phrase expects gets the default phrase.
 		if text, err := own.render(r.vars(own)); err == nil {
 			return strings.TrimSpace(text), nil
 		}

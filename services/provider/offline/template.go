@@ -16,7 +16,7 @@ import (
 
 type tmplFuncs = template.FuncMap
 
-// tmpl is a template, or a constant text where there is nothing to fill in.
+// tmpl is a template, or a constant text if it has no placeholders.
 type tmpl struct {
 	text string             // as written
 	t    *template.Template // nil: constant
@@ -33,7 +33,7 @@ func newTmpl(name, text string, funcs tmplFuncs) (*tmpl, error) {
 	return &tmpl{text: text, t: t}, nil
 }
 
-// uses reports whether the template mentions a variable; nil stands for any template.
+// uses reports whether the template mentions a variable; nil means any template.
 func (t *tmpl) uses(variable string) bool {
 	return t == nil || t.t != nil && strings.Contains(t.text, variable)
 }
@@ -57,7 +57,7 @@ func newFuncs(tables map[string]map[string]string) tmplFuncs {
 		"lookup": func(table, key string) (string, error) {
 			t, ok := tables[table]
 			if !ok {
-				return "", fmt.Errorf("there is no table %q", table)
+				return "", fmt.Errorf("unknown table %q", table)
 			}
 			if v, ok := t[strings.ToLower(strings.TrimSpace(key))]; ok {
 				return v, nil
@@ -85,18 +85,18 @@ func newFuncs(tables map[string]map[string]string) tmplFuncs {
 	}
 }
 
-// get is a field; that it is not there is an error, and the result is then told
-// by the general phrase.
+// get returns a field; a missing field is an error, and the result is then phrased by
+// the default.
 func get(v any, key string) (any, error) {
 	m, _ := v.(map[string]any)
 	x, ok := m[key]
 	if !ok {
-		return nil, fmt.Errorf("there is no field %q", key)
+		return nil, fmt.Errorf("unknown field %q", key)
 	}
 	return x, nil
 }
 
-// pick is the first of the named fields that data has, or data itself, as text.
+// pick returns the first of the named fields that data has, or data itself, as text.
 func pick(data any, fields ...string) string {
 	if m, ok := data.(map[string]any); ok {
 		for _, f := range fields {
@@ -108,7 +108,7 @@ func pick(data any, fields ...string) string {
 	return show(data)
 }
 
-// show is a value as a person would write it: text as it is, anything else as JSON.
+// show formats a value for people: text as it is, anything else as JSON.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -136,7 +136,7 @@ func fence(text string) string {
 	return marks + "\n" + strings.TrimRight(text, "\n") + "\n" + marks
 }
 
-// moment is a time of RFC 3339 as a person would say it; anything else as it is.
+// moment formats an RFC 3339 time for people; anything else stays as it is.
 func moment(s string) string {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
@@ -151,7 +151,7 @@ const maxRepeat = 8 << 20
 func repeat(s, times string) (string, error) {
 	n, err := strconv.Atoi(times)
 	if err != nil || n < 0 || n*len(s) > maxRepeat {
-		return "", fmt.Errorf("repeat: %q is no number of times between 0 and %d bytes", times, maxRepeat)
+		return "", fmt.Errorf("repeat: want a number of times, got %q; the result is limited to %d bytes", times, maxRepeat)
 	}
 	return strings.Repeat(s, n), nil
 }
@@ -161,7 +161,7 @@ var spoken = strings.NewReplacer(
 	" over ", " / ", " to the power of ", " ^ ", " mod ", " % ", "×", "*", "÷", "/", "−", "-",
 )
 
-// formula turns spoken arithmetic into signs.
+// formula replaces spoken arithmetic with operators.
 func formula(s string) string { return spoken.Replace(strings.TrimSpace(s)) }
 
 // value is a tree of JSON whose strings are templates.

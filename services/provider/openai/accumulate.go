@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/provider/adapter"
 )
 
-// accumulator puts the chunks of one answer together. The SDK has one too, but
+// accumulator joins the chunks of one answer. The SDK has one too, but
 // it is unbounded and refuses chunks that other servers send.
 type accumulator struct {
 	limits adapter.Limits
@@ -23,7 +23,7 @@ type accumulator struct {
 
 	text      strings.Builder
 	thoughts  strings.Builder
-	keep      bool // the thoughts came in the field that wants them back
+	keep      bool // the reasoning arrived in reasoningField, so it must be sent back
 	calls     []*pendingCall
 	current   map[int64]*pendingCall // by the index of the stream
 	argsBytes int
@@ -48,7 +48,7 @@ func (a *accumulator) add(chunk sdk.ChatCompletionChunk) error {
 	}
 	for _, c := range chunk.Choices {
 		if c.Index != 0 {
-			continue // one answer was asked for
+			continue // only one choice was requested
 		}
 		if c.FinishReason != "" {
 			a.ended = c.FinishReason
@@ -88,7 +88,7 @@ func (a *accumulator) pass(text, reasoning string) {
 	a.delta(text, reasoning)
 }
 
-// reasoning reads the field that servers add to the API for a model's thoughts.
+// reasoning reads the fields that servers add to the API for a model's reasoning.
 func (a *accumulator) reasoning(extra map[string]respjson.Field) string {
 	for _, name := range [...]string{reasoningField, "reasoning"} {
 		f, ok := extra[name]
@@ -140,10 +140,10 @@ func (a *accumulator) addCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) erro
 	return nil
 }
 
-// finish makes the answer out of what has come, or says why it is none.
+// finish builds the answer from the chunks, or returns why they do not form one.
 func (a *accumulator) finish() (contract.Response, error) {
 	if a.ended == "" {
-		return contract.Response{}, adapter.Errorf(contract.ErrGarbage, "the answer broke off: the stream ended before a endedreason")
+		return contract.Response{}, adapter.Errorf(contract.ErrGarbage, "the answer broke off: the stream ended before a finish_reason")
 	}
 	resp := contract.Response{
 		IsFinal:     len(a.calls) == 0,
@@ -204,8 +204,8 @@ func (a *accumulator) nothing() *contract.Error {
 	return adapter.Errorf(contract.ErrGarbage, "the answer holds neither text nor tool calls")
 }
 
-// toolName reads a name that the model wrote. What is no encoded name stays as
-// it is: core says that there is no such tool, or the model wrote the real name.
+// toolName decodes a name that the model wrote. A name that is not encoded stays as
+// it is: either it is the real name, or core reports that there is no such tool.
 func toolName(wire string) string {
 	if name, err := subject.Decode(wire); err == nil && utf8.ValidString(name) {
 		return name
@@ -213,7 +213,7 @@ func toolName(wire string) string {
 	return wire
 }
 
-// readArgs keeps arguments as they were written; what is no JSON becomes a string.
+// readArgs keeps arguments as they were written; anything that is not JSON becomes a string.
 func readArgs(written string) json.RawMessage {
 	trimmed := strings.TrimSpace(written)
 	if trimmed == "" {

@@ -19,14 +19,14 @@ import (
 // DefaultBaseURL is OpenAI's own API.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
-// DefaultModel is asked at OpenAI's own API when none is named.
+// DefaultModel is the model for OpenAI's own API when none is named.
 const DefaultModel = sdk.ChatModelGPT5_4Mini
 
 // DefaultStall is how long a server may stay silent. It is generous, because
-// models that think send nothing until they begin to write.
+// reasoning models send nothing until they begin to write.
 const DefaultStall = 3 * time.Minute
 
-// Key is an API key. It prints as a placeholder, whatever prints it.
+// Key is an API key. It always prints as a placeholder.
 type Key string
 
 const hiddenKey = "[key]"
@@ -48,14 +48,14 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // LogValue hides the key from logs.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// Prices are US dollars per million tokens. All zero: the cost is not reckoned.
+// Prices are US dollars per million tokens. All zero: no cost is computed.
 type Prices struct {
 	Input       float64
 	CachedInput float64 // input that the API had in its cache; 0: as Input
 	Output      float64
 }
 
-// Config is what an adapter needs. Zero fields stand for the defaults.
+// Config of an adapter. Zero fields mean the defaults.
 type Config struct {
 	Name         string // among the adapters of a process; default "openai"
 	BaseURL      string // default DefaultBaseURL; the path usually ends in /v1
@@ -65,7 +65,7 @@ type Config struct {
 	Model        string // default DefaultModel at OpenAI, required elsewhere
 	Prices       Prices
 	Limits       adapter.Limits
-	Stall        time.Duration // silence after which an answer is given up; default DefaultStall
+	Stall        time.Duration // silence after which an answer is abandoned; default DefaultStall
 	Retry        retry.Config
 	HTTPClient   *http.Client // optional; redirects are never followed
 }
@@ -98,7 +98,7 @@ func (c Config) Validate() error {
 		errs = append(errs, wrong)
 	}
 	if c.Model == "" && wrong == nil {
-		errs = append(errs, fmt.Errorf("model is missing: a server at %s has no default, set --model or OPENAI_MODEL", hostOf(c.BaseURL)))
+		errs = append(errs, fmt.Errorf("model is missing: the server at %s has no default; set --model or OPENAI_MODEL", hostOf(c.BaseURL)))
 	}
 	if c.Prices.Input < 0 || c.Prices.CachedInput < 0 || c.Prices.Output < 0 {
 		errs = append(errs, fmt.Errorf("prices are %+v, want US dollars per million tokens, none below 0", c.Prices))
@@ -107,7 +107,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("stall is %s, want a positive duration, or 0 for %s", c.Stall, DefaultStall))
 	}
 	if strings.ContainsFunc(string(c.APIKey), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("api_key holds a space or a character that no header may carry: was it copied whole?"))
+		errs = append(errs, errors.New("api_key contains a space or a character that is not allowed in a header: was it copied completely?"))
 	}
 	return errors.Join(append(errs, c.Limits.Validate(), c.Retry.Validate())...)
 }
@@ -116,13 +116,13 @@ func checkURL(base string) error {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
-		return errors.New("base_url is no URL, want for example https://api.openai.com/v1")
+		return errors.New("base_url is not a URL, want for example https://api.openai.com/v1")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("base_url %q is no http or https URL, want for example https://api.openai.com/v1", base)
+		return fmt.Errorf("base_url %q is not an http or https URL, want for example https://api.openai.com/v1", base)
 	case u.User != nil:
-		return errors.New("base_url holds a user or a password: set OPENAI_API_KEY instead")
+		return errors.New("base_url contains a user or a password: set OPENAI_API_KEY instead")
 	case u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("base_url %q has a query or a fragment, want the path only", u.Redacted())
+		return fmt.Errorf("base_url %q has a query or a fragment, want only the path", u.Redacted())
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ import (
 	"skandha.dev/services/provider/adapter"
 )
 
-// fault is what an API says of an error. Servers differ: code may be a number,
-// error a plain text, and message may stand at the top.
+// fault is an error as reported by an API. Servers differ: code may be a number,
+// error a plain text, and message may be at the top level.
 type fault struct {
 	Message string
 	Type    string
@@ -75,7 +75,7 @@ func scalar(raw json.RawMessage) string {
 
 var contextFull = regexp.MustCompile(`(?i)context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long|exceed.{0,30}\btokens\b`)
 
-// statusError maps an HTTP status, and what the body says, to a failure.
+// statusError maps an HTTP status and the fault in the body to a failure.
 func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time) *contract.Error {
 	message := f.Message
 	if message == "" {
@@ -87,9 +87,9 @@ func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time)
 	}
 	switch {
 	case f.exhausted():
-		e.Retryable = false // waiting does not fill an account
+		e.Retryable = false // waiting does not top up an account
 	case status >= 300 && status < 400:
-		e.Message = fmt.Sprintf("%s answered %d: it redirects elsewhere, which is not followed: set base_url to the final address", hostOf(a.cfg.BaseURL), status)
+		e.Message = fmt.Sprintf("%s answered %d: redirects are not followed; set base_url to the final address", hostOf(a.cfg.BaseURL), status)
 	case status == http.StatusNotFound:
 		e.Message += " (is the model right, and does base_url end where the API begins, usually /v1?)"
 	}
@@ -120,7 +120,7 @@ func (f fault) exhausted() bool {
 	return f.Code == "insufficient_quota" || f.Type == "insufficient_quota"
 }
 
-// faultError maps an error that came inside a stream, where there is no status.
+// faultError maps an error inside a stream, where there is no status.
 func (a *Adapter) faultError(f fault) *contract.Error {
 	if status, err := strconv.Atoi(f.Code); err == nil && status >= 400 && status < 600 {
 		return a.statusError(status, nil, f, time.Now())
@@ -142,7 +142,7 @@ func (a *Adapter) faultError(f fault) *contract.Error {
 	return e
 }
 
-// retryAfter reads the API's wish from Retry-After-Ms or Retry-After (seconds or a date).
+// retryAfter reads the pause that the API asks for from Retry-After-Ms or Retry-After (seconds or a date).
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	const most = 24 * time.Hour
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
@@ -184,7 +184,7 @@ func (a *Adapter) explain(ctx context.Context, err error) error {
 	case errors.Is(err, errWireFull) || errors.Is(err, bufio.ErrTooLong):
 		return adapter.Errorf(contract.ErrTooLong, "the stream did not end within %d bytes", maxWireBytes)
 	case errors.As(err, &syntax) || errors.As(err, &wrongType):
-		return adapter.Errorf(contract.ErrGarbage, "a chunk of the stream is no JSON of the API: %s", a.redact.clean(err.Error()))
+		return adapter.Errorf(contract.ErrGarbage, "a chunk of the stream is not valid JSON of the API: %s", a.redact.clean(err.Error()))
 	case errors.As(err, &certificate):
 		e := adapter.Errorf(contract.ErrUnavailable, "%s", a.redact.clean(certificate.Error()))
 		e.Retryable = false
@@ -195,7 +195,7 @@ func (a *Adapter) explain(ctx context.Context, err error) error {
 	return a.network(err)
 }
 
-// network explains what the connection said, without the URL.
+// network describes an error of the connection, without the URL.
 func (a *Adapter) network(err error) *contract.Error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -208,7 +208,7 @@ func (a *Adapter) network(err error) *contract.Error {
 	return adapter.Errorf(contract.ErrUnavailable, "%s", a.redact.clean(err.Error()))
 }
 
-// redactor takes secrets out of texts that came from elsewhere.
+// redactor removes secrets from texts of other origin.
 type redactor struct{ key string }
 
 func newRedactor(k Key) redactor { return redactor{string(k)} }
@@ -218,7 +218,7 @@ var secrets = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b[srp]k-[\w*-]{4,}`)
 // maxMessage bounds an error's message, in runes.
 const maxMessage = 500
 
-// clean removes the key, what looks like another one and control characters, and cuts.
+// clean removes the key, anything that looks like a key and control characters, and limits the length.
 func (r redactor) clean(s string) string {
 	if r.key != "" {
 		s = strings.ReplaceAll(s, r.key, hiddenKey)

@@ -115,7 +115,7 @@ func TestFailuresOfTheServer(t *testing.T) {
 		{"an error with status 200", raw("application/json", `{"error":{"message":"overloaded","code":503}}`), contract.ErrUnavailable, true, 3, "overloaded"},
 		{"an empty stream", raw("text/event-stream", ""), contract.ErrGarbage, true, 3, "broke off"},
 		{"[DONE] at once", raw("text/event-stream", "data: [DONE]\n\n"), contract.ErrGarbage, true, 3, "broke off"},
-		{"a garbage chunk", raw("text/event-stream", "data: {\"choices\":[{\n\n"), contract.ErrGarbage, true, 3, "no JSON"},
+		{"a garbage chunk", raw("text/event-stream", "data: {\"choices\":[{\n\n"), contract.ErrGarbage, true, 3, "not valid JSON"},
 		{"a chunk of another shape", raw("text/event-stream", "data: 42\n\ndata: [DONE]\n\n"), contract.ErrGarbage, true, 3, ""},
 		{"an error in the stream", raw("text/event-stream", "data: {\"error\":{\"message\":\"too fast\",\"type\":\"rate_limit_error\"}}\n\n"), contract.ErrRateLimited, true, 3, "too fast"},
 		{"a stream that ends early", events("", text), contract.ErrGarbage, true, 1, "broke off"},

@@ -23,7 +23,7 @@ type Adapter struct {
 
 var _ adapter.Adapter = (*Adapter)(nil)
 
-// New checks the configuration and connects to nothing yet.
+// New validates the configuration; it does not connect yet.
 func New(cfg Config) (*Adapter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the openai provider: %w", err)
@@ -48,7 +48,7 @@ func New(cfg Config) (*Adapter, error) {
 	}
 	return &Adapter{
 		cfg: cfg,
-		// Not sdk.NewClient: that one would send keys and headers of the
+		// Not sdk.NewClient: it would send keys and headers of the
 		// environment to whatever base URL is configured.
 		chat:   sdk.NewChatCompletionService(opts...),
 		policy: retry.New(cfg.Retry),
@@ -84,7 +84,7 @@ func (a *Adapter) try(ctx context.Context, params sdk.ChatCompletionNewParams, d
 	ctx, w := watch(ctx, a.cfg.Stall)
 	defer w.stop()
 	stream := a.chat.NewStreaming(ctx, params, option.WithMiddleware(a.intercept(w)))
-	defer func() { _ = stream.Close() }() // it was read to its end, or given up
+	defer func() { _ = stream.Close() }() // it was read completely, or abandoned
 
 	acc := accumulator{limits: a.cfg.Limits, delta: delta}
 	for stream.Next() {
@@ -109,7 +109,7 @@ func (a *Adapter) try(ctx context.Context, params sdk.ChatCompletionNewParams, d
 	return resp, acc.begun, nil
 }
 
-// cost is in millionths of a dollar: a price per million tokens, times tokens.
+// cost returns millionths of a dollar: a price per million tokens, times tokens.
 func (p Prices) cost(u sdk.CompletionUsage) int64 {
 	cached := min(u.PromptTokensDetails.CachedTokens, u.PromptTokens)
 	cachedPrice := p.CachedInput

@@ -274,7 +274,7 @@ func TestKeyNeverPrints(t *testing.T) {
 	}
 	for _, s := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v %#v %q %s", cfg, cfg, cfg.APIKey, cfg.APIKey), string(j), log.String(), fmt.Sprint(a.Info())} {
 		if strings.Contains(s, "0123456789") {
-			t.Errorf("the key stands in %s", s)
+			t.Errorf("the key is in %s", s)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func TestSecretsInErrorsAreRedacted(t *testing.T) {
 	e := failure(t, err)
 	for _, secret := range []string{"abcdef", "A1b2", "0123456789", "\n", "\x1b"} {
 		if strings.Contains(e.Message, secret) {
-			t.Errorf("%q stands in %q", secret, e.Message)
+			t.Errorf("%q is in %q", secret, e.Message)
 		}
 	}
 	if len(e.Message) > 600 {

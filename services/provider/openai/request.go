@@ -53,7 +53,7 @@ func (a *Adapter) params(req contract.Request) (sdk.ChatCompletionNewParams, err
 		p.Temperature = param.NewOpt(*req.Temperature)
 	}
 	if req.MaxTokens > 0 {
-		// Other servers know the older name only, and OpenAI's newer models refuse it.
+		// Other servers know only the older name, which OpenAI's newer models refuse.
 		if strings.HasSuffix(hostOf(a.cfg.BaseURL), "openai.com") {
 			p.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
 		} else {
@@ -72,7 +72,7 @@ func lastUser(talk []contract.Message) int {
 	return -1
 }
 
-// message converts one entry; open tells that it belongs to the turn that is
+// message converts one entry; open means that it belongs to the turn that is
 // not answered yet.
 func message(m contract.Message, open bool) (sdk.ChatCompletionMessageParamUnion, error) {
 	switch m.Role {
@@ -101,8 +101,8 @@ func assistant(m contract.Message, open bool) sdk.ChatCompletionMessageParamUnio
 			},
 		})
 	}
-	// Servers of models that think between tool calls (DeepSeek) want their
-	// thoughts back until the turn is answered.
+	// Servers of models that reason between tool calls (DeepSeek) require the
+	// reasoning back until the turn is answered.
 	if thoughts := readState(m.ProviderState); open && thoughts != "" {
 		msg.SetExtraFields(map[string]any{reasoningField: thoughts})
 	}
@@ -115,14 +115,14 @@ func function(t contract.ToolSpec) sdk.ChatCompletionToolUnionParam {
 		f.Description = param.NewOpt(t.Description)
 	}
 	if len(t.Args) > 0 {
-		// As raw JSON: the order of properties and every number stay as they were written.
+		// As raw JSON, to keep the order of properties and every number as written.
 		f.SetExtraFields(map[string]any{"parameters": t.Args})
 	}
 	return sdk.ChatCompletionFunctionTool(f)
 }
 
-// wireName is a tool's name as the API accepts it. A name that a model invented
-// may be too long even so; it is cut, or every later request would be refused.
+// wireName returns a tool's name as the API accepts it. A name that a model invented
+// may still be too long; it is cut, otherwise every later request would be refused.
 func wireName(tool string) string {
 	name := subject.Encode(tool)
 	if len(name) > maxFunctionName {
@@ -143,8 +143,8 @@ func wireCallID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:16])
 }
 
-// wireArgs writes arguments into the history as a JSON object: OpenAI takes any
-// text there, but other servers refuse a whole conversation for one that is none.
+// wireArgs writes arguments into the history as a JSON object: OpenAI accepts any
+// text there, but other servers refuse the whole conversation for anything else.
 func wireArgs(args json.RawMessage) string {
 	trimmed := bytes.TrimSpace(args)
 	if len(trimmed) == 0 {
@@ -164,10 +164,10 @@ func wireArgs(args json.RawMessage) string {
 	return string(b)
 }
 
-// reasoningField is where servers put a model's thoughts, and want them back.
+// reasoningField is where servers put a model's reasoning, and expect it back.
 const reasoningField = "reasoning_content"
 
-// maxReasoningState bounds the thoughts that are kept, in bytes.
+// maxReasoningState bounds the reasoning that is kept, in bytes.
 const maxReasoningState = 64 << 10
 
 type state struct {

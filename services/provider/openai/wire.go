@@ -18,7 +18,7 @@ import (
 // maxWireBytes bounds what is read of one answer, framing included.
 const maxWireBytes = 64 << 20
 
-// maxErrorBytes bounds what is read of an answer that is an error.
+// maxErrorBytes bounds what is read of an error response.
 const maxErrorBytes = 64 << 10
 
 var (
@@ -26,7 +26,7 @@ var (
 	errWireFull = errors.New("the stream does not end")
 )
 
-// watchdog ends a request whose server is silent for too long.
+// watchdog cancels a request whose server is silent for too long.
 type watchdog struct {
 	stall  time.Duration
 	mu     sync.Mutex
@@ -41,7 +41,7 @@ func watch(ctx context.Context, stall time.Duration) (context.Context, *watchdog
 	return ctx, w
 }
 
-// alive says that a byte has come.
+// alive records that a byte has arrived.
 func (w *watchdog) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,8 +58,8 @@ func (w *watchdog) stop() {
 	w.cancel(nil)
 }
 
-// intercept sees every response before the SDK does: errors are read here,
-// bounded and whatever their shape, and the body of an answer is watched.
+// intercept handles every response before the SDK does: it reads errors of any shape,
+// within a limit, and watches the body of an answer.
 func (a *Adapter) intercept(w *watchdog) option.Middleware {
 	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 		resp, err := next(req)
@@ -79,13 +79,13 @@ func (a *Adapter) intercept(w *watchdog) option.Middleware {
 	}
 }
 
-// refusal reads an answer that is an error.
+// refusal reads an error response.
 func (a *Adapter) refusal(resp *http.Response) error {
 	body := readSome(resp)
 	return a.statusError(resp.StatusCode, resp.Header, parseFault(body), time.Now())
 }
 
-// noStream explains an answer that is no stream of events: an error that came
+// noStream explains a response that is not an event stream: an error that came
 // with status 200, or the page of a proxy.
 func (a *Adapter) noStream(resp *http.Response, media string) error {
 	if f := parseFault(readSome(resp)); f.known() {
@@ -96,7 +96,7 @@ func (a *Adapter) noStream(resp *http.Response, media string) error {
 
 func readSome(resp *http.Response) []byte {
 	defer func() { _ = resp.Body.Close() }()
-	// What could be read is worth more than the reason why the rest could not.
+	// The part that could be read is worth more than the read error.
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 	return b
 }

@@ -1,5 +1,5 @@
-// Package providertest is the conformance suite of adapters: what core relies on,
-// whatever the vendor. The model behind the adapter under test must obey
+// Package providertest is the conformance suite of adapters: it tests what core relies on,
+// for any vendor. The model of the adapter under test must obey
 // [skandha.dev/services/provider/offline.TestRules], as a server of package
-// openaitest does; a new adapter brings a server of its own wire protocol.
+// openaitest does; a new adapter needs a test server for its wire protocol.
 package providertest

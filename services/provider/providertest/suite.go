@@ -16,27 +16,27 @@ import (
 	"skandha.dev/services/provider/adapter"
 )
 
-// patience bounds a wait for what must happen soon; nothing is timed.
+// patience is the limit of each wait; nothing is measured.
 const patience = time.Minute
 
-// Run holds an adapter against the contract. New makes a fresh adapter whose
+// Run tests an adapter against the contract. newAdapter returns a new adapter whose
 // model obeys the test rules, with retries that do not pause for long.
 func Run(t *testing.T, newAdapter func(t *testing.T) adapter.Adapter) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, adapter.Adapter)
 	}{
-		{"says who it is", saysWhoItIs},
+		{"describes itself", saysWhoItIs},
 		{"answers with text", answersWithText},
 		{"streams deltas that concatenate to the text", streams},
 		{"makes one call", makesOneCall},
-		{"makes parallel calls with ids of their own", makesParallelCalls},
+		{"makes parallel calls with distinct ids", makesParallelCalls},
 		{"says something beside a call", commentsACall},
 		{"goes from call to result to answer", roundTrip},
 		{"carries a failed result", carriesFailure},
-		{"keeps arguments that are no JSON", keepsBrokenArgs},
+		{"keeps arguments that are not JSON", keepsBrokenArgs},
 		{"calls without arguments are objects", emptyArgs},
-		{"passes on a tool that nobody has", unknownTool},
+		{"passes on an unknown tool", unknownTool},
 		{"carries a long conversation of any characters", anyCharacters},
 		{"reports usage", reportsUsage},
 		{"accepts every parameter", acceptsParameters},
@@ -354,7 +354,7 @@ func wantCancelled(t *testing.T, done <-chan error) {
 			t.Errorf("a cancelled question ends with %v", err)
 		}
 	case <-time.After(patience):
-		t.Fatal("the question goes on after it was cancelled")
+		t.Fatal("the request continues after it was cancelled")
 	}
 }
 
@@ -380,7 +380,7 @@ func deadline(t *testing.T, a adapter.Adapter) {
 			t.Errorf("the deadline gives %v, want timeout, retryable", err)
 		}
 	case <-time.After(patience):
-		t.Fatal("the question goes on after its deadline")
+		t.Fatal("the request continues after its deadline")
 	}
 }
 

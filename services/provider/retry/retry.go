@@ -16,12 +16,12 @@ import (
 	"skandha.dev/services/provider/adapter"
 )
 
-// Config says how often and how patiently. Zero fields stand for the defaults.
+// Config sets the number of tries and the pauses. Zero fields mean the defaults.
 type Config struct {
 	Tries     int           // in all, the first included; default 3
 	Pause     time.Duration // before the second try, doubled for each further one; default 500 ms
-	MaxPause  time.Duration // the longest pause, the API's wish included; default 20 s
-	TripAfter int           // questions that fail in a row and so open the breaker; default 5
+	MaxPause  time.Duration // the longest pause, Retry-After included; default 20 s
+	TripAfter int           // requests that must fail in a row to open the breaker; default 5
 	OpenFor   time.Duration // how long an open breaker refuses; default 10 s
 }
 
@@ -45,7 +45,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports what makes no sense; the error names the field.
+// Validate reports invalid values; the error names the field.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Tries < 0 || c.Tries > 10 {
@@ -65,19 +65,19 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Try is one call of the API. Begun tells that a part of the answer was already
+// Try is one call of the API. Begun means that a part of the answer was already
 // passed on, so that the call must not be repeated.
 type Try func(ctx context.Context) (resp contract.Response, begun bool, err error)
 
 // Policy retries calls of one API and keeps its circuit breaker, which counts
-// questions, not tries: however often one is asked again, here or by core, it fails
+// requests, not tries: a request that is retried, here or by core, fails only
 // once. Policy is safe for concurrent use; adapters of the same API share one.
 type Policy struct {
 	cfg Config
 
 	mu      sync.Mutex
 	breaker circuitbreaker.CircuitBreaker[outcome]
-	failed  map[string]bool // questions that the closed breaker has counted
+	failed  map[string]bool // requests that the closed breaker has counted
 	last    string          // why the latest of them failed
 }
 
@@ -86,7 +86,7 @@ type outcome struct {
 	begun bool
 }
 
-// New makes a policy for an API.
+// New returns a policy for an API.
 func New(cfg Config) *Policy {
 	cfg = cfg.WithDefaults()
 	return &Policy{cfg: cfg, failed: map[string]bool{}, breaker: circuitbreaker.NewBuilder[outcome]().
@@ -98,14 +98,14 @@ func New(cfg Config) *Policy {
 
 type questionKey struct{}
 
-// WithQuestion names the question that is asked under the context, so that all
-// attempts at it count once. A question without a name counts each time.
+// WithQuestion names the request that is sent under the context, so that all
+// attempts at it count once. A request without a name counts each time.
 func WithQuestion(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, questionKey{}, id)
 }
 
-// apiIsDown is what the breaker counts: only what says that the API cannot be
-// reached. A refusal, a limit or an unreadable answer shows that it is there.
+// apiIsDown reports whether the breaker counts the error: only one that means that the
+// API cannot be reached. A refusal, a limit or an unreadable answer shows that it is up.
 func apiIsDown(o outcome, err error) bool {
 	var e *contract.Error
 	return errors.As(err, &e) && !o.begun && (e.Code == contract.ErrUnavailable || e.Code == contract.ErrTimeout)
@@ -113,7 +113,7 @@ func apiIsDown(o outcome, err error) bool {
 
 // Do calls try until it succeeds, fails for good, or is out of tries or time.
 // The error is the last try's. While the breaker is open, it is the error that
-// opened it, and when to ask again.
+// opened it, with the time to ask again.
 func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
 	if !p.breaker.TryAcquirePermit() {
 		return contract.Response{}, p.refusal()
@@ -140,10 +140,10 @@ func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
 	return o.resp, err
 }
 
-// errPanicked is recorded of a question that did not return.
+// errPanicked is recorded for a request that did not return.
 var errPanicked = errors.New("the adapter panicked")
 
-// record has the breaker learn from the end of a question.
+// record reports the result of a request to the breaker.
 func (p *Policy) record(ctx context.Context, o outcome, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,7 @@ func (p *Policy) record(ctx context.Context, o outcome, err error) {
 	}
 	id, _ := ctx.Value(questionKey{}).(string)
 	switch {
-	case p.breaker.IsHalfOpen() && (down || !learned): // a trial that shows nothing is repeated later
+	case p.breaker.IsHalfOpen() && (down || !learned): // an inconclusive trial is repeated later
 		p.breaker.RecordFailure()
 	case down && !p.failed[id]:
 		if id != "" {
@@ -179,7 +179,7 @@ func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err e
 	if e.RetryInMS > 0 {
 		wish := time.Duration(e.RetryInMS) * time.Millisecond
 		if wish > p.cfg.MaxPause {
-			return last, false // core knows better whom else to ask meanwhile
+			return last, false // core can ask another provider meanwhile
 		}
 		next = max(next, wish)
 	}
@@ -189,7 +189,7 @@ func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err e
 	return next, true
 }
 
-// jittered is the pause and up to a quarter more: never less than the API asked for.
+// jittered adds up to a quarter to the pause: never less than the API asked for.
 func jittered(pause time.Duration) time.Duration {
 	return pause + rand.N(pause/4+1)
 }

@@ -77,7 +77,7 @@ const (
 	arrivedSubject = "bench.arrived" // its clock when something has arrived, in nanoseconds
 )
 
-// watcher publishes events as core does, and is told when they have arrived.
+// watcher publishes events as core does, and is notified when they have arrived.
 type watcher struct {
 	*rig
 	o       Options
@@ -115,7 +115,7 @@ func (w *watcher) embedded(ctx context.Context) (err error) {
 	return w.browser(ctx, w.srv.ClientURL(), ws)
 }
 
-// deployed has each in a process of its own.
+// deployed has each in a separate process.
 func (w *watcher) deployed(ctx context.Context) (err error) {
 	url := ""
 	for _, role := range []string{"server", "core", "bridge"} {
@@ -185,10 +185,10 @@ func bridge(ctx context.Context, b *bus.Bus) (ws string, stop func(), err error)
 		k.Close()
 		return "", nil, err
 	}
-	door := rpc.New(rpc.Config{}, k, quiet)
+	handler := rpc.New(rpc.Config{}, k, quiet)
 	me := contract.Principal{Name: "bench", Writer: "ui-bench", Rights: contract.AllRights()}
 	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
-		door.ServeHTTP(rw, q.WithContext(contract.WithPrincipal(q.Context(), me)))
+		handler.ServeHTTP(rw, q.WithContext(contract.WithPrincipal(q.Context(), me)))
 	})}
 	done := make(chan struct{})
 	go func() {

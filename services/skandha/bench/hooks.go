@@ -21,7 +21,7 @@ import (
 // pluginCount is how many plugins B1 and B2 ask.
 const pluginCount = 5
 
-// pluginHooks is B1 and B2: plugins that registered, each in a process of its own,
+// pluginHooks is B1 and B2: plugins that registered, each in a separate process,
 // asked by a core in this one over TCP; beside requests with the same body to the
 // same processes, by the NATS client alone.
 func pluginHooks(ctx context.Context, o Options) ([]Row, error) {

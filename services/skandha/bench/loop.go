@@ -111,7 +111,7 @@ func (r *rig) flood(ctx context.Context, o Options, mode natsserver.Sync, least 
 	}, nil
 }
 
-// talkers makes n of them, each with a connection and a session of its own.
+// talkers makes n of them, each with a separate connection and session.
 func (r *rig) talkers(ctx context.Context, n int) ([]*talker, error) {
 	out := make([]*talker, n)
 	for i := range n {

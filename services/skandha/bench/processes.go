@@ -73,7 +73,7 @@ func (p *process) rss() (float64, error) {
 	return 0, errors.New("the kernel tells no VmRSS")
 }
 
-// turnProcesses is B5: server, core, provider and runner in processes of their own.
+// turnProcesses is B5: server, core, provider and runner in separate processes.
 func turnProcesses(ctx context.Context, o Options) ([]Row, error) {
 	if o.Spawn == nil {
 		return nil, nil

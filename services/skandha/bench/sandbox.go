@@ -26,7 +26,7 @@ import (
 // printOne is the code that sandboxes and the host's Python run.
 const printOne = "print(1)"
 
-// refillTo is how many boxes the refilling of a pool is measured with.
+// refillTo is how many sandboxes the refilling of a pool is measured with.
 const refillTo = 12
 
 // containers is B8 and B9: Python in containers of the Docker engine.
@@ -107,7 +107,7 @@ func bubbles(ctx context.Context, o Options) ([]Row, error) {
 	}
 	rows = append(rows, ratio("B10", "the same, cold", cold, host, 1.4))
 	per, err := s.refill(ctx)
-	return append(rows, atLeast("B10", "boxes made a second, "+strconv.Itoa(refillTo)+" at a stretch", per, 12, "/s")), err
+	return append(rows, atLeast("B10", "sandboxes created per second, "+strconv.Itoa(refillTo)+" in a row", per, 12, "/s")), err
 }
 
 // sandboxRig is a sandbox service on a bus, and somebody who calls it.
@@ -215,7 +215,7 @@ func (s *sandboxRig) stop() {
 // again runs the code in the session's sandbox, which is there.
 func (s *sandboxRig) again(ctx context.Context) error { return s.call(ctx, "session") }
 
-// fresh runs it in a sandbox of its own.
+// fresh runs it in a new sandbox.
 func (s *sandboxRig) fresh(ctx context.Context) error { return s.call(ctx, "call") }
 
 // call has the service execute the code, as core does.
@@ -287,7 +287,7 @@ func printed(a executor.Answer) error {
 	return nil
 }
 
-// refill is how many boxes a second a pool makes, from none.
+// refill measures how many sandboxes per second an empty pool creates.
 func (s *sandboxRig) refill(ctx context.Context) (perSecond float64, err error) {
 	p := pool.New(pool.Config{Driver: s.driver, Warm: refillTo, Max: 2 * refillTo, Logger: quiet})
 	defer p.Close()

@@ -162,7 +162,7 @@ func (b *bare) turn(ctx context.Context) error {
 	return nil
 }
 
-// pair makes our turn and the raw one, each over a connection of its own.
+// pair makes our turn and the raw one, each over a separate connection.
 func (r *rig) pair(ctx context.Context, session string) (ours, raw func(context.Context) error, err error) {
 	b, err := r.connect(ctx, "talker")
 	if err != nil {

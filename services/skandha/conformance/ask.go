@@ -11,18 +11,18 @@ import (
 	"skandha.dev/pkg/bus"
 )
 
-// answer is what came of a question to the plugin.
+// answer is the result of a question to the plugin.
 type answer struct {
 	body []byte
 	err  error // an error reply, or why it could not be asked
-	none bool  // nobody listens
-	late bool  // it came after the deadline, or not at all: then took is how long was waited
+	none bool  // no responders
+	late bool  // it arrived after the deadline, or not at all: then took is how long the suite waited
 	came bool
 	took time.Duration
 }
 
-// ask asks the plugin and waits until the limit, and some longer: an author wants
-// to know whether the answer was late or never came.
+// ask asks the plugin and waits until the limit, and a bit longer: an author needs
+// to know whether the answer was late or missing.
 func (s *suite) ask(ctx context.Context, subj string, body []byte, limit time.Duration) answer {
 	ch := make(chan bus.Reply, 1)
 	hdr := make(nats.Header, 3)
@@ -51,23 +51,23 @@ func (s *suite) ask(ctx context.Context, subj string, body []byte, limit time.Du
 	return answer{late: true, took: time.Since(began)}
 }
 
-// answered reports a question that was not answered, and says whether it was.
+// answered reports whether a question was answered, and adds a finding if it was not.
 func (s *suite) answered(c *check, subj string, a answer, limit time.Duration) bool {
 	expected := fmt.Sprintf("an answer to %s within %s", subj, seconds(limit))
 	how, over := s.first.ended()
 	var wire *bus.Error
 	switch {
 	case a.none:
-		c.fail(expected, "nobody listens there",
+		c.fail(expected, "no subscriber on that subject",
 			fmt.Sprintf("subscribe to %s in the queue group %s before you register", subj, s.name()))
 	case over && !a.came:
 		c.fail(expected, "the process ended: "+how, "answer with an error instead: a reply with the header Skandha-Error, see schemas/error.json")
 	case !a.came && a.err == nil:
 		c.fail(expected, "no answer in "+seconds(a.took),
-			"publish the answer on the reply subject of the question; mind the deadline, which the body and the header Skandha-Deadline tell")
+			"publish the answer on the reply subject of the question, before the deadline in the body and in the header Skandha-Deadline")
 	case errors.As(a.err, &wire):
-		c.fail(expected+", which is none of an error", fmt.Sprintf("the error %s: %s", wire.Code, wire.Message),
-			"the question is valid by the contract's schemas: take it")
+		c.fail(expected+" that is not an error", fmt.Sprintf("the error %s: %s", wire.Code, wire.Message),
+			"the question is valid by the contract's schemas: accept it")
 	case a.err != nil:
 		c.fail(expected, a.err.Error(), "see schemas/asyncapi.yaml about replies")
 	case a.late:
@@ -79,5 +79,5 @@ func (s *suite) answered(c *check, subj string, a answer, limit time.Duration) b
 	return false
 }
 
-// nothing is done with answers that nobody waits for.
+// answers after the deadline are ignored.
 func nothing(bus.Reply) {}

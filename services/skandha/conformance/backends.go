@@ -16,7 +16,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// backendLimit is how long a language model, a storage or a guide may take.
+// backendLimit is the time limit for a language model, a storage or a guide.
 const (
 	modelLimit   = time.Minute
 	backendLimit = 5 * time.Second
@@ -29,7 +29,7 @@ func (s *suite) providerSteps() (out []step) {
 			run: func(ctx context.Context, c *check) {
 				s.generates(ctx, c, p.Name)
 				if i == 0 && c.ok() {
-					s.generates(ctx, c, "") // nobody named: the first
+					s.generates(ctx, c, "") // no name: the first one
 				}
 			},
 		})
@@ -66,16 +66,16 @@ func (s *suite) generates(ctx context.Context, c *check, name string) {
 	case r.Error != nil:
 		c.note("the model answers with an error: " + r.Error.Error())
 	case r.Response.TextContent == "" && len(r.Response.ToolCalls) == 0:
-		c.fail("text or calls", quote(a.body), "a model that gave neither is the error garbage, see schemas/provider/error.json")
+		c.fail("text or calls", quote(a.body), "a model that returned neither is the error garbage, see schemas/provider/error.json")
 	case len(r.Response.ToolCalls) > 0:
-		c.fail("no calls: no tools were offered", quote(a.body), "call tools of the request alone")
+		c.fail("no calls: no tools were offered", quote(a.body), "call only tools of the request")
 	}
 }
 
 func (s *suite) guideSteps() (out []step) {
 	for _, name := range s.manifest.Guides {
 		out = append(out, step{
-			name: "guide/" + name, what: "is given as asked, and valid",
+			name: "guide/" + name, what: "gives a valid guide of the requested name",
 			run: func(ctx context.Context, c *check) { s.guides(ctx, c, name) },
 		})
 	}
@@ -99,7 +99,7 @@ func (s *suite) guides(ctx context.Context, c *check, name string) {
 	}
 	a = s.ask(ctx, subj, mustJSON(guide.Request{Name: "no such guide", Agent: "main"}), backendLimit)
 	if !errors.Is(a.err, bus.ErrNotFound) {
-		c.fail("the error not_found for a guide that there is not", orElse(quote(a.body), a),
+		c.fail("the error not_found for an unknown guide", orElse(quote(a.body), a),
 			`answer with the header Skandha-Error: not_found and the body {"code":"not_found","message":"…","retryable":false}`)
 	}
 }
@@ -114,11 +114,11 @@ func orElse(body string, a answer) string {
 	return body
 }
 
-// listenerSteps look at what listeners have said by themselves.
+// listenerSteps check the inputs that listeners have sent by themselves.
 func (s *suite) listenerSteps() (out []step) {
 	for _, l := range slices.Concat(s.manifest.Listeners, s.manifest.Sensors) {
 		out = append(out, step{
-			name: "listener/" + string(l.Name), what: "what it has said are valid inputs",
+			name: "listener/" + string(l.Name), what: "sends only valid inputs",
 			run: func(_ context.Context, c *check) { s.listens(c, l) }, after: true,
 		})
 	}
@@ -142,12 +142,12 @@ func (s *suite) listens(c *check, l plugin.Listener) {
 			}
 			if e.reply == "" {
 				c.fail("an input that is sent as a request", "one without a reply subject on "+e.subject,
-					"ask for the acknowledgement: until it has come, the input may be lost")
+					"wait for the acknowledgement: until it arrives, the input may be lost")
 			}
 		}
 	}
 	if n == 0 {
-		c.note("it said nothing while it was watched: only that it is declared was checked")
+		c.note("it sent nothing while it was watched: only its declaration was checked")
 	}
 }
 
@@ -156,14 +156,14 @@ func (s *suite) storageSteps() []step {
 		return nil
 	}
 	return []step{{
-		name: "storage", what: "put, get, search, delete; agents are apart", run: s.stores,
+		name: "storage", what: "put, get, search, delete; agents are separate", run: s.stores,
 	}}
 }
 
-// storedKey is what most is kept under.
+// storedKey is the key of most entries.
 const storedKey = "a key/with: anything"
 
-// stores goes round all verbs that are declared.
+// stores tries all declared verbs.
 func (s *suite) stores(ctx context.Context, c *check) {
 	st := &storing{suite: s, ctx: ctx, c: c, collection: fmt.Sprintf("conformance-%d-%d", s.id(), time.Now().UnixNano())}
 	const key, text = storedKey, "the quick brown fox"
@@ -177,13 +177,13 @@ func (s *suite) stores(ctx context.Context, c *check) {
 	st.found("main", "fox", key, value)
 	st.found("other", "fox", "", nil)
 	st.do("main", plugin.StorageRequest{Verb: plugin.Delete, Key: key})
-	st.do("main", plugin.StorageRequest{Verb: plugin.Delete, Key: key}) // again: of what is not there
+	st.do("main", plugin.StorageRequest{Verb: plugin.Delete, Key: key}) // again: of a missing entry
 	st.got("it was deleted", "main", nil)
 	st.found("main", "fox", "another", nil)
 	st.do("main", plugin.StorageRequest{Verb: plugin.Delete, Key: "another"})
 }
 
-// storing is one round; once something has failed, nothing more is asked.
+// storing is one round; after a failure it asks nothing more.
 type storing struct {
 	*suite
 	ctx        context.Context //nolint:containedctx // of one round
@@ -216,7 +216,7 @@ func (st *storing) put(agent subject.Agent, key, text string, value json.RawMess
 	st.do(agent, plugin.StorageRequest{Verb: plugin.Put, Key: key, Text: text, Value: value})
 }
 
-// got asks for the key; a nil value means that it should not be there.
+// got asks for the key; a nil value means that it should not exist.
 func (st *storing) got(when string, agent subject.Agent, value json.RawMessage) {
 	if value != nil && !st.has(plugin.Put) {
 		return
@@ -226,9 +226,9 @@ func (st *storing) got(when string, agent subject.Agent, value json.RawMessage) 
 	switch {
 	case !ok || !deleted:
 	case value == nil && r.Found:
-		st.c.fail(fmt.Sprintf("get of %q for agent %s finds nothing: %s", storedKey, agent, when), "it found "+quote(r.Value), "keep agents and collections apart, and say found: false")
+		st.c.fail(fmt.Sprintf("get of %q for agent %s finds nothing: %s", storedKey, agent, when), "it found "+quote(r.Value), "keep agents and collections apart, and answer found: false")
 	case value != nil && (!r.Found || !sameJSON(r.Value, value)):
-		st.c.fail(fmt.Sprintf("get of %q finds %s", storedKey, value), fmt.Sprintf("found %v, value %s", r.Found, quote(r.Value)), "keep the value as it was put, and say found: true")
+		st.c.fail(fmt.Sprintf("get of %q finds %s", storedKey, value), fmt.Sprintf("found %v, value %s", r.Found, quote(r.Value)), "keep the value as it was put, and answer found: true")
 	}
 }
 
@@ -243,13 +243,13 @@ func (st *storing) found(agent subject.Agent, query, key string, value json.RawM
 		return
 	}
 	if len(r.Entries) > 1 {
-		st.c.fail("at most one hit, for limit is 1", fmt.Sprintf("%d hits", len(r.Entries)), "heed limit")
+		st.c.fail("at most one hit, as limit is 1", fmt.Sprintf("%d hits", len(r.Entries)), "respect limit")
 	}
 	switch {
 	case value != nil && (len(r.Entries) == 0 || r.Entries[0].Key != key || !sameJSON(r.Entries[0].Value, value)):
 		st.c.fail(fmt.Sprintf("search for %q finds %q with its value", query, key), string(mustJSON(r.Entries)), "search the text that was put, best first")
 	case value == nil && len(r.Entries) > 0 && r.Entries[0].Key != key:
-		st.c.fail(fmt.Sprintf("search for %q of agent %s does not find what is not its own, or was deleted", query, agent),
-			string(mustJSON(r.Entries)), "keep agents apart, and forget what was deleted")
+		st.c.fail(fmt.Sprintf("search for %q of agent %s does not find other agents' or deleted entries", query, agent),
+			string(mustJSON(r.Entries)), "keep agents apart, and do not find deleted entries")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"skandha.dev/pkg/hook"
 )
 
-// bundle is the part of the folder schemas that plugins are held to: a package can
-// embed nothing outside of its module. A test keeps it the same.
+// bundle is the part of the folder schemas that applies to plugins: a package can
+// embed nothing outside of its module. A test keeps both in sync.
 //
 //go:embed contract.json
 var bundle []byte
@@ -42,7 +42,7 @@ var theContract = sync.OnceValues(func() (*contract, error) {
 	}
 	c.compiler.DefaultDraft(jsonschema.Draft2020)
 	c.compiler.AssertFormat()
-	c.compiler.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is fetched
+	c.compiler.UseLoader(jsonschema.SchemeURLLoader{}) // fetch nothing
 	for path, raw := range c.Schemas {
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 		if err == nil {
@@ -65,7 +65,7 @@ func (c *contract) problems(schema string, doc []byte) []string {
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
 	if err != nil {
-		return []string{"it is no JSON: " + err.Error()}
+		return []string{"it is not JSON: " + err.Error()}
 	}
 	err = s.Validate(v)
 	if err == nil {
@@ -91,7 +91,7 @@ func leaves(e *jsonschema.ValidationError, out *[]string) {
 	}
 }
 
-// questions are envelopes of a hook point, one for each example of its payload,
+// questions returns envelopes of a hook point, one for each example of its payload,
 // without an id, a plugin and a deadline.
 func (c *contract) questions(p hook.Point) ([]hook.Envelope, error) {
 	var base *hook.Envelope
@@ -105,7 +105,7 @@ func (c *contract) questions(p hook.Point) ([]hook.Envelope, error) {
 		}
 	}
 	if base == nil {
-		return nil, fmt.Errorf("there is no example of an envelope of %s", p)
+		return nil, fmt.Errorf("no example of an envelope of %s", p)
 	}
 	out := []hook.Envelope{*base}
 	for _, data := range c.Examples["hooks/"+string(p)] {
@@ -118,7 +118,7 @@ func (c *contract) questions(p hook.Point) ([]hook.Envelope, error) {
 	return out, nil
 }
 
-// sameJSON compares values, whatever the order of keys and the spaces.
+// sameJSON compares values, ignoring spaces and the order of keys.
 func sameJSON(a, b []byte) bool {
 	x, errX := jsonschema.UnmarshalJSON(bytes.NewReader(a))
 	y, errY := jsonschema.UnmarshalJSON(bytes.NewReader(b))
@@ -128,7 +128,7 @@ func sameJSON(a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// mustJSON encodes what always encodes.
+// mustJSON encodes a value that always encodes.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

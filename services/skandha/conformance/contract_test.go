@@ -104,7 +104,7 @@ func TestProblemsNameThePlace(t *testing.T) {
 		`{"verb":"maybe"}`:           "/verb: ",
 		`{"verb":"deny"}`:            "missing property 'reason'",
 		`{"verb":"continue","x":1}`:  "additional properties 'x'",
-		`nothing`:                    "it is no JSON",
+		`nothing`:                    "it is not JSON",
 		`{"verb":"replace"}`:         "missing property 'data'",
 		`{"verb":"stop","reason":1}`: "/reason: got number, want string",
 	} {

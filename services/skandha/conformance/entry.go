@@ -15,11 +15,11 @@ import (
 	"skandha.dev/services/internal/toolschema"
 )
 
-// entry is how a plugin comes in.
+// entry are the checks of registration.
 func (s *suite) entry() []step {
 	return []step{
 		{name: "registers", what: "sends its manifest to the registry", run: s.registers, ends: true},
-		{name: "manifest", what: "the registry takes it", needs: []string{"registers"}, run: s.admission, ends: true},
+		{name: "manifest", what: "the registry accepts it", needs: []string{"registers"}, run: s.admission, ends: true},
 	}
 }
 
@@ -31,7 +31,7 @@ func isVerb(subj string, v subject.PluginVerb) bool {
 	return strings.HasPrefix(subj, "plugin."+string(v)+".")
 }
 
-// registers waits for the registration, however it is written.
+// registers waits for a registration in any form.
 func (s *suite) registers(ctx context.Context, c *check) {
 	wait, cancel := context.WithTimeout(ctx, s.Within)
 	defer cancel()
@@ -45,7 +45,7 @@ func (s *suite) registers(ctx context.Context, c *check) {
 	var m struct {
 		Name string `json:"name"`
 	}
-	_ = json.Unmarshal(e.body, &m) // the next check says what is wrong with it
+	_ = json.Unmarshal(e.body, &m) // the next check reports what is wrong with it
 	_, name, err := subject.ParseRegistry(e.subject)
 	switch {
 	case err != nil:
@@ -57,10 +57,10 @@ func (s *suite) registers(ctx context.Context, c *check) {
 	s.report.Plugin, s.manifest.Name = name, name
 }
 
-// silence says what a process did that did not register.
+// silence describes what a process did that did not register.
 func (s *suite) silence() (seen, advice string) {
 	if how, over := s.first.ended(); over {
-		return "the process ended: " + how + lastWords(s.out), "start it by hand with SKANDHA_NATS set, and see why"
+		return "the process ended: " + how + lastWords(s.out), "start it by hand with SKANDHA_NATS set to find out why"
 	}
 	if s.first.tap.connected() == 0 {
 		return "it never connected", "connect to the URL in the environment variable SKANDHA_NATS"
@@ -77,12 +77,12 @@ func (s *suite) silence() (seen, advice string) {
 	if len(said) > 6 {
 		said = append(said[:6], "…")
 	}
-	return "it connected, and said: " + orNone(said), "publish the manifest (schemas/manifest.v1.json) on plugin.register.<name>, with a reply subject"
+	return "it connected, and sent: " + orNone(said), "publish the manifest (schemas/manifest.v1.json) on plugin.register.<name>, with a reply subject"
 }
 
 func lastWords(o *output) string {
 	if l := o.lastLine(); l != "" {
-		return "; the last it said: " + quote([]byte(l))
+		return "; its last output: " + quote([]byte(l))
 	}
 	return ""
 }
@@ -90,13 +90,13 @@ func lastWords(o *output) string {
 // repliable reports a request whose answer core would not send.
 func (s *suite) repliable(c *check, e passage) {
 	if !subject.IsReplyFrom(e.reply, registryResponder) {
-		c.fail("a request that wants its answer on reply.core.<instance>.<n>", fmt.Sprintf("the reply subject %q of %s", e.reply, e.subject),
+		c.fail("a request with the reply subject reply.core.<instance>.<n>", fmt.Sprintf("the reply subject %q of %s", e.reply, e.subject),
 			"subscribe to reply.*.<instance>.* and ask with the reply subject reply.core.<instance>.<n>, n in base 36: core answers nowhere else")
 	}
 }
 
-// admission holds the manifest against all that is known of it, and waits for the
-// registry's word.
+// admission checks the manifest against the schema and the registry's rules, and waits for the
+// registry's answer.
 func (s *suite) admission(ctx context.Context, c *check) {
 	e, ok := s.first.tap.await(ctx, nil, 0, isRegister)
 	if !ok {
@@ -106,7 +106,7 @@ func (s *suite) admission(ctx context.Context, c *check) {
 	lease, err := s.word(ctx, s.first)
 	switch {
 	case err != nil && c.ok():
-		c.fail("a lease for the manifest", err.Error(), "the registry's own words say what to change")
+		c.fail("a lease for the manifest", err.Error(), "the registry's message says what to change")
 	case err == nil && lease.Hash != "":
 		s.hash = lease.Hash
 	}
@@ -114,11 +114,11 @@ func (s *suite) admission(ctx context.Context, c *check) {
 		return
 	}
 	for _, name := range s.manifest.Dependencies {
-		c.note(fmt.Sprintf("it depends on %s, for which a plugin that does nothing stands in", name))
+		c.note(fmt.Sprintf("it depends on %s, which is replaced by a plugin that does nothing", name))
 		s.standIn(s.Options, name)
 	}
 	if why := s.admitted(ctx, s.first); why != "" {
-		c.fail("state active within "+seconds(s.Within), why, "see the reason; skandha plugins show says it in a system that runs")
+		c.fail("state active within "+seconds(s.Within), why, "see the reason; in a running system, skandha plugins show prints it")
 	}
 }
 
@@ -151,7 +151,7 @@ func (s *suite) inspect(c *check, body []byte) {
 	s.report.Version = m.Version
 }
 
-// word is the registry's answer to a registration. While no core is there, the
+// word returns the registry's answer to a registration. While no core is available, the
 // plugin asks again.
 func (s *suite) word(ctx context.Context, p *process) (l plugin.Lease, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Within)
@@ -170,8 +170,8 @@ func (s *suite) word(ctx context.Context, p *process) (l plugin.Lease, err error
 	return l, json.Unmarshal(e.body, &l)
 }
 
-// answers finds the first answer to a request that fits, but for those that say that
-// nobody is there. It is for one await, which shows it everything in order.
+// answers finds the first answer to a matching request, except those that report that
+// there are no responders. It is for one await, which passes it everything in order.
 func answers(fits func(passage) bool) func(passage) bool {
 	asked := map[string]bool{}
 	return func(e passage) bool {
@@ -183,7 +183,7 @@ func answers(fits func(passage) bool) func(passage) bool {
 	}
 }
 
-// instanceOf is under which id a process has registered last.
+// instanceOf returns the instance id of a process's last registration.
 func instanceOf(p *process) subject.Instance {
 	list := p.tap.published(func(subj string) bool { return isVerb(subj, subject.Register) })
 	if len(list) == 0 {
@@ -196,7 +196,7 @@ func instanceOf(p *process) subject.Instance {
 	return m.Instance
 }
 
-// admitted waits until a process of the plugin is asked; else it says why it is not.
+// admitted waits until a process of the plugin is active; otherwise it returns why it is not.
 func (s *suite) admitted(ctx context.Context, p *process) (why string) {
 	wait, cancel := context.WithTimeout(ctx, s.Within)
 	defer cancel()
@@ -224,7 +224,7 @@ func (s *suite) admitted(ctx context.Context, p *process) (why string) {
 	}
 }
 
-// since is when a process registered first, and how often it has.
+// since returns when a process first registered, and how many times it has.
 func since(p *process) (at time.Time, times int) {
 	list := p.tap.published(func(subj string) bool { return isVerb(subj, subject.Register) })
 	if len(list) == 0 {

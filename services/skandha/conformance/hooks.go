@@ -34,7 +34,7 @@ func (s *suite) hookSteps(h plugin.Hook) []step {
 	answers := at + "/answers"
 	return []step{
 		{
-			name: answers, what: "answers in time what means something there",
+			name: answers, what: "gives a valid answer in time",
 			run: func(ctx context.Context, c *check) { s.hookAnswers(ctx, c, h) },
 		},
 		{
@@ -42,13 +42,13 @@ func (s *suite) hookSteps(h plugin.Hook) []step {
 			run: func(ctx context.Context, c *check) { s.hookRepeats(ctx, c, h) },
 		},
 		{
-			name: at + "/garbage", what: "nonsense does not end it", needs: []string{answers}, ends: true,
+			name: at + "/garbage", what: "survives invalid requests", needs: []string{answers}, ends: true,
 			run: func(ctx context.Context, c *check) { s.hookGarbage(ctx, c, h) },
 		},
 	}
 }
 
-// envelope completes a question of the contract.
+// envelope completes an example of the contract.
 func (s *suite) envelope(e hook.Envelope, h plugin.Hook) hook.Envelope {
 	e.InvocationID = fmt.Sprintf("conformance/%d/%s//%s", s.id(), h.Point, s.name())
 	e.Plugin, e.Agent = s.name(), "main"
@@ -91,12 +91,12 @@ func (s *suite) hookAnswers(ctx context.Context, c *check, h plugin.Hook) {
 	}
 }
 
-// judgeHook holds an answer against the schema, and does with it what core does.
+// judgeHook checks an answer against the schema, and applies it as core does.
 func (s *suite) judgeHook(c *check, e hook.Envelope, a answer) {
 	asked := fmt.Sprintf("%s, asked with %s", quote(a.body), quote(e.Data))
 	if len(bytes.TrimSpace(a.body)) > 0 {
 		for _, p := range s.contract.problems("hooks/reply.json", a.body) {
-			c.fail("an empty answer, or one by schemas/hooks/reply.json", asked+": "+p, "core takes this for garbage, and on_error applies")
+			c.fail("an empty answer, or one by schemas/hooks/reply.json", asked+": "+p, "core treats this as garbage, and on_error applies")
 		}
 	}
 	if !c.ok() {
@@ -104,15 +104,15 @@ func (s *suite) judgeHook(c *check, e hook.Envelope, a answer) {
 	}
 	fold := hook.NewFold(e.Point, e.Step, e.Data)
 	for _, f := range fold.Add(hook.Answer{Plugin: s.name(), Body: a.body, OnError: hook.Allow, Latency: a.took}) {
-		c.fail("an answer that means something at "+string(e.Point), asked+": "+f.Err.Error(),
-			"see schemas/hooks/"+string(e.Point)+".json and the table in schemas/hooks/reply.json; core takes this for garbage, and on_error applies")
+		c.fail("an answer that is valid at "+string(e.Point), asked+": "+f.Err.Error(),
+			"see schemas/hooks/"+string(e.Point)+".json and the table in schemas/hooks/reply.json; core treats this as garbage, and on_error applies")
 	}
 	d := fold.Decision()
 	if d.Verb != hook.Replace && (d.Verb != hook.Confirm || d.Data == nil) {
 		return
 	}
 	for _, p := range s.contract.problems("hooks/"+string(e.Point)+".json", d.Data) {
-		c.fail("a replacement by schemas/hooks/"+string(e.Point)+".json", asked+": "+p, "send the whole payload back, with what you change")
+		c.fail("a replacement by schemas/hooks/"+string(e.Point)+".json", asked+": "+p, "send the whole payload back, with your changes")
 	}
 }
 
@@ -135,13 +135,13 @@ func (s *suite) hookRepeats(ctx context.Context, c *check, h plugin.Hook) {
 		}
 		if !sameJSON(first.body, a.body) {
 			c.fail("the same answer each time to the invocation "+e.InvocationID, fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
-				"core may ask again when an answer was lost: keep the reply under invocation_id and data, and give it again")
+				"core may ask again when an answer was lost: keep the reply under invocation_id and data, and send it again")
 			return
 		}
 	}
 }
 
-// garbage is what may stand in a question that makes no sense, for the point.
+// garbage returns invalid questions for the point.
 func (s *suite) garbage(h plugin.Hook) [][]byte {
 	e := hook.Envelope{Point: h.Point, Plugin: s.name(), Agent: "main", Session: "conformance", Deadline: time.Now().Add(time.Minute).UTC()}
 	with := func(data string) []byte {
@@ -171,14 +171,14 @@ func (s *suite) hookGarbage(ctx context.Context, c *check, h plugin.Hook) {
 	}, hookDeadline(h))
 }
 
-// patience is how long a plugin may take to be back after garbage, which some
-// answer by connecting anew.
+// patience is the time limit for a plugin to recover from garbage, which some
+// answer by reconnecting.
 const patience = 10 * time.Second
 
-// linger is how long a process is watched that has seen garbage.
+// linger is how long a process is watched after it received garbage.
 const linger = 300 * time.Millisecond
 
-// throw sends what makes no sense, and then a question that does. If the process ends, it
+// throw sends invalid questions, and then a valid one. If the process ends, it
 // is asked one at a time, so that every case that ends it is in the report.
 func (s *suite) throw(ctx context.Context, c *check, subj string, garbage [][]byte, valid func(context.Context) answer, limit time.Duration) {
 	all := &check{}
@@ -197,15 +197,15 @@ func (s *suite) throw(ctx context.Context, c *check, subj string, garbage [][]by
 		}
 		s.reviveReported(ctx)
 	}
-	if c.ok() { // no case alone
+	if c.ok() { // no single case made it end
 		c.findings = all.findings
 	}
 }
 
-// reviveReported is revive after an end that is in the report.
+// reviveReported is revive after an end that was already reported.
 func (s *suite) reviveReported(ctx context.Context) {
 	if _, over := s.first.ended(); over {
-		s.first.told = true
+		s.first.reported = true
 		s.revive(ctx)
 	}
 }
@@ -216,16 +216,16 @@ func (s *suite) throwAll(
 	for _, body := range garbage {
 		forget, err := s.caller.SendWhole(ctx, subj, string(s.name()), nil, body, nothing)
 		if err != nil {
-			c.fail("the bus takes the question", err.Error(), "this is a fault of the suite")
+			c.fail("the bus accepts the question", err.Error(), "this is a fault of the suite")
 			return
 		}
 		defer forget()
 	}
-	const advice = "answer garbage with an error reply (header Skandha-Error: invalid_argument, see schemas/error.json), or not at all, and go on"
+	const advice = "answer garbage with an error reply (header Skandha-Error: invalid_argument, see schemas/error.json), or not at all, and continue"
 	over := func() bool {
 		how, over := s.first.ended()
 		if over {
-			c.fail("it goes on after questions that make no sense", "the process ended: "+how+lastWords(s.out), advice)
+			c.fail("it continues after invalid questions", "the process ended: "+how+lastWords(s.out), advice)
 		}
 		return over
 	}
@@ -239,19 +239,19 @@ func (s *suite) throwAll(
 			break
 		}
 	}
-	select { // it may take its time to die
+	select { // it may not end at once
 	case <-s.first.gone:
 		over()
 		return
 	case <-time.After(linger):
 	}
-	if a.came && a.err == nil { // what handles questions side by side may only now be through with the garbage
+	if a.came && a.err == nil { // a plugin that handles requests concurrently may only now have handled the garbage
 		if a = valid(ctx); over() {
 			return
 		}
 	}
 	if a.err != nil || !a.came {
-		c.fail(fmt.Sprintf("after questions that make no sense, an answer to one that does, within %s", seconds(patience)),
+		c.fail(fmt.Sprintf("after invalid questions, an answer to a valid one within %s", seconds(patience)),
 			fmt.Sprintf("none on %s (%s)", subj, seconds(limit)), advice)
 	}
 }

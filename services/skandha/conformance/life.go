@@ -14,27 +14,27 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// life are the checks of how it lives, and ends.
+// life are the checks of the plugin's life cycle.
 func (s *suite) life() []step {
 	out := []step{
-		{name: "heartbeat", what: "renews its lease every third of its time", run: s.beats},
-		{name: "turn", what: "in a turn of core's, its hooks do not fail", skip: s.noHooks(), needs: s.hookChecks(), run: s.turn},
-		{name: "restart", what: "comes back when the bus does", needs: []string{"heartbeat"}, run: s.survives, ends: true},
+		{name: "heartbeat", what: "renews its lease every third of ttl_ms", run: s.beats},
+		{name: "turn", what: "its hooks do not fail in a turn of core", skip: s.noHooks(), needs: s.hookChecks(), run: s.turn},
+		{name: "restart", what: "reconnects when the bus is back", needs: []string{"heartbeat"}, run: s.survives, ends: true},
 		{name: "replicas", what: "a second process shares the work", needs: []string{"heartbeat", "restart"}, run: s.replicas},
-		{name: "leaves", what: "unregisters and ends on SIGTERM, leaves nothing", run: s.leaves, ends: true},
+		{name: "leaves", what: "unregisters and ends on SIGTERM, and leaves nothing", run: s.leaves, ends: true},
 	}
 	out = append(out, s.listenerSteps()...)
 	return append(
 		out,
-		step{name: "stays", what: "runs until it is told to end", run: s.stays, after: true},
+		step{name: "stays", what: "runs until it is stopped", run: s.stays, after: true},
 		step{name: "subjects", what: "keeps to its own subjects", run: s.subjects, after: true},
-		step{name: "replies", what: "answers once, and where it was asked to", run: s.replies, after: true},
-		step{name: "protocol", what: "the bus has nothing to complain of", run: s.protocol, after: true},
+		step{name: "replies", what: "answers once, and on the reply subject", run: s.replies, after: true},
+		step{name: "protocol", what: "the bus reports no error", run: s.protocol, after: true},
 	)
 }
 
-// hookChecks are the names of all checks of hooks: what they have seen, a turn would
-// show again.
+// hookChecks returns the names of all checks of hooks: a turn would show their findings
+// again.
 func (s *suite) hookChecks() (out []string) {
 	for _, h := range s.manifest.Hooks {
 		for _, one := range s.hookSteps(h) {
@@ -51,7 +51,7 @@ func (s *suite) noHooks() string {
 	return ""
 }
 
-// beats looks at two lives of the lease, most of which have passed meanwhile.
+// beats checks the heartbeats of two lease periods, most of which have passed already.
 func (s *suite) beats(ctx context.Context, c *check) {
 	began, _ := since(s.first)
 	pause(ctx, time.Until(began.Add(2*s.Lease+s.Lease/5)))
@@ -67,7 +67,7 @@ func (s *suite) beats(ctx context.Context, c *check) {
 	}
 	longest := slices.Max(append(gaps, end.Sub(last)))
 	slices.Sort(gaps)
-	// One that is late says little on a machine that is busy; that most are, much.
+	// One late heartbeat means little on a busy machine; many of them do.
 	if len(gaps) == 0 || gaps[len(gaps)/2] > s.Lease/2 || longest > s.Lease {
 		c.fail(fmt.Sprintf("a heartbeat every %s, a third of the lease's ttl_ms", seconds(s.Lease/3)),
 			fmt.Sprintf("%d in %s, and a silence of %s", len(list), seconds(end.Sub(began)), seconds(longest)),
@@ -95,17 +95,17 @@ func (s *suite) judgeBeat(c *check, e passage) {
 	s.repliable(c, e)
 }
 
-// turnText is what the agent is told: the offline provider calls a tool for it.
+// turnText is the input of the turn: the offline provider calls a tool for it.
 const turnText = "What is 2+2?"
 
-// turn has core itself run one, and looks at what it says of the plugin.
+// turn has core run a turn, and checks what its log says about the plugin.
 func (s *suite) turn(ctx context.Context, c *check) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("conformance-%d", s.id()))}
 	verdicts, how, err := s.rig.turn(ctx, ref, turnText)
 	if err != nil {
-		c.fail("the turn ends", err.Error(), "see what its hooks do at the points of a turn")
+		c.fail("the turn ends", err.Error(), "check what its hooks do at the points of a turn")
 		return
 	}
 	asked := map[string]bool{}
@@ -114,8 +114,8 @@ func (s *suite) turn(ctx context.Context, c *check) {
 			continue
 		}
 		asked[string(v.Point)] = true
-		if v.Error != "" && v.LatencyUS > 0 { // else it was not asked: it has no lease any more
-			c.fail("no failure of a hook", fmt.Sprintf("%s: %s", v.Point, v.Error), "core asks with other data than the examples: see what is special about them")
+		if v.Error != "" && v.LatencyUS > 0 { // otherwise it was not asked: its lease has ended
+			c.fail("no failure of a hook", fmt.Sprintf("%s: %s", v.Point, v.Error), "core sends other data than the examples: check what differs")
 		}
 	}
 	c.note("the turn " + how)
@@ -130,11 +130,11 @@ func (s *suite) turn(ctx context.Context, c *check) {
 	}
 }
 
-// restartPause is how long the bus is away.
+// restartPause is how long the bus is down.
 const restartPause = time.Second
 
-// survives is restart; a plugin that has not come back is started anew for what
-// follows.
+// survives runs restart; a plugin that did not reconnect is started again for the checks that
+// follow.
 func (s *suite) survives(ctx context.Context, c *check) {
 	s.restart(ctx, c)
 	if c.ok() {
@@ -143,7 +143,7 @@ func (s *suite) survives(ctx context.Context, c *check) {
 	s.first.kill()
 	wait, cancel := context.WithTimeout(ctx, s.Within)
 	defer cancel()
-	for { // the system has lost its connections, too
+	for { // the system has also lost its connections
 		if _, err := s.caller.Request(wait, subject.Service(registryResponder, "status"), registryResponder, nil); err == nil || wait.Err() != nil {
 			return
 		}
@@ -151,7 +151,7 @@ func (s *suite) survives(ctx context.Context, c *check) {
 	}
 }
 
-// restart has the bus go away and come back, on the same port and with its log.
+// restart restarts the bus, on the same port and with its log.
 func (s *suite) restart(ctx context.Context, c *check) {
 	t := s.first.tap
 	t.down()
@@ -166,7 +166,7 @@ func (s *suite) restart(ctx context.Context, c *check) {
 		c.fail("the bus comes back", err.Error(), "this is a fault of the suite")
 		return
 	}
-	const advice = "when the connection ends, make it anew, for ever, with a pause; subscribe again, and register or send a heartbeat at once"
+	const advice = "when the connection ends, reconnect forever, with a pause; subscribe again, and register or send a heartbeat at once"
 	expected := fmt.Sprintf("it is back within %s", seconds(s.Within))
 	_, ok := t.await(wait, s.first.gone, mark, answers(func(e passage) bool {
 		return e.sent && e.carries() && (isVerb(e.subject, subject.Heartbeat) || isVerb(e.subject, subject.Register))
@@ -216,7 +216,7 @@ func (s *suite) leaves(ctx context.Context, c *check) {
 		return p == nil || p.State == plugin.Gone
 	}
 	if !s.awaitSnapshot(ctx, 2*s.Lease+5*time.Second, gone) {
-		c.fail("nothing in the registry", fmt.Sprintf("state %s", s.view.Snapshot().Get(s.name()).State), "send plugin.unregister once more when what was asked is answered")
+		c.fail("nothing in the registry", fmt.Sprintf("state %s", s.view.Snapshot().Get(s.name()).State), "send plugin.unregister once more when all requests are answered")
 	}
 }
 
@@ -226,9 +226,9 @@ func (s *suite) leave(ctx context.Context, c *check, p *process, who string) {
 		return
 	}
 	mark, began := p.tap.mark(), time.Now()
-	const advice = "on SIGTERM: request plugin.unregister.<name>, answer what was asked, request it once more, and exit with 0"
+	const advice = "on SIGTERM: request plugin.unregister.<name>, answer open requests, request it once more, and exit with 0"
 	if err := p.signal(syscall.SIGTERM); err != nil {
-		c.fail("it runs until it is told to end", err.Error(), advice)
+		c.fail("it runs until it is stopped", err.Error(), advice)
 		return
 	}
 	wait, cancel := context.WithTimeout(ctx, s.Leave)
@@ -240,9 +240,9 @@ func (s *suite) leave(ctx context.Context, c *check, p *process, who string) {
 		return
 	}
 	took := time.Since(began)
-	last, stop := context.WithTimeout(ctx, s.Leave) // what it has started may hold its connection
+	last, stop := context.WithTimeout(ctx, s.Leave) // processes that it started may hold its connection
 	defer stop()
-	p.tap.left(last) // what it said at its end may still be on its way
+	p.tap.left(last) // its last messages may still be on their way
 	said := p.tap.all()[mark:]
 	i := slices.IndexFunc(said, func(e passage) bool { return e.sent && e.carries() && isVerb(e.subject, subject.Unregister) })
 	if i < 0 {
@@ -262,14 +262,14 @@ func (s *suite) leave(ctx context.Context, c *check, p *process, who string) {
 		c.fail(who+" exits with status 0", p.how()+lastWords(s.out), advice)
 	}
 	if _, there := s.lease(s.name(), instanceOf(p)); there {
-		c.note(fmt.Sprintf("%s ended with a lease that drains; a second plugin.unregister, at the end, would give it up at once", who))
+		c.note(fmt.Sprintf("%s ended with a draining lease; a second plugin.unregister, at the end, would release it at once", who))
 	}
 	c.note(fmt.Sprintf("%s ended after %s", who, seconds(took)))
 }
 
-// stays reports the ends that nobody had asked for.
+// stays reports the ends that the suite did not cause.
 func (s *suite) stays(_ context.Context, c *check) {
 	for _, how := range s.exits {
-		c.fail("it runs until it is told to end", "it ended by itself: "+how+lastWords(s.out), "see its output (--verbose)")
+		c.fail("it runs until it is stopped", "it ended by itself: "+how+lastWords(s.out), "see its output (--verbose)")
 	}
 }

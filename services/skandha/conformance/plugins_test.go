@@ -19,7 +19,7 @@ import (
 	"skandha.dev/pkg/bus"
 )
 
-// The plugins that the suite is tried with are this test binary, told by a variable
+// The plugins that the suite is tested with are this test binary, selected by a variable
 // which of them to be.
 const roleVariable = "CONFORMANCE_TEST_PLUGIN"
 

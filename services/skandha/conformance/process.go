@@ -14,16 +14,16 @@ import (
 
 // process is one run of the plugin.
 type process struct {
-	tap  *tap
-	cmd  *exec.Cmd
-	in   io.Closer
-	gone chan struct{} // closed when it has ended
-	err  error         // of Wait; after gone
-	out  *output
-	told bool // that it ended is in the report, or nothing to report
+	tap      *tap
+	cmd      *exec.Cmd
+	in       io.Closer
+	gone     chan struct{} // closed when it has ended
+	err      error         // of Wait; after gone
+	out      *output
+	reported bool // its end is in the report already, or need not be
 }
 
-// startProcess runs the command in a process group of its own.
+// startProcess runs the command in a new process group.
 func startProcess(ctx context.Context, o Options, t *tap, url string, out *output) (*process, error) {
 	p := &process{tap: t, gone: make(chan struct{}), out: out}
 	p.cmd = exec.CommandContext(ctx, o.Command[0], o.Command[1:]...) //nolint:gosec // to run this is what the author asks for
@@ -32,9 +32,9 @@ func startProcess(ctx context.Context, o Options, t *tap, url string, out *outpu
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Cancel = func() error { return p.signal(syscall.SIGKILL) }
-	p.cmd.WaitDelay = o.Leave // what it started may hold its output
+	p.cmd.WaitDelay = o.Leave // processes that it started may hold its output
 	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil { // stays open: its end would tell some to end
+	if p.in, err = p.cmd.StdinPipe(); err != nil { // stays open: some programs end when it closes
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
@@ -47,7 +47,7 @@ func startProcess(ctx context.Context, o Options, t *tap, url string, out *outpu
 	return p, nil
 }
 
-// environment is this process's, without what leads to another bus.
+// environment returns this process's environment without the variables of another bus.
 func environment() (out []string) {
 	for _, e := range os.Environ() {
 		switch name, _, _ := strings.Cut(e, "="); name {
@@ -59,7 +59,7 @@ func environment() (out []string) {
 	return out
 }
 
-// signal tells the whole group, as a terminal and a service manager do.
+// signal signals the whole group, as a terminal and a service manager do.
 func (p *process) signal(s syscall.Signal) error {
 	err := syscall.Kill(-p.cmd.Process.Pid, s)
 	if errors.Is(err, syscall.ESRCH) {
@@ -68,7 +68,7 @@ func (p *process) signal(s syscall.Signal) error {
 	return err
 }
 
-// ended says how it ended, if it has.
+// ended returns how it ended, if it has.
 func (p *process) ended() (how string, over bool) {
 	select {
 	case <-p.gone:
@@ -85,7 +85,7 @@ func (p *process) how() string {
 	return p.err.Error()
 }
 
-// clean reports whether it ended as told: status 0, or by the signal.
+// clean reports whether it ended as requested: status 0, or by the signal.
 func (p *process) clean() bool {
 	var e *exec.ExitError
 	if !errors.As(p.err, &e) {
@@ -95,7 +95,7 @@ func (p *process) clean() bool {
 	return ok && (s.Signaled() && s.Signal() == syscall.SIGTERM || s.ExitStatus() == 128+int(syscall.SIGTERM))
 }
 
-// kill ends it, and what it has started, and its tap.
+// kill ends it, the processes that it started, and its tap.
 func (p *process) kill() {
 	_ = p.signal(syscall.SIGKILL) // fails when nothing is left
 	<-p.gone
@@ -103,7 +103,7 @@ func (p *process) kill() {
 	p.tap.down()
 }
 
-// output keeps the last that a plugin wrote, and passes it on.
+// output keeps the end of a plugin's output, and passes it on.
 type output struct {
 	to io.Writer // nil: nowhere
 
@@ -121,7 +121,7 @@ func (o *output) Write(b []byte) (int, error) {
 		o.last = append(o.last[:0], o.last[n:]...)
 	}
 	if o.to != nil {
-		_, _ = o.to.Write(b) // the plugin is not to suffer from it
+		_, _ = o.to.Write(b) // must not affect the plugin
 	}
 	return len(b), nil
 }
@@ -132,7 +132,7 @@ func (o *output) tail() string {
 	return strings.ToValidUTF8(string(o.last), "�")
 }
 
-// lastLine is the last line that is not empty.
+// lastLine returns the last line that is not empty.
 func (o *output) lastLine() string {
 	lines := strings.Split(strings.TrimSpace(o.tail()), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

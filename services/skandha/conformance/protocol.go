@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// op is one operation of NATS' text protocol.
+// op is one operation of NATS's text protocol.
 type op struct {
 	verb    string // PUB, HPUB, SUB, MSG, HMSG, -ERR, …
 	subject string
@@ -31,8 +31,8 @@ func (o op) carries() bool {
 	return false
 }
 
-// readOp reads one operation and its bytes as they came. An operation that makes no
-// sense is given as it stands, with an error that is not the reader's.
+// readOp reads one operation and its raw bytes. An invalid operation is returned
+// unchanged, with an error that is not the reader's.
 func readOp(r *bufio.Reader) (raw []byte, o op, err error) {
 	raw, err = r.ReadBytes('\n')
 	if err != nil {
@@ -67,10 +67,10 @@ func readOp(r *bufio.Reader) (raw []byte, o op, err error) {
 }
 
 func errNoSense(line []byte) error {
-	return fmt.Errorf("the line %q is not of NATS' protocol", quote(line))
+	return fmt.Errorf("the line %q is not valid in NATS's protocol", quote(line))
 }
 
-// readMessage reads header and body, which the line's last fields give the lengths of.
+// readMessage reads header and body, whose lengths are the line's last fields.
 func (o *op) readMessage(r *bufio.Reader, args []string) ([]byte, error) {
 	lengths := 1
 	if o.verb[0] == 'H' {

@@ -11,14 +11,14 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// question is one that the plugin can be asked over and over.
+// question is a request that the plugin can get over and over.
 type question struct {
 	subject string
 	limit   time.Duration
 	ask     func(context.Context) answer
 }
 
-// easiest is the question with the least effect that the plugin answers; nil when it
+// easiest returns the question with the least effect that the plugin answers; nil when it
 // answers none.
 func (s *suite) easiest() *question {
 	for _, h := range s.manifest.Hooks {
@@ -67,8 +67,8 @@ func (s *suite) stored() *question {
 	return nil
 }
 
-// shared is how many questions two replicas share, asked so many at a time. That one
-// of two gets none by chance happens once in 2^39.
+// shared is how many questions two replicas share, all at once. The chance that one
+// of the two gets none is 1 in 2^39.
 const (
 	shared  = 40
 	workers = 8
@@ -77,7 +77,7 @@ const (
 func (s *suite) replicas(ctx context.Context, c *check) {
 	var err error
 	if s.second, err = s.spawn(ctx); err != nil {
-		c.fail("a second process starts", err.Error(), "two processes of a plugin may run on one machine")
+		c.fail("a second process starts", err.Error(), "two processes of a plugin must be able to run on one machine")
 		return
 	}
 	if !s.joined(ctx, c) {
@@ -85,13 +85,13 @@ func (s *suite) replicas(ctx context.Context, c *check) {
 	}
 	q := s.easiest()
 	if q == nil {
-		c.note("it answers nothing that could be shared: only that both register was checked")
+		c.note("it answers nothing that could be shared: only the registration of both was checked")
 		return
 	}
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s.second.tap.await(wait, s.second.gone, 0, func(e passage) bool { return e.sent && e.verb == "SUB" && e.subject == q.subject })
-	pause(ctx, 100*time.Millisecond) // the bus has it then
+	pause(ctx, 100*time.Millisecond) // time for the bus to have it
 	marks := map[*process]int{s.first: s.first.tap.mark(), s.second: s.second.tap.mark()}
 	for _, a := range s.flood(ctx, q) {
 		if !s.answered(c, q.subject, a, q.limit) {
@@ -151,12 +151,12 @@ func (s *suite) joined(ctx context.Context, c *check) bool {
 
 func orNoEnd(how string) string {
 	if how == "" {
-		return "it still runs"
+		return "it is still running"
 	}
 	return "it ended: " + how
 }
 
-// flood asks many at a time.
+// flood sends many questions at once.
 func (s *suite) flood(ctx context.Context, q *question) []answer {
 	out := make([]answer, shared)
 	var g sync.WaitGroup

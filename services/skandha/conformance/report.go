@@ -7,17 +7,17 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Status is how a check ended.
+// Status is the outcome of a check.
 type Status string
 
 // The statuses.
 const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
-	Skipped Status = "skipped" // Result.Why says why
+	Skipped Status = "skipped" // for the reason in Result.Why
 )
 
-// Finding is one thing that is not as it should be.
+// Finding is one fault.
 type Finding struct {
 	Expected string `json:"expected"`
 	Seen     string `json:"seen"`
@@ -27,15 +27,15 @@ type Finding struct {
 // Result is the outcome of one check.
 type Result struct {
 	Check    string    `json:"check"` // its name, e.g. "hook/before_act/answers"
-	What     string    `json:"what"`  // what it is about, in a sentence
+	What     string    `json:"what"`  // what it checks, in a sentence
 	Status   Status    `json:"status"`
 	Why      string    `json:"why,omitempty"`      // with Skipped
 	Findings []Finding `json:"findings,omitempty"` // with Failed
-	Notes    []string  `json:"notes,omitempty"`    // worth knowing, no fault
+	Notes    []string  `json:"notes,omitempty"`    // worth knowing, but not faults
 	TookMS   int64     `json:"took_ms"`
 }
 
-// Report is what a run has found.
+// Report is the result of a run.
 type Report struct {
 	Command []string       `json:"command"`
 	Plugin  subject.Plugin `json:"plugin,omitempty"` // empty: it never registered
@@ -45,7 +45,7 @@ type Report struct {
 	Failed  int            `json:"failed"`
 	Skipped int            `json:"skipped"`
 	TookMS  int64          `json:"took_ms"`
-	Output  string         `json:"output,omitempty"` // the last that the plugin wrote, when a check failed
+	Output  string         `json:"output,omitempty"` // the end of the plugin's output, when a check failed
 }
 
 // OK reports whether no check failed.
@@ -63,13 +63,13 @@ func (r *Report) add(one Result) {
 	}
 }
 
-// check collects what one check finds.
+// check collects the findings of one check.
 type check struct {
 	findings []Finding
 	notes    []string
 }
 
-// maxFindings bounds what one check reports: the tenth of a kind says nothing new.
+// maxFindings bounds the findings of one check: the tenth of a kind adds nothing.
 const maxFindings = 8
 
 func (c *check) fail(expected, seen, advice string) {
@@ -82,7 +82,7 @@ func (c *check) note(s string) { c.notes = append(c.notes, s) }
 
 func (c *check) ok() bool { return len(c.findings) == 0 }
 
-// seconds is a duration as people read it.
+// seconds formats a duration for people.
 func seconds(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -90,7 +90,7 @@ func seconds(d time.Duration) string {
 	return d.Round(10 * time.Millisecond).String()
 }
 
-// quote is a body for a person: on one line, not too long.
+// quote formats a body for people: on one line, not too long.
 func quote(b []byte) string {
 	if len(b) == 0 {
 		return "(empty)"

@@ -19,7 +19,7 @@ import (
 	"skandha.dev/services/skandha/system"
 )
 
-// rig is the system that a plugin is tried against, and the suite's own place in it.
+// rig is the system that a plugin is tested against, and the suite's own connection to it.
 type rig struct {
 	dir    string
 	sys    *system.System
@@ -27,11 +27,11 @@ type rig struct {
 	caller *bus.Caller
 	view   *registry.View
 	at     *url.URL
-	ends   []func() // of stand-ins
+	ends   []func() // of substitutes for dependencies
 }
 
-// freeAddress is a port of the loopback interface below those that the system gives
-// to connections: while the bus is away, one of those might be given its port.
+// freeAddress returns a port of the loopback interface below those that the system assigns
+// to connections: while the bus is down, one of those could take its port.
 func freeAddress(ctx context.Context) string {
 	var lc net.ListenConfig
 	for range 1000 {
@@ -41,7 +41,7 @@ func freeAddress(ctx context.Context) string {
 			return at
 		}
 	}
-	return "127.0.0.1:-1" // whichever the system gives
+	return "127.0.0.1:-1" // any that the system assigns
 }
 
 func startRig(ctx context.Context, o Options) (_ *rig, err error) {
@@ -54,7 +54,7 @@ func startRig(ctx context.Context, o Options) (_ *rig, err error) {
 	if r.dir, err = os.MkdirTemp("", "skandha-conformance-"); err != nil {
 		return nil, err
 	}
-	// Nobody is suspended: a plugin that fails one check is to be tried by the next.
+	// No plugin is suspended: one that fails a check is tested by the next.
 	cfg := filepath.Join(r.dir, "skandha.yaml")
 	text := fmt.Sprintf("plugins: {lease: %v, suspend_after: 0}\n", o.Lease)
 	if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
@@ -100,23 +100,23 @@ func (r *rig) stop() {
 
 func (r *rig) busAddr() string { return r.at.Host }
 
-// join is what SKANDHA_NATS is set to for a process behind a tap.
+// join returns the SKANDHA_NATS of a process behind a tap.
 func (r *rig) join(tap string) string {
 	u := *r.at
 	u.Host = tap
 	return u.String()
 }
 
-// standIn registers a plugin that does nothing, because the one that is tried
+// standIn registers a plugin that does nothing, because the tested one
 // depends on it.
 func (r *rig) standIn(o Options, name subject.Plugin) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		m := plugin.Manifest{Name: name, Version: "0.0.0", Description: "stands in for a dependency"}
+		m := plugin.Manifest{Name: name, Version: "0.0.0", Description: "replaces a dependency"}
 		if err := plugin.Serve(ctx, m, nil, plugin.WithBus(r.bus), plugin.WithLogger(o.Log)); err != nil {
-			o.Log.Warn("a stand-in has ended", "plugin", name, "error", err)
+			o.Log.Warn("substitute plugin ended", "plugin", name, "error", err)
 		}
 	}()
 	r.ends = append(r.ends, func() {
@@ -139,7 +139,7 @@ func (r *rig) lease(name subject.Plugin, i subject.Instance) (state plugin.Lease
 	return p.State, false
 }
 
-// awaitSnapshot waits until the registry is as wanted.
+// awaitSnapshot waits until the registry satisfies the condition.
 func (r *rig) awaitSnapshot(ctx context.Context, within time.Duration, wanted func(*registry.Snapshot) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"skandha.dev/services/internal/toolschema"
 )
 
-// samples makes arguments that fit the tool's schema: the least, and all of them.
-// The error says that none could be made, and why.
+// samples returns arguments that match the tool's schema: the required ones, and all of them.
+// The error is the reason why none could be made.
 func samples(spec tool.Spec) ([]json.RawMessage, error) {
 	v, err := toolschema.Compile(spec)
 	if err != nil {
@@ -42,7 +42,7 @@ func samples(spec tool.Spec) ([]json.RawMessage, error) {
 		filled, bad := v.Validate(args)
 		switch {
 		case len(bad) > 0:
-			why = fmt.Errorf("%s does not fit: %s", quote(args), strings.Join(bad, "; "))
+			why = fmt.Errorf("%s does not match the schema: %s", quote(args), strings.Join(bad, "; "))
 		case len(out) == 0 || !sameJSON(out[0], filled):
 			out = append(out, filled)
 		}
@@ -53,8 +53,8 @@ func samples(spec tool.Spec) ([]json.RawMessage, error) {
 	return out, nil
 }
 
-// sampler makes a value that should fit a schema. It knows what is usual; whether
-// the value fits is checked by whoever asked.
+// sampler makes a value that should match a schema. It knows the usual keywords; the caller
+// checks whether the value matches.
 type sampler struct {
 	root map[string]any
 	full bool
@@ -65,7 +65,7 @@ const maxSampleDepth = 12
 func (s sampler) value(of any, depth int) (any, error) {
 	m, isSchema := of.(map[string]any)
 	if depth > maxSampleDepth {
-		return nil, errors.New("the schema is too deep, or goes in a circle")
+		return nil, errors.New("the schema is too deep, or refers to itself")
 	}
 	if !isSchema { // true
 		return "example", nil
@@ -84,7 +84,7 @@ func (s sampler) value(of any, depth int) (any, error) {
 	return s.typed(m, depth)
 }
 
-// chosen is a value that the schema itself names.
+// chosen returns a value that the schema itself names.
 func chosen(m map[string]any) (any, bool) {
 	if v, ok := m["const"]; ok {
 		return v, true
@@ -98,7 +98,7 @@ func chosen(m map[string]any) (any, bool) {
 	return v, ok
 }
 
-// merged takes in what allOf demands, and the first of what may be chosen from.
+// merged adds the requirements of allOf and of the first alternative of anyOf and oneOf.
 func (s sampler) merged(m map[string]any) map[string]any {
 	var parts []any
 	all, _ := m["allOf"].([]any)
@@ -149,7 +149,7 @@ func merge(m, part map[string]any) {
 func (s sampler) follow(ref string) (any, error) {
 	path, local := strings.CutPrefix(ref, "#")
 	if !local {
-		return nil, fmt.Errorf("$ref %q leads out of the schema", ref)
+		return nil, fmt.Errorf("$ref %q points outside of the schema", ref)
 	}
 	var at any = s.root
 	for _, k := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
@@ -158,7 +158,7 @@ func (s sampler) follow(ref string) (any, error) {
 		}
 		m, ok := at.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("$ref %q leads nowhere", ref)
+			return nil, fmt.Errorf("$ref %q is not in the schema", ref)
 		}
 		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(k)]
 	}
@@ -308,7 +308,7 @@ func (s sampler) text(m map[string]any) (any, error) {
 	return text, nil
 }
 
-// match is a text that the expression matches, a short one.
+// match returns a short text that the expression matches.
 func match(re *syntax.Regexp) string {
 	var b strings.Builder
 	switch re.Op {

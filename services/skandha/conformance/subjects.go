@@ -9,7 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// subjects looks at what all processes have subscribed to and published on.
+// subjects checks what all processes have subscribed to and published on.
 func (s *suite) subjects(_ context.Context, c *check) {
 	seen := map[string]bool{}
 	for _, p := range s.ran {
@@ -22,25 +22,25 @@ func (s *suite) subjects(_ context.Context, c *check) {
 			switch {
 			case e.verb == "SUB":
 				if why := s.overhears(e.subject); why != "" {
-					c.fail("subscriptions to its own subjects alone", "SUB "+e.subject, why)
+					c.fail("subscriptions only to its own subjects", "SUB "+e.subject, why)
 				}
 			case e.carries():
 				if why := s.intrudes(e.subject); why != "" {
-					c.fail("messages on its own subjects alone", "PUB "+e.subject, why)
+					c.fail("messages only on its own subjects", "PUB "+e.subject, why)
 				}
 			}
 		}
 	}
 }
 
-// overhears says why a subscription is not the plugin's to make; empty: it is. Who
-// follows sessions takes agent.> and stream.>, and JetStream and inboxes are open.
+// overhears returns why the plugin may not make a subscription; empty: it may. A plugin that
+// follows sessions subscribes to agent.> and stream.>; JetStream and inboxes are allowed.
 func (s *suite) overhears(subj string) (why string) {
 	t := append(strings.Split(subj, "."), "", "", "")
 	me := string(s.name())
 	switch t[0] {
 	case ">", "*":
-		return "name the first token: this takes what is meant for all others"
+		return "name the first token: this receives the messages of all other plugins"
 	case "hook":
 		if t[2] == me {
 			return ""
@@ -53,7 +53,7 @@ func (s *suite) overhears(subj string) (why string) {
 		if subject.Valid(t[2]) {
 			return ""
 		}
-		return "subscribe to reply.*.<instance>.*, with the own instance: answers to others are not for this plugin"
+		return "subscribe to reply.*.<instance>.*, with the plugin's own instance: answers to others are not for it"
 	case "plugin", "service", "runner", "provider", "discover":
 	default:
 		return ""
@@ -63,26 +63,26 @@ func (s *suite) overhears(subj string) (why string) {
 		"and to the tool and llm subjects also with the plugin's own instance at the end", me)
 }
 
-// intrudes says why a subject is not the plugin's to publish on; empty: it is.
+// intrudes returns why the plugin may not publish on a subject; empty: it may.
 func (s *suite) intrudes(subj string) (why string) {
 	t := append(strings.Split(subj, "."), "", "", "")
 	switch t[0] {
 	case "plugin":
 		if t[2] != string(s.name()) {
-			return "speak to the registry under the own name, " + string(s.name())
+			return "send requests to the registry under the plugin's own name, " + string(s.name())
 		}
 	case "agent":
 		cause, err := subject.ParseCause(subj)
 		if err != nil {
-			return "core alone writes commits and live events; a listener writes agent.<agent>.<session>.sense.input.<listener>"
+			return "only core writes commits and live events; a listener writes agent.<agent>.<session>.sense.input.<listener>"
 		}
 		if !s.declares(cause.Writer) {
 			return fmt.Sprintf("declare %s among the manifest's listeners or sensors: a writer's name is owned", cause.Writer)
 		}
 	case "stream", "announce", "runner", "provider", "discover":
-		return "core and executors alone speak there"
+		return "only core and executors publish there"
 	case "$KV":
-		return "cores alone write the registry; ask them by plugin.register, plugin.heartbeat and plugin.unregister"
+		return "only cores write the registry; send requests by plugin.register, plugin.heartbeat and plugin.unregister"
 	}
 	return ""
 }
@@ -96,7 +96,7 @@ func (s *suite) declares(w subject.Writer) bool {
 	return false
 }
 
-// replies holds each answer against the questions that the process was asked. Answers
+// replies checks each answer against the questions that the process received. Answers
 // that may have been lost with a connection may be sent again when it is back, and once
 // more when the callers are back, too.
 func (s *suite) replies(_ context.Context, c *check) {
@@ -119,8 +119,8 @@ func (s *suite) replies(_ context.Context, c *check) {
 			}
 			switch sent[e.subject]++; {
 			case !given[e.subject]:
-				c.fail("answers on the reply subject of a question alone", fmt.Sprintf("a message on %s, which no question gave: %s", e.subject, quote(e.body)),
-					"publish the answer on the reply subject as it stands in the question")
+				c.fail("answers only on the reply subject of a question", fmt.Sprintf("a message on %s, which no question gave: %s", e.subject, quote(e.body)),
+					"publish the answer on the exact reply subject of the question")
 			case sent[e.subject] == most+1:
 				c.fail("one answer to a question", fmt.Sprintf("%d on %s, the last: %s", most+1, e.subject, quote(e.body)), "answer once: the first one counts")
 			}
@@ -128,16 +128,16 @@ func (s *suite) replies(_ context.Context, c *check) {
 	}
 }
 
-// protocol reports what the bus has complained of.
+// protocol reports the errors that the bus sent.
 func (s *suite) protocol(_ context.Context, c *check) {
 	for _, p := range s.ran {
 		for _, e := range p.tap.all() {
-			// A connection that was not used in time says that the machine is slow: who
-			// never says CONNECT does not register.
+			// A connection that was not used in time means that the machine is slow: a plugin that
+			// never sends CONNECT does not register.
 			text := strings.ToLower(e.text)
 			if !e.sent && e.verb == "-ERR" && !strings.Contains(text, "shutdown") && !strings.Contains(text, "authentication timeout") {
 				c.fail("no error from the bus", "-ERR "+e.text,
-					"see NATS' client protocol; the length in PUB counts bytes, and PING wants a PONG")
+					"see NATS's client protocol; the length in PUB is in bytes, and PING requires a PONG")
 			}
 		}
 	}

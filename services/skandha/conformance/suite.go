@@ -25,20 +25,20 @@ const (
 	DefaultLease  = 3 * time.Second
 )
 
-// Options of a run. Command is needed.
+// Options of a run. Command is required.
 type Options struct {
 	Command []string                     // the plugin's program and its arguments
-	Dir     string                       // where it is started; default here
-	Within  time.Duration                // how long it may take to register, and to be back after the bus was away
-	Leave   time.Duration                // how long it may take to end when it is told to
-	Lease   time.Duration                // of the system that it is tried against; at least 1 s
+	Dir     string                       // working directory of it; default the current one
+	Within  time.Duration                // time limit to register, and to reconnect after the bus was down
+	Leave   time.Duration                // time limit to end when it is stopped
+	Lease   time.Duration                // of the system that it is tested against; at least 1 s
 	NoTools bool                         // call no tool
 	Calls   map[string][]json.RawMessage // further arguments, by tool
-	Cases   []hook.Envelope              // further questions; Point, Data and Step count
-	Skip    []string                     // checks to leave out: a name, what it begins with, or a pattern of path.Match
-	Output  io.Writer                    // where the plugin's own output goes; nil: nowhere
-	Done    func(Result)                 // told of each check as it ends; nil: nobody
-	Log     *slog.Logger                 // of the system; default: nowhere
+	Cases   []hook.Envelope              // further questions; only Point, Data and Step are used
+	Skip    []string                     // checks to leave out: a name, a prefix of it, or a pattern of path.Match
+	Output  io.Writer                    // receives the plugin's output; nil: discarded
+	Done    func(Result)                 // called with each check as it ends; may be nil
+	Log     *slog.Logger                 // of the system; default: discarded
 }
 
 func (o Options) withDefaults() Options {
@@ -58,21 +58,21 @@ func (o Options) withDefaults() Options {
 
 func (o Options) validate() error {
 	if len(o.Command) == 0 {
-		return errors.New("there is no command to start")
+		return errors.New("no command to start")
 	}
 	if o.Lease < time.Second {
 		return fmt.Errorf("lease is %v, want 1s or more", o.Lease)
 	}
 	for _, s := range o.Skip {
 		if _, err := path.Match(s, ""); err != nil || s == "" {
-			return fmt.Errorf("skip: %q is no name or pattern of a check", s)
+			return fmt.Errorf("skip: %q is not a name or pattern of a check", s)
 		}
 	}
 	return nil
 }
 
-// Run tries a plugin. The error says why it could not be tried at all; what is wrong
-// with the plugin stands in the report.
+// Run tests a plugin. The error is the reason why it could not be tested at all; what is
+// wrong with the plugin is in the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	s := &suite{Options: o, contract: c, report: &Report{Command: o.Command}, out: &output{to: o.Output}}
 	s.rig, err = startRig(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("starting the system to try it against: %w", err)
+		return nil, fmt.Errorf("starting the system to test it against: %w", err)
 	}
 	defer s.stop()
 	if s.first, err = s.spawn(ctx); err != nil {
@@ -116,8 +116,8 @@ type suite struct {
 	first   *process     // the one that is asked
 	second  *process     // its replica, while there is one
 	ran     []*process   // all
-	asked   atomic.Int64 // questions so far: ids come of it
-	exits   []string     // how processes ended that nobody had told to
+	asked   atomic.Int64 // questions so far, for ids
+	exits   []string     // how processes ended by themselves
 	aborted string       // why nothing more can be checked
 }
 
@@ -125,11 +125,11 @@ type suite struct {
 type step struct {
 	name  string
 	what  string
-	needs []string // checks without which this one says nothing
+	needs []string // checks without which this one is meaningless
 	run   func(ctx context.Context, c *check)
-	skip  string // why it cannot be made; empty: it can
-	ends  bool   // it says itself what to think of a process that ends
-	after bool   // it looks at what was, and needs no process
+	skip  string // why it cannot be run; empty: it can
+	ends  bool   // it handles the end of a process itself
+	after bool   // it checks what was recorded, and needs no process
 }
 
 func (s *suite) run(ctx context.Context) error {
@@ -148,7 +148,7 @@ func (s *suite) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// knownCalls refuses examples for tools that there are not.
+// knownCalls refuses examples for unknown tools.
 func (s *suite) knownCalls() error {
 	if s.failed("registers") || s.failed("manifest") {
 		return nil
@@ -159,13 +159,13 @@ func (s *suite) knownCalls() error {
 	}
 	for name := range s.Calls {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("there is an example for the tool %q, which the plugin does not declare; it has %s", name, orNone(names))
+			return fmt.Errorf("an example is for the tool %q, which the plugin does not declare; it has %s", name, orNone(names))
 		}
 	}
 	return nil
 }
 
-// knownCases refuses cases that the plugin would not be asked.
+// knownCases refuses cases for hooks that the plugin does not have.
 func (s *suite) knownCases() error {
 	if s.failed("registers") || s.failed("manifest") {
 		return nil
@@ -189,7 +189,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// do makes one check, with a plugin that runs.
+// do runs one check, with a running plugin.
 func (s *suite) do(ctx context.Context, one step) {
 	r := Result{Check: one.name, What: one.what, Status: Skipped, Why: s.reason(one)}
 	if r.Why == "" && s.aborted == "" && !one.after {
@@ -213,8 +213,8 @@ func (s *suite) do(ctx context.Context, one step) {
 	s.Done(r)
 }
 
-// try makes a check. If the process ends meanwhile, it is started anew and the check
-// made once more: one that makes it end again is to blame, else it ended by itself.
+// try runs a check. If the process ends meanwhile, it is started again and the check is
+// run once more: if it ends again, the check caused it; otherwise it ended by itself.
 func (s *suite) try(ctx context.Context, one step) *check {
 	c, before := &check{}, s.first
 	one.run(ctx, c)
@@ -222,7 +222,7 @@ func (s *suite) try(ctx context.Context, one step) *check {
 	if !over || one.after || before != s.first || ctx.Err() != nil {
 		return c
 	}
-	if before.told = true; one.ends {
+	if before.reported = true; one.ends {
 		if c.ok() && one.name != "leaves" {
 			s.exits = append(s.exits, how+lastWords(s.out))
 		}
@@ -242,7 +242,7 @@ func (s *suite) try(ctx context.Context, one step) *check {
 	return again
 }
 
-// reason says why a check is not made; empty: it is.
+// reason returns why a check is skipped; empty: it is run.
 func (s *suite) reason(one step) string {
 	for _, pattern := range s.Skip {
 		if one.name == "registers" || one.name == "manifest" {
@@ -270,14 +270,14 @@ func (s *suite) failed(name string) bool {
 	})
 }
 
-// revive starts a plugin that has ended by itself anew, for what is still to be
-// checked.
+// revive restarts a plugin that has ended by itself, for the checks that are still to be
+// run.
 func (s *suite) revive(ctx context.Context) {
 	how, over := s.first.ended()
 	if !over {
 		return
 	}
-	if !s.first.told {
+	if !s.first.reported {
 		s.exits = append(s.exits, how+lastWords(s.out))
 	}
 	p, err := s.spawn(ctx)
@@ -288,11 +288,11 @@ func (s *suite) revive(ctx context.Context) {
 	s.first.kill()
 	s.first = p
 	if why := s.admitted(ctx, p); why != "" {
-		s.aborted = "it ended, was started again, and did not come back: " + why
+		s.aborted = "it ended, was started again, and did not register: " + why
 	}
 }
 
-// spawn starts a process of the plugin behind a tap of its own.
+// spawn starts a process of the plugin behind a new tap.
 func (s *suite) spawn(ctx context.Context) (*process, error) {
 	t, err := newTap(s.busAddr())
 	if err != nil {
@@ -315,8 +315,8 @@ func (s *suite) stop() {
 	s.rig.stop()
 }
 
-// name is the plugin's.
+// name returns the plugin's name.
 func (s *suite) name() subject.Plugin { return s.manifest.Name }
 
-// id is one that was not used before.
+// id returns a number that was not used before.
 func (s *suite) id() int { return int(s.asked.Add(1)) }

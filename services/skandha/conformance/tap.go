@@ -16,11 +16,11 @@ import (
 type passage struct {
 	op
 	at   time.Time
-	sent bool // by the plugin; else to it
+	sent bool // by the plugin; otherwise to it
 }
 
-// tap stands between one process and the bus, passes on every byte and notes what
-// it was.
+// tap is a proxy between one process and the bus; it passes on every byte and records the
+// operations.
 type tap struct {
 	bus string // host:port
 
@@ -42,7 +42,7 @@ func newTap(bus string) (*tap, error) {
 	return t, nil
 }
 
-// up takes connections, on the address that it has had before.
+// up accepts connections, on its previous address if it had one.
 func (t *tap) up(ctx context.Context) error {
 	for {
 		var lc net.ListenConfig
@@ -62,7 +62,7 @@ func (t *tap) up(ctx context.Context) error {
 	}
 }
 
-// down refuses connections and ends those that there are.
+// down refuses connections and closes existing ones.
 func (t *tap) down() {
 	t.mu.Lock()
 	if t.ln != nil {
@@ -86,7 +86,7 @@ func (t *tap) accept(ln net.Listener) {
 	}
 }
 
-// track has the connection ended by down; it says no when that is over.
+// track lets down close the connection; it returns false if the tap is down already.
 func (t *tap) track(c net.Conn, ln bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,13 +125,13 @@ func (t *tap) pass(client net.Conn) {
 	t.stir()
 }
 
-// stir wakes those who wait for what passes.
+// stir wakes the callers that wait for a passage.
 func (t *tap) stir() {
 	close(t.moved)
 	t.moved = make(chan struct{})
 }
 
-// left waits until no connection is left: all that was said has passed then.
+// left waits until no connection is left: then every message has passed.
 func (t *tap) left(ctx context.Context) {
 	for {
 		t.mu.Lock()
@@ -148,14 +148,14 @@ func (t *tap) left(ctx context.Context) {
 	}
 }
 
-// copy passes on what one side says, and ends both when it ends.
+// copy passes on what one side sends, and closes both when it ends.
 func (t *tap) copy(to, from net.Conn, sent bool) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	r := bufio.NewReaderSize(from, 64<<10)
 	for {
 		raw, o, err := readOp(r)
 		if err == nil && o.verb != "" {
-			t.add(passage{o, time.Now(), sent}) // before it is passed on: an answer comes after its question
+			t.add(passage{o, time.Now(), sent}) // before it is passed on, so that an answer is recorded after its question
 		}
 		if _, werr := to.Write(raw); werr != nil {
 			return
@@ -165,7 +165,7 @@ func (t *tap) copy(to, from net.Conn, sent bool) {
 		case err == nil:
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err, &netErr):
 			return
-		default: // the server will say what it thinks of that
+		default: // the server will reject it
 			_, _ = io.Copy(to, r)
 			return
 		}
@@ -179,14 +179,14 @@ func (t *tap) add(e passage) {
 	t.stir()
 }
 
-// all is what has passed so far.
+// all returns the passages so far.
 func (t *tap) all() []passage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.events)
 }
 
-// published are the messages that the plugin sent to subjects that fit.
+// published returns the messages that the plugin sent to matching subjects.
 func (t *tap) published(fits func(subject string) bool) (out []passage) {
 	for _, e := range t.all() {
 		if e.sent && e.carries() && fits(e.subject) {
@@ -196,7 +196,7 @@ func (t *tap) published(fits func(subject string) bool) (out []passage) {
 	return out
 }
 
-// connected says how many connections there were.
+// connected returns how many connections there were.
 func (t *tap) connected() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,7 +226,7 @@ func (t *tap) await(ctx context.Context, stop <-chan struct{}, n int, fits func(
 	}
 }
 
-// mark is how many events there are, to begin an await with.
+// mark returns the number of events, to begin an await with.
 func (t *tap) mark() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,7 +18,7 @@ func (s *suite) toolSteps(index int, t tool.Spec) []step {
 	calls, skip := s.calls(t)
 	return []step{
 		{
-			name: answers, what: "fitting arguments have a valid result in time", skip: skip,
+			name: answers, what: "gives a valid result for valid arguments in time", skip: skip,
 			run: func(ctx context.Context, c *check) { s.toolAnswers(ctx, c, index, t, calls) },
 		},
 		{
@@ -31,13 +31,13 @@ func (s *suite) toolSteps(index int, t tool.Spec) []step {
 			run: func(ctx context.Context, c *check) { s.toolRemembers(ctx, c, t, calls) },
 		},
 		{
-			name: at + "/garbage", what: "nonsense does not end it", needs: []string{answers}, ends: true, skip: skip,
+			name: at + "/garbage", what: "survives invalid calls", needs: []string{answers}, ends: true, skip: skip,
 			run: func(ctx context.Context, c *check) { s.toolGarbage(ctx, c, t, calls) },
 		},
 	}
 }
 
-// calls are the arguments to try a tool with, or why it is not tried.
+// calls returns the arguments to try a tool with, or why it is not tried.
 func (s *suite) calls(t tool.Spec) (calls []json.RawMessage, skip string) {
 	if s.NoTools {
 		return nil, "tools are not called, as asked"
@@ -93,11 +93,11 @@ func (s *suite) judgeFailure(c *check, index int, t tool.Spec, e *tool.Error, ar
 		if given {
 			break
 		}
-		c.note(fmt.Sprintf("%s fit tools[%d].args, and the tool says %s: the schema could say more", quote(args), index, e))
+		c.note(fmt.Sprintf("%s match tools[%d].args, but the tool answers %s: the schema could be stricter", quote(args), index, e))
 		return
 	default:
-		c.fail("a code that a tool may give: tool_failed, invalid_arguments, timeout, internal or result_too_large", string(e.Code)+" of "+t.Name,
-			"core alone says the others; say tool_failed, and the rest in the message")
+		c.fail("a code that a tool may use: tool_failed, invalid_arguments, timeout, internal or result_too_large", string(e.Code)+" of "+t.Name,
+			"the others are reserved for core; use tool_failed, and put the rest in the message")
 		return
 	}
 	note := fmt.Sprintf("called with %s, it fails: %s", quote(args), e)
@@ -119,7 +119,7 @@ func (s *suite) toolRepeats(ctx context.Context, c *check, t tool.Spec, calls []
 			first = a
 		} else if !sameJSON(first.body, a.body) {
 			c.fail(fmt.Sprintf("one result of the call %s, attempt %s", call.Call, call.Attempt), fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
-				"a call may be asked again when an answer was lost: keep the result under call and attempt, give it again, and do not run the tool twice")
+				"a call may be asked again when an answer was lost: keep the result under call and attempt, send it again, and do not run the tool twice")
 		}
 	}
 }

@@ -10,21 +10,21 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// lookAgain is how long a turn is left alone between two looks at its log.
+// lookAgain is the pause between two reads of a turn's log.
 const lookAgain = 50 * time.Millisecond
 
-// turn says something to an agent and gives what plugins did until the turn ended,
+// turn sends an input to an agent and returns what plugins did until the turn ended,
 // or a person was asked.
 func (r *rig) turn(ctx context.Context, ref subject.Ref, text string) (verdicts []hook.Verdict, how string, err error) {
 	id := string(ref.Session)
 	if _, err := r.bus.PublishCause(ctx, ref, subject.Input, "conformance", id, mustJSON(event.Input{Text: text, ID: id})); err != nil {
-		return nil, "", fmt.Errorf("saying something to the agent: %w", err)
+		return nil, "", fmt.Errorf("sending an input to the agent: %w", err)
 	}
 	last := uint64(0)
 	for ctx.Err() == nil {
 		for m, err := range r.bus.Commits(ctx, ref, last) {
 			if err != nil {
-				break // ctx ended, or the next look finds it
+				break // ctx ended, or the next read finds it
 			}
 			c, err := event.DecodeCommit(ref, m.Data)
 			if err != nil {
@@ -38,10 +38,10 @@ func (r *rig) turn(ctx context.Context, ref subject.Ref, text string) (verdicts 
 		}
 		pause(ctx, lookAgain)
 	}
-	return nil, "", fmt.Errorf("the turn has not ended: %w", ctx.Err())
+	return nil, "", fmt.Errorf("the turn did not end: %w", ctx.Err())
 }
 
-// ending says how a turn ended, or came to stand; empty: it goes on.
+// ending returns how a turn ended, or that it waits for a person; empty: it continues.
 func ending(events []event.Event) string {
 	for _, e := range events {
 		switch e.Type {

@@ -1,6 +1,6 @@
-// Package scaffold writes the skeletons of plugins: `skandha plugins new`.
+// Package scaffold writes the skeletons of plugins for `skandha plugins new`.
 //
-// Each is a plugin that works, with a tool and, but for shell, a hook, a test of
-// its own and a README of a few lines. What it shares with the examples of its
-// language is taken from services/listener/examples, so that there is one of it.
+// Each is a working plugin with a tool, a hook (except in shell), a test and a short
+// README. The files that it shares with the examples of its language are taken from
+// services/listener/examples, so that there is only one copy.
 package scaffold

@@ -27,34 +27,34 @@ var (
 	ErrDirectory = errors.New("the directory is not empty")
 )
 
-// shared is what a skeleton takes from the examples.
+// shared lists the files that a skeleton takes from the examples.
 var shared = map[string][]string{
 	"python": {"python/skandha.py"},
 	"node":   {"node/skandha.mjs", "node/package-lock.json"},
 	"shell":  {"shell/bus.sh"},
 }
 
-// programs are run as they are.
+// programs get the executable bit.
 var programs = []string{"plugin.py", "plugin.sh", "test.sh"}
 
-// exampleModule is what the lock file of the examples calls them.
+// exampleModule is the module name in the lock file of the examples.
 const exampleModule = `"name": "skandha-examples"`
 
-// values are what the templates see.
+// values are the variables of the templates.
 type values struct {
 	Name    string // of the plugin
 	Tool    string // its tool's own name
-	Subject string // where the tool is called
-	Hook    string // where the hook is asked
+	Subject string // of calls of the tool
+	Hook    string // of requests to the hook
 	Package string // for package managers
 }
 
-// Languages are those that there are skeletons for.
+// Languages returns the languages that have a skeleton.
 func Languages() []string { return []string{"go", "python", "node", "shell"} }
 
-// Write writes the skeleton of a plugin into a directory, which it makes, and
+// Write writes the skeleton of a plugin into a directory, which it creates, and
 // returns the files' paths, sorted. The errors wrap [ErrLanguage], [ErrName] and
-// [ErrDirectory]; then nothing is written.
+// [ErrDirectory], in which case nothing is written.
 func Write(dir, lang, name string) (files []string, err error) {
 	if !slices.Contains(Languages(), lang) {
 		return nil, fmt.Errorf("%w %q; want one of %s", ErrLanguage, lang, strings.Join(Languages(), ", "))
@@ -69,10 +69,10 @@ func Write(dir, lang, name string) (files []string, err error) {
 	}
 	old, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("looking into %s: %w", dir, err)
+		return nil, fmt.Errorf("reading %s: %w", dir, err)
 	}
 	if len(old) > 0 {
-		return nil, fmt.Errorf("%w: %s holds %s; name a new one, or an empty one", ErrDirectory, dir, old[0].Name())
+		return nil, fmt.Errorf("%w: %s contains %s; name a new or empty directory", ErrDirectory, dir, old[0].Name())
 	}
 	for file, text := range content {
 		p := filepath.Join(dir, filepath.FromSlash(file))
@@ -81,7 +81,7 @@ func Write(dir, lang, name string) (files []string, err error) {
 			mode = 0o755
 		}
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // source code
-			return nil, fmt.Errorf("making %s: %w", filepath.Dir(p), err)
+			return nil, fmt.Errorf("creating %s: %w", filepath.Dir(p), err)
 		}
 		if err := os.WriteFile(p, text, mode); err != nil {
 			return nil, fmt.Errorf("writing the skeleton: %w", err)
@@ -99,7 +99,7 @@ func valuesOf(name string) (values, error) {
 	}
 	tool := name + ":greet"
 	if n := len(subject.Encode(tool)); n > subject.MaxIDLen {
-		return values{}, fmt.Errorf("%w %q: its tool %s has %d bytes when encoded for a subject, at most %d; take a shorter name",
+		return values{}, fmt.Errorf("%w %q: its tool %s has %d bytes when encoded for a subject, at most %d; choose a shorter name",
 			ErrName, name, tool, n, subject.MaxIDLen)
 	}
 	return values{
@@ -108,7 +108,7 @@ func valuesOf(name string) (values, error) {
 	}, nil
 }
 
-// render gives the files of a skeleton by their path in it.
+// render returns the files of a skeleton by path.
 func render(lang string, v values) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	entries, err := templates.ReadDir(lang)
@@ -128,7 +128,7 @@ func render(lang string, v values) (map[string][]byte, error) {
 		if err := t.Execute(&b, v); err != nil {
 			return nil, err
 		}
-		// A file that is hidden in the skeleton is called dot-… among the templates.
+		// The template of a hidden file has the prefix dot-.
 		name := strings.TrimSuffix(e.Name(), ".tmpl")
 		if rest, hidden := strings.CutPrefix(name, "dot-"); hidden {
 			name = "." + rest

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// anotherBridge runs beside the one of the system, with an owner of its own.
+// anotherBridge runs beside the one of the system, with a different owner.
 func anotherBridge(t *testing.T, s *system.System) *uibridge.Service {
 	t.Helper()
 	b, err := s.Connect(natstest.Context(t), "uibridge")

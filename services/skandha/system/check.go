@@ -17,7 +17,7 @@ import (
 )
 
 // CheckConfig reports everything that is wrong in a configuration file, in all its
-// sections, and in the secrets that they name; without a file nothing is. The page's
+// sections, and in the secrets that they name; without a file it reports nothing. The page's
 // secrets are read only if it is served.
 func CheckConfig(file string, page bool) error {
 	_, core := core.ReadConfig(file)
@@ -44,8 +44,8 @@ func (s *System) check() error {
 // minFree is how many bytes a start needs on the disk of the data directory.
 const minFree = 1 << 20
 
-// explained adds to an error of the start that the disk of the data directory is full,
-// which not all parts say of themselves.
+// explained adds to a startup error that the disk of the data directory is full,
+// as not all components report that themselves.
 func explained(err error, data string) error {
 	var disk unix.Statfs_t
 	if err == nil || unix.Statfs(data, &disk) != nil || disk.Bavail*uint64(disk.Bsize) >= minFree { //nolint:gosec // a size
@@ -54,8 +54,8 @@ func explained(err error, data string) error {
 	return fmt.Errorf("%w; the disk of %s is full: free space on it, or choose another directory with --data DIR", err, data)
 }
 
-// warnOfProviders names the agents whose provider is none of this system: a plugin may
-// still bring it, and until then their turns wait.
+// warnOfProviders logs the agents whose provider this system does not have: a plugin may
+// still offer it, and until then their turns wait.
 func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []provider.Adapter) {
 	var here []string
 	for _, a := range adapters {
@@ -63,7 +63,7 @@ func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if p := agents[name].Provider; p != "" && !slices.Contains(here, p) {
-			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not here yet: want one of %s, or start the plugin that offers it",
+			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, or start the plugin that offers it",
 				name, p, strings.Join(here, ", ")))
 		}
 	}

@@ -67,7 +67,7 @@ ui:
 	want := []string{
 		file + `:3: agents.main.permissions[0] is "a b", want`,
 		file + `:3: agents.main.permissions[2] is "c d", want`,
-		file + ":8: listeners.webhook.issues.secrets[0]: it is not whsec_",
+		file + ":8: listeners.webhook.issues.secrets[0]: want whsec_",
 		file + ":8: listeners.webhook.issues.secrets[1]: the environment variable SKANDHA_NOPE is not set",
 		file + ":12: listeners.websocket.ws.tokens[0]: want 16 characters",
 		file + ":14: ui.owner: the environment variable SKANDHA_NOPE is not set",
@@ -102,7 +102,7 @@ func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	sys.Stop()
-	if got := log.String(); !strings.Contains(got, `agents.main.provider is \"nosuch\", which is not here yet: want one of offline`) || strings.Contains(got, "agents.other") {
+	if got := log.String(); !strings.Contains(got, `agents.main.provider is \"nosuch\", which is not available yet: want one of offline`) || strings.Contains(got, "agents.other") {
 		t.Errorf("logged %s", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestAWorkspaceApartFromDataAndConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for workspace, want := range map[string]string{
-		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file, dir + "/data/nats": "lies in " + dir + "/data, ",
+		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file, dir + "/data/nats": "is inside " + dir + "/data, ",
 		dir + "/data": "contains " + dir + "/data, ",
 	} {
 		_, err := system.Start(natstest.Context(t), system.Config{

@@ -21,7 +21,7 @@ func (s *System) startListeners(ctx context.Context) error {
 		return err
 	}
 	if s.cfg.Stdin == nil && len(cfg.Stdin) > 0 {
-		s.log.Warn("standard input is in use: its listener does not run here, but with `skandha up` or as skandha-listener")
+		s.log.Warn("standard input is in use, so its listener is not started; use `skandha up` or skandha-listener for it")
 		cfg.Stdin = nil
 	}
 	b, err := s.Connect(ctx, "listener")

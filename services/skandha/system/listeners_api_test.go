@@ -23,13 +23,13 @@ import (
 	"skandha.dev/services/uibridge"
 )
 
-// The tokens of doorConfig.
+// The tokens of accessConfig.
 const (
 	botToken = "bot-0123456789abcdef"
 	oldToken = "old-0123456789abcdef"
 )
 
-const doorConfig = `
+const accessConfig = `
 agents: {main: {}}
 ui:
   origins: [https://app.example.org]
@@ -56,7 +56,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// visitor is somebody at the front door of a system.
+// visitor is a client of a system's HTTP endpoints.
 type visitor struct {
 	headers []string     // "Name: value"; Host is the host
 	browser *http.Client // nil: a program
@@ -117,11 +117,11 @@ func (v visitor) connect(t *testing.T, page string) (status int) {
 	return res.StatusCode
 }
 
-// Who stands at the front door of a whole system, and who of them is let in; before and
+// Which clients of a whole system are admitted and which are not; before and
 // after secrets were replaced. And nothing of that is in the log, however much is logged.
 func TestTheFrontDoorOfASystem(t *testing.T) {
 	var log journal
-	file, data := write(t, doorConfig), t.TempDir()
+	file, data := write(t, accessConfig), t.TempDir()
 	begin := func(listen string) *system.System {
 		s, err := system.Start(natstest.Context(t), system.Config{
 			Data: data, ConfigFile: file, Sync: "relaxed", Provider: "offline", UI: &system.UI{Listen: listen},
@@ -191,7 +191,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		visitor
 		want int
 	}{
-		"the owner": {visitor{headers: []string{owner}}, 200}, "his browser": {atPage, 200}, "whose token was removed": {visitor{headers: []string{bot}}, 401},
+		"the owner": {visitor{headers: []string{owner}}, 200}, "the owner's browser": {atPage, 200}, "whose token was removed": {visitor{headers: []string{bot}}, 401},
 	} {
 		if status, _ := c.post(t, page); status != c.want {
 			t.Errorf("after a restart %s is answered %d, want %d", about, status, c.want)

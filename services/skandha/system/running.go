@@ -18,10 +18,10 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 )
 
-// ErrLocked says that another process runs a system on the same data directory.
-var ErrLocked = errors.New("another process runs on this data directory")
+// ErrLocked means that another process runs a system on the same data directory.
+var ErrLocked = errors.New("another process uses this data directory")
 
-// Run describes a system that runs on a data directory, so that others can join.
+// Run describes a running system, so that other processes can join it.
 type Run struct {
 	PID   int    `json:"pid"`
 	URL   string `json:"url"`
@@ -34,14 +34,14 @@ const (
 	busFile  = "bus.json" // the address and token that the bus keeps across restarts
 )
 
-// lock takes the data directory for this process, until it ends. The file holds its
+// lock locks the data directory until this process ends. The lock file contains its
 // process id.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	// A process that only looks ([Running]) holds the lock for a moment.
+	// A process that only checks ([Running]) holds the lock for a moment.
 	for try := 0; ; try++ {
 		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil || !errors.Is(err, syscall.EWOULDBLOCK) || try == 10 {
 			break
@@ -57,13 +57,13 @@ func lock(dir string) (*os.File, error) {
 		err = locked(f, dir)
 	}
 	if err != nil {
-		_ = f.Close() // err says why
+		_ = f.Close() // err has the reason
 		return nil, err
 	}
 	return f, nil
 }
 
-// locked is [ErrLocked] with the process that holds the lock, and how to join it.
+// locked returns [ErrLocked] with the process that holds the lock and how to join it.
 func locked(f io.Reader, dir string) error {
 	who := ""
 	if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil && len(bytes.TrimSpace(b)) > 0 {
@@ -81,7 +81,7 @@ func Running(dir string) (Run, error) {
 	}
 	defer func() { _ = f.Close() }() // which unlocks
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if err == nil { // what run.json says is old
+	if err == nil { // run.json is stale
 		return Run{}, os.ErrNotExist
 	}
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
@@ -101,7 +101,7 @@ func Running(dir string) (Run, error) {
 	return r, nil
 }
 
-// AwaitRunning waits until the system that holds the lock says where it is.
+// AwaitRunning waits until the system that holds the lock publishes its address.
 func AwaitRunning(ctx context.Context, dir string) (Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -112,7 +112,7 @@ func AwaitRunning(ctx context.Context, dir string) (Run, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return Run{}, fmt.Errorf("another process holds %s and does not say where it listens: %w", dir, err)
+			return Run{}, fmt.Errorf("another process holds %s and does not publish its address: %w", dir, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -132,8 +132,8 @@ func writeJSON(dir, name string, v any) error {
 	return os.Rename(tmp, filepath.Join(dir, name))
 }
 
-// kept is what the bus of a data directory keeps across restarts, so that whatever was
-// attached finds it again. What a flag sets is not kept.
+// kept is the state of the bus that a data directory keeps across restarts, so that clients that were
+// attached find it again. Values of flags are not kept.
 type kept struct {
 	Address string `json:"address,omitempty"`
 	Token   string `json:"token,omitempty"`
@@ -148,7 +148,7 @@ func readKept(dir string) (k kept, err error) {
 		err = json.Unmarshal(b, &k)
 	}
 	if err != nil {
-		return k, fmt.Errorf("reading %s: %w; remove it to have a new address and token", filepath.Join(dir, busFile), err)
+		return k, fmt.Errorf("reading %s: %w; remove it to get a new address and token", filepath.Join(dir, busFile), err)
 	}
 	return k, nil
 }
@@ -159,6 +159,6 @@ func free(ctx context.Context, addr string) bool {
 	if err != nil {
 		return false
 	}
-	_ = l.Close() // it was a try
+	_ = l.Close() // it was only a test
 	return true
 }

@@ -9,11 +9,11 @@ import (
 	"skandha.dev/services/sandbox/selection"
 )
 
-// Sandbox says how a system makes sandboxes. Flags.Warm is 1 unless it is set.
+// Sandbox configures the sandboxes of a system. Flags.Warm defaults to 1.
 type Sandbox struct{ selection.Flags }
 
-// sandboxAfter is how long the system runs before it makes its first sandbox: whoever
-// only asks one thing is not kept waiting by it.
+// sandboxAfter is how long the system runs before it creates its first sandbox, so that a
+// user with a single question does not wait for it.
 const sandboxAfter = 250 * time.Millisecond
 
 func (s *System) startSandbox(ctx context.Context) error {

@@ -36,7 +36,7 @@ func canIsolate(t *testing.T, flags selection.Flags) {
 	}
 }
 
-// openDir is a directory that users see whom root's boxes run under.
+// openDir returns a directory that is visible to the users that root's sandboxes run as.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-")

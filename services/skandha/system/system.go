@@ -1,11 +1,11 @@
 // Package system runs a whole Skandha system in one process: an embedded NATS
 // server, the SQLite view, core, provider, tool runner, sandbox, listeners and the UI
-// bridge, each on an in-process connection of its own, exactly as they would run as
+// bridge, each on a separate in-process connection, exactly as they would run as
 // separate processes.
 //
 // The server also listens on loopback, with a token, so that other terminals,
 // processes and languages can join. run.json in the data directory, which this process
-// locks, says where while the system runs; bus.json keeps the port and the token, so
+// locks, contains the address while the system runs; bus.json keeps the port and the token, so
 // that plugins reconnect after a restart.
 package system
 
@@ -44,29 +44,29 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// Config of a system. Data is needed.
+// Config of a system. Data is required.
 type Config struct {
-	Data       string // log, view and workspace
+	Data       string // directory of log, view and workspace
 	ConfigFile string // YAML: agents, policy, listeners and ui; empty: one agent with the defaults
 	Sync       string // always (default) or relaxed
-	NATS       string // where the bus listens; default a port on loopback that Data keeps
+	NATS       string // listen address of the bus; default a port on loopback that Data keeps
 	Token      string // of the bus; default a random one that Data keeps
-	HTTP       string // where health and metrics are served; empty: nowhere
+	HTTP       string // listen address of health and metrics; empty: none
 	Store      string // of the view; default a SQLite file in Data
 
 	Provider, Model, BaseURL, OfflineRules string
 	Workspace                              string            // default Data/workspace
-	Files                                  filesystem.Limits // of the file tools
+	Files                                  filesystem.Limits // for the file tools
 	HTTPAllow                              []string          // hosts that http:request may reach
 	NotesPlugin                            string            // the storage plugin that keeps notes; default files in Workspace
 	Slots                                  int               // of provider, tool runner and sandbox, each; default 64
-	Sandbox                                *Sandbox          // where the code of models runs; nil: it does not
-	UI                                     *UI               // the page for people; nil: there is none
-	Stdin                                  io.Reader         // of a listener of standard input; nil: it is somebody else's
+	Sandbox                                *Sandbox          // for the code of models; nil: it is not run
+	UI                                     *UI               // the page for people; nil: none
+	Stdin                                  io.Reader         // for a listener of standard input; nil: it is used otherwise
 	Log                                    *slog.Logger
 }
 
-// System is a running one.
+// System is a running system.
 type System struct {
 	cfg      Config
 	srv      *natsserver.Server
@@ -81,17 +81,17 @@ type System struct {
 	executors []subject.Instance // of this process
 
 	listeners *listener.Service // nil: none are configured
-	sandbox   *sandbox.Service  // nil: there is none
-	ui        *uibridge.Service // nil: there is none
+	sandbox   *sandbox.Service  // nil: none
+	ui        *uibridge.Service // nil: none
 
 	failed chan error
 	once   sync.Once
 }
 
-// patience is how long the system's own executors may take to announce themselves.
+// patience is the time limit for the system's executors to announce themselves.
 const patience = 30 * time.Second
 
-// Start brings a system up. When it returns, the system takes inputs, and its own
+// Start starts a system. When it returns, the system accepts inputs, and its own
 // provider and tools are known.
 func Start(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Slots <= 0 {
@@ -179,7 +179,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	return writeRun(s.cfg.Data, Run{PID: os.Getpid(), URL: s.srv.ClientURL(), Token: s.cfg.Token, HTTP: s.cfg.HTTP})
 }
 
-// startBus starts the bus where it was before, with the token that it had, unless the
+// startBus starts the bus with its previous address and token, unless the
 // configuration says otherwise.
 func (s *System) startBus(ctx context.Context) error {
 	was, err := readKept(s.cfg.Data)
@@ -210,7 +210,7 @@ func (s *System) startBus(ctx context.Context) error {
 	if s.cfg.NATS == "" {
 		keep.Address = strings.TrimPrefix(s.srv.ClientURL(), "nats://")
 		if was.Address != "" && was.Address != keep.Address {
-			s.log.Warn("the port of the bus is taken; programs with a fixed SKANDHA_NATS must be started again",
+			s.log.Warn("the port of the bus is taken; restart programs with a fixed SKANDHA_NATS",
 				"was", was.Address, "now", keep.Address)
 		}
 	}
@@ -218,7 +218,7 @@ func (s *System) startBus(ctx context.Context) error {
 		return nil
 	}
 	if err := writeJSON(s.cfg.Data, busFile, keep); err != nil {
-		return fmt.Errorf("keeping the address of the bus: %w", err)
+		return fmt.Errorf("saving the address of the bus: %w", err)
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Connect makes an in-process connection to the system's bus.
+// Connect opens an in-process connection to the system's bus.
 func (s *System) Connect(ctx context.Context, name string) (*bus.Bus, error) {
 	b, err := bus.Connect(ctx, bus.Config{InProcess: s.srv, Token: s.cfg.Token, Name: name, Logger: s.log})
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *System) background(name string, b *bus.Bus, run func(context.Context) e
 	go func() {
 		defer close(done)
 		if err := run(ctx); err != nil {
-			s.log.Error("a service has failed", "service", name, "error", err)
+			s.log.Error("service failed", "service", name, "error", err)
 			s.failed <- fmt.Errorf("%s: %w", name, err)
 		}
 	}()
@@ -327,10 +327,10 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 	return nil
 }
 
-// About says in one line which provider answers, and why.
+// About returns one line with the provider in use and the reason.
 func (s *System) About() string { return s.about }
 
-// Join is what another process sets to join: an URL with the token in it.
+// Join returns the SKANDHA_NATS for other processes: a URL with the token in it.
 func (s *System) Join() string {
 	u, err := url.Parse(s.srv.ClientURL())
 	if err != nil {
@@ -347,7 +347,7 @@ func (s *System) RestartBus(pause time.Duration) error { return s.srv.Restart(pa
 // Core is the system's core.
 func (s *System) Core() *shell.Core { return s.core }
 
-// Failed sends the error of a service that has ended by itself.
+// Failed returns a channel that receives the error of a service that ended by itself.
 func (s *System) Failed() <-chan error { return s.failed }
 
 func (s *System) ready() error {
@@ -382,7 +382,7 @@ func (s *System) metrics() map[string]int64 {
 	return all
 }
 
-// Stop ends everything in order: the UI bridge, listeners and core first, so that what runs is
+// Stop stops all services in order: the UI bridge, listeners and core first, so that running work is
 // finished and recorded; the bus last.
 func (s *System) Stop() {
 	s.once.Do(func() {
@@ -398,7 +398,7 @@ func (s *System) Stop() {
 			s.srv.Shutdown()
 		}
 		if s.lock != nil {
-			_ = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)) // stale, and says so by the lock
+			_ = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)) // stale, as the lock shows
 			_ = s.lock.Close()
 		}
 	})

@@ -11,20 +11,20 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// UI says how a system shows itself to people.
+// UI configures the page of a system.
 type UI struct {
 	Listen string // host:port; empty: the configuration's, else 127.0.0.1:7070 or, if that is taken, the next free port
 }
 
-// Flags are the bridge's, of a configuration file.
+// Flags returns the bridge's flags for a configuration file.
 func (u UI) Flags(file string) uibridge.Flags {
 	return uibridge.Flags{File: file, Listen: u.Listen, ListenName: "--ui or SKANDHA_UI"}
 }
 
-// ErrNoUI says that a system has no page.
+// ErrNoUI means that a system serves no page.
 var ErrNoUI = errors.New("this system serves no page; start it with --ui 127.0.0.1:7070")
 
-// uiConfig is what the bridge is to be, and whether any port will do.
+// uiConfig returns the bridge's configuration, and whether any port will do.
 func (s *System) uiConfig() (cfg uibridge.Config, anyPort bool, err error) {
 	cfg, err = s.cfg.UI.Flags(s.cfg.ConfigFile).Config()
 	return cfg, cfg.Listen == "", err
@@ -57,19 +57,19 @@ func (s *System) startUI(ctx context.Context) error {
 	return ui.AwaitReady(ctx)
 }
 
-// UILink is a one-time link to the system's page; the error is [ErrNoUI] if it has none.
+// UILink returns a one-time link to the system's page; the error is [ErrNoUI] if it has none.
 func (s *System) UILink(ctx context.Context) (uibridge.Link, error) {
 	if s.ui == nil {
 		return uibridge.Link{}, ErrNoUI
 	}
 	l, err := s.ui.Link(ctx)
 	if err != nil {
-		return uibridge.Link{}, fmt.Errorf("making a link to the page: %w", err)
+		return uibridge.Link{}, fmt.Errorf("creating a link to the page: %w", err)
 	}
 	return l, nil
 }
 
-// UIAddr is where the page is served, host:port; "" if it is not.
+// UIAddr returns the address of the page, host:port; "" if there is none.
 func (s *System) UIAddr() string {
 	if s.ui == nil {
 		return ""
@@ -77,14 +77,14 @@ func (s *System) UIAddr() string {
 	return s.ui.Addr()
 }
 
-// UIPortTaken says that the page is served at another port because its usual one is
+// UIPortTaken reports whether the page is served on another port because its usual one is
 // taken.
 func (s *System) UIPortTaken() bool { return s.ui != nil && s.ui.Moved() }
 
-// UITokenFile is where the token of the page's owner is kept.
+// UITokenFile returns the file with the token of the page's owner.
 func (s *System) UITokenFile() string { return filepath.Join(s.cfg.Data, access.TokenFile) }
 
-// UIToken is the token of the page's owner, if it was made at this start: it is shown
+// UIToken returns the token of the page's owner if it was created at this start: it is shown
 // once.
 func (s *System) UIToken() string {
 	if s.ui == nil {

@@ -115,7 +115,7 @@ func await(events *bufio.Scanner, name, text string) string {
 }
 
 // What a newcomer does: opens the page by the link, asks, and is answered; everything
-// of the system is told apart by who did it.
+// of the system is distinguished by its principal.
 func TestThePageOfASystem(t *testing.T) {
 	s := startWithUI(t, system.Config{UI: &system.UI{Listen: "127.0.0.1:0"}})
 	link, err := s.UILink(natstest.Context(t))
@@ -135,7 +135,7 @@ func TestThePageOfASystem(t *testing.T) {
 	if await(events, "onInput", `"writer":"ui-owner"`) == "" || await(events, "onNewMessage", "4") == "" || await(events, "onTurnEnd", "") == "" {
 		t.Error("the events do not tell the turn")
 	}
-	// Every other door stands on the same.
+	// All other transports use the same backend.
 	for path, body := range map[string]any{
 		"/v1/rpc/listSessions":  map[string]any{},
 		"/v1/rpc/getStatus":     map[string]any{},
@@ -166,7 +166,7 @@ func TestThePageOfASystem(t *testing.T) {
 	if l, err := uibridge.AskLink(natstest.Context(t), b); err != nil || l.Page != link.Page {
 		t.Errorf("over the bus the link is %+v, %v", l, err)
 	}
-	// The end: streams are told why.
+	// The end: streams get the reason.
 	ended := make(chan string, 2)
 	go func() { ended <- "events " + await(events, "onDropped", "") }()
 	go func() {

@@ -17,7 +17,7 @@ type Call struct {
 	ID      string // the call's id
 	Attempt string
 	Args    json.RawMessage
-	// Progress tells people, in a few words, how far it is.
+	// Progress reports the progress to people, in a few words.
 	Progress func(string)
 }
 
@@ -27,7 +27,7 @@ type Tool struct {
 	Run  func(ctx context.Context, c Call) tool.Result
 }
 
-// New makes a tool of a function that takes its arguments decoded. The fields of
+// New returns a tool that runs a function with decoded arguments. The fields of
 // A are those of the spec's schema.
 func New[A any](spec tool.Spec, run func(ctx context.Context, c Call, args A) tool.Result) Tool {
 	return Tool{spec, func(ctx context.Context, c Call) tool.Result {
@@ -41,7 +41,7 @@ func New[A any](spec tool.Spec, run func(ctx context.Context, c Call, args A) to
 	}}
 }
 
-// Fail is the result of a call that the tool could not carry out.
+// Fail returns the result of a call that the tool could not carry out.
 func Fail(err error, details ...string) tool.Result {
 	return tool.Failure(tool.CodeFailed, err.Error(), details...)
 }

@@ -113,7 +113,7 @@ func TestSystemOfContainers(t *testing.T) {
 			}
 		}
 	})
-	t.Run("Python runs in a container of its own, and its files stay", func(t *testing.T) {
+	t.Run("Python runs in a separate container, and its files stay", func(t *testing.T) {
 		if answer := p.ask(t, "compute the first 20 primes with Python and save them to primes.txt"); !strings.Contains(answer, "67 71") {
 			t.Fatalf("the primes are %q", answer)
 		}

@@ -27,8 +27,8 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	enginetest.Output(t, cmd)
 
 	skandha = filepath.Join(t.TempDir(), "skandha")
-	box := e.Docker(t, "create", prefix+"/cli:"+tag)
-	e.Docker(t, "cp", box+":/service", skandha)
-	e.Docker(t, "rm", box)
+	container := e.Docker(t, "create", prefix+"/cli:"+tag)
+	e.Docker(t, "cp", container+":/service", skandha)
+	e.Docker(t, "rm", container)
 	return skandha
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Audit judges a log that is at rest against the promises of the design, with
-// what the senders were told and what the tools did, and returns every violation
+// what the senders were answered and what the tools did, and returns every violation
 // that it finds.
 func Audit(entries []Entry, effects []Effect, acked []Acked) []string {
 	a := &audit{log: NewLog(), sessions: map[string]*sessionAudit{}, causes: map[uint64]Entry{}, attempts: map[string]uint64{}, commits: map[string]bool{}, calls: map[string]*callAudit{}, ids: map[string]Entry{}}
@@ -289,7 +289,7 @@ func (a *audit) ends() {
 	}
 }
 
-// acked checks that what senders were told is true.
+// acked checks that the answers to senders are true.
 func (a *audit) acked(acked []Acked) {
 	for _, x := range acked {
 		e, ok := a.causes[x.Seq]

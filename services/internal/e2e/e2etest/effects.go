@@ -21,7 +21,7 @@ type Effect struct {
 }
 
 // append writes the line with one call of write: it is there whole or not at
-// all, whoever is killed.
+// all, whichever process is killed.
 func (e Effect) append(file string) error {
 	line, err := json.Marshal(e)
 	if err != nil {

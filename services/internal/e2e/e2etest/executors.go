@@ -81,9 +81,9 @@ func Tools(effects string, self subject.Instance) executor.Work {
 		}
 		switch {
 		case a.PanicQ:
-			panic("as it was told")
+			panic("as scripted")
 		case a.Fail:
-			return result(tool.Failure(tool.CodeFailed, "as it was told"))
+			return result(tool.Failure(tool.CodeFailed, "as scripted"))
 		}
 		return result(tool.OK(map[string]any{"n": a.N, "filler": strings.Repeat("x", a.Big)}))
 	}
@@ -183,9 +183,9 @@ func Model(ctx context.Context, q contract.Request, _ func(string)) contract.Ans
 		case Hang:
 			time.Sleep(time.Hour)
 		case Panic:
-			panic("as it was told")
+			panic("as scripted")
 		case Fault:
-			return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrUnavailable, Message: "as it was told", Retryable: true}}
+			return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrUnavailable, Message: "as scripted", Retryable: true}}
 		}
 	}
 	return contract.Answer{State: contract.Finished, Response: &res}

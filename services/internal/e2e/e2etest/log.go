@@ -71,7 +71,7 @@ func wellFormed(subject string) bool {
 	return true
 }
 
-// Commit is a decision as it stands in the log.
+// Commit is a decision as stored in the log.
 type Commit struct {
 	Entry
 	ID      string `json:"commit_id"`

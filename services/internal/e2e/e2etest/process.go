@@ -28,7 +28,7 @@ type Proc struct {
 	mu       sync.Mutex
 	cmd      *exec.Cmd
 	in       io.Closer
-	told     bool          // it was told to end
+	stopped  bool          // it was stopped on purpose
 	gone     chan struct{} // closed when it has ended
 }
 
@@ -80,7 +80,7 @@ func (p *Proc) start() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	p.cmd, p.told, p.gone = cmd, false, make(chan struct{})
+	p.cmd, p.stopped, p.gone = cmd, false, make(chan struct{})
 	go p.wait(cmd, p.gone)
 	return nil
 }
@@ -89,7 +89,7 @@ func (p *Proc) start() error {
 func (p *Proc) wait(cmd *exec.Cmd, gone chan struct{}) {
 	err := cmd.Wait()
 	p.mu.Lock()
-	crashed := !p.told
+	crashed := !p.stopped
 	p.mu.Unlock()
 	close(gone)
 	if crashed {
@@ -101,7 +101,7 @@ func (p *Proc) wait(cmd *exec.Cmd, gone chan struct{}) {
 func (p *Proc) end(how syscall.Signal) {
 	p.mu.Lock()
 	cmd, in, gone := p.cmd, p.in, p.gone
-	p.cmd, p.told = nil, true
+	p.cmd, p.stopped = nil, true
 	p.mu.Unlock()
 	if cmd == nil {
 		return
@@ -120,11 +120,11 @@ func (p *Proc) end(how syscall.Signal) {
 // Kill ends the process by SIGKILL.
 func (p *Proc) Kill() { p.end(syscall.SIGKILL) }
 
-// Stop ends the process in good order, by SIGTERM.
+// Stop ends the process cleanly, by SIGTERM.
 func (p *Proc) Stop() { p.end(syscall.SIGTERM) }
 
 // Stall stops the process in the middle of whatever it does; its connections
-// stand. [Proc.Resume] lets it go on.
+// stay open. [Proc.Resume] lets it continue.
 func (p *Proc) Stall() { p.signal(syscall.SIGSTOP) }
 
 // Resume lets a stalled process go on.

@@ -12,7 +12,7 @@ import (
 
 // Proxy is a way to the bus that can be cut: what is sent then arrives when the
 // cut is healed, late, as after a real partition, or never if the connection has
-// been given up meanwhile. Neither end is told.
+// been given up meanwhile. Neither end is notified.
 type Proxy struct {
 	t      testing.TB
 	target string
@@ -53,7 +53,7 @@ func (p *Proxy) URL() string { return "nats://" + p.l.Addr().String() }
 // Cut holds up all traffic.
 func (p *Proxy) Cut() { p.cut(false) }
 
-// CutReplies holds up what the server says; what it is told still arrives.
+// CutReplies holds up what the server sends; what is sent to it still arrives.
 func (p *Proxy) CutReplies() { p.cut(true) }
 
 // CutRepliesAt holds up all that the server says from the moment in which the
@@ -183,7 +183,7 @@ func (p *Proxy) gate(toServer bool) {
 	<-open
 }
 
-// pipe copies until one end closes; that too is told late when the way is cut.
+// pipe copies until one end closes; that, too, is passed on late when the way is cut.
 func (p *Proxy) pipe(to, from net.Conn, toServer bool) {
 	buf := make([]byte, 64<<10)
 	var end []byte // of what was said

@@ -18,7 +18,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// Acked is a cause that its sender was told to be stored.
+// Acked is a cause whose storage was acknowledged to its sender.
 type Acked struct {
 	Seq     uint64
 	Subject string
@@ -43,7 +43,7 @@ func (s *System) Acked() []Acked {
 	return append([]Acked(nil), s.acked.list...)
 }
 
-// published counts, for ids that differ whoever publishes at the same time.
+// published counts, for ids that differ between concurrent publishers.
 var published atomic.Int64
 
 // publish stores a cause as a listener does, however often the bus dies meanwhile.
@@ -71,7 +71,7 @@ func (s *System) Raw(subj string, h nats.Header, body []byte) (uint64, error) {
 	return s.RawWithin(Patience, subj, h, body)
 }
 
-// RawWithin is [System.Raw] while the bus may be away: nobody is told then, and the
+// RawWithin is [System.Raw] while the bus may be away: nothing is reported then, and the
 // cause may be stored or not.
 func (s *System) RawWithin(d time.Duration, subj string, h nats.Header, body []byte) (uint64, error) {
 	m, err := s.Bus.Conn().RequestMsg(&nats.Msg{Subject: subj, Header: h, Data: body}, d)

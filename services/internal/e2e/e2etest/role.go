@@ -29,7 +29,7 @@ const (
 	Runner   Kind = "runner"
 )
 
-// Role is what one process of the system is told.
+// Role is the configuration of one process of the system.
 type Role struct {
 	Kind    Kind
 	Name    string              // an id; the bus instance's name begins with it

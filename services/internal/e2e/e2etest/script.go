@@ -9,7 +9,7 @@ import (
 )
 
 // Script is the text of an input: it tells the model of this package what to
-// answer in each round, and [Bot] what the person does. It is the same whoever
+// answer in each round, and [Bot] what the person does. It is the same whichever process
 // reads it, so model calls are idempotent, as the protocol has it.
 type Script struct {
 	Tag     string    `json:"tag,omitempty"`

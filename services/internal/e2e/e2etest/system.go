@@ -34,7 +34,7 @@ type Options struct {
 	// tools in a plugin, one view in Redis, a UI bridge and a listener.
 	Whole         bool
 	ProviderSlots int // default Slots
-	// DiskMiB is the size of a file system of its own for the data of a single NATS
+	// DiskMiB is the size of a separate file system for the data of a single NATS
 	// server; 0: none. See [natstest.SmallDisk].
 	DiskMiB int
 	// URL may send a process to the bus another way; nil, or "" from it: straight.

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Tail reads the log as it grows, over a connection of its own, through
+// Tail reads the log as it grows, over a separate connection, through
 // JetStream's own API.
 type Tail struct {
 	js jetstream.JetStream

@@ -56,16 +56,16 @@ func TestOverload(t *testing.T) {
 	}
 	t.Logf("%d inputs in %d sessions were acknowledged within %v",
 		rounds*sessions, sessions, time.Since(over.from).Round(10*time.Millisecond))
-	var told sync.WaitGroup
+	var answered sync.WaitGroup
 	seqs.Range(func(seq, c any) bool {
-		told.Go(func() {
+		answered.Go(func() {
 			if err := c.(*Client).Ended(ctx, seq.(uint64)); err != nil {
 				t.Error(err)
 			}
 		})
 		return true
 	})
-	told.Wait()
+	answered.Wait()
 	over.to = time.Now()
 
 	log := judge(t, s)

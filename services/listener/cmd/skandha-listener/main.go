@@ -1,4 +1,4 @@
-// Command skandha-listener is the listeners as a process of their own.
+// Command skandha-listener runs the listeners as a separate process.
 package main
 
 import (
@@ -14,12 +14,12 @@ type service struct {
 	process.Flags
 
 	Config  string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The listeners (YAML, section listeners): webhooks, WebSockets, cron, standard input."`
-	Stdin   string        `placeholder:"NAME" help:"Also listen to standard input, under this name: a line is an input. It ends with the input."`
-	Agent   string        `default:"main" help:"Agent of --stdin."`
-	Session string        `help:"Session of --stdin. Default: its name."`
-	JSON    bool          `name:"json" help:"Lines of --stdin are JSON objects: text, and if you like session, id and mode."`
-	Acks    bool          `help:"Write what became of each line of --stdin to standard output, as JSON."`
-	Drain   time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"How long what was taken may take when stopped."`
+	Stdin   string        `placeholder:"NAME" help:"Also listen on standard input, under this name: each line is an input. The listener ends at end of file."`
+	Agent   string        `default:"main" help:"Agent for --stdin."`
+	Session string        `help:"Session for --stdin. Default: its name."`
+	JSON    bool          `name:"json" help:"Lines of --stdin are JSON objects: text, and optionally session, id and mode."`
+	Acks    bool          `help:"Write the result of each line of --stdin to standard output, as JSON."`
+	Drain   time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"Grace period for accepted inputs on shutdown."`
 }
 
 func (s *service) config() (listener.Config, error) {
@@ -49,5 +49,5 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 
 func main() {
 	var s service
-	process.Main("skandha-listener", "Hears the world for Skandha's agents: standard input, webhooks, WebSockets, the clock.", &s.Flags, &s)
+	process.Main("skandha-listener", "Passes messages from outside to Skandha's agents: standard input, webhooks, WebSockets, cron.", &s.Flags, &s)
 }

@@ -1,4 +1,4 @@
-// A hook that notes on every answer which tools it rests on, and one that asks a person before a file is replaced.
+// A hook that notes for every answer which tools it used, and one that asks a person before a file is replaced.
 //
 //   npm ci && eval "$(bin/skandha env --data .data)" && node hook.mjs
 import { serve } from "./skandha.mjs";

@@ -1,5 +1,5 @@
-// A listener: says each line of standard input to an agent, and prints what comes of it. As it registers, the
-// writer's name is its own while it runs.
+// A listener: sends each line of standard input to an agent, and prints the answer. As it registers, the
+// writer's name is reserved for it while it runs.
 //
 //   npm ci && eval "$(bin/skandha env --data .data)" && echo "what is 2+2?" | node listener.mjs
 import { randomUUID } from "node:crypto";
@@ -23,7 +23,7 @@ async function emitInput(nc, text) {
       if (ack.seq) return ack.seq;
       throw new Error(ack.error?.description ?? "not stored");
     } catch (e) {
-      console.error(`${e.message}; saying it again`);
+      console.error(`${e.message}; sending it again`);
       await sleep(1000);
     }
   }

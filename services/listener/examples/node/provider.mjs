@@ -1,4 +1,4 @@
-// A provider: a language model of 1966. It answers as ELIZA did, and calls a tool when it is told to:
+// A provider: a language model of 1966. It answers as ELIZA did, and calls a tool on request:
 // "use words:slug {"text": "Hello World"}".
 //
 //   npm ci && eval "$(bin/skandha env --data .data)" && node provider.mjs

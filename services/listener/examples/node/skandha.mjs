@@ -8,19 +8,19 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, headers } from "@nats-io/transport-node";
 
-/** Where the bus is now: SKANDHA_DATA's run.json says so while the system runs, else SKANDHA_NATS. */
+/** Where the bus is now: by SKANDHA_DATA's run.json while the system runs, else by SKANDHA_NATS. */
 function where() {
   try {
     const { url, token } = JSON.parse(readFileSync(join(process.env.SKANDHA_DATA, "run.json")));
     return { host: new URL(url).host, token };
-  } catch { // it is down, or it is elsewhere
+  } catch { // the system is down, or on another machine
     const url = new URL(process.env.SKANDHA_NATS);
     const [user, pass] = [url.username, url.password].map(decodeURIComponent);
     return { host: url.host, ...(pass ? { user, pass } : user ? { token: user } : {}) };
   }
 }
 
-/** Connects to the bus and never gives it up. */
+/** Connects to the bus, and reconnects forever. */
 export async function dial(name) {
   if (!process.env.SKANDHA_NATS) {
     console.error('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"');
@@ -45,9 +45,9 @@ export async function dial(name) {
 }
 
 /**
- * Registers a plugin and answers, handlers being {subject: async function of the request's JSON}. It returns when
- * the plugin is gone: after Ctrl-C, SIGTERM, `skandha plugins unload`, or when run, if there is one, has returned.
- * What has begun is finished, and nothing is left.
+ * Registers a plugin and answers requests. handlers is {subject: async function of the request's JSON}. It returns when
+ * the plugin has left: after Ctrl-C, SIGTERM, `skandha plugins unload`, or when run, if given, has returned.
+ * Requests that have begun are finished first.
  */
 export async function serve(manifest, handlers, run) {
   const me = `node-${randomBytes(8).toString("hex")}`; // the instance: new at each start
@@ -95,12 +95,12 @@ export async function serve(manifest, handlers, run) {
     await sleep(leaving.signal.aborted ? 300 : (lease?.ttl_ms ?? 3000) / 3, null,
       leaving.signal.aborted ? {} : { signal: leaving.signal }).catch(() => {});
   }
-  await nc.drain().catch(() => nc.close()); // with the bus away there is nothing to drain to
+  await nc.drain().catch(() => nc.close()); // without a connection there is nothing to drain to
 }
 
 async function answer(name, handler, message, answers) {
   const until = Number(message.headers?.get("Skandha-Deadline") || Infinity);
-  if (Date.now() > until) return; // nobody waits any more
+  if (Date.now() > until) return; // the deadline has passed
   let question;
   try {
     question = message.json();
@@ -111,8 +111,8 @@ async function answer(name, handler, message, answers) {
 }
 
 /**
- * What was asked and answered: so the same call runs once however often it comes, and no answer is lost with a
- * connection. Calls are remembered until their deadline, answers are sent again when the connection is back.
+ * Remembers requests and answers, so that the same call runs once however many times it arrives, and no answer is lost with a
+ * connection. Calls are remembered until their deadline; answers are sent again when the connection is back.
  */
 class Answers {
   #known = new Map(); // call and attempt: {until, answer (undefined while it runs), replies}
@@ -135,7 +135,7 @@ class Answers {
     return typeof call === "string" && typeof attempt === "string" ? `${call} ${attempt}` : undefined;
   }
 
-  /** Says whether it is to be run. */
+  /** Returns whether it is to be run. */
   begin(question, reply, until) {
     const key = this.#key(question);
     if (!key) return true;

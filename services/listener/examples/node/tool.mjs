@@ -1,4 +1,4 @@
-// A tool: the model can have a text turned into a slug, as it stands in addresses of web pages.
+// A tool: turns a text into a slug, as used in addresses of web pages.
 //
 //   npm ci && eval "$(bin/skandha env --data .data)" && node tool.mjs
 import { serve } from "./skandha.mjs";

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A listener: says each line of standard input to an agent, and prints what comes of it.
+"""A listener: sends each line of standard input to an agent, and prints the answer.
 
     eval "$(bin/skandha env --data .data)" && echo 'what is 2+2?' | python3 listener.py
 """
@@ -7,7 +7,7 @@ import json, secrets, sys, time
 
 from skandha import Bus
 
-SESSION, WRITER = "agent.main.python", "python"  # agent.<agent>.<session>; the name of whoever speaks
+SESSION, WRITER = "agent.main.python", "python"  # agent.<agent>.<session>; the writer's name
 INBOX = "_INBOX." + secrets.token_hex(8)
 
 
@@ -17,7 +17,7 @@ def emit(text):
     body = {"text": text, "id": secrets.token_hex(8), "source": "stdin"}
     while True:
         try:
-            bus = Bus(INBOX, SESSION + ".*.*")  # where the acknowledgement comes, and the session's events
+            bus = Bus(INBOX, SESSION + ".*.*")  # for the acknowledgement and the session's events
             bus.socket.settimeout(5)
             bus.publish(f"{SESSION}.sense.input.{WRITER}", body, reply=INBOX)
             for subject, _, _, answer in bus:
@@ -25,9 +25,9 @@ def emit(text):
                     bus.socket.settimeout(None)
                     return bus, json.loads(answer)["seq"]
                 if subject == INBOX:
-                    raise OSError(f"not stored: {answer.decode() or 'no stream is there'}")
+                    raise OSError(f"not stored: {answer.decode() or 'no stream exists'}")
         except OSError as e:
-            print(f"{e}; saying it again", file=sys.stderr)
+            print(f"{e}; sending it again", file=sys.stderr)
             time.sleep(1)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A policy in one file, Python alone: while it runs, the agent writes no file with "secret" in its name.
+"""A policy in one file of plain Python: while it runs, the agent writes no file with "secret" in its name.
 
     eval "$(bin/skandha env --data .data)" && python3 policy_hook.py
 """

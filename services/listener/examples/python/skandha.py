@@ -1,4 +1,4 @@
-"""Skandha with Python's standard library alone: NATS' text protocol on a socket.
+"""Skandha with only Python's standard library: NATS's text protocol on a socket.
 
 SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
 That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
@@ -13,7 +13,7 @@ def where():
         with open(os.path.join(os.environ["SKANDHA_DATA"], "run.json")) as f:
             run = json.load(f)
         return urllib.parse.urlsplit(run["url"]), run["token"]
-    except (KeyError, OSError, ValueError):  # it is down, or it is elsewhere
+    except (KeyError, OSError, ValueError):  # the system is down, or on another machine
         return urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"')), None
 
 
@@ -51,7 +51,7 @@ class Bus:
             elif verb in ("MSG", "HMSG"):  # SUBJECT SID [REPLY] [BYTES-OF-HEADERS] BYTES-OF-ALL
                 data = self.stream.read(int(args[-1]) + 2)[:-2]
                 head = int(args.pop(-2)) if verb == "HMSG" else 0
-                status, *lines = data[:head].decode().split("\r\n")  # "NATS/1.0 503" means: nobody listens
+                status, *lines = data[:head].decode().split("\r\n")  # "NATS/1.0 503" means no responders
                 headers = dict(line.split(": ", 1) for line in lines if ": " in line)
                 yield args[0], args[2] if len(args) == 4 else "", {"Status": status[9:12], **headers}, data[head:]
         raise ConnectionError("the bus has closed the connection")
@@ -110,7 +110,7 @@ def serve(manifest, handlers):
     def handle(handler, reply, headers, body):
         until = float(headers.get("Skandha-Deadline", "inf"))
         if time.time() * 1000 > until:
-            return  # nobody waits for it any more
+            return  # the deadline has passed
         question = None
         try:
             question = json.loads(body)
@@ -141,8 +141,8 @@ def serve(manifest, handlers):
 
 
 class Answers:
-    """What was asked and answered: so the same call runs once however often it comes, and no answer is lost with a
-    connection. Calls are remembered until their deadline, answers are sent again when the connection is back."""
+    """Remembers requests and answers, so that the same call runs once however many times it arrives, and no answer is lost with a
+    connection. Calls are remembered until their deadline; answers are sent again when the connection is back."""
 
     def __init__(self):
         self.lock, self.bus = threading.Lock(), None

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# The bus for bash, with nothing beside it: NATS' text protocol on /dev/tcp. To be sourced.
+# The bus for bash, without other programs: NATS's text protocol on /dev/tcp. Source this file.
 #
 # SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
 # That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
@@ -8,7 +8,7 @@ LC_ALL=C # lengths are bytes
 # dial SUBSCRIPTION…: connects on descriptor 3; each subscription is "SUBJECT" or "SUBJECT QUEUE-GROUP".
 dial() {
 	[[ ${SKANDHA_NATS:?is not set; type: eval \"\$(bin/skandha env --data .data)\"} =~ ^nats://(([^@]*)@)?([^:/]+)(:([0-9]+))?/?$ ]] || {
-		echo "SKANDHA_NATS is no nats://TOKEN@HOST:PORT" >&2
+		echo "SKANDHA_NATS is not of the form nats://TOKEN@HOST:PORT" >&2
 		return 1
 	}
 	local host=${BASH_REMATCH[3]} port=${BASH_REMATCH[5]:-4222} token run

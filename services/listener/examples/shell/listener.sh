@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A listener: says its arguments, or else each line of standard input, to an agent, and prints the sequence under
+# A listener: sends its arguments, or else each line of standard input, to an agent, and prints the sequence under
 # which the bus has stored it. From then on it is safe, and ends in exactly one terminal event: see observer.sh.
 #
 #   eval "$(bin/skandha env --data .data)" && ./listener.sh 'what is 2+2?'
 #
 # With the nats command, one line is a listener:
 #   nats --server "$SKANDHA_NATS" req agent.main.shell.sense.input.shell '{"text": "what is 2+2?"}'
-# and here, too:
+# With bus.sh, in this folder:
 #   . bus.sh; dial _INBOX.$$; publish agent.main.shell.sense.input.shell '{"text": "hello"}' _INBOX.$$; receive; echo "$body"
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/bus.sh"
@@ -24,7 +24,7 @@ emit() {
 				echo "${BASH_REMATCH[1]}"
 				return
 			fi
-			echo "not acknowledged${body:+: $body}; saying it again" >&2
+			echo "not acknowledged${body:+: $body}; sending it again" >&2
 		fi
 		sleep 1
 	done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # An observer: prints each event of all sessions, or of one, as it happens: what it is, where, and its data.
-# It sees copies, which may be lost: whoever must miss nothing reads the stream SESSIONS.
+# It sees live copies, which may be lost; to miss nothing, read the stream SESSIONS instead.
 #
 #   eval "$(bin/skandha env --data .data)" && ./observer.sh [AGENT [SESSION]]
 #

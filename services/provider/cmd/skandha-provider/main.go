@@ -1,4 +1,4 @@
-// Command skandha-provider is the provider as a process of its own.
+// Command skandha-provider runs the provider as a separate process.
 package main
 
 import (
@@ -12,15 +12,15 @@ import (
 type service struct {
 	process.Flags
 
-	Provider     string        `env:"SKANDHA_PROVIDER" placeholder:"NAME" help:"offline, openai or local; or several, separated by commas, in order of preference. Default: what the environment has keys for, else a local server, else offline."`
-	Model        string        `env:"SKANDHA_MODEL" placeholder:"NAME" help:"Model to ask. Default: OPENAI_MODEL, or the server's."`
+	Provider     string        `env:"SKANDHA_PROVIDER" placeholder:"NAME" help:"offline, openai or local; or several, separated by commas, in order of preference. Default: the one that the environment has keys for, else a local server, else offline."`
+	Model        string        `env:"SKANDHA_MODEL" placeholder:"NAME" help:"Model to use. Default: OPENAI_MODEL, or the server's."`
 	BaseURL      string        `name:"base-url" env:"SKANDHA_BASE_URL" placeholder:"URL" help:"An OpenAI-compatible API; its key is OPENAI_API_KEY. Default: OPENAI_BASE_URL, or OpenAI."`
 	OfflineRules string        `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" placeholder:"FILE" help:"Rules of the offline provider instead of the built-in ones."`
-	TestRules    bool          `env:"SKANDHA_TEST_RULES" help:"The offline provider obeys the rules for tests."`
-	LocalURL     string        `name:"local-url" env:"SKANDHA_LOCAL_URL" placeholder:"URL" help:"Where a local server is looked for; none: nowhere."`
-	Plugins      bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Offer the providers of plugins, too."`
-	Slots        int           `env:"SKANDHA_SLOTS" default:"16" help:"How many questions run at once."`
-	Drain        time.Duration `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running questions when stopped."`
+	TestRules    bool          `env:"SKANDHA_TEST_RULES" help:"The offline provider uses the rules for tests."`
+	LocalURL     string        `name:"local-url" env:"SKANDHA_LOCAL_URL" placeholder:"URL" help:"Where to look for a local server; none: nowhere."`
+	Plugins      bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the providers of plugins."`
+	Slots        int           `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent requests."`
+	Drain        time.Duration `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running requests on shutdown."`
 }
 
 func (s *service) config() provider.Config {
@@ -40,5 +40,5 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 
 func main() {
 	var s service
-	process.Main("skandha-provider", "Answers core's questions to language models, over NATS.", &s.Flags, &s)
+	process.Main("skandha-provider", "Forwards core's requests to language models, over NATS.", &s.Flags, &s)
 }

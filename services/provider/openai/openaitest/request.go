@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// Request is a chat completion request as it stood on the wire.
+// Request is a chat completion request as received.
 type Request struct {
 	Header              http.Header     `json:"-"`
 	Model               string          `json:"model"`

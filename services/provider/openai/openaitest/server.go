@@ -165,7 +165,7 @@ func finishReason(r contract.Response) string {
 	return "stop"
 }
 
-// refuseAs answers with the status that stands for a code.
+// refuseAs answers with the status of a code.
 func refuseAs(w http.ResponseWriter, e *contract.Error) {
 	if e.RetryInMS > 0 {
 		w.Header().Set("Retry-After-Ms", fmt.Sprint(e.RetryInMS))

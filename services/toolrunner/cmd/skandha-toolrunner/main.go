@@ -1,4 +1,4 @@
-// Command skandha-toolrunner is the tool runner as a process of its own.
+// Command skandha-toolrunner runs the tool runner as a separate process.
 package main
 
 import (
@@ -14,14 +14,14 @@ import (
 type service struct {
 	process.Flags
 
-	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The one directory that tools see."`
-	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"How many calls run at once."`
-	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may ask, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
+	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
+	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
+	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may reach, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
 	Enable    []string          `env:"SKANDHA_ENABLE" placeholder:"PATTERN" help:"Tools to offer, e.g. file_system:*. Default: all."`
 	Disable   []string          `env:"SKANDHA_DISABLE" placeholder:"PATTERN" help:"Tools not to offer; wins over --enable."`
-	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Offer the tools of plugins, too."`
+	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the tools of plugins."`
 	Notes     string            `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
-	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
+	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
 	TestTools bool              `env:"SKANDHA_TEST_TOOLS" help:"Offer the group test, for tests of the system."`
 }

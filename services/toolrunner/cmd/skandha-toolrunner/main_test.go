@@ -60,7 +60,7 @@ func TestAWrongSettingIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// TestSIGTERMLetsTheRunningCallFinish starts the command as a process of its own.
+// TestSIGTERMLetsTheRunningCallFinish starts the command as a separate process.
 func TestSIGTERMLetsTheRunningCallFinish(t *testing.T) {
 	server := natstest.Start(t, natstest.WithTCP())
 	b := natstest.Connect(t, server)

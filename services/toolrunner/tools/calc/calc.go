@@ -1,6 +1,6 @@
-// Package calc has the tool math:evaluate: arithmetic on exact fractions, so
+// Package calc provides the tool math:evaluate: arithmetic on exact fractions, so
 // that 0.1 + 0.2 is 0.3 and large numbers lose no digits. Only the square root
-// of what is no square is rounded, to 60 digits, and the result says so.
+// of a number that is not a square is rounded, to 60 digits, and marked as inexact.
 package calc
 
 import (
@@ -47,7 +47,7 @@ const (
 	maxExponent   = 9_000   // of a literal's power of ten
 	// rootBits is the precision of a root that is not exact: over 60 digits.
 	rootBits = 256
-	// digits is how many digits after the point are shown of what has no end.
+	// digits is how many digits after the point are shown of a number without end.
 	digits = 40
 )
 
@@ -59,7 +59,7 @@ type value struct {
 	inexact bool
 }
 
-// checked bounds a number. What is inexact keeps the precision of its root:
+// checked bounds a number. An inexact one keeps the precision of its root:
 // further digits would mean nothing.
 func (v value) checked() (value, error) {
 	if v.inexact && max(v.Num().BitLen(), v.Denom().BitLen()) > 2*rootBits {
@@ -71,10 +71,10 @@ func (v value) checked() (value, error) {
 	return v, nil
 }
 
-// output is what the model gets: the number in decimal, whether that is all of
+// output returns the result for the model: the number in decimal, whether that is all of
 // it, and the fraction if the decimal is not.
 func (v value) output() map[string]any {
-	prec, finite := v.FloatPrec() // digits after the point that it takes
+	prec, finite := v.FloatPrec() // digits after the point that it needs
 	if v.inexact {
 		finite, prec = false, digits
 	}
@@ -155,10 +155,10 @@ func power(a, b value) (value, error) {
 	return value{new(big.Rat).SetFrac(num, den), a.inexact}.checked()
 }
 
-// isUnit reports whether all powers of r are of one size.
+// isUnit reports whether all powers of r have the same size.
 func isUnit(r *big.Rat) bool { return r.IsInt() && r.Num().BitLen() <= 1 }
 
-// floor is the largest whole number that is not above r.
+// floor returns the largest whole number that is not above r.
 func floor(r *big.Rat) *big.Rat {
 	// Denominators are positive, and then Euclidean division rounds down.
 	return new(big.Rat).SetInt(new(big.Int).Div(r.Num(), r.Denom()))

@@ -26,7 +26,7 @@ func call(name string, args []value) (value, error) {
 	f, ok := functions[name]
 	switch {
 	case !ok:
-		return value{}, fmt.Errorf("there is no function %q; there are sqrt, abs, floor, ceil, round, min and max", name)
+		return value{}, fmt.Errorf("unknown function %q; want sqrt, abs, floor, ceil, round, min or max", name)
 	case len(args) < f.min || f.max >= 0 && len(args) > f.max:
 		want := fmt.Sprint(f.min)
 		switch {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// parser computes while it reads; the grammar is
+// parser evaluates while it reads; the grammar is
 //
 //	sum     = product {("+" | "-") product}
 //	product = unary {("*" | "/" | "%") unary}
@@ -26,7 +26,7 @@ type parser struct {
 
 func eval(ctx context.Context, expression string) (value, error) {
 	if len(expression) > maxExpression {
-		return value{}, fmt.Errorf("the expression has %d bytes, at most %d are read", len(expression), maxExpression)
+		return value{}, fmt.Errorf("the expression has %d bytes, at most %d are allowed", len(expression), maxExpression)
 	}
 	p := &parser{ctx: ctx, text: expression}
 	if p.peek() == 0 {
@@ -39,7 +39,7 @@ func eval(ctx context.Context, expression string) (value, error) {
 	return v, err
 }
 
-// peek skips spaces and gives the next byte, 0 at the end.
+// peek skips spaces and returns the next byte, 0 at the end.
 func (p *parser) peek() byte {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
 		p.at++
@@ -180,7 +180,7 @@ func (p *parser) function() (value, error) {
 	return call(name, args)
 }
 
-// number reads 12, 1.5, .5, 1_000, 2e10. A comma is no decimal point.
+// number reads 12, 1.5, .5, 1_000, 2e10. A comma is not a decimal point.
 func (p *parser) number() (value, error) {
 	start := p.at
 	p.digits()
@@ -205,7 +205,7 @@ func (p *parser) number() (value, error) {
 	}
 	r, ok := new(big.Rat).SetString(strings.ReplaceAll(p.text[start:p.at], "_", ""))
 	if !ok || p.at < len(p.text) && (isLetter(p.text[p.at]) || p.text[p.at] == '.') {
-		return value{}, fmt.Errorf("%q at position %d is no number", p.text[start:min(p.at+1, len(p.text))], start+1)
+		return value{}, fmt.Errorf("%q at position %d is not a number", p.text[start:min(p.at+1, len(p.text))], start+1)
 	}
 	return value{r, false}.checked()
 }

@@ -1,4 +1,4 @@
-// Package clock has the tool time:now.
+// Package clock provides the tool time:now.
 package clock
 
 import (
@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// Now says what time it is by the machine's clock.
+// Now returns the tool that tells the time by the machine's clock.
 func Now() tools.Tool {
 	return tools.New(tool.Spec{
 		Name:        "time:now",
@@ -32,7 +32,7 @@ func Now() tools.Tool {
 func at(now time.Time, zone string) tool.Result {
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
-		return tools.Fail(fmt.Errorf("timezone %q is not known; use an IANA name such as Europe/Berlin, or UTC", zone))
+		return tools.Fail(fmt.Errorf("unknown timezone %q; use an IANA name such as Europe/Berlin, or UTC", zone))
 	}
 	local := now.In(loc)
 	return tool.OK(map[string]any{

@@ -1,5 +1,5 @@
-// Package diag has the internal tools log:record, for plugins, and status:query, which
-// skandha doctor asks. They are called by service.core.call; no model is offered them.
+// Package diag provides the internal tools log:record, for plugins, and status:query, which
+// skandha doctor calls. They are called by service.core.call and never offered to a model.
 package diag
 
 import (
@@ -28,14 +28,14 @@ func Record(log *slog.Logger) tools.Tool {
 	},
 	) tool.Result {
 		levels := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}
-		// The message is data of whoever called: it is a value of the record and not its text.
+		// The message is the caller's data: it becomes a value of the record, not its text.
 		log.Log(ctx, levels[strings.ToLower(args.Level)], "recorded by a tool call", "message", args.Message,
 			"agent", string(c.Agent), "session", string(c.Session), "call", c.ID)
 		return tool.OK(nil)
 	})
 }
 
-// Status answers what the runner says of itself; its data must encode to JSON.
+// Status answers the runner's status, which must encode to JSON.
 func Status(status func() any) tools.Tool {
 	return tools.New(tool.Spec{
 		Name:        "status:query",

@@ -1,7 +1,7 @@
-// Package effects has the tools of the group test, which tests of the whole
+// Package effects provides the tools of the group test, which tests of the whole
 // system run: they leave traces that can be counted from outside, fail, hang and
-// panic on demand. They are offered only by a runner that is told to
-// (--test-tools).
+// panic on demand. They are offered only by a runner that is started with
+// --test-tools.
 package effects
 
 import (
@@ -22,7 +22,7 @@ import (
 // File is where effects are written, in the workspace, unless a call names another.
 const File = "effects.log"
 
-// Tools are the tools of this package on one workspace.
+// Tools returns the tools of this package for one workspace.
 func Tools(root *os.Root) []tools.Tool {
 	return []tools.Tool{
 		count(root, "test:count", false), count(root, "test:count_idempotent", true),
@@ -37,8 +37,8 @@ type countArgs struct {
 	Fail    bool   `json:"fail"`
 }
 
-// count takes effect by one line "<key> <call> <attempt>" in a file, on the disk
-// before it answers. It takes effect first and sleeps afterwards, so that a kill
+// count writes one line "<key> <call> <attempt>" to a file, on the disk
+// before it answers. It writes first and sleeps afterwards, so that a kill
 // meanwhile leaves an effect without a result.
 func count(root *os.Root, name string, idempotent bool) tools.Tool {
 	return tools.New(tool.Spec{
@@ -57,13 +57,13 @@ func count(root *os.Root, name string, idempotent bool) tools.Tool {
 		}
 		line := strings.Join([]string{args.Key, c.ID, c.Attempt}, " ") + "\n"
 		if _, err := filesystem.Append(root, filepath.FromSlash(args.File), []byte(line)); err != nil {
-			return tools.Fail(fmt.Errorf("taking effect: %w", err))
+			return tools.Fail(fmt.Errorf("writing the line: %w", err))
 		}
 		if err := wait(ctx, args.SleepMS); err != nil {
 			return tools.Fail(err)
 		}
 		if args.Fail {
-			return tools.Fail(errors.New("it was told to fail"))
+			return tools.Fail(errors.New("it failed on request"))
 		}
 		return tool.OK(map[string]string{"key": args.Key, "call": c.ID, "attempt": c.Attempt})
 	})

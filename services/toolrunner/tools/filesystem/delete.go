@@ -13,7 +13,7 @@ import (
 
 const nameDelete = "file_system:delete_file"
 
-// DeleteFile removes one file, for good: a person is asked, unless policy says
+// DeleteFile removes one file permanently: a person is asked, unless policy says
 // otherwise.
 func DeleteFile(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
@@ -41,7 +41,7 @@ func DeleteFile(root *os.Root) tools.Tool {
 	})
 }
 
-// remove takes a name out of its directory, and returns when the disk knows.
+// remove removes a name from its directory, and returns once that is on the disk.
 func remove(root *os.Root, name string) (size int64, err error) {
 	info, err := root.Lstat(name)
 	if err != nil {

@@ -190,7 +190,7 @@ func TestNoPathLeadsOut(t *testing.T) {
 	}
 }
 
-// Policy judges a call by the path that it names, so a link may not stand for another.
+// Policy judges a call by the path that it names, so a link must not replace another path.
 func TestAPathIsTheFilesOwn(t *testing.T) {
 	f := newFixture(t)
 	f.put("keep/dir/file", "x")

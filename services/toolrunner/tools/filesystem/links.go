@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-var errOutside = errors.New("it lies outside the workspace")
+var errOutside = errors.New("it is outside the workspace")
 
 // throughLink returns an error if one of the path's parents, or with last the path
 // itself, is a symbolic link. It names the path without the link: policy, hooks and users
@@ -24,7 +24,7 @@ func throughLink(root *os.Root, name string, last bool) error {
 		info, err := root.Lstat(at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // nothing is there yet
+			return nil // it does not exist yet
 		case err != nil:
 			return err
 		case info.Mode()&fs.ModeSymlink == 0:

@@ -40,7 +40,7 @@ func (l *lister) walk(dir string, depth int) error {
 			l.out.Truncated = true
 			continue
 		}
-		// What vanished or is forbidden to us does not spoil the rest.
+		// Entries that vanished or cannot be read are skipped.
 		if err := l.walk(name, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errNotDir) {
 			return err
 		}

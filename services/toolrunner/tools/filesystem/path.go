@@ -14,7 +14,7 @@ import (
 // MaxFile is the largest file that is written, in bytes.
 const MaxFile = 64 << 20
 
-// opening never waits for a FIFO's other end, and never makes a terminal ours.
+// opening never waits for a FIFO's other end, and never acquires a terminal.
 const opening = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
 var (
@@ -23,23 +23,23 @@ var (
 	errNotDir     = errors.New("it is not a directory")
 )
 
-// clean checks a path for what [os.Root] would answer in its own words only.
+// clean checks a path for faults that [os.Root] reports less clearly.
 func clean(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", errors.New("the path is empty; name a file or directory below the workspace")
 	case strings.ContainsRune(name, 0):
-		return "", errors.New("the path holds a NUL byte")
+		return "", errors.New("the path contains a NUL byte")
 	case len(name) > 4096:
 		return "", fmt.Errorf("the path has %d bytes, at most 4096 are allowed", len(name))
 	case path.IsAbs(name) || filepath.IsAbs(name):
-		return "", errors.New("the path is absolute; use one that is relative to the workspace")
+		return "", errors.New("the path is absolute; use a path relative to the workspace")
 	}
 	return filepath.FromSlash(path.Clean(name)), nil
 }
 
 // OpenRegular opens a regular file of the workspace and nothing else. The type
-// is looked at before the opening, so that no device is touched, and after it,
+// is checked before opening, so that no device is touched, and after it,
 // because the file may have been swapped.
 func OpenRegular(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
 	info, err := root.Stat(name)
@@ -75,7 +75,7 @@ func regular(info fs.FileInfo) error {
 	return nil
 }
 
-// explain says what went wrong with a path, without the machine's own paths.
+// explain describes an error of a path without the machine's own paths.
 func explain(doing, name string, err error) error {
 	var pathErr *fs.PathError
 	var linkErr *os.LinkError

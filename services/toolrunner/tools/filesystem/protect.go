@@ -14,10 +14,10 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-var errProtected = errors.New("it belongs to the system, which tools may not reach")
+var errProtected = errors.New("it belongs to the system and is not accessible to tools")
 
 // guarded makes a tool refuse a path that leads to one of the protected files or
-// directories under any name, for a hard link or a mount leads out of a workspace too, and
+// directories under any name, as a hard link or a mount may also lead out of a workspace, and
 // one that leads through a symbolic link. delete_file deletes a link itself, so there the
 // last name may be one.
 func guarded(t tools.Tool, root *os.Root, protected []string) tools.Tool {
@@ -26,10 +26,10 @@ func guarded(t tools.Tool, root *os.Root, protected []string) tools.Tool {
 		var args struct {
 			Path string `json:"path"`
 		}
-		if json.Unmarshal(c.Args, &args) == nil { // else the tool says what is wrong
+		if json.Unmarshal(c.Args, &args) == nil { // otherwise the tool reports the error
 			p, err := clean(args.Path)
 			switch {
-			case err != nil: // the tool says so
+			case err != nil: // the tool reports it
 			case meets(root, p, protected):
 				return tools.Fail(explain("reaching", args.Path, errProtected))
 			default:
@@ -50,7 +50,7 @@ func meets(root *os.Root, name string, paths []string) bool {
 	for i := range parts {
 		is, err := root.Stat(filepath.Join(parts[:i+1]...))
 		if err != nil {
-			return false // nothing is there
+			return false // it does not exist
 		}
 		for _, p := range paths {
 			want, err := os.Stat(p)
@@ -68,7 +68,7 @@ func linked(f fs.FileInfo) bool {
 	return ok && f.Mode().IsRegular() && st.Nlink > 1
 }
 
-// holds reports whether the file is below dir, or whether that cannot be known. The
+// holds reports whether the file is below dir, or whether that is unknown. The
 // workspace, which may be in dir, is left out.
 func holds(root *os.Root, dir string, file fs.FileInfo) bool {
 	own, err := root.Stat(".")

@@ -68,7 +68,7 @@ func TestWhatIsProtectedIsRefusedUnderAnyName(t *testing.T) {
 		}
 	}
 	if r := f.call("read_file", map[string]any{"path": "own"}); !r.Success {
-		t.Errorf("a file of its own: %+v", r)
+		t.Errorf("an unprotected file: %+v", r)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestTemporaryNamesAreNotWritten(t *testing.T) {
 		for tl, args := range map[string]map[string]any{
 			"write_file": {"path": name, "content": "x"}, "append_file": {"path": name, "content": "x"},
 		} {
-			if r := f.call(tl, args); r.Success || !strings.Contains(r.Error.Message, "are kept for files that are being written") {
+			if r := f.call(tl, args); r.Success || !strings.Contains(r.Error.Message, "are reserved for files that are being written") {
 				t.Errorf("%s %s: %+v", tl, name, r)
 			}
 		}

@@ -20,8 +20,8 @@ import (
 // Limits bound what write_file and append_file may put on the disk, with the tags of
 // github.com/alecthomas/kong. 0 is the default, -1 no limit.
 type Limits struct {
-	SessionBytes int64 `env:"SKANDHA_FILES_SESSION_BYTES" default:"0" placeholder:"BYTES" help:"How many bytes file tools may write for one session while the tool runner runs. 0: 268435456 (256 MiB), -1: no limit."`
-	SessionFiles int   `env:"SKANDHA_FILES_SESSION_FILES" default:"0" placeholder:"N" help:"How many files and directories they may make for one session while the tool runner runs. 0: 1000, -1: no limit."`
+	SessionBytes int64 `env:"SKANDHA_FILES_SESSION_BYTES" default:"0" placeholder:"BYTES" help:"Limit of bytes that file tools write for one session while the tool runner runs. 0: 268435456 (256 MiB), -1: no limit."`
+	SessionFiles int   `env:"SKANDHA_FILES_SESSION_FILES" default:"0" placeholder:"N" help:"Limit of files and directories that they create for one session while the tool runner runs. 0: 1000, -1: no limit."`
 	KeepFree     int64 `env:"SKANDHA_FILES_KEEP_FREE" default:"0" placeholder:"BYTES" help:"Space that they leave free on the disk of the workspace. 0: 67108864 (64 MiB), -1: none."`
 }
 
@@ -38,7 +38,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Validate reports what makes no sense; each error names the flag.
+// Validate reports invalid values; each error names the flag.
 func (l Limits) Validate() error {
 	var errs []error
 	for _, f := range []struct {
@@ -52,7 +52,7 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// maxCounted is how many sessions are counted; one of them is forgotten for each further.
+// maxCounted is how many sessions are counted; each further one replaces another.
 const maxCounted = 100_000
 
 // quota counts what sessions have written.
@@ -73,8 +73,8 @@ func newQuota(root *os.Root, l Limits) *quota {
 	return &quota{Limits: l.withDefaults(), root: root, used: map[subject.Ref]usage{}}
 }
 
-// limited makes a tool that writes keep to the quota. What it does not write after all
-// is given back.
+// limited enforces the quota on a tool that writes. What it does not write in the end
+// is returned to the quota.
 func (q *quota) limited(t tools.Tool) tools.Tool {
 	run := t.Run
 	t.Run = func(ctx context.Context, c tools.Call) tool.Result {
@@ -83,7 +83,7 @@ func (q *quota) limited(t tools.Tool) tools.Tool {
 			Content string `json:"content"`
 		}
 		if json.Unmarshal(c.Args, &args) != nil {
-			return run(ctx, c) // the tool says what is wrong
+			return run(ctx, c) // the tool reports the error
 		}
 		takes := usage{bytes: int64(len(args.Content)), files: q.missing(args.Path)}
 		ref := subject.Ref{Agent: c.Agent, Session: c.Session}
@@ -95,7 +95,7 @@ func (q *quota) limited(t tools.Tool) tools.Tool {
 			return tools.Fail(explain("writing", args.Path, err))
 		}
 		r := run(ctx, c)
-		if !r.Success { // directories on the way may have been made
+		if !r.Success { // parent directories may have been created
 			takes.files = q.missing(args.Path)
 			q.giveBack(ref, takes)
 		}
@@ -104,7 +104,7 @@ func (q *quota) limited(t tools.Tool) tools.Tool {
 	return t
 }
 
-// missing counts the file and the directories on its way that are not there.
+// missing counts the file and its parent directories that do not exist.
 func (q *quota) missing(path string) (n int) {
 	p, err := clean(path)
 	if err != nil {
@@ -119,7 +119,7 @@ func (q *quota) missing(path string) (n int) {
 	return n
 }
 
-// free refuses what would leave too little on the disk.
+// free refuses a write that would leave too little space on the disk.
 func (q *quota) free(bytes int64) error {
 	if q.KeepFree < 0 {
 		return nil
@@ -134,7 +134,7 @@ func (q *quota) free(bytes int64) error {
 		return err
 	}
 	if left := int64(disk.Bavail)*disk.Bsize - bytes; left < q.KeepFree { //nolint:gosec // a size
-		return fmt.Errorf("it would leave %d bytes free on the disk, and --files-keep-free (SKANDHA_FILES_KEEP_FREE) is %d", max(left, 0), q.KeepFree)
+		return fmt.Errorf("it would leave %d bytes free on the disk, but --files-keep-free (SKANDHA_FILES_KEEP_FREE) is %d", max(left, 0), q.KeepFree)
 	}
 	return nil
 }
@@ -148,9 +148,9 @@ func (q *quota) take(ref subject.Ref, u usage) error {
 	now.files += u.files
 	switch {
 	case q.SessionBytes >= 0 && now.bytes > q.SessionBytes:
-		return fmt.Errorf("this session would have written %d bytes, and --files-session-bytes (SKANDHA_FILES_SESSION_BYTES) is %d", now.bytes, q.SessionBytes)
+		return fmt.Errorf("this session would exceed its limit: %d bytes written, --files-session-bytes (SKANDHA_FILES_SESSION_BYTES) is %d", now.bytes, q.SessionBytes)
 	case q.SessionFiles >= 0 && now.files > q.SessionFiles:
-		return fmt.Errorf("this session would have made %d files, and --files-session-files (SKANDHA_FILES_SESSION_FILES) is %d", now.files, q.SessionFiles)
+		return fmt.Errorf("this session would exceed its limit: %d files created, --files-session-files (SKANDHA_FILES_SESSION_FILES) is %d", now.files, q.SessionFiles)
 	}
 	if _, known := q.used[ref]; !known && len(q.used) >= maxCounted {
 		for some := range q.used {

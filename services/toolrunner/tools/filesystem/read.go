@@ -15,8 +15,8 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// Tools are the tools of this package on one workspace, within limits; they refuse what
-// is protected.
+// Tools returns the tools of this package for one workspace, within limits; they refuse
+// protected paths.
 func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	q := newQuota(root, l)
 	all := []tools.Tool{ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root)}
@@ -26,7 +26,7 @@ func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	return all
 }
 
-// The sizes of one reading, in bytes. The default fits into a result that need
+// The sizes of one read, in bytes. The default fits into a result that need
 // not be cut.
 const (
 	defaultRead = 12 << 10
@@ -79,12 +79,12 @@ func read(root *os.Root, name string, offset int64, limit int) (content, error) 
 	}
 	defer func() { _ = f.Close() }()
 	if offset > info.Size() {
-		return content{}, fmt.Errorf("offset %d is beyond the end, the file has %d bytes", offset, info.Size())
+		return content{}, fmt.Errorf("offset %d is beyond the end; the file has %d bytes", offset, info.Size())
 	}
 	if limit <= 0 {
 		limit = defaultRead
 	}
-	// Some bytes more on both sides show whether a character is cut.
+	// A few more bytes on both sides show whether a character is cut.
 	buf, err := io.ReadAll(io.NewSectionReader(f, offset, int64(min(limit, maxRead))+utf8.UTFMax))
 	if err != nil {
 		return content{}, err
@@ -92,7 +92,7 @@ func read(root *os.Root, name string, offset int64, limit int) (content, error) 
 	start, end := wholeRunes(buf, min(limit, maxRead), offset > 0)
 	text := buf[start:end]
 	if kind := binaryKind(text); kind != "" {
-		return content{}, fmt.Errorf("it is a binary file (%s, %d bytes), and only text is read", kind, info.Size())
+		return content{}, fmt.Errorf("it is a binary file (%s, %d bytes); only text can be read", kind, info.Size())
 	}
 	out := content{Path: name, Size: info.Size(), Offset: offset + int64(start), Content: string(text)}
 	if next := offset + int64(end); end < len(buf) {
@@ -116,12 +116,12 @@ func wholeRunes(buf []byte, limit int, middle bool) (start, end int) {
 			return start, cut
 		}
 	}
-	// One character is longer than the limit, or this is no text anyway.
+	// One character is longer than the limit, or this is not text.
 	_, n := utf8.DecodeRune(buf[start:])
 	return start, max(end, start+n)
 }
 
-// binaryKind names the type of what is no text, or is "".
+// binaryKind returns the type of binary data, or "" for text.
 func binaryKind(b []byte) string {
 	if utf8.Valid(b) && !slices.Contains(b, 0) {
 		return ""

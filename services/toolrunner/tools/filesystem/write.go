@@ -54,7 +54,7 @@ func write(root *os.Root, name string, data []byte, overwrite bool) error {
 	info, err := root.Lstat(name)
 	switch {
 	case err == nil:
-		// Renaming over a link would replace the link and not what it names.
+		// Renaming over a link would replace the link instead of its target.
 		if err := regular(info); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func write(root *os.Root, name string, data []byte, overwrite bool) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Remove(temp) }() // gone already after a rename
+	defer func() { _ = root.Remove(temp) }() // no longer exists after a rename
 	if overwrite {
 		return root.Rename(temp, name)
 	}
@@ -82,7 +82,7 @@ func write(root *os.Root, name string, data []byte, overwrite bool) error {
 	return err
 }
 
-// createByRename may replace a file that comes into being at this very moment.
+// createByRename may replace a file that is created at the same moment.
 func createByRename(root *os.Root, temp, name string) error {
 	if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return cmp.Or(err, fs.ErrExist)
@@ -90,7 +90,7 @@ func createByRename(root *os.Root, temp, name string) error {
 	return root.Rename(temp, name)
 }
 
-// sameContent makes a repeated create succeed: the file is as it was asked for.
+// sameContent makes a repeated create succeed if the file has the requested content.
 func sameContent(root *os.Root, name string, data []byte) error {
 	f, _, err := OpenRegular(root, name, os.O_RDONLY)
 	if err != nil {
@@ -109,11 +109,11 @@ const (
 	tempSuffix = ".tmp"
 )
 
-// cleanToWrite is clean for what is written, which a file of write_file's own is not.
+// cleanToWrite is clean for paths to write; it refuses names of write_file's temporary files.
 func cleanToWrite(name string) (string, error) {
 	p, err := clean(name)
 	if err == nil && slices.ContainsFunc(strings.Split(p, string(filepath.Separator)), isTemp) {
-		err = errors.New("names of the form " + tempPrefix + "*" + tempSuffix + " are kept for files that are being written; choose another")
+		err = errors.New("names of the form " + tempPrefix + "*" + tempSuffix + " are reserved for files that are being written; choose another")
 	}
 	return p, err
 }
@@ -122,7 +122,7 @@ func isTemp(name string) bool {
 	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
 
-// writeTemp writes a new file beside name, to the disk, and gives its name.
+// writeTemp writes a new file beside name, to the disk, and returns its name.
 func writeTemp(root *os.Root, name string, data []byte, perm fs.FileMode) (string, error) {
 	temp := filepath.Join(filepath.Dir(name), tempPrefix+rand.Text()+tempSuffix)
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -138,7 +138,7 @@ func writeTemp(root *os.Root, name string, data []byte, perm fs.FileMode) (strin
 	return temp, nil
 }
 
-// AppendFile adds to the end of a file.
+// AppendFile adds text to the end of a file.
 func AppendFile(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:append_file",

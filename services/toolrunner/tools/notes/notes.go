@@ -1,10 +1,10 @@
-// Package notes has the tools notes:add and notes:search, and memory:retrieve for
-// services and hooks. Where notes are kept is a [Book]: the workspace, or a storage
-// plugin. Other agents' notes are not seen.
+// Package notes provides the tools notes:add and notes:search, and memory:retrieve for
+// services and hooks. A [Book] keeps the notes: the workspace, or a storage
+// plugin. An agent sees only its own notes.
 //
 // In the workspace an agent's notes are lines of JSON, notes/<agent>.jsonl. Several
 // runners on one workspace may add at once: each note is one write to the end of the
-// file, and a line that a crash has torn is passed over.
+// file, and a line that was torn by a crash is skipped.
 package notes
 
 import (
@@ -48,20 +48,20 @@ type Note struct {
 type Book interface {
 	// Add keeps the note. The same id again is the same note.
 	Add(ctx context.Context, agent subject.Agent, n Note) error
-	// Search gives the notes that fit best, limit at most, and how many fit.
-	// With a query, a note of the workspace fits if it holds all of its words.
+	// Search returns the notes that match best, at most limit, and how many match.
+	// With a query, a note of the workspace matches if it contains all of its words.
 	Search(ctx context.Context, agent subject.Agent, query string, limit int) (found []Note, total int, err error)
-	// Retrieve gives the notes that share words with the query, best first, limit at most.
+	// Retrieve returns the notes that share words with the query, best first, at most limit.
 	Retrieve(ctx context.Context, agent subject.Agent, query string, limit int) ([]Memory, error)
 }
 
-// ErrUnknown is of an addition that nobody can know the outcome of.
+// ErrUnknown means that the outcome of an addition is unknown.
 var ErrUnknown = errors.New("the note may have been kept")
 
-// InWorkspace keeps notes in the workspace.
+// InWorkspace returns a Book that keeps notes in the workspace.
 func InWorkspace(root *os.Root) Book { return &book{root: root} }
 
-// Tools are the tools of this package on one book.
+// Tools returns the tools of this package for one book.
 func Tools(b Book) []tools.Tool { return []tools.Tool{add(b), search(b), retrieve(b)} }
 
 func add(b Book) tools.Tool {
@@ -116,7 +116,7 @@ func search(b Book) tools.Tool {
 	})
 }
 
-// book is the notes of all agents of a workspace.
+// book holds the notes of all agents of a workspace.
 type book struct {
 	root *os.Root
 	mu   sync.Mutex // one note at a time from this process
@@ -124,7 +124,7 @@ type book struct {
 
 func file(agent subject.Agent) (string, error) {
 	if !subject.Valid(agent) {
-		return "", fmt.Errorf("agent %q is no id", string(agent))
+		return "", fmt.Errorf("agent %q is not a valid id", string(agent))
 	}
 	return filepath.Join(dir, string(agent)+".jsonl"), nil
 }
@@ -148,7 +148,7 @@ func (b *book) Add(_ context.Context, agent subject.Agent, n Note) error {
 	return err
 }
 
-// torn reports whether the file ends in the middle of a line: somebody crashed
+// torn reports whether the file ends in the middle of a line: a process crashed
 // while writing, and the next note must not become part of that line.
 func (b *book) torn(name string) bool {
 	f, info, err := filesystem.OpenRegular(b.root, name, os.O_RDONLY)
@@ -161,7 +161,7 @@ func (b *book) torn(name string) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// Search gives the newest notes that fit and counts all that do.
+// Search returns the newest notes that match and counts all that do.
 func (b *book) Search(ctx context.Context, agent subject.Agent, query string, limit int) ([]Note, int, error) {
 	words := strings.Fields(strings.ToLower(query))
 	fits := []Note{}
@@ -179,7 +179,7 @@ func (b *book) Search(ctx context.Context, agent subject.Agent, query string, li
 	return fits, total, err
 }
 
-// each calls f with the newest notes, of [maxRead] bytes, oldest first.
+// each calls f with the newest [maxRead] bytes of notes, oldest first.
 func (b *book) each(ctx context.Context, agent subject.Agent, f func(Note)) error {
 	name, err := file(agent)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// Memory is a note with how well it answers a query.
+// Memory is a note and its score for a query.
 type Memory struct {
 	Note
 	Score float64 `json:"score"` // higher is better; comparable within one answer only
 }
 
-// retrieve is notes:search for services and hooks: by rank, so that a whole sentence of a
-// user is a query.
+// retrieve is notes:search for services and hooks: it ranks notes, so that a whole sentence of a
+// user can be the query.
 func retrieve(b Book) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "memory:retrieve",
@@ -63,10 +63,10 @@ const (
 	lengthPart = 0.75
 )
 
-// ranking is the notes that share a word with a query.
+// ranking holds the notes that share a word with a query.
 type ranking struct {
 	words  map[string]int // of the query, to its place in hit.counts
-	within []int          // how many notes hold it
+	within []int          // how many notes contain it
 	notes  int
 	length int // of all notes, in words
 	hits   []hit
@@ -74,7 +74,7 @@ type ranking struct {
 
 type hit struct {
 	note   Note
-	counts []int // how often it holds each word of the query
+	counts []int // occurrences of each word of the query
 	length int
 }
 
@@ -115,7 +115,7 @@ func (r *ranking) add(n Note) {
 	r.hits = append(r.hits, h)
 }
 
-// best gives the notes of the highest score; of equals, the newer ones first.
+// best returns the notes with the highest scores; among equals, newer ones first.
 func (r *ranking) best(limit int) []Memory {
 	out := make([]Memory, 0, len(r.hits))
 	for _, h := range slices.Backward(r.hits) {

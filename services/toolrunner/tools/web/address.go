@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// v6Public is the part of IPv6 that is handed out to the public.
+// v6Public is the part of IPv6 that is allocated to the public.
 var v6Public = netip.MustParsePrefix("2000::/3")
 
-// closed are the addresses that are reserved, private or lead to other addresses
+// closed are the addresses that are reserved, private or map to other addresses
 // (IANA special-purpose registries), and well-known metadata services.
 var closed = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
@@ -38,14 +38,14 @@ func public(a netip.Addr) bool {
 	return !slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// control judges the address that is really about to be connected to, after DNS.
+// control checks the actual address of a connection, after DNS.
 func control(network, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("connecting to %s %s is not allowed", network, address)
 	}
 	if !public(ap.Addr()) {
-		return fmt.Errorf("address %s is not a public one", ap.Addr())
+		return fmt.Errorf("address %s is not public", ap.Addr())
 	}
 	return nil
 }

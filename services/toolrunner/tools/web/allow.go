@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// AllowList says which hosts may be asked. The zero value allows none.
+// AllowList is the list of hosts that may be reached. The zero value allows none.
 type AllowList struct{ rules []rule }
 
 type rule struct {
@@ -52,14 +52,14 @@ func parseRule(p string) (rule, error) {
 	}
 	if suffix {
 		if !strings.Contains(host, ".") || net.ParseIP(host) != nil {
-			return rule{}, errors.New("a suffix wants a domain of two labels or more, such as *.example.com")
+			return rule{}, errors.New("a suffix needs a domain of two labels or more, such as *.example.com")
 		}
 		host = "." + host
 	}
 	return rule{host, suffix, port}, nil
 }
 
-// normalHost gives a host name the one form in which names are compared.
+// normalHost returns a host name in the canonical form used for comparison.
 func normalHost(h string) (string, error) {
 	h = strings.TrimSuffix(strings.ToLower(h), ".")
 	if ip := net.ParseIP(h); ip != nil {
@@ -70,7 +70,7 @@ func normalHost(h string) (string, error) {
 	}
 	for _, label := range strings.Split(h, ".") {
 		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-			return "", fmt.Errorf("%q is no host name; write international names in their xn-- form", h)
+			return "", fmt.Errorf("%q is not a host name; write international names in their xn-- form", h)
 		}
 	}
 	return h, nil
@@ -79,13 +79,13 @@ func normalHost(h string) (string, error) {
 // Empty reports whether no host is allowed.
 func (l AllowList) Empty() bool { return len(l.rules) == 0 }
 
-// check says why a URL may not be asked.
+// check returns why a URL may not be requested; nil if it may.
 func (l AllowList) check(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("the scheme is %q, want http or https", u.Scheme)
 	}
 	if u.User != nil {
-		return errors.New("the URL holds a user name or password; use a header")
+		return errors.New("the URL contains a user name or password; use a header")
 	}
 	if u.Opaque != "" {
 		return errors.New("the URL has no host")
@@ -101,7 +101,7 @@ func (l AllowList) check(u *url.URL) error {
 	if slices.ContainsFunc(l.rules, func(r rule) bool { return r.fits(host, port, own) }) {
 		return nil
 	}
-	return fmt.Errorf("host %q with port %s is not allowed; whoever runs this tool runner can allow it (http_allow)", host, port)
+	return fmt.Errorf("host %q with port %s is not allowed; the operator of this tool runner can allow it (http_allow)", host, port)
 }
 
 func (r rule) fits(host, port, own string) bool {

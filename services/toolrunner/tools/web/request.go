@@ -22,15 +22,15 @@ import (
 
 // The bounds of one request.
 const (
-	maxBody   = 2 << 20  // of an answer, in bytes; the rest is not read
-	maxHeader = 64 << 10 // of an answer, in bytes
+	maxBody   = 2 << 20  // of a response, in bytes; the rest is not read
+	maxHeader = 64 << 10 // of a response, in bytes
 	timeout   = 60 * time.Second
 )
 
-// shown are the headers of an answer that say something to a model.
-var shown = []string{"Content-Type", "Content-Language", "Last-Modified", "Etag", "Location", "Retry-After", "Link", "Date"}
+// headersForModel are the headers of a response that are useful to a model.
+var headersForModel = []string{"Content-Type", "Content-Language", "Last-Modified", "Etag", "Location", "Retry-After", "Link", "Date"}
 
-// forbidden are the headers that belong to the connection, or to us.
+// forbidden are the headers that belong to the connection or to this client.
 var forbidden = []string{
 	"Host", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"Content-Length", "Expect", "Accept-Encoding",
@@ -83,7 +83,7 @@ func newClient(allow AllowList, control func(network, address string, c syscall.
 	c.http = &http.Client{
 		CheckRedirect: unfollowed,
 		Transport: &http.Transport{
-			Proxy:       nil, // a proxy would connect where we may not
+			Proxy:       nil, // a proxy could connect to forbidden addresses
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: timeout,
 			MaxResponseHeaderBytes: maxHeader, MaxIdleConns: 16, IdleConnTimeout: 30 * time.Second,
@@ -96,12 +96,12 @@ func newClient(allow AllowList, control func(network, address string, c syscall.
 // next call that the model makes.
 func unfollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// answer is what the model gets.
+// answer is the result for the model.
 type answer struct {
 	Status    int               `json:"status"`
 	Headers   map[string]string `json:"headers"`
 	Body      string            `json:"body"`
-	Truncated bool              `json:"truncated,omitempty"` // there was more
+	Truncated bool              `json:"truncated,omitempty"` // the body was longer
 	Note      string            `json:"note,omitempty"`
 }
 
@@ -120,7 +120,7 @@ func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	out := answer{Status: resp.StatusCode, Headers: map[string]string{}}
-	for _, k := range shown {
+	for _, k := range headersForModel {
 		if v := resp.Header.Get(k); v != "" {
 			out.Headers[k] = v
 		}
@@ -138,7 +138,7 @@ func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
 func (c *client) build(ctx context.Context, args requestArgs) (*http.Request, error) {
 	u, err := url.Parse(args.URL)
 	if err != nil {
-		return nil, errors.New("the URL cannot be read")
+		return nil, errors.New("the URL is invalid")
 	}
 	if err := c.allow.check(u); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (c *client) build(ctx context.Context, args requestArgs) (*http.Request, er
 	return req, nil
 }
 
-// read takes the body as text, as far as it goes.
+// read reads the body as text, up to maxBody.
 func (a *answer) read(resp *http.Response) error {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
@@ -185,7 +185,7 @@ func (a *answer) read(resp *http.Response) error {
 		}
 		a.Body = string(r)
 	default:
-		a.Note = fmt.Sprintf("the body has %d bytes and is no UTF-8 text; it is not shown", len(b))
+		a.Note = fmt.Sprintf("the body has %d bytes and is not UTF-8 text; it is not shown", len(b))
 	}
 	return nil
 }

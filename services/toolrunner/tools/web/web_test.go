@@ -169,7 +169,7 @@ func TestAnAllowedNameThatLeadsToThisMachineIsRefused(t *testing.T) {
 	}
 	for _, h := range []string{"localhost", "127.0.0.1", "[::ffff:127.0.0.1]"} {
 		_, r := call(t, Request(l), requestArgs{URL: "http://" + h + ":" + port + "/"})
-		if r.Success || !strings.Contains(r.Error.Message, "is not a public one") {
+		if r.Success || !strings.Contains(r.Error.Message, "is not public") {
 			t.Errorf("%s: got %+v", h, r)
 		}
 	}
