@@ -85,10 +85,10 @@ func TestTheSystemIsFound(t *testing.T) {
 		"a directory of the environment on which one runs": {
 			[]string{"SKANDHA_NATS=" + away, "SKANDHA_DATA=" + data}, []string{"status"}, "agents [main]", 0,
 		},
-		"one runs elsewhere":            {nil, []string{"status", "--data", other}, "one runs on .data; add --data .data", 1},
-		"an unknown agent":              {nil, []string{"ask", "-a", "nobody", "hello"}, "no agent nobody; there are main", 1},
+		"one runs elsewhere":           {nil, []string{"status", "--data", other}, "one runs on .data; add --data .data", 1},
+		"an unknown agent":             {nil, []string{"ask", "-a", "nobody", "hello"}, "no agent nobody; there are main", 1},
 		"a flag for a separate system": {nil, []string{"ask", "--provider", "offline", "hello"}, "--provider: only for a system that this command starts", 1},
-		"a time limit":                  {nil, []string{"ask", "--timeout", "1ms", "hello"}, "no answer within 1ms", 4},
+		"a time limit":                 {nil, []string{"ask", "--timeout", "1ms", "hello"}, "no answer within 1ms", 4},
 		"the bus is away": {
 			[]string{"SKANDHA_NATS=" + away}, []string{"ask", "--timeout", "100ms", "hello"}, "nats://xxxxx@127.0.0.1:1", 4,
 		},

@@ -108,7 +108,7 @@ func TestWhatHappens(t *testing.T) {
 			r.event("", event.SessionLocked{Reason: "8 of 10 failed", Until: until})
 			r.event("", event.UIState{State: event.StateLocked})
 			r.sees("locked until " + at + " · /reset opens")
-			r.reads("The session is locked: 8 of 10 failed. It accepts inputs again from "+at+" on;", "/reset opens it at once.")
+			r.reads("The session is locked: 8 of 10 failed. It accepts inputs again from "+at, "/reset opens it at once.")
 			r.later(31 * time.Second)
 			r.sees("no longer locked · the next input is accepted")
 		}},
