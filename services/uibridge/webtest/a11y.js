@@ -179,9 +179,9 @@
 
     // live regions
     if (live && root === document.body) {
-      const told = (css) => [...document.querySelectorAll(css)].some((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('[aria-hidden="true"], [inert]'));
-      if (!told('[role="status"], [role="log"], [aria-live="polite"]')) bad('live', document, 'there is no polite live region');
-      if (!told('[role="alert"], [aria-live="assertive"]')) bad('live', document, 'there is no assertive live region');
+      const hasLive = (css) => [...document.querySelectorAll(css)].some((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('[aria-hidden="true"], [inert]'));
+      if (!hasLive('[role="status"], [role="log"], [aria-live="polite"]')) bad('live', document, 'there is no polite live region');
+      if (!hasLive('[role="alert"], [aria-live="assertive"]')) bad('live', document, 'there is no assertive live region');
     }
 
     // what is seen
