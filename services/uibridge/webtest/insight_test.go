@@ -69,10 +69,10 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 	at := 0
 	for _, want := range []string{
 		"in the browser said “call file_system:delete_file", "The model is asked, round 1", "The model wants to use file_system:delete_file",
-		"Plugin guard let it pass at before_act of file_system:delete_file after", "Policy requires approval about file_system:delete_file, by the tool’s risk. It deletes files", "Approval requested: may file_system:delete_file run",
+		"Plugin guard allowed it at before_act of file_system:delete_file after", "Policy requires approval for file_system:delete_file, by the tool’s risk. It deletes files", "Approval requested: may file_system:delete_file run",
 		"refused file_system:delete_file in the browser: not today.", "file_system:delete_file did not run. Refused by", "The turn ended with an answer",
-		"The model wants to use file_system:delete_file", "Policy requires approval about file_system:delete_file",
-		"approved file_system:delete_file in the browser.", "file_system:delete_file is given to runner toolrunner-", "Plugin guard let it pass at after_act of file_system:delete_file", "file_system:delete_file succeeded", "The turn ended with an answer",
+		"The model wants to use file_system:delete_file", "Policy requires approval for file_system:delete_file",
+		"approved file_system:delete_file in the browser.", "file_system:delete_file is sent to runner toolrunner-", "Plugin guard allowed it at after_act of file_system:delete_file", "file_system:delete_file succeeded", "The turn ended with an answer",
 	} {
 		i := slices.IndexFunc(rows[at:], func(s string) bool { return strings.Contains(s, want) })
 		if i < 0 {
