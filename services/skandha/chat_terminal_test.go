@@ -88,7 +88,7 @@ func TestTerminalAsksForApproval(t *testing.T) {
 	call("one")
 	s.await("kit:risky of the plugin kit wants to run", `"text": "one"`, "⚠", "y approve")
 	s.keys("e")
-	s.await("it says of itself: Does what cannot be undone.")
+	s.await("description: Does what cannot be undone.")
 	s.keys("y")
 	s.await("Enter approves")
 	s.keys(enter)
@@ -344,7 +344,7 @@ func TestTerminalIsNotSpokenToByStrangers(t *testing.T) {
 	w.say("evil", `call kit:risky {"text":"pay `+"\u202e\u200b"+`bob\u001b[2J"}`) // arguments
 	s.await("⟨U+202E⟩⟨U+200B⟩bob", "y approve")
 	s.keys("e")
-	s.await("exactly as they would be used")
+	s.await("exactly as they will be used")
 	s.keys("y", enter)
 	s.await("approved by you")
 	w.say("evil", "fail internal")

@@ -30,7 +30,7 @@ func TestRequests(t *testing.T) {
 			r.sees("y approve")
 			r.keys("y", "enter")
 			r.asked(`answer c1 hash-c1 true ""`)
-			r.sees("your answer is on its way")
+			r.sees("sending your answer")
 			r.keys("y", "n")
 			r.idle()
 			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Approved, By: "me", Source: Source})
@@ -159,7 +159,7 @@ func TestRequests(t *testing.T) {
 			r.event("t5", event.ToolCallRequest{ToolName: "a\u200bb", ConfirmationID: "c1", Args: json.RawMessage(`{"x":"` + strings.Repeat("1\u202e", 500) + `"}`), ExpiresAt: r.now.Add(time.Minute)})
 			r.sees("a⟨U+200B⟩b", "more lines; e shows them all")
 			r.send(described{"c1", "its \x1b[2Jwords"})
-			r.reads("it says of itself: its �[2Jwords", "1⟨U+202E⟩1⟨U+202E⟩")
+			r.reads("description: its �[2Jwords", "1⟨U+202E⟩1⟨U+202E⟩")
 		}},
 		{"--yes approves and says so", func(r *rig) {
 			r.m.cfg.Yes = true

@@ -230,7 +230,7 @@
     }
   }
 
-  function shown(e) { // whether any of its own text has room to be seen
+  function shown(e) { // whether any text directly in it is visible
     const s = getComputedStyle(e);
     return s.clipPath !== 'inset(50%)' && !e.closest('.visually-hidden') && Number.parseFloat(s.fontSize) > 0;
   }
