@@ -79,14 +79,14 @@ func TestTheSystemIsFound(t *testing.T) {
 	}{
 		"in the working directory": {nil, []string{"status"}, "agents [main]", 0},
 		"here and on the default directory": {
-			[]string{"XDG_DATA_HOME=" + share}, []string{"status"}, "another runs on " + share + "/skandha: --data", 0,
+			[]string{"XDG_DATA_HOME=" + share}, []string{"status"}, "another runs on " + share + "/skandha; for that one add --data", 0,
 		},
 		"a flag wins over SKANDHA_NATS": {[]string{"SKANDHA_NATS=" + away}, []string{"status", "--data", data}, "agents [main]", 0},
 		"a directory of the environment on which one runs": {
 			[]string{"SKANDHA_NATS=" + away, "SKANDHA_DATA=" + data}, []string{"status"}, "agents [main]", 0,
 		},
 		"one runs elsewhere":           {nil, []string{"status", "--data", other}, "one runs on .data; add --data .data", 1},
-		"an unknown agent":             {nil, []string{"ask", "-a", "nobody", "hello"}, "no agent nobody; there are main", 1},
+		"an unknown agent":             {nil, []string{"ask", "-a", "nobody", "hello"}, "unknown agent nobody; the agents are main", 1},
 		"a flag for a separate system": {nil, []string{"ask", "--provider", "offline", "hello"}, "--provider: only for a system that this command starts", 1},
 		"a time limit":                 {nil, []string{"ask", "--timeout", "1ms", "hello"}, "no answer within 1ms", 4},
 		"the bus is away": {

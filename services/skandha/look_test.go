@@ -38,7 +38,7 @@ func TestStatusCountsASessionThatWaitsForAConfirmation(t *testing.T) {
 		if out, _, err = says(t, "status", "--data", w.data); err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(out, "1 session waits for a confirmation: main/asked")
+		return strings.Contains(out, "1 session waits for confirmation: main/asked")
 	})
 	if !strings.Contains(out, " 1 open session,") {
 		t.Errorf("%s", out)
