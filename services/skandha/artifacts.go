@@ -18,16 +18,16 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 )
 
-// artifactsCmd is about what tools leave for people, and people for tools.
+// artifactsCmd handles files that tools hand over to users, and users to tools.
 type artifactsCmd struct {
 	List artifactsListCmd `cmd:"" default:"withargs" help:"List the artifacts."`
 	Get  artifactsGetCmd  `cmd:"" help:"Fetch an artifact."`
-	Put  artifactsPutCmd  `cmd:"" help:"Store a file for a session: its agent gets it into the sandbox with sandbox_fs:upload."`
-	Rm   artifactsRmCmd   `cmd:"" help:"Remove artifacts: by name, or those of a session or an agent, or of a certain age."`
+	Put  artifactsPutCmd  `cmd:"" help:"Store a file for a session; its agent copies it into the sandbox with sandbox_fs:upload."`
+	Rm   artifactsRmCmd   `cmd:"" help:"Remove artifacts by name, session, agent or age."`
 }
 
-// artifactsOf begins the names of the artifacts of a session or an agent, of all if
-// neither is given.
+// artifactsOf returns the prefix of the names of a session's or an agent's artifacts;
+// it is empty if neither is given.
 func artifactsOf(agent, session string) string {
 	switch {
 	case session != "":
@@ -40,7 +40,7 @@ func artifactsOf(agent, session string) string {
 
 type artifactsListCmd struct {
 	Agent   string `short:"a" placeholder:"NAME" help:"Only of this agent."`
-	Session string `short:"s" placeholder:"NAME" help:"Only of this session (of the agent main, unless --agent says another)."`
+	Session string `short:"s" placeholder:"NAME" help:"Only of this session (of the agent main, unless --agent names another)."`
 	JSON    bool   `help:"Print JSON."`
 }
 
@@ -67,8 +67,8 @@ func (l *artifactsListCmd) Run(ctx context.Context, g *globals) error {
 }
 
 type artifactsGetCmd struct {
-	Name string `arg:"" help:"As it is listed, and as results name it (ref)."`
-	Out  string `short:"o" placeholder:"FILE" help:"Where to; - is standard output. Default: the last part of its name, here. A file that exists is not overwritten unless this names it."`
+	Name string `arg:"" help:"Name, as listed and as results give it (ref)."`
+	Out  string `short:"o" placeholder:"FILE" help:"File to write; - is standard output. Default: the last part of the artifact's name, in this directory. An existing file is overwritten only if this flag names it."`
 }
 
 // Run implements the command.
@@ -80,7 +80,7 @@ func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
 	defer c.close()
 	data, err := c.Bus.GetArtifact(ctx, a.Name)
 	if errors.Is(err, bus.ErrNotFound) {
-		return fmt.Errorf("there is no artifact %q; %s artifacts lists them", a.Name, buildinfo.Command())
+		return fmt.Errorf("no artifact %q; %s artifacts lists them", a.Name, buildinfo.Command())
 	}
 	if err != nil {
 		return err
@@ -91,15 +91,15 @@ func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
 	}
 	name, flags := a.Out, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
 	if name == "" {
-		// The name is a tool's word: only its last part is taken, and nothing is replaced.
+		// A tool chose the name: use only its last part, and replace no file.
 		name, flags = path.Base("/"+a.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL
 		if name == "/" || name == ".." || filepath.Base(name) != name {
-			return fmt.Errorf("%q has no name for a file: give one with --out", a.Name)
+			return fmt.Errorf("%q cannot be used as a file name; name a file with --out", a.Name)
 		}
 	}
 	f, err := os.OpenFile(name, flags, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s exists: name a file with --out", name)
+		return fmt.Errorf("%s exists; name another file with --out", name)
 	}
 	if err != nil {
 		return err
@@ -112,10 +112,10 @@ func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
 }
 
 type artifactsPutCmd struct {
-	Session string `arg:"" help:"The session that it is for."`
-	File    string `arg:"" type:"existingfile" help:"The file."`
-	Agent   string `short:"a" default:"main" placeholder:"NAME" help:"The session's agent."`
-	Name    string `placeholder:"NAME" help:"Its name. Default: the file's."`
+	Session string `arg:"" help:"Session to store it for."`
+	File    string `arg:"" type:"existingfile" help:"File to store."`
+	Agent   string `short:"a" default:"main" placeholder:"NAME" help:"Agent of the session."`
+	Name    string `placeholder:"NAME" help:"Name of the artifact. Default: the file's."`
 }
 
 // Run implements the command.
@@ -146,22 +146,22 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 }
 
 type artifactsRmCmd struct {
-	Names     []string      `arg:"" optional:"" help:"The artifacts, as they are listed."`
-	Agent     string        `short:"a" placeholder:"NAME" help:"All files of this agent."`
-	Session   string        `short:"s" placeholder:"NAME" help:"All files of this session (of the agent main, unless --agent says another)."`
-	OlderThan time.Duration `placeholder:"AGE" help:"Only files stored longer ago than this, e.g. 168h."`
-	Results   bool          `help:"Also the whole data of results that were too long for the conversation, which keeps them shortened."`
-	Yes       bool          `short:"y" help:"Do not ask."`
+	Names     []string      `arg:"" optional:"" help:"Artifacts, as listed."`
+	Agent     string        `short:"a" placeholder:"NAME" help:"All artifacts of this agent."`
+	Session   string        `short:"s" placeholder:"NAME" help:"All artifacts of this session (of the agent main, unless --agent names another)."`
+	OlderThan time.Duration `placeholder:"AGE" help:"Only artifacts older than this, e.g. 168h."`
+	Results   bool          `help:"Also the full data of results that the conversation keeps only in shortened form."`
+	Yes       bool          `short:"y" help:"Do not ask for confirmation."`
 }
 
-// Validate refuses a command that does not say what to remove.
+// Validate returns an error if the command selects nothing, or in two ways.
 func (r *artifactsRmCmd) Validate() error {
 	selects := r.Agent != "" || r.Session != "" || r.OlderThan != 0 || r.Results
 	switch {
 	case len(r.Names) > 0 && selects:
-		return errors.New("name artifacts, or select them with --agent, --session and --older-than, not both")
+		return errors.New("both names and a selection are given; name artifacts, or use --agent, --session and --older-than")
 	case len(r.Names) == 0 && r.Agent == "" && r.Session == "" && r.OlderThan == 0:
-		return errors.New("name the artifacts, or select some with --agent, --session or --older-than")
+		return errors.New("nothing selected; name artifacts, or use --agent, --session or --older-than")
 	case r.OlderThan < 0:
 		return fmt.Errorf("--older-than is %v, want a positive duration, e.g. 168h", r.OlderThan)
 	}
@@ -189,7 +189,7 @@ func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
 	}
 	what := fmt.Sprintf("%s, %d bytes", count(len(chosen), "artifact"), bytes)
 	if results > 0 {
-		fmt.Fprintf(os.Stderr, "%s of results left out; --results removes them as well\n", count(results, "artifact"))
+		fmt.Fprintf(os.Stderr, "%s of results not included; --results removes them as well\n", count(results, "artifact"))
 	}
 	if len(chosen) == 0 {
 		fmt.Fprintln(os.Stderr, "nothing to remove")
@@ -209,7 +209,7 @@ func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
 	return nil
 }
 
-// choose gives the artifacts to remove, and how many only --results would add.
+// choose returns the artifacts to remove, and how many more --results would add.
 func (r *artifactsRmCmd) choose(all []bus.ArtifactInfo, now time.Time) (chosen []bus.ArtifactInfo, results int, err error) {
 	missing := slices.Clone(r.Names)
 	for _, a := range all {
@@ -227,18 +227,18 @@ func (r *artifactsRmCmd) choose(all []bus.ArtifactInfo, now time.Time) (chosen [
 		}
 	}
 	if len(missing) > 0 {
-		return nil, 0, fmt.Errorf("there is no artifact %q; %s artifacts lists them", missing[0], buildinfo.Command())
+		return nil, 0, fmt.Errorf("no artifact %q; %s artifacts lists them", missing[0], buildinfo.Command())
 	}
 	return chosen, results, nil
 }
 
-// ask shows what is to be removed, and fails unless the person agrees.
+// ask shows what will be removed, and returns an error unless the user agrees.
 func (r *artifactsRmCmd) ask(ctx context.Context, chosen []bus.ArtifactInfo, what string) error {
 	for _, a := range chosen {
 		_, _ = fmt.Fprintln(os.Stderr, clean(a.Name))
 	}
 	if !isTerminal(os.Stdin) {
-		return fmt.Errorf("nothing was removed: --yes removes %s", what)
+		return fmt.Errorf("nothing was removed; add --yes to remove %s", what)
 	}
 	_, _ = fmt.Fprintf(os.Stderr, "Remove %s? [y/N] ", what)
 	select {

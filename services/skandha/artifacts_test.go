@@ -48,7 +48,7 @@ func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 	}
 	for _, bad := range []string{"nope", ".."} {
 		get := artifactsGetCmd{Name: bad}
-		if err := get.Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "there is no artifact") {
+		if err := get.Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "no artifact") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 	if err := (&artifactsRmCmd{Session: "s1", Yes: true}).Run(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&artifactsGetCmd{Name: ref, Out: "-"}).Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "there is no artifact") {
+	if err := (&artifactsGetCmd{Name: ref, Out: "-"}).Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "no artifact") {
 		t.Errorf("it is still there: %v", err)
 	}
 	if left, err := filepath.Glob("*"); err != nil || len(left) != 2 {

@@ -30,14 +30,14 @@ import (
 	"skandha.dev/services/skandha/terminal"
 )
 
-// askCmd asks one thing and waits for the end of its turn.
+// askCmd asks one question and waits for the end of its turn.
 type askCmd struct {
-	Text    []string      `arg:"" help:"What to ask, or a slash command such as /help; \"-\" reads standard input."`
+	Text    []string      `arg:"" help:"Question, or a slash command such as /help; \"-\" reads standard input."`
 	Agent   string        `short:"a" default:"main" help:"Agent to ask."`
-	Session string        `short:"s" placeholder:"NAME" help:"Session to go on with. Default: a new one."`
+	Session string        `short:"s" placeholder:"NAME" help:"Session to continue. Default: a new one."`
 	JSON    bool          `help:"Print every event of the turn as one line of JSON."`
-	Yes     bool          `short:"y" help:"Approve every confirmation request. Without it, and without a terminal, they are refused."`
-	Timeout time.Duration `default:"5m" help:"Give up after this time; the turn goes on."`
+	Yes     bool          `short:"y" help:"Approve every confirmation request. Without this flag and without a terminal, they are refused."`
+	Timeout time.Duration `default:"5m" help:"Stop waiting after this time; the turn continues."`
 }
 
 // Run implements the command.
@@ -51,7 +51,7 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 		text = string(b)
 	}
 	if strings.TrimSpace(text) == "" {
-		fmt.Fprintf(os.Stderr, "skandha: the text is empty; write what to ask, for example: %s ask \"hello\"\n", buildinfo.Command())
+		fmt.Fprintf(os.Stderr, "skandha: the text is empty; for example: %s ask \"hello\"\n", buildinfo.Command())
 		return exitUsage
 	}
 	ref, err := sessionRef(a.Agent, a.Session)
@@ -71,7 +71,7 @@ func (a *askCmd) Run(ctx context.Context, g *globals) error {
 	return err
 }
 
-// ask says the text and shows its turn.
+// ask sends the text and shows its turn.
 func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text string) error {
 	c, err := g.connect(ctx)
 	if err != nil {
@@ -79,9 +79,9 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	}
 	defer c.close()
 	if c.own != nil {
-		fmt.Fprintf(os.Stderr, "skandha: no system runs; started one for this question, on %s\n", shellQuote(g.Data))
+		fmt.Fprintf(os.Stderr, "skandha: no running system; started one for this question on %s\n", shellQuote(g.Data))
 	}
-	if err := c.knows(ctx, ref.Agent); err != nil {
+	if err := c.checkAgent(ctx, ref.Agent); err != nil {
 		return err
 	}
 	items, err := c.Follow(ctx, ref)
@@ -90,7 +90,7 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	}
 	seq, err := c.submit(ctx, ref, text, "ask")
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bus.ErrTimeout) {
-		fmt.Fprintf(os.Stderr, "skandha: the bus did not take the input within %s: %v\n", a.Timeout, err)
+		fmt.Fprintf(os.Stderr, "skandha: the bus did not accept the input within %s: %v\n", a.Timeout, err)
 		return exitTimeout
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	}
 	err = w.wait(ctx, items)
 	if errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintf(os.Stderr, "skandha: no answer within %s%s; the turn goes on in session %s\n", a.Timeout, w.missing(c.fault(ctx)), ref.Session)
+		fmt.Fprintf(os.Stderr, "skandha: no answer within %s%s; the turn continues in session %s\n", a.Timeout, w.missing(c.fault(ctx)), ref.Session)
 		return exitTimeout
 	}
 	if errors.Is(err, context.Canceled) {
@@ -116,17 +116,17 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	return err
 }
 
-// knows refuses an agent that core does not have: an input for it would leave a session
-// without a conversation.
-func (c *connection) knows(ctx context.Context, agent subject.Agent) error {
+// checkAgent returns an error if core does not have the agent: an input for it would
+// leave a session without a conversation.
+func (c *connection) checkAgent(ctx context.Context, agent subject.Agent) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var st coreapi.Status
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
-		return nil // no core is up: the input waits for one
+		return nil // no core is running; the input waits for one
 	}
 	if !slices.Contains(st.Agents, agent) {
-		return fmt.Errorf("no agent %s; there are %s", agent, join(st.Agents))
+		return fmt.Errorf("unknown agent %s; the agents are %s", agent, join(st.Agents))
 	}
 	return nil
 }
@@ -148,26 +148,26 @@ type waiter struct {
 	json, yes   bool
 	interactive bool
 	out, err    io.Writer
-	lines       *lineReader   // that a person types
-	later       []follow.Item // what came while a person was asked
-	turn        string        // of our input, once known
+	lines       *lineReader   // what the user types
+	later       []follow.Item // items that arrived while the user was asked
+	turn        string        // the turn of our input, once known
 	refused     bool
 	streamed    strings.Builder
-	plan        string        // that the model was last seen to be asked for
-	early       []follow.Item // deltas that came before that was seen
+	plan        string        // the latest plan that was requested
+	early       []follow.Item // deltas that arrived before that request
 	attempt     string
 }
 
-// missing says what the turn still waits for, if that can be seen: a fault of the
-// system goes before.
+// missing returns what the turn still waits for, if that is known; a fault of the
+// system takes precedence.
 func (w *waiter) missing(fault string) string {
 	switch {
 	case fault != "":
 		return ": " + clean(fault)
 	case w.turn == "":
-		return ": no core has taken up the input, or a turn goes on before it (see skandha status)"
+		return ": no core has started on the input, or an earlier turn is still running (see skandha status)"
 	case w.plan == "":
-		return fmt.Sprintf(": no provider was free for it (see skandha status, and agents.%s.provider in the configuration)", w.ref.Agent)
+		return fmt.Sprintf(": no provider was available (see skandha status, and agents.%s.provider in the configuration)", w.ref.Agent)
 	}
 	return ""
 }
@@ -189,7 +189,7 @@ func (w *waiter) wait(ctx context.Context, items <-chan follow.Item) error {
 	}
 }
 
-// item is what comes next.
+// item returns the next item.
 func (w *waiter) item(ctx context.Context, items <-chan follow.Item) (i follow.Item, err error) {
 	if len(w.later) > 0 {
 		i, w.later = w.later[0], w.later[1:]
@@ -271,7 +271,7 @@ func (w *waiter) mine(e event.Event) bool {
 	return e.Turn != "" && e.Turn == w.turn || e.Cause == strconv.FormatUint(w.seq, 10)
 }
 
-// planned shows the deltas that overtook the event which says what they are of.
+// planned shows the deltas that arrived before the event of their plan.
 func (w *waiter) planned(e event.Event) {
 	var p event.PlanRequested
 	if e.DataAs(&p) != nil || !w.mine(e) {
@@ -285,8 +285,8 @@ func (w *waiter) planned(e event.Event) {
 	}
 }
 
-// delta prints text while it is being written, on a terminal. A new attempt
-// starts the text again.
+// delta prints text as it is generated, on a terminal. A new attempt starts the text
+// over.
 func (w *waiter) delta(i follow.Item) {
 	if w.json || !w.interactive || !strings.HasPrefix(i.Delta.Plan, w.turn+"-") || w.turn == "" {
 		return
@@ -306,7 +306,7 @@ func (w *waiter) delta(i follow.Item) {
 	_, _ = io.WriteString(w.out, clean(i.Delta.Text))
 }
 
-// output prints what a tool of our turn prints while it runs, on a terminal.
+// output prints the output of a running tool of our turn, on a terminal.
 func (w *waiter) output(o *tool.Output) {
 	if w.json || !w.interactive || w.turn == "" || !strings.HasPrefix(o.Call, w.turn+"-") {
 		return
@@ -322,26 +322,26 @@ func (w *waiter) message(e event.Event) {
 	if w.json || e.DataAs(&m) != nil {
 		return
 	}
-	if e.Turn == "" && m.Format == event.Text && !w.mine(e) { // of the session, such as a policy that does not judge
+	if e.Turn == "" && m.Format == event.Text && !w.mine(e) { // about the session, such as a policy that cannot decide
 		_, _ = fmt.Fprintln(w.err, "! "+clean(m.Content))
 		return
 	}
 	if !w.mine(e) {
 		return
 	}
-	w.early = nil // the whole text is here
+	w.early = nil // this is the whole text
 	if streamed := w.streamed.String(); streamed != "" {
 		w.streamed.Reset()
 		if streamed == m.Content {
 			_, _ = fmt.Fprintln(w.out)
 			return
 		}
-		_, _ = fmt.Fprintln(w.out) // what was lost of it follows, whole
+		_, _ = fmt.Fprintln(w.out) // some deltas were lost: the whole text follows
 	}
 	_, _ = fmt.Fprintln(w.out, clean(m.Content))
 }
 
-// result shows what a tool did, beside the answer.
+// result shows the result of a tool call.
 func (w *waiter) result(e event.Event) {
 	var p event.ActCompleted
 	if e.DataAs(&p) != nil || !w.mine(e) {
@@ -363,26 +363,26 @@ func (w *waiter) result(e event.Event) {
 	}
 }
 
-// asks reports whether a person of this turn is asked by i.
+// asks reports whether i is a confirmation request of this turn.
 func (w *waiter) asks(i follow.Item) (q event.ToolCallRequest, ok bool) {
 	return q, i.Event.Type == event.TypeToolCallRequest && w.mine(i.Event) && i.Event.DataAs(&q) == nil
 }
 
-// confirm asks the person, who sees exactly what will run, until it is decided, here or
-// elsewhere.
+// confirm shows the user exactly what will run, and asks until the request is decided,
+// here or elsewhere.
 func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-chan follow.Item) error {
 	if w.yes || !w.interactive {
 		reason := ""
 		if !w.yes {
 			if q.SecurityWarning != nil && !w.json {
-				_, _ = fmt.Fprintf(w.err, "! %s needs an approval: %s\n", line(q.ToolName, 100), line(q.SecurityWarning.Message, 500))
+				_, _ = fmt.Fprintf(w.err, "! %s requires approval: %s\n", line(q.ToolName, 100), line(q.SecurityWarning.Message, 500))
 			}
-			reason = "nobody was at a terminal to ask; --yes approves"
+			reason = "no terminal to ask at; --yes approves"
 		}
 		return w.c.Confirm(ctx, w.ref, q, w.yes, reason)
 	}
 	if slices.ContainsFunc(w.later, func(i follow.Item) bool { return w.decided(i.Event, q.ConfirmationID) != "" }) {
-		return nil // while the person was asked about another
+		return nil // while the user was asked about another request
 	}
 	s := stylesFor(w.err)
 	_, _ = fmt.Fprintf(w.err, "\n%s%sThe agent wants to call %s%s%s\n", s.yellow, s.bold,
@@ -402,7 +402,7 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 			switch {
 			case l.err != nil && !errors.Is(l.err, io.EOF):
 				return l.err
-			case l.at.Before(asked): // nobody approves what he has not seen
+			case l.at.Before(asked): // typed before the request was shown
 				w.lines.keep(l)
 				continue
 			}
@@ -412,7 +412,7 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 			if !ok {
 				return cmp.Or(ctx.Err(), io.ErrUnexpectedEOF)
 			}
-			w.later = append(w.later, i) // it is shown when the person has read this
+			w.later = append(w.later, i) // shown once the user has answered
 			if how := w.decided(i.Event, q.ConfirmationID); how != "" {
 				_, _ = fmt.Fprintf(w.err, "\n%s· %s%s\n", s.dim, how, s.off)
 				return nil
@@ -421,7 +421,7 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 	}
 }
 
-// decided says how an event has decided about a call, or "".
+// decided describes how an event decides a call; it is empty if the event does not.
 func (w *waiter) decided(e event.Event, call string) string {
 	switch e.Type {
 	case event.TypeActConfirmed:
@@ -432,17 +432,17 @@ func (w *waiter) decided(e event.Event, call string) string {
 	case event.TypeActCompleted:
 		var p event.ActCompleted
 		if e.DataAs(&p) == nil && p.Call == call {
-			return "nobody is asked any more"
+			return "no longer needs an answer"
 		}
 	case event.TypeRecorded, event.TypeTurnFailed:
 		if w.mine(e) {
-			return "the turn has ended; nobody is asked any more"
+			return "the turn has ended; no answer needed any more"
 		}
 	}
 	return ""
 }
 
-// indentJSON is JSON on lines, otherwise exactly as it was sent.
+// indentJSON indents JSON and changes nothing else in it.
 func indentJSON(b json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Indent(&out, b, "  ", "  ") != nil {

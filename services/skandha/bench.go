@@ -13,10 +13,10 @@ import (
 // benchCmd measures this machine.
 type benchCmd struct {
 	JSON  bool     `help:"Print the rows as JSON."`
-	Quick bool     `help:"A tenth of the iterations: a first look, not a figure to quote."`
+	Quick bool     `help:"Run a tenth of the iterations, for a rough result."`
 	Only  []string `placeholder:"ID" help:"Only these rows, e.g. --only B4,B6."`
 
-	Role string `arg:"" optional:"" hidden:"" help:"Be a process of a measurement."`
+	Role string `arg:"" optional:"" hidden:"" help:"Run as a helper process of a measurement."`
 }
 
 // Validate implements kong's interface.

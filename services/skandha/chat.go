@@ -17,12 +17,12 @@ import (
 	"skandha.dev/services/internal/follow"
 )
 
-// chatCmd is a conversation at the terminal, or with lines piped in.
+// chatCmd holds a conversation at the terminal, or with lines piped in.
 type chatCmd struct {
 	Agent   string `short:"a" default:"main" help:"Agent to talk to."`
-	Session string `short:"s" placeholder:"NAME" help:"Session to go on with. Default: a new one."`
+	Session string `short:"s" placeholder:"NAME" help:"Session to continue. Default: a new one."`
 	Yes     bool   `short:"y" help:"Approve every confirmation request."`
-	Plain   bool   `help:"Print line by line, without a live region. So it is also when standard input or output is no terminal, and with TERM=dumb. NO_COLOR takes the colours away."`
+	Plain   bool   `help:"Print line by line, without a live region. Implied if standard input or output is not a terminal, and by TERM=dumb. NO_COLOR disables colours."`
 }
 
 // Run implements the command.
@@ -44,7 +44,7 @@ func (c *chatCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer conn.close()
-	if err := conn.knows(ctx, ref.Agent); err != nil {
+	if err := conn.checkAgent(ctx, ref.Agent); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -69,7 +69,7 @@ type chat struct {
 	tty    bool
 	styles styles
 	failed error
-	again  string // what was typed last, if its turn failed
+	again  string // the last text, if its turn failed
 }
 
 func (c *chat) run(ctx context.Context) error {
@@ -95,14 +95,14 @@ func (c *chat) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		text = strings.TrimRight(text, " \t\r\n") // a space in front says that it is no command
+		text = strings.TrimRight(text, " \t\r\n") // a leading space marks a text that is not a command
 		switch text {
 		case "":
 		case "/quit", "/exit":
 			return c.failed
 		case "/retry":
 			if text = c.again; text == "" {
-				fmt.Fprintln(os.Stderr, "skandha: no turn has failed here: there is nothing to send again")
+				fmt.Fprintln(os.Stderr, "skandha: nothing to retry: no turn has failed here")
 				continue
 			}
 			fallthrough
@@ -114,7 +114,7 @@ func (c *chat) run(ctx context.Context) error {
 	}
 }
 
-// read waits for a line; Ctrl-C at the prompt leaves, too.
+// read waits for a line; Ctrl-C at the prompt also leaves.
 func (c *chat) read(ctx context.Context) (string, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -129,7 +129,7 @@ func (c *chat) read(ctx context.Context) (string, error) {
 	}
 }
 
-// submit stores what a person has typed: an input, or a slash command.
+// submit stores typed text as an input or a slash command.
 func (c *connection) submit(ctx context.Context, ref subject.Ref, text, source string) (uint64, error) {
 	say, command := client.Typed(text)
 	if command != nil {
@@ -138,7 +138,7 @@ func (c *connection) submit(ctx context.Context, ref subject.Ref, text, source s
 	return c.Say(ctx, ref, event.Input{Text: say, Source: source})
 }
 
-// turn says one thing and shows what comes of it. Ctrl-C cancels the turn.
+// turn sends one text and shows its turn. Ctrl-C cancels the turn.
 func (c *chat) turn(ctx context.Context, text string) error {
 	if _, command := client.Typed(text); command == nil {
 		c.again = text // until it has succeeded
@@ -161,7 +161,7 @@ func (c *chat) turn(ctx context.Context, text string) error {
 	var code exit
 	if errors.As(err, &code) {
 		if !c.tty {
-			c.failed = err // piped: the exit code tells
+			c.failed = err // piped: the exit code reports it
 		} else if c.again == text {
 			fmt.Fprintln(os.Stderr, "skandha: /retry sends it again")
 		}

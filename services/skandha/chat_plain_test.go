@@ -97,8 +97,8 @@ func TestChatIsPiped(t *testing.T) {
 		{name: "leaves", in: "/quit\nhello\n", out: ""},
 		{name: "refuses what nobody can be asked about", in: `call kit:risky {"text":"x"}`, code: 3, err: "· kit:risky denied", out: "denied"},
 		{name: "approves", args: []string{"-y"}, in: `call kit:risky {"text":"x"}`, out: `"did x"`},
-		{name: "sends again what failed", in: "/retry\nfail internal\n/help\n/retry\n", code: 1, err: "nothing to send again\nskandha: the turn failed (provider_failed): provider: internal: as the test asked\nskandha: the turn failed"},
-		{name: "has nothing to send again of a turn that succeeded", in: "hello\n/retry\n", out: "echo: hello\n", err: "nothing to send again"},
+		{name: "sends again what failed", in: "/retry\nfail internal\n/help\n/retry\n", code: 1, err: "nothing to retry: no turn has failed here\nskandha: the turn failed (provider_failed): provider: internal: as the test asked\nskandha: the turn failed"},
+		{name: "has nothing to send again of a turn that succeeded", in: "hello\n/retry\n", out: "echo: hello\n", err: "nothing to retry: no turn has failed here"},
 		{name: "fails", in: "fail internal\nhello\n", out: "echo: hello\n", code: 1, err: "the turn failed (provider_failed)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestChatIsPiped(t *testing.T) {
 
 func TestAnAnswerThatIsMissingIsExplained(t *testing.T) {
 	w := waiter{ref: subject.Ref{Agent: "main", Session: "s"}, seq: 5}
-	if got := w.missing(""); !strings.Contains(got, "no core has taken up the input") {
+	if got := w.missing(""); !strings.Contains(got, "no core has started on the input") {
 		t.Errorf("before it was taken up: %q", got)
 	}
 	if got := w.missing("the disk is full"); got != ": the disk is full" {

@@ -24,14 +24,14 @@ import (
 	"skandha.dev/services/skandha/terminal"
 )
 
-// canDraw reports whether the terminal takes more than lines.
+// canDraw reports whether the terminal can do more than print lines.
 func canDraw() bool {
 	return isTerminal(os.Stdin) && isTerminal(os.Stdout) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 }
 
 // terminal holds the conversation with a live region.
 func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) error {
-	// Of kill, and of a terminal that was closed: at the keyboard Ctrl-C is a key.
+	// From kill, or from a closed terminal: at the keyboard, Ctrl-C is a key.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGHUP)
 	defer stop()
 	logs, release, err := captureStderr()
@@ -39,9 +39,9 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		return err
 	}
 	defer release()
-	if g.Log == defaultLog && g.NATS == "" { // another level was asked for to be read here
+	if g.Log == defaultLog && g.NATS == "" { // another level was set in order to see it here
 		if g.logFile, err = openLogFile(g.Data); err != nil {
-			g.logger().Warn("warnings are shown here", "error", err) // a directory that cannot be written
+			g.logger().Warn("warnings are shown here", "error", err) // the directory is not writable
 		} else {
 			defer g.logFile.end()
 		}
@@ -51,11 +51,11 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		return err
 	}
 	defer conn.close()
-	if err := conn.knows(ctx, ref.Agent); err != nil {
+	if err := conn.checkAgent(ctx, ref.Agent); err != nil {
 		return err
 	}
 	cfg := terminal.Config{
-		Client: door{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about, Hints: page(ctx, conn), Logs: logs,
+		Client: sessionClient{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about, Hints: page(ctx, conn), Logs: logs,
 		History: filepath.Join(g.Data, "chat_history"), Yes: c.Yes, NoColour: os.Getenv("NO_COLOR") != "", Now: time.Now, NewID: client.NewID,
 		Where: g.where(),
 	}
@@ -77,17 +77,17 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 	return terminal.Run(ctx, cfg, os.Stdin, os.Stdout)
 }
 
-// page is a line about the web page, if there is one.
+// page returns a line with a link to the web page, if there is one.
 func page(ctx context.Context, conn *connection) []string {
 	l, err := conn.page(ctx)
 	if err != nil {
-		return nil // without it the terminal is all there is
+		return nil // chat works without a page
 	}
-	return []string{"page, opens once: " + l.URL}
+	return []string{"page (one-time link): " + l.URL}
 }
 
 func completions() []terminal.Command {
-	out := []terminal.Command{{Name: "retry", Help: "send the input again whose turn failed"}}
+	out := []terminal.Command{{Name: "retry", Help: "send the input of the failed turn again"}}
 	for _, c := range decide.Commands() {
 		out = append(out, terminal.Command{Name: c.Name, Args: c.Args, Help: c.Help})
 	}
@@ -95,11 +95,11 @@ func completions() []terminal.Command {
 	return out
 }
 
-// pastTurns is how many turns are shown of a session that is gone on with.
+// pastTurns is how many turns of a continued session are shown.
 const pastTurns = 3
 
-// earlier reads the session's latest turns up to a commit: those that have ended,
-// and what has happened in the one that goes on.
+// earlier reads the session's latest turns up to a commit: past turns have ended, open
+// holds the items of the running one.
 func earlier(ctx context.Context, conn *connection, ref subject.Ref, upTo uint64) (past []terminal.Past, open []follow.Item, err error) {
 	turns, err := history.Last(ctx, conn.Bus, ref, pastTurns+1)
 	if err != nil && !errors.Is(err, history.ErrNoTurn) {
@@ -109,7 +109,7 @@ func earlier(ctx context.Context, conn *connection, ref subject.Ref, upTo uint64
 		var items []follow.Item
 		ended := false
 		for _, c := range t.Commits {
-			if c.Sequence > upTo { // it will be told of
+			if c.Sequence > upTo { // it will arrive as an item
 				break
 			}
 			for i, e := range c.Events {
@@ -131,7 +131,8 @@ func earlier(ctx context.Context, conn *connection, ref subject.Ref, upTo uint64
 	return past[max(len(past)-pastTurns, 0):], open, nil
 }
 
-// withText gives a perception that had waited its text, which stands further back.
+// withText adds the text to the perception of an input that had been queued: the log has it
+// in an earlier event.
 func withText(e event.Event, t history.Turn) event.Event {
 	var p event.Perceived
 	if e.Type != event.TypePerceived || e.DataAs(&p) != nil || p.Text != "" {
@@ -143,53 +144,53 @@ func withText(e event.Event, t history.Turn) event.Event {
 	return again
 }
 
-// door is the terminal's way to the session.
-type door struct {
+// sessionClient implements terminal.Client for one session.
+type sessionClient struct {
 	conn *connection
 	ref  subject.Ref
 }
 
-// Say implements terminal.Door.
-func (d door) Say(ctx context.Context, in event.Input) (uint64, error) {
-	return d.conn.Say(ctx, d.ref, in)
+// Say implements terminal.Client.
+func (s sessionClient) Say(ctx context.Context, in event.Input) (uint64, error) {
+	return s.conn.Say(ctx, s.ref, in)
 }
 
-// Run implements terminal.Door.
-func (d door) Run(ctx context.Context, c event.Command) (uint64, error) {
-	return d.conn.Run(ctx, d.ref, c)
+// Run implements terminal.Client.
+func (s sessionClient) Run(ctx context.Context, c event.Command) (uint64, error) {
+	return s.conn.Run(ctx, s.ref, c)
 }
 
-// Answer implements terminal.Door.
-func (d door) Answer(ctx context.Context, a event.Confirmation) error {
-	_, err := d.conn.Answer(ctx, d.ref, a)
+// Answer implements terminal.Client.
+func (s sessionClient) Answer(ctx context.Context, a event.Confirmation) error {
+	_, err := s.conn.Answer(ctx, s.ref, a)
 	return err
 }
 
-// Cancel implements terminal.Door.
-func (d door) Cancel(ctx context.Context, seq uint64) error {
-	return d.conn.Cancel(ctx, d.ref, seq, "Ctrl-C")
+// Cancel implements terminal.Client.
+func (s sessionClient) Cancel(ctx context.Context, seq uint64) error {
+	return s.conn.Cancel(ctx, s.ref, seq, "Ctrl-C")
 }
 
-// Connected implements terminal.Door.
-func (d door) Connected() bool { return d.conn.Bus.Connected() }
+// Connected implements terminal.Client.
+func (s sessionClient) Connected() bool { return s.conn.Bus.Connected() }
 
-// Fault implements terminal.Door.
-func (d door) Fault() string {
-	if f := d.conn.Bus.StorageFault(); f != nil {
+// Fault implements terminal.Client.
+func (s sessionClient) Fault() string {
+	if f := s.conn.Bus.StorageFault(); f != nil {
 		return f.Error()
 	}
 	return ""
 }
 
-// Describe implements terminal.Door.
-func (d door) Describe(ctx context.Context, name string) (string, error) {
+// Describe implements terminal.Client.
+func (s sessionClient) Describe(ctx context.Context, name string) (string, error) {
 	var tools []coreapi.ToolInfo
-	if err := d.conn.Ask(ctx, coreapi.VerbTools, nil, &tools); err != nil {
+	if err := s.conn.Ask(ctx, coreapi.VerbTools, nil, &tools); err != nil {
 		return "", err
 	}
 	i := slices.IndexFunc(tools, func(t coreapi.ToolInfo) bool { return t.Name == name })
 	if i < 0 {
-		return "", fmt.Errorf("no tool is called %s now", name)
+		return "", fmt.Errorf("no tool %s is offered now", name)
 	}
 	t := tools[i]
 	text := t.Description
@@ -202,12 +203,12 @@ func (d door) Describe(ctx context.Context, name string) (string, error) {
 	return text, nil
 }
 
-// captureStderr has what this process writes there, its log above all, shown by the
-// terminal instead of drawn over. What comes after release is written as ever.
+// captureStderr redirects standard error, above all the log, to the terminal's view,
+// which would otherwise be drawn over it. After release it is written as before.
 func captureStderr() (lines <-chan string, release func(), err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("catching the log: %w", err)
+		return nil, nil, fmt.Errorf("capturing the log: %w", err)
 	}
 	was := os.Stderr
 	os.Stderr = w
@@ -217,11 +218,11 @@ func captureStderr() (lines <-chan string, release func(), err error) {
 		defer close(out)
 		s := bufio.NewScanner(r)
 		s.Buffer(nil, 1<<20)
-		defer func() { _, _ = io.Copy(io.Discard, r) }() // of a longer line: who writes must not stand still
+		defer func() { _, _ = io.Copy(io.Discard, r) }() // a longer line ended the scan: writers must not block
 		for s.Scan() {
 			select {
 			case out <- s.Text():
-			default: // nobody reads any more, or far too slowly
+			default: // the reader has stopped, or is far too slow
 				fmt.Fprintln(was, clean(s.Text()))
 			}
 		}

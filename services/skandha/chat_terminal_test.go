@@ -69,7 +69,7 @@ func TestTerminalStreamsAnAnswer(t *testing.T) {
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.Contains(strings.Join(strings.Fields(s.all()), " "), "The session stays: skandha chat -a main -s talk --data "+w.data) {
+	if !strings.Contains(strings.Join(strings.Fields(s.all()), " "), "To continue: skandha chat -a main -s talk --data "+w.data) {
 		t.Errorf("it does not say how to go on:\n%s", s)
 	}
 }
@@ -88,7 +88,7 @@ func TestTerminalAsksForApproval(t *testing.T) {
 	call("one")
 	s.await("kit:risky of the plugin kit wants to run", `"text": "one"`, "⚠", "y approve")
 	s.keys("e")
-	s.await("it says of itself: Does what cannot be undone.")
+	s.await("description: Does what cannot be undone.")
 	s.keys("y")
 	s.await("Enter approves")
 	s.keys(enter)
@@ -293,8 +293,8 @@ func TestTerminalRemembersWhatWasTyped(t *testing.T) {
 	}
 }
 
-// After the terminal has become narrower and wider again, everything stands there
-// once: nothing is left of how it was drawn before.
+// After the terminal has become narrower and wider again, everything is there once:
+// nothing is left of how it was drawn before.
 func TestTerminalIsResized(t *testing.T) {
 	w := newWorld(t)
 	w.plug(nil)
@@ -304,7 +304,7 @@ func TestTerminalIsResized(t *testing.T) {
 	s.await("y approve", "╭", "╰")
 	for _, size := range [][2]int{{40, 24}, {40, 12}, {80, 24}, {60, 10}, {100, 30}, {80, 24}} {
 		s.resize(size[0], size[1])
-		s.until("one box of the new width", func(screen string) bool {
+		s.until("one prompt of the new width", func(screen string) bool {
 			return strings.Count(screen, "╭─") == 1 && strings.Count(screen, "╰") == 1 && strings.Count(screen, "waiting for your answer") == 1 &&
 				strings.Contains(screen, "╭─ approval "+strings.Repeat("─", 3)) && len([]rune(lineWith(screen, "╭─"))) == size[0]-1
 		})
@@ -344,7 +344,7 @@ func TestTerminalIsNotSpokenToByStrangers(t *testing.T) {
 	w.say("evil", `call kit:risky {"text":"pay `+"\u202e\u200b"+`bob\u001b[2J"}`) // arguments
 	s.await("⟨U+202E⟩⟨U+200B⟩bob", "y approve")
 	s.keys("e")
-	s.await("exactly as they would be used")
+	s.await("exactly as they will be used")
 	s.keys("y", enter)
 	s.await("approved by you")
 	w.say("evil", "fail internal")
@@ -382,7 +382,7 @@ func TestTerminalNoticesThatTheBusIsAway(t *testing.T) {
 	s.keys("hello", enter)
 	s.await("echo: hello")
 	w.sys.Stop()
-	s.await("The bus is away.", "the bus is away")
+	s.await("The bus is unreachable.", "the bus is unreachable")
 	s.keys("are you there?", enter)
 	s.await("sending › are you there?")
 	w.start(addr)

@@ -9,9 +9,9 @@ import (
 	"skandha.dev/services/skandha/system"
 )
 
-// configCmd looks after the configuration file.
+// configCmd checks configuration files.
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Print everything that is wrong in a configuration file, with its line. Exits 0 if nothing is, else 1."`
+	Check configCheckCmd `cmd:"" help:"Print all errors in a configuration file, with their lines. Exits 0 if there are none, else 1."`
 }
 
 type configCheckCmd struct {
@@ -22,7 +22,7 @@ type configCheckCmd struct {
 func (c *configCheckCmd) Run(g *globals) error {
 	file := cmp.Or(c.File, g.Config)
 	if file == "" {
-		return errors.New("no file to check: name one, or set --config or SKANDHA_CONFIG")
+		return errors.New("no file to check; name one, or set --config or SKANDHA_CONFIG")
 	}
 	if err := system.CheckConfig(file, g.UI != "off"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

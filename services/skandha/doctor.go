@@ -30,12 +30,12 @@ import (
 	"skandha.dev/services/toolrunner"
 )
 
-// doctorCmd says what is there and what is missing.
+// doctorCmd checks what is installed, configured and running.
 type doctorCmd struct{}
 
 type finding struct {
 	ok     bool
-	need   bool // without it nothing works
+	need   bool // nothing works without it
 	what   string
 	advice string
 }
@@ -74,7 +74,7 @@ func (g *globals) findings(ctx context.Context) []finding {
 		out = append(out, g.providerFinding(ctx), g.storeFinding(ctx))
 	}
 	out = append(out, g.uiFinding(ctx))
-	if g.NATS == "" { // else the sandbox is where that system's tool runners are
+	if g.NATS == "" { // otherwise the sandbox is on the machines of that system's tool runners
 		out = append(out, g.sandboxFindings(ctx)...)
 	}
 	return append(out, program("redis-server", "Redis for a deployed system", "apt-get install redis-server, or use the docker-compose file"),
@@ -82,7 +82,7 @@ func (g *globals) findings(ctx context.Context) []finding {
 		program("python3", "Python for plugins in Python", "apt-get install python3"))
 }
 
-// running reports whether there is a system to ask.
+// running reports whether a system runs that can be asked.
 func (g *globals) running() bool {
 	if g.NATS != "" {
 		return true
@@ -103,14 +103,14 @@ func (g *globals) dataFinding() finding {
 	}
 	f.ok = true
 	if at != g.Data {
-		f.advice = "it will be made at the first start"
+		f.advice = "created at the first start"
 	} else if r, err := system.Running(g.Data); err == nil {
-		f.advice = fmt.Sprintf("process %d runs a system on it, at %s", r.PID, r.URL)
+		f.advice = fmt.Sprintf("process %d runs a system here, at %s", r.PID, r.URL)
 	}
 	return f
 }
 
-// existing is the directory, or the nearest above it that exists.
+// existing returns the directory, or its nearest parent that exists.
 func existing(dir string) (string, error) {
 	for {
 		_, err := os.Stat(dir)
@@ -121,7 +121,7 @@ func existing(dir string) (string, error) {
 	}
 }
 
-// writable reports whether files can be created in a directory, and creates none.
+// writable returns an error if files cannot be created in a directory; it creates none.
 func writable(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -154,7 +154,7 @@ func (g *globals) configFinding() finding {
 
 func (g *globals) busFinding(ctx context.Context) finding {
 	if g.NATS == "" {
-		return finding{ok: true, what: "bus: embedded NATS", advice: "--nats URL (or SKANDHA_NATS) talks to one that runs elsewhere"}
+		return finding{ok: true, what: "bus: embedded NATS", advice: "use --nats URL (or SKANDHA_NATS) for a bus that runs elsewhere"}
 	}
 	f := finding{need: true, what: "bus " + telemetry.Redact(g.NATS)}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -173,7 +173,7 @@ func (g *globals) busFinding(ctx context.Context) finding {
 	return f
 }
 
-// systemFindings are what the running system says of itself.
+// systemFindings returns what the running system reports about itself.
 func (g *globals) systemFindings(ctx context.Context) (out []finding) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -186,7 +186,7 @@ func (g *globals) systemFindings(ctx context.Context) (out []finding) {
 		out = append(out, finding{ok: true, what: "core " + string(st.Instance) + ": no faults"})
 	}
 	out = append(out, modelFindings(st.Executors)...)
-	if g.NATS != "" { // else the sandbox is described as it is here
+	if g.NATS != "" { // otherwise this machine's sandbox is described
 		out = append(out, sandboxFinding(st.Executors))
 	}
 	out = append(out, finding{
@@ -199,8 +199,8 @@ func (g *globals) systemFindings(ctx context.Context) (out []finding) {
 	return out
 }
 
-// modelFindings says which models providers have announced. That there is none is a fault
-// of an agent.
+// modelFindings lists the models that providers have announced. If there is none, the
+// agent's fault reports it.
 func modelFindings(executors []executor.Announcement) []finding {
 	var models []string
 	for _, e := range executors {
@@ -216,7 +216,7 @@ func modelFindings(executors []executor.Announcement) []finding {
 	return []finding{{ok: true, what: "provider: " + strings.Join(models, ", ")}}
 }
 
-// sandboxFinding says which sandbox services have announced themselves.
+// sandboxFinding lists the sandbox services that have announced themselves.
 func sandboxFinding(executors []executor.Announcement) finding {
 	var names []string
 	for _, e := range executors {
@@ -226,14 +226,14 @@ func sandboxFinding(executors []executor.Announcement) finding {
 	}
 	if len(names) == 0 {
 		return finding{
-			what:   "sandbox: none has announced itself",
+			what:   "sandbox: no service has announced itself",
 			advice: "python:execute and shell:execute are not offered; start skandha-sandbox",
 		}
 	}
 	return finding{ok: true, what: "sandbox: " + strings.Join(names, ", ")}
 }
 
-// faultFindings are what the system reports to be wrong.
+// faultFindings returns the faults that the system reports.
 func faultFindings(st coreapi.Status) (out []finding) {
 	for _, f := range st.Faults {
 		need := f.What == coreapi.FaultBus || f.What == coreapi.FaultProvider
@@ -251,7 +251,7 @@ func faultFindings(st coreapi.Status) (out []finding) {
 		what, effect := guideTrouble(t)
 		out = append(out, finding{
 			need: t.Required && !t.Stale, what: what,
-			advice: effect + "; start the plugin that declares it, or correct its answer",
+			advice: effect + "; start the plugin that declares it, or fix the plugin's answer",
 		})
 	}
 	return out
@@ -277,13 +277,13 @@ func (g *globals) runnerFinding(ctx context.Context, agent subject.Agent) findin
 func (g *globals) storeFinding(ctx context.Context) finding {
 	where := os.Getenv("SKANDHA_STORE")
 	if where == "" {
-		return finding{ok: true, what: "view: SQLite in the data directory", advice: "SKANDHA_STORE=redis://… keeps it in Redis"}
+		return finding{ok: true, what: "view: SQLite in the data directory", advice: "set SKANDHA_STORE=redis://… to keep it in Redis"}
 	}
 	f := finding{need: true, what: "view in " + telemetry.Redact(where)}
 	st, err := open.Store(ctx, where, g.logger())
 	if err == nil {
 		err = st.Ping(ctx)
-		_ = st.Close() // only read
+		_ = st.Close() // opened only to check it
 	}
 	if err != nil {
 		f.advice = err.Error()
@@ -311,10 +311,10 @@ func docker() finding {
 		return f
 	}
 	_ = c.Close()
-	return finding{ok: true, what: "Docker engine: answers"}
+	return finding{ok: true, what: "Docker engine: reachable"}
 }
 
-// providerFinding says what an embedded system would ask, and why.
+// providerFinding reports which provider an embedded system would use, and why.
 func (g *globals) providerFinding(ctx context.Context) finding {
 	f := finding{need: true, what: "provider"}
 	adapters, why, err := provider.Select(ctx, provider.Config{

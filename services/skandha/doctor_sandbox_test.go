@@ -20,7 +20,7 @@ func TestTheDoctorSaysHowWellASandboxIsolates(t *testing.T) {
 			t.Errorf("%s is needed", f.what)
 		}
 	}
-	for _, want := range []string{"bwrap (bubblewrap 0.8.0), Python 3.11.2", "namespaces", "limits: pids", "1024 MiB", "not hold memory: there is no cgroup"} {
+	for _, want := range []string{"bwrap (bubblewrap 0.8.0), Python 3.11.2", "namespaces", "limits: pids", "1024 MiB", "not enforce memory: there is no cgroup"} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("%q is not said:\n%s", want, all.String())
 		}

@@ -11,7 +11,7 @@ import (
 	"skandha.dev/services/skandha/system"
 )
 
-// envCmd prints what a plugin or a listener of another process needs to join.
+// envCmd prints the environment with which a plugin or listener in another process joins.
 type envCmd struct{}
 
 // Run implements the command.
@@ -38,12 +38,13 @@ func (envCmd) Run(g *globals) error {
 	return err
 }
 
-// exportLine is the line of a shell that sets SKANDHA_NATS, and SKANDHA_DATA if the
-// system has a data directory here. The token goes into the URL unless that has a user.
+// exportLine returns a shell command that sets SKANDHA_NATS, and SKANDHA_DATA if the
+// system has a data directory here. It adds the token to the URL unless the URL has a
+// user.
 func exportLine(at, token, data string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {
-		return "", fmt.Errorf("the address of the bus is no URL: %w", errors.Unwrap(err)) // the whole would show a token
+		return "", fmt.Errorf("invalid URL of the bus: %w", errors.Unwrap(err)) // the whole error could show a token
 	}
 	if token != "" && u.User == nil {
 		u.User = url.User(token)
@@ -55,5 +56,5 @@ func exportLine(at, token, data string) (string, error) {
 	return line, nil
 }
 
-// quoted is s as one word of a shell.
+// quoted returns s as one word of a shell command.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

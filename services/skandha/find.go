@@ -17,15 +17,16 @@ import (
 	"skandha.dev/services/skandha/system"
 )
 
-// errNoSystem says that no system runs where the flags say.
+// errNoSystem means that no system runs where the flags point.
 var errNoSystem = errors.New("no system runs")
 
-// localData is the data directory of `make run`, in the working directory or above it;
-// that of `make run-services` is in it.
+// localData is the data directory of `make run`, in the working directory or a parent;
+// it contains that of `make run-services`.
 const localData = ".data"
 
-// localDirs returns the data directories in the working directory, else in the nearest
-// above it that has any. What somebody else may write is none: it could name any bus.
+// localDirs returns the data directories in the working directory, or else in the
+// nearest parent that has any. It skips those that other users can write: they could
+// name any bus.
 func localDirs() []string {
 	for up := ""; ; up = filepath.Join(up, "..") {
 		if dir := filepath.Join(up, localData); isOurs(dir, 0o022) {
@@ -37,8 +38,8 @@ func localDirs() []string {
 	}
 }
 
-// defaultData is the default data directory. It is one of the user's data, except that
-// one from before, among the user's configuration, is still used.
+// defaultData returns the default data directory: one among the user's data, or the one
+// that earlier versions made among the user's configuration, if it exists.
 func defaultData() string {
 	data, old := userData(), oldData()
 	if old != "" && !holdsLog(data) && holdsLog(old) {
@@ -52,8 +53,7 @@ func holdsLog(dir string) bool {
 	return isDir(filepath.Join(dir, "nats")) || isDir(filepath.Join(dir, "jetstream"))
 }
 
-// isOurs reports whether dir is a directory of this user that gives others none of these
-// rights.
+// isOurs reports whether this user owns dir and others have none of these rights.
 func isOurs(dir string, rights fs.FileMode) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&rights != 0 {
@@ -93,11 +93,11 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// find decides which system the flags mean. The command line wins over the environment,
-// and a system that runs on a data directory of the environment over SKANDHA_NATS, which
-// it may have outlived. Without either, it is one that runs in the working directory, above
-// it or on the default directory, else the one of ./.data. The commands up and server, which
-// always start a system, use the default directory.
+// find resolves which system the flags mean. The command line takes precedence over the
+// environment, and a system that runs on the environment's data directory over SKANDHA_NATS,
+// which may be stale. Without either, it selects a system that runs in the working
+// directory, in a parent or on the default directory, or else ./.data. The commands up and
+// server, which always start a system, use the default directory.
 func (g *globals) find(command string) {
 	switch {
 	case g.given["nats"]:
@@ -116,11 +116,11 @@ func (g *globals) find(command string) {
 		if len(runs) > 0 {
 			g.Data = runs[0]
 			for _, other := range runs[1:] {
-				fmt.Fprintf(os.Stderr, "skandha: this is the system on %s; another runs on %s: --data %[2]s\n", runs[0], shellQuote(other))
+				fmt.Fprintf(os.Stderr, "skandha: using the system on %s; another runs on %s; for that one add --data %[2]s\n", runs[0], shellQuote(other))
 			}
 			break
 		}
-		// One that came with a checkout or an archive is open to others.
+		// A directory that came with a checkout or an archive is open to others.
 		rest := func(dir string) bool { return isOurs(dir, 0o077) && holdsLog(dir) }
 		if local := localDirs(); len(local) > 0 && rest(local[0]) {
 			g.Data = local[0]
@@ -130,12 +130,13 @@ func (g *globals) find(command string) {
 		g.Data = defaultData()
 	}
 	if old := oldData(); g.NATS == "" && g.Data == old && old != userData() {
-		fmt.Fprintf(os.Stderr, "skandha: the data is in %s, as of earlier versions; to move it: mv %[1]s %s\n",
+		fmt.Fprintf(os.Stderr, "skandha: the data is in %s, where earlier versions kept it; to move it: mv %[1]s %s\n",
 			shellQuote(old), shellQuote(userData()))
 	}
 }
 
-// where is the flag that leads to the same data directory; empty if none is needed.
+// where returns the flag that selects the same data directory; it is empty if none is
+// needed.
 func (g *globals) where() string {
 	if g.NATS != "" || g.Data == defaultData() {
 		return ""
@@ -143,7 +144,7 @@ func (g *globals) where() string {
 	return "--data " + shellQuote(g.Data)
 }
 
-// running returns the directories on which a system runs.
+// running returns those of the directories on which a system runs.
 func running(dirs ...string) []string {
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		_, err := system.Running(dir)
@@ -151,8 +152,8 @@ func running(dirs ...string) []string {
 	})
 }
 
-// connectRunning reaches a system that runs already. Its error is errNoSystem if there is
-// none; it says where one runs, or how to start one.
+// connectRunning connects to a running system. If there is none, the error wraps
+// errNoSystem and says where one runs or how to start one.
 func (g *globals) connectRunning(ctx context.Context) (*connection, error) {
 	if g.NATS != "" {
 		return g.dial(ctx, g.NATS, g.Token, "the system on "+telemetry.Redact(g.NATS))
@@ -172,8 +173,8 @@ func (g *globals) connectRunning(ctx context.Context) (*connection, error) {
 
 func (g *globals) noSystem() error {
 	for _, dir := range running(append(localDirs(), defaultData())...) {
-		return fmt.Errorf("%w on %s; one runs on %s: add --data %[3]s", errNoSystem, g.Data, shellQuote(dir))
+		return fmt.Errorf("%w on %s; one runs on %s; add --data %[3]s", errNoSystem, g.Data, shellQuote(dir))
 	}
-	return fmt.Errorf("%w on %s; start one (make run, or %[3]s up --data %[2]s), or name the data directory of yours by --data",
+	return fmt.Errorf("%w on %s; start one (make run, or %[3]s up --data %[2]s), or name your data directory with --data",
 		errNoSystem, shellQuote(g.Data), buildinfo.Command())
 }

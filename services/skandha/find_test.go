@@ -44,7 +44,7 @@ func TestCommandsThatLookStartNothing(t *testing.T) {
 func TestTheDoctorCreatesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for data, want := range map[string]string{
-		filepath.Join(dir, "a", "b"): "it will be made at the first start", dir: "",
+		filepath.Join(dir, "a", "b"): "created at the first start", dir: "",
 	} {
 		if f := (&globals{Data: data}).dataFinding(); !f.ok || f.advice != want {
 			t.Errorf("%s: %+v", data, f)
@@ -79,16 +79,16 @@ func TestTheSystemIsFound(t *testing.T) {
 	}{
 		"in the working directory": {nil, []string{"status"}, "agents [main]", 0},
 		"here and on the default directory": {
-			[]string{"XDG_DATA_HOME=" + share}, []string{"status"}, "another runs on " + share + "/skandha: --data", 0,
+			[]string{"XDG_DATA_HOME=" + share}, []string{"status"}, "another runs on " + share + "/skandha; for that one add --data", 0,
 		},
 		"a flag wins over SKANDHA_NATS": {[]string{"SKANDHA_NATS=" + away}, []string{"status", "--data", data}, "agents [main]", 0},
 		"a directory of the environment on which one runs": {
 			[]string{"SKANDHA_NATS=" + away, "SKANDHA_DATA=" + data}, []string{"status"}, "agents [main]", 0,
 		},
-		"one runs elsewhere":            {nil, []string{"status", "--data", other}, "one runs on .data: add --data .data", 1},
-		"an unknown agent":              {nil, []string{"ask", "-a", "nobody", "hello"}, "no agent nobody; there are main", 1},
-		"a flag of a system of its own": {nil, []string{"ask", "--provider", "offline", "hello"}, "--provider: only for a system that this command starts", 1},
-		"a time limit":                  {nil, []string{"ask", "--timeout", "1ms", "hello"}, "no answer within 1ms", 4},
+		"one runs elsewhere":           {nil, []string{"status", "--data", other}, "one runs on .data; add --data .data", 1},
+		"an unknown agent":             {nil, []string{"ask", "-a", "nobody", "hello"}, "unknown agent nobody; the agents are main", 1},
+		"a flag for a separate system": {nil, []string{"ask", "--provider", "offline", "hello"}, "--provider: only for a system that this command starts", 1},
+		"a time limit":                 {nil, []string{"ask", "--timeout", "1ms", "hello"}, "no answer within 1ms", 4},
 		"the bus is away": {
 			[]string{"SKANDHA_NATS=" + away}, []string{"ask", "--timeout", "100ms", "hello"}, "nats://xxxxx@127.0.0.1:1", 4,
 		},

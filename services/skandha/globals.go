@@ -22,23 +22,23 @@ import (
 
 // globals are the flags of every command.
 type globals struct {
-	NATS   string `name:"nats" env:"SKANDHA_NATS" group:"The system" placeholder:"URL" help:"Talk to the system on this bus, e.g. nats://127.0.0.1:4222. Default: the one that runs on --data."`
-	Token  string `env:"SKANDHA_TOKEN" group:"The system" help:"Token of the bus." placeholder:"TOKEN"`
-	Creds  string `env:"SKANDHA_CREDS" group:"The system" type:"existingfile" help:"Credentials file of the bus." placeholder:"FILE"`
-	Data   string `env:"SKANDHA_DATA" group:"The system" help:"Data directory of the system: its log, its view and the agent's workspace. Default: ./.data if a system has run there, else ${data}. Wins over SKANDHA_NATS." placeholder:"DIR"`
-	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"What is logged to standard error: debug, info, warn or error. In a conversation at a terminal, warnings go to DATA/chat.log."`
-	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) of an embedded system: agents and policy." placeholder:"FILE"`
+	NATS   string `name:"nats" env:"SKANDHA_NATS" group:"The system" placeholder:"URL" help:"Connect to the system on this bus, e.g. nats://127.0.0.1:4222. Default: the system on --data."`
+	Token  string `env:"SKANDHA_TOKEN" group:"The system" help:"Token for the bus." placeholder:"TOKEN"`
+	Creds  string `env:"SKANDHA_CREDS" group:"The system" type:"existingfile" help:"Credentials file for the bus." placeholder:"FILE"`
+	Data   string `env:"SKANDHA_DATA" group:"The system" help:"Data directory of the system: its log, its view and the agent's workspace. Default: ./.data if a system has run there, else ${data}. Takes precedence over SKANDHA_NATS." placeholder:"DIR"`
+	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"Lowest level that is logged to standard error: debug, info, warn or error. While chatting at a terminal, warnings go to DATA/chat.log."`
+	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) for an embedded system: agents and policy." placeholder:"FILE"`
 
-	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider of an embedded system: openai or offline. Default: what the environment has keys for." placeholder:"NAME"`
-	Model        string   `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model of the provider." placeholder:"NAME"`
+	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider for an embedded system: openai or offline. Default: the one that the environment has a key for." placeholder:"NAME"`
+	Model        string   `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model to use." placeholder:"NAME"`
 	BaseURL      string   `group:"Embedded system" env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
-	OfflineRules string   `group:"Embedded system" env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules of the offline provider instead of the built-in ones." placeholder:"FILE"`
+	OfflineRules string   `group:"Embedded system" env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules for the offline provider, instead of the built-in ones." placeholder:"FILE"`
 	Workspace    string   `group:"Embedded system" env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
 	NotesPlugin  string   `group:"Embedded system" env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
 	HTTPAllow    []string `group:"Embedded system" env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
-	NoSandbox    bool     `group:"Embedded system" env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system offers no python:execute, shell:execute and sandbox_fs."`
-	UI           string   `name:"ui" group:"Embedded system" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Where an embedded system that stays (up, chat) serves its page. Default: 127.0.0.1:7070 or, if that is taken, the next free port; off: nowhere."`
-	Sync         string   `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is on the disk: always (before it is acknowledged; survives power loss) or relaxed (survives kill -9)."`
+	NoSandbox    bool     `group:"Embedded system" env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system does not offer python:execute, shell:execute or sandbox_fs."`
+	UI           string   `name:"ui" group:"Embedded system" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Address at which an embedded system (of up or chat) serves its page. Default: 127.0.0.1:7070 or, if that is in use, the next free port. off: no page."`
+	Sync         string   `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is synced to disk: always (before a write is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
 	Files   filesystem.Limits `embed:"" prefix:"files-" group:"File tools of an embedded system"`
 	Sandbox selection.Flags   `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
@@ -46,11 +46,11 @@ type globals struct {
 	HelpAll helpAll `name:"help-all" help:"Show all flags."`
 
 	given    map[string]bool // flags of the command line
-	embedded []string        // of these, those of an embedded system
-	logFile  *logFile        // nil: what is logged goes to standard error
+	embedded []string        // those among them for an embedded system
+	logFile  *logFile        // nil: log to standard error
 }
 
-// systemConfig is that of an embedded system.
+// systemConfig returns the configuration of an embedded system.
 func (g *globals) systemConfig() system.Config {
 	cfg := system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
@@ -63,7 +63,7 @@ func (g *globals) systemConfig() system.Config {
 	return cfg
 }
 
-// uiConfig is the page of an embedded system that stays; nil: there is none.
+// uiConfig returns the configuration of an embedded system's page; nil without a page.
 func (g *globals) uiConfig() *system.UI {
 	if g.UI == "off" {
 		return nil
@@ -71,19 +71,19 @@ func (g *globals) uiConfig() *system.UI {
 	return &system.UI{Listen: g.UI}
 }
 
-// connection is a client and how to end it.
+// connection is a client of a system, which may run in this process.
 type connection struct {
 	*client.Client
-	own   *system.System // when this process runs the system itself
-	about string         // for people: what it is connected to
+	own   *system.System // nil unless this process runs the system
+	about string         // what it is connected to, for display
 }
 
-// connect reaches the system that the flags name ([globals.find]), else it starts one,
-// without a page.
+// connect connects to the system that the flags name ([globals.find]), or else starts
+// one without a page.
 func (g *globals) connect(ctx context.Context) (*connection, error) { return g.reach(ctx, nil) }
 
-// connectToStay is connect for a command that a person stays in: a system that it
-// starts serves the page, too; see [connection.page].
+// connectToStay is connect for an interactive command: a system that it starts also
+// serves the page; see [connection.page].
 func (g *globals) connectToStay(ctx context.Context) (*connection, error) {
 	return g.reach(ctx, g.uiConfig())
 }
@@ -92,8 +92,8 @@ func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error)
 	c, err := g.connectRunning(ctx)
 	if err == nil && len(g.embedded) > 0 {
 		c.close()
-		return nil, fmt.Errorf("%s: only for a system that this command starts, and this is %s; "+
-			"stop it first, or name another data directory by --data", strings.Join(g.embedded, ", "), c.about)
+		return nil, fmt.Errorf("%s: only for a system that this command starts, but it uses %s; "+
+			"stop that one first, or name another data directory with --data", strings.Join(g.embedded, ", "), c.about)
 	}
 	if !errors.Is(err, errNoSystem) {
 		return c, err
@@ -101,7 +101,7 @@ func (g *globals) reach(ctx context.Context, ui *system.UI) (*connection, error)
 	cfg := g.systemConfig()
 	cfg.UI = ui
 	sys, err := system.Start(ctx, cfg)
-	if errors.Is(err, system.ErrLocked) { // it came up meanwhile
+	if errors.Is(err, system.ErrLocked) { // another process has started it meanwhile
 		if run, err := system.AwaitRunning(ctx, g.Data); err == nil && len(g.embedded) == 0 {
 			return g.dial(ctx, run.URL, run.Token, fmt.Sprintf("the system that process %d runs on %s", run.PID, g.Data))
 		}
@@ -128,7 +128,7 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	defer cancel()
 	b, err := bus.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), or name another by --data or --nats", err)
+		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), or name another with --data or --nats", err)
 	}
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	return &connection{c, nil, about}, nil
 }
 
-// fault is what keeps the system from storing, if it can still say so.
+// fault returns what keeps the system from storing, if it can still report it.
 func (c *connection) fault(ctx context.Context) string {
 	if f := c.Bus.StorageFault(); f != nil {
 		return f.Error()
@@ -150,7 +150,7 @@ func (c *connection) fault(ctx context.Context) string {
 	defer cancel()
 	var st coreapi.Status
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
-		return "no core answers: " + err.Error()
+		return "no core is reachable: " + err.Error()
 	}
 	for _, f := range st.Faults {
 		if f.What == coreapi.FaultBus {
@@ -160,8 +160,8 @@ func (c *connection) fault(ctx context.Context) string {
 	return ""
 }
 
-// page is a one-time link to the page of the system, wherever that runs. Without a
-// page the error says so, within seconds.
+// page returns a one-time link to the system's page, wherever that runs. If there is no
+// page, it returns [system.ErrNoUI] within seconds.
 func (c *connection) page(ctx context.Context) (uibridge.Link, error) {
 	if c.own != nil {
 		return c.own.UILink(ctx)
@@ -171,8 +171,8 @@ func (c *connection) page(ctx context.Context) (uibridge.Link, error) {
 	return l, err
 }
 
-// pageStatus is where the page of the system is, wherever that runs; the error is as
-// that of page.
+// pageStatus returns the status of the system's page, wherever that runs. Its errors
+// are those of page.
 func (c *connection) pageStatus(ctx context.Context) (uibridge.Status, error) {
 	var st uibridge.Status
 	err := c.askBridge(ctx, uibridge.VerbStatus, &st)
@@ -189,7 +189,7 @@ func (c *connection) askBridge(ctx context.Context, verb string, answer any) err
 	return err
 }
 
-// close ends the connection, and the system if it is this process's own.
+// close closes the connection, and stops the system if this process runs it.
 func (c *connection) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -201,7 +201,7 @@ func (c *connection) close() {
 	}
 }
 
-// writer is the name that this person's causes are stored under.
+// writer returns the name under which this user's causes are stored.
 func writer() subject.Writer {
 	if u, err := user.Current(); err == nil {
 		if w, err := subject.Parse[subject.Writer](subject.Encode(u.Username)); err == nil {

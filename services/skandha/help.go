@@ -13,7 +13,7 @@ type helpAll bool
 // IgnoreDefault implements kong's interface of flags without a value.
 func (helpAll) IgnoreDefault() {}
 
-// BeforeReset implements kong's hook: the command line need not be complete.
+// BeforeReset implements kong's hook: the command line may be incomplete.
 func (helpAll) BeforeReset(k *kong.Context) error {
 	hideFlags(k, false)
 	if err := kong.DefaultHelpPrinter(kong.HelpOptions{Compact: true, FlagsLast: true}, k); err != nil {
@@ -23,17 +23,17 @@ func (helpAll) BeforeReset(k *kong.Context) error {
 	return nil
 }
 
-// shortHelp prints a command's own flags and those that say which system is meant.
+// shortHelp prints a command's own flags and those that select the system.
 func shortHelp(o kong.HelpOptions, k *kong.Context) error {
 	hideFlags(k, true)
 	return kong.DefaultHelpPrinter(o, k)
 }
 
-// startsSystem are the commands that use the flags of an embedded system.
+// startsSystem lists the commands that use the flags of an embedded system.
 var startsSystem = []string{"up", "chat", "ask", "doctor"}
 
-// hideFlags leaves out the flags of an embedded system: in the short help, and for the
-// commands that start none.
+// hideFlags hides the flags of an embedded system in the short help, and for commands
+// that start none.
 func hideFlags(k *kong.Context, short bool) {
 	command := ""
 	if n := k.Selected(); n != nil {
@@ -41,7 +41,7 @@ func hideFlags(k *kong.Context, short bool) {
 	}
 	hide := short || command != "" && !slices.Contains(startsSystem, command)
 	for _, f := range k.Model.Flags {
-		if f.Group == nil { // those of the command are without a group, and so come first
+		if f.Group == nil { // the command's own flags have no group and are listed first
 			f.Group = &kong.Group{Key: "Help", Title: "Help"}
 		}
 		if f.Group.Key != "Help" && f.Group.Key != "The system" {
@@ -50,8 +50,8 @@ func hideFlags(k *kong.Context, short bool) {
 	}
 }
 
-// given returns the names of the flags of the command line; embedded are those of a system
-// that the command starts.
+// given returns the names of the flags on the command line; embedded are those for a
+// system that the command starts.
 func given(k *kong.Context) (all map[string]bool, embedded []string) {
 	all = map[string]bool{}
 	for _, p := range k.Path {

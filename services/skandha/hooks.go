@@ -36,7 +36,7 @@ func (h *hooksCmd) Run(ctx context.Context, g *globals) error {
 	return printHooks(os.Stdout, info)
 }
 
-// printHooks lists the points, and under each who answers there, in order.
+// printHooks lists the points, and under each the plugins that answer there, in order.
 func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
@@ -57,7 +57,7 @@ func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 				remarks = append(remarks, fmt.Sprintf("%s: %s is not asked: %s", p.Point, h.Plugin, line(h.Unasked, 200)))
 			}
 			if h.LastError != "" {
-				remarks = append(remarks, fmt.Sprintf("%s: %s failed last with: %s", p.Point, h.Plugin, line(h.LastError, 200)))
+				remarks = append(remarks, fmt.Sprintf("%s: last error of %s: %s", p.Point, h.Plugin, line(h.LastError, 200)))
 			}
 		}
 	}
@@ -65,12 +65,12 @@ func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 		return err
 	}
 	if !anybody {
-		remarks = append(remarks, "Nobody answers. Begin with:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
+		remarks = append(remarks, "No plugin has a hook. To write one:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
 	}
 	for l := range strings.Lines(table.String()) {
 		_, _ = fmt.Fprintln(out, strings.TrimRight(l, " \n")) // a point has fewer cells than a plugin
 	}
-	_, err := fmt.Fprintf(out, "%sFigures of core %s, since it started.\n", lines(remarks), info.Instance)
+	_, err := fmt.Fprintf(out, "%sFigures from core %s, since its start.\n", lines(remarks), info.Instance)
 	return err
 }
 
@@ -89,7 +89,7 @@ func latency(h coreapi.HookInfo, us int64) string {
 	return short(time.Duration(us) * time.Microsecond)
 }
 
-// short is a duration in three digits.
+// short formats a duration in three digits.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -107,7 +107,7 @@ type pluginsOrderCmd struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// placed is a plugin in the order, and why it stands there.
+// placed is a plugin with the reasons for its place in the order.
 type placed struct {
 	Plugin registry.PluginInfo `json:"-"`
 	Name   string              `json:"plugin"`
@@ -118,7 +118,7 @@ type placed struct {
 // Run implements the command.
 func (o *pluginsOrderCmd) Run(ctx context.Context, g *globals) error {
 	if o.Hook != "" && !slices.Contains(hook.Points(), hook.Point(o.Hook)) {
-		return fmt.Errorf("there is no hook point %s; there are %s", line(o.Hook, 40), join(hook.Points()))
+		return fmt.Errorf("unknown hook point %s; the points are %s", line(o.Hook, 40), join(hook.Points()))
 	}
 	list, err := plugins(ctx, g)
 	if err != nil {
@@ -136,8 +136,8 @@ func (o *pluginsOrderCmd) Run(ctx context.Context, g *globals) error {
 	return printMissing(os.Stdout, hooks, hook.Point(o.Hook))
 }
 
-// place takes those that are there and have a hook at the point, if one is named.
-// The reasons are those of the order of all.
+// place returns the registered plugins that have a hook at the point, if one is named.
+// The reasons refer to the order of all plugins.
 func place(list []registry.PluginInfo, at hook.Point) []placed {
 	out := []placed{}
 	for _, p := range list {
@@ -147,7 +147,7 @@ func place(list []registry.PluginInfo, at hook.Point) []placed {
 		}
 		why := p.Why
 		if len(why) == 0 {
-			why = []string{fmt.Sprintf("first: nothing puts it behind others, priority %d", p.Priority)}
+			why = []string{fmt.Sprintf("no dependency puts it after others, priority %d", p.Priority)}
 		}
 		out = append(out, placed{p, string(p.Name), p.State, why})
 	}
@@ -174,18 +174,18 @@ func printOrder(out io.Writer, st styles, order []placed, at string) {
 		}
 	}
 	if at != "" && hook.Point(at).DefaultMode() == hook.Parallel {
-		_, _ = fmt.Fprintf(out, "%s asks all at once unless it is configured otherwise; the answers are composed in this order.\n", at)
+		_, _ = fmt.Fprintf(out, "%s asks all plugins at once unless configured otherwise; their answers are combined in this order.\n", at)
 	}
 }
 
-// verdictsOf is what hooks did in a decision, as one line of JSON.
+// verdictsOf holds what hooks did in a decision, as one line of JSON.
 type verdictsOf struct {
 	subject.Ref
 	Hooks []hook.Verdict `json:"hooks"`
 }
 
-// printVerdicts shows what hooks did in a decision, a line each, as events are
-// shown. The session is named unless it is empty.
+// printVerdicts shows what hooks did in a decision, one line each, in the format of
+// events. An empty session is left out.
 func printVerdicts(out io.Writer, st styles, indent string, at time.Time, session string, list []hook.Verdict) {
 	if session != "" {
 		session = " " + session
@@ -206,7 +206,7 @@ func printVerdicts(out io.Writer, st styles, indent string, at time.Time, sessio
 		switch {
 		case v.Error != "":
 			colour = st.red
-			what += ", it failed: " + line(v.Error, 120)
+			what += ", failed: " + line(v.Error, 120)
 		case v.Reason != "":
 			what += ": " + line(v.Reason, 120)
 		}
@@ -215,7 +215,7 @@ func printVerdicts(out io.Writer, st styles, indent string, at time.Time, sessio
 	}
 }
 
-// commitLine is the head of a commit for people.
+// commitLine formats the header of a commit.
 func commitLine(st styles, seq uint64, h event.Header) string {
 	return fmt.Sprintf("%s%8d %s%s commit after %d, by %s%s, driver %d, digest %s", st.dim, seq, h.Now.Local().Format("15:04:05.000"), st.off,
 		h.Prev, h.Trigger.Kind, triggerOf(h.Trigger), h.Driver, h.Digest)

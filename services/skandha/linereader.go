@@ -6,46 +6,46 @@ import (
 	"time"
 )
 
-// lineReader gives what a person types, line by line. Whoever waits for a line may stop
-// waiting; the line that then comes is the next one's who does.
+// lineReader reads typed lines. A caller may stop waiting for a line; the next caller
+// then receives it.
 type lineReader struct {
 	in    *bufio.Reader
-	out   chan typed // nil until somebody has waited
-	ahead []typed
+	out   chan typedLine // nil before the first call of next
+	ahead []typedLine
 }
 
-// typed is a line.
-type typed struct {
-	text string // with its end, if it has one
-	err  error  // io.EOF and the like; then there is no text
+// typedLine is a line and when it was read.
+type typedLine struct {
+	text string // with its line end, if it has one
+	err  error  // such as io.EOF; the text is empty
 	at   time.Time
 }
 
 func newLineReader(in io.Reader) *lineReader { return &lineReader{in: bufio.NewReader(in)} }
 
-// next is where the next line comes. Nothing is read before somebody has asked; from
-// then on lines are read when they are typed, so that it is known when that was.
-func (l *lineReader) next() <-chan typed {
+// next returns the channel of lines. Reading starts with the first call; from then on
+// each line is read when it is typed, so that its time is known.
+func (l *lineReader) next() <-chan typedLine {
 	if l.out == nil {
-		l.out = make(chan typed, 64)
-		go func() { // as long as the process; a read of a terminal cannot be ended
+		l.out = make(chan typedLine, 64)
+		go func() { // runs until the process exits: a read from a terminal cannot be cancelled
 			for {
 				text, err := l.in.ReadString('\n')
 				if text != "" {
 					err = nil
 				}
-				l.out <- typed{text, err, time.Now()}
+				l.out <- typedLine{text, err, time.Now()}
 			}
 		}()
 	}
 	return l.out
 }
 
-// keep keeps a line that was no answer for who waits for any line.
-func (l *lineReader) keep(t typed) { l.ahead = append(l.ahead, t) }
+// keep stores a line that was not an answer; kept returns it.
+func (l *lineReader) keep(t typedLine) { l.ahead = append(l.ahead, t) }
 
-// kept is the first line that was kept.
-func (l *lineReader) kept() (t typed, ok bool) {
+// kept removes and returns the first stored line.
+func (l *lineReader) kept() (t typedLine, ok bool) {
 	if len(l.ahead) == 0 {
 		return t, false
 	}

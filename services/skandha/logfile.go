@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/telemetry"
 )
 
-// logFile takes the log of a process whose terminal is drawn on.
+// logFile receives the log of a process that draws on its terminal.
 type logFile struct {
 	*os.File
 	wrote atomic.Bool
@@ -20,13 +20,13 @@ type logFile struct {
 // defaultLog is the default of --log.
 const defaultLog = "warn"
 
-// maxLogFile is the size above which a log file begins anew, in bytes.
+// maxLogFile is the size in bytes above which a log file is started over.
 const maxLogFile = 4 << 20
 
-// openLogFile opens the log of the terminal in a data directory, for appending.
+// openLogFile opens the terminal's log in a data directory for appending.
 func openLogFile(data string) (*logFile, error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, fmt.Errorf("making the data directory: %w", err)
+		return nil, fmt.Errorf("creating the data directory: %w", err)
 	}
 	name, flags := filepath.Join(data, "chat.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND
 	if info, err := os.Stat(name); err == nil && info.Size() > maxLogFile {
@@ -45,15 +45,15 @@ func (f *logFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// end closes the file, and says where it is if there is something in it.
+// end closes the file, and prints its name if it is not empty.
 func (f *logFile) end() {
 	if f.wrote.Load() {
 		fmt.Printf("warnings are in %s\n", f.Name())
 	}
-	_ = f.Close() // every line is written at once
+	_ = f.Close() // writes are not buffered
 }
 
-// logger writes to standard error or, while a terminal is drawn on, to the log file;
+// logger logs to standard error or, while the terminal is drawn on, to the log file;
 // errors go to both.
 func (g *globals) logger() *slog.Logger {
 	if g.logFile == nil {
@@ -65,7 +65,7 @@ func (g *globals) logger() *slog.Logger {
 func newLogger(w io.Writer, level string) *slog.Logger {
 	log, err := telemetry.NewLogger(w, "", telemetry.LogConfig{Level: level})
 	if err != nil {
-		panic(err) // the flag admits the known levels alone
+		panic(err) // the flag accepts only known levels
 	}
 	return log
 }

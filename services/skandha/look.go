@@ -28,7 +28,7 @@ import (
 // toolsCmd lists the tools.
 type toolsCmd struct {
 	JSON bool `help:"Print JSON."`
-	All  bool `help:"Internal tools, too."`
+	All  bool `help:"Also list internal tools."`
 }
 
 // Run implements the command.
@@ -52,7 +52,7 @@ func (t *toolsCmd) Run(ctx context.Context, g *globals) error {
 	return w.Flush()
 }
 
-// succeeded is how many of the calls had success, as counted: the rate in the API is an
+// succeeded returns the counted rate of successful calls: the rate in the API is an
 // estimate for the model.
 func succeeded(i coreapi.ToolInfo) string {
 	if i.Used == 0 {
@@ -70,7 +70,7 @@ func meanLatency(i coreapi.ToolInfo) string {
 
 func describe(i coreapi.ToolInfo) string {
 	if !i.Live {
-		return "(nobody offers it now)"
+		return "(not offered now)"
 	}
 	if i.Used >= 10 && i.SuccessRate < 0.5 {
 		return "(fails more often than not) " + line(i.Description, 60)
@@ -85,7 +85,7 @@ func orElse(s, other string) string {
 	return s
 }
 
-// ask connects, asks core one question and leaves.
+// ask connects, asks core one question and disconnects.
 func ask(ctx context.Context, g *globals, verb string, question, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -97,7 +97,7 @@ func ask(ctx context.Context, g *globals, verb string, question, answer any) err
 	return c.Ask(ctx, verb, question, answer)
 }
 
-// statusCmd shows who is there, and where the page is.
+// statusCmd shows the running cores and executors, and the page's address.
 type statusCmd struct {
 	JSON bool `help:"Print JSON."`
 }
@@ -113,14 +113,14 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	defer c.close()
 	var st struct {
 		coreapi.Status
-		Page     *uibridge.Status `json:"page,omitempty"`                  // of one of the bridges
-		Awaiting []subject.Ref    `json:"awaiting_confirmation,omitempty"` // of the latest sessions
+		Page     *uibridge.Status `json:"page,omitempty"`                  // from one of the bridges
+		Awaiting []subject.Ref    `json:"awaiting_confirmation,omitempty"` // among the latest sessions
 	}
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st.Status); err != nil {
 		return err
 	}
 	if st.Awaiting, err = c.awaiting(ctx); err != nil {
-		c.Log.Debug("listing the sessions that wait for a confirmation", "error", err) // the state of the view says why
+		c.Log.Debug("listing the sessions that wait for a confirmation", "error", err) // the view's state shows the reason
 	}
 	page, err := c.pageStatus(ctx)
 	switch {
@@ -134,17 +134,17 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	}
 	fmt.Printf("core %s, version %s, %s, agents %v\n", st.Instance, st.Version, count(st.Open+len(st.Awaiting), "open session"), st.Agents)
 	if len(st.Awaiting) > 0 {
-		fmt.Printf("%s for a confirmation: %s\n", waits(len(st.Awaiting)), refs(st.Awaiting))
+		fmt.Printf("%s for confirmation: %s\n", waits(len(st.Awaiting)), refs(st.Awaiting))
 	}
 	if st.Missing != "" {
 		fmt.Printf("model calls wait: %s\n", st.Missing)
 	}
 	if n := st.Counters["waiting_sessions"]; n > 0 {
-		fmt.Printf("%d sessions wait: this core has as many open as open_sessions allows\n", n)
+		fmt.Printf("%d sessions wait: this core has reached its limit open_sessions\n", n)
 	}
 	fmt.Println("view: " + viewLine(st.View))
 	if st.Page != nil {
-		fmt.Printf("page %s, %s, %s watched; skandha ui opens it\n", page.Page,
+		fmt.Printf("page %s, %s, %s watched; open it with: skandha ui\n", page.Page,
 			count(page.Connections, "connection"), count(page.Sessions, "session"))
 	}
 	for _, f := range faultsOf(st.Status, c.Bus) {
@@ -172,10 +172,10 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	return w.Flush()
 }
 
-// awaitingLimit is how many of the latest sessions are looked at.
+// awaitingLimit is how many of the latest sessions are checked.
 const awaitingLimit = 200
 
-// awaiting lists the sessions that wait for a confirmation. Core does not keep them in
+// awaiting lists the sessions that wait for confirmation. Core does not keep them in
 // memory.
 func (c *connection) awaiting(ctx context.Context) (list []subject.Ref, err error) {
 	var page coreapi.SessionsPage
@@ -205,7 +205,7 @@ func waits(n int) string {
 	return grouped(n) + " sessions wait"
 }
 
-// viewLine says how complete the lists and statistics are.
+// viewLine describes how complete the lists and statistics are.
 func viewLine(v coreapi.View) string {
 	var text string
 	switch v.State {
@@ -225,7 +225,7 @@ func viewLine(v coreapi.View) string {
 	return text
 }
 
-// grouped writes a number with commas between thousands.
+// grouped formats a number with commas between thousands.
 func grouped(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -234,8 +234,8 @@ func grouped(n int) string {
 	return s
 }
 
-// faultsOf returns the faults that a core reports, and those that this process has
-// seen of the bus.
+// faultsOf returns the faults that a core reports, and the bus faults that this process
+// has seen.
 func faultsOf(st coreapi.Status, b *bus.Bus) []coreapi.Fault {
 	known := slices.ContainsFunc(st.Faults, func(f coreapi.Fault) bool { return f.What == coreapi.FaultBus })
 	if f := b.StorageFault(); f != nil && !known {
@@ -256,7 +256,7 @@ type tailCmd struct {
 	Agent   string `short:"a" placeholder:"NAME" help:"Only this agent."`
 	Session string `short:"s" placeholder:"NAME" help:"Only this session."`
 	JSON    bool   `help:"Print every event as one line of JSON."`
-	Deltas  bool   `help:"Token deltas and what tools print while they run, too."`
+	Deltas  bool   `help:"Also show token deltas and the output of running tools."`
 }
 
 // Run implements the command.
@@ -299,12 +299,12 @@ func (t *tailCmd) Run(ctx context.Context, g *globals) error {
 	}
 }
 
-// show prints a live event, or what hooks did in a commit that comes by.
+// show prints a live event, or what hooks did in a live commit.
 func (t *tailCmd) show(st styles, m *nats.Msg) error {
 	if owner, err := subject.ParseCommit(m.Subject); err == nil {
 		c, err := event.DecodeCommit(owner, m.Data)
 		if err != nil || len(c.Header.Hooks) == 0 {
-			return nil //nolint:nilerr // what is in the log is shown by sessions tail
+			return nil //nolint:nilerr // sessions tail shows what is in the log
 		}
 		if t.JSON {
 			return printJSON(os.Stdout, verdictsOf{owner, c.Header.Hooks}, false)
@@ -314,7 +314,7 @@ func (t *tailCmd) show(st styles, m *nats.Msg) error {
 	}
 	e, err := event.Decode(m.Data)
 	if err != nil {
-		return nil //nolint:nilerr // a token delta, or nothing of ours
+		return nil //nolint:nilerr // a token delta, or an unknown message
 	}
 	if t.JSON {
 		return printJSON(os.Stdout, e, false)

@@ -38,7 +38,7 @@ func TestStatusCountsASessionThatWaitsForAConfirmation(t *testing.T) {
 		if out, _, err = says(t, "status", "--data", w.data); err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(out, "1 session waits for a confirmation: main/asked")
+		return strings.Contains(out, "1 session waits for confirmation: main/asked")
 	})
 	if !strings.Contains(out, " 1 open session,") {
 		t.Errorf("%s", out)
@@ -49,7 +49,7 @@ func TestAskSaysWhyAnApprovalWasNeeded(t *testing.T) {
 	w := newWorld(t)
 	w.plug(nil)
 	_, all, err := says(t, "ask", "--data", w.data, `call kit:risky {"text":"x"}`)
-	why, refused := strings.Index(all, "! kit:risky needs an approval: "), strings.LastIndex(all, "nobody was at a terminal to ask")
+	why, refused := strings.Index(all, "! kit:risky requires approval: "), strings.LastIndex(all, "no terminal to ask at")
 	if err == nil || why < 0 || refused < why {
 		t.Errorf("%v\n%s", err, all)
 	}
@@ -63,7 +63,7 @@ func TestPluginsShowWhatIsRequiredAndMissing(t *testing.T) {
 	}
 	upOn(t, data, "--ui", "off", "--config", config)
 	out, all, err := says(t, "plugins", "--data", data)
-	if err != nil || !strings.Contains(out, "no-secrets is not asked at before_act: it is required but not registered; everything there is denied") {
+	if err != nil || !strings.Contains(out, "no-secrets is not asked at before_act: it is required but not registered; all calls there are denied") {
 		t.Errorf("%v\n%s", err, all)
 	}
 	for at, has := range map[string]bool{"before_act": true, "before_plan": false} {
@@ -74,7 +74,7 @@ func TestPluginsShowWhatIsRequiredAndMissing(t *testing.T) {
 	}
 	for _, op := range []string{"suspend", "resume", "unload"} {
 		if _, all, err := says(t, "plugins", op, "nope", "--data", data); err == nil ||
-			all != "skandha: no plugin nope is registered, nor was lately; skandha plugins lists them\n" {
+			all != "skandha: no plugin nope is registered or was recently; skandha plugins lists them\n" {
 			t.Errorf("%s: %v\n%s", op, err, all)
 		}
 	}

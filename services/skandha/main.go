@@ -1,4 +1,4 @@
-// Command skandha runs a Skandha system, talks to one, and looks into it.
+// Command skandha runs, uses and inspects a Skandha system.
 package main
 
 import (
@@ -15,26 +15,26 @@ import (
 	"skandha.dev/services/internal/process"
 )
 
-// cli is what can be typed. Each command is a struct with a Run method.
+// cli is the command line. Each command is a struct with a Run method.
 type cli struct {
 	globals
 
 	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox, web page."`
-	Chat      chatCmd      `cmd:"" default:"1" help:"Talk to an agent; if no system runs, one is started and ends with the conversation."`
-	UI        uiCmd        `cmd:"" name:"ui" help:"Print a link that opens the web page once, or open it."`
-	Ask       askCmd       `cmd:"" help:"Ask an agent one thing; if no system runs, one is started for it. Exit codes: 0 answered, 1 failed, 3 refused, 4 timed out."`
+	Chat      chatCmd      `cmd:"" default:"1" help:"Talk to an agent; if no system runs, start one that ends with the conversation."`
+	UI        uiCmd        `cmd:"" name:"ui" help:"Print a one-time link to the web page, or open it."`
+	Ask       askCmd       `cmd:"" help:"Ask an agent one question; if no system runs, start one for it. Exit codes: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
-	Plugins   pluginsCmd   `cmd:"" help:"Look after plugins; write one, and try one."`
-	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: who answers, by which rules, and how well."`
-	Sessions  sessionsCmd  `cmd:"" help:"List sessions, show one, follow its log, rebuild it from the log."`
-	Artifacts artifactsCmd `cmd:"" help:"List what tools have left for you, fetch it, and store files for a session."`
+	Plugins   pluginsCmd   `cmd:"" help:"Manage plugins; write and test them."`
+	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
+	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
+	Artifacts artifactsCmd `cmd:"" help:"List and fetch the files that tools handed over; store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`
-	Status    statusCmd    `cmd:"" help:"Show the cores and executors that are alive, and where the page is."`
-	Env       envCmd       `cmd:"" help:"Print what a plugin of another process needs to join: eval \"$(skandha env)\"."`
+	Status    statusCmd    `cmd:"" help:"Show the running cores and executors, and the page's address."`
+	Env       envCmd       `cmd:"" help:"Print the environment with which a plugin in another process joins: eval \"$(skandha env)\"."`
 	Bench     benchCmd     `cmd:"" help:"Measure this machine against the budgets."`
 	Config    configCmd    `cmd:"" name:"config" help:"Check a configuration file."`
-	Doctor    doctorCmd    `cmd:"" help:"Say what is present, what is missing and what to type."`
-	Server    serverCmd    `cmd:"" help:"Run just the NATS server, for separate services."`
+	Doctor    doctorCmd    `cmd:"" help:"Check what is installed and running, and how to fix what is not."`
+	Server    serverCmd    `cmd:"" help:"Run only the NATS server, for separate services."`
 	Docs      docsCmd      `cmd:"" help:"List the pages of the documentation, or print one."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
@@ -44,7 +44,7 @@ type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// The exit codes beside 0.
+// The exit codes other than 0.
 const (
 	exitFailed  = exit(1)
 	exitUsage   = exit(2)

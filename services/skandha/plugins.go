@@ -21,16 +21,16 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// pluginsCmd looks after plugins.
+// pluginsCmd manages plugins.
 type pluginsCmd struct {
-	List    pluginsListCmd    `cmd:"" default:"withargs" help:"List the plugins, in the order in which they are asked."`
-	Show    pluginsShowCmd    `cmd:"" help:"Show what a plugin declares, its replicas and why it stands where it does."`
-	Order   pluginsOrderCmd   `cmd:"" help:"Show the order of all plugins, or of those at a hook point, and why it is so."`
-	Suspend pluginsSuspendCmd `cmd:"" help:"Have a plugin not asked any more: its hooks, tools and providers."`
-	Resume  pluginsResumeCmd  `cmd:"" help:"Have a suspended plugin asked again."`
-	Unload  pluginsUnloadCmd  `cmd:"" help:"Let a plugin finish what it has, and go."`
-	New     pluginsNewCmd     `cmd:"" help:"Write a plugin that works, with its test, to begin with."`
-	Test    pluginsTestCmd    `cmd:"" help:"Try a plugin against a system of its own, and say what to change. Its tools ARE called."`
+	List    pluginsListCmd    `cmd:"" default:"withargs" help:"List the plugins, in the order in which their hooks are asked."`
+	Show    pluginsShowCmd    `cmd:"" help:"Show what a plugin declares, its replicas and the reasons for its place in the order."`
+	Order   pluginsOrderCmd   `cmd:"" help:"Show the order of all plugins, or of those at a hook point, with the reasons."`
+	Suspend pluginsSuspendCmd `cmd:"" help:"Stop using a plugin's hooks, tools and providers."`
+	Resume  pluginsResumeCmd  `cmd:"" help:"Use a suspended plugin again."`
+	Unload  pluginsUnloadCmd  `cmd:"" help:"Let a plugin finish its work in flight, then unregister it."`
+	New     pluginsNewCmd     `cmd:"" help:"Write a working plugin with a test, as a starting point."`
+	Test    pluginsTestCmd    `cmd:"" help:"Test a plugin against a separate system, and say what to change. Its tools ARE called."`
 }
 
 type pluginsListCmd struct {
@@ -68,8 +68,8 @@ func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
 	return printMissing(os.Stdout, hooks, "")
 }
 
-// printMissing lists the plugins that are not asked although they are registered, or
-// required: at the point, if one is named.
+// printMissing lists the plugins that are registered or required but not asked, at all
+// points or at the named one.
 func printMissing(out io.Writer, hooks coreapi.HooksInfo, at hook.Point) error {
 	for _, p := range hooks.Points {
 		if at != "" && p.Point != at {
@@ -79,9 +79,9 @@ func printMissing(out io.Writer, hooks coreapi.HooksInfo, at hook.Point) error {
 			if h.Unasked == "" {
 				continue
 			}
-			effect := "calls go on without it"
+			effect := "calls continue without it"
 			if h.OnSilence == hook.Deny {
-				effect = "everything there is denied"
+				effect = "all calls there are denied"
 			}
 			if _, err := fmt.Fprintf(out, "! %s is not asked at %s: %s; %s\n", h.Plugin, p.Point, line(h.Unasked, 200), effect); err != nil {
 				return err
@@ -104,7 +104,7 @@ func guideTrouble(t coreapi.GuideTrouble) (what, effect string) {
 	effect = "the agent answers without it"
 	switch {
 	case t.Stale:
-		effect = "the agent uses the version before"
+		effect = "the agent uses the previous version"
 	case t.Required:
 		effect = "the agent does not answer without it"
 	}
@@ -117,7 +117,7 @@ func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err e
 
 func printPlugins(out io.Writer, list []registry.PluginInfo) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "No plugins. Begin with:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
+		_, err := fmt.Fprintln(out, "No plugins. To write one:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -126,7 +126,7 @@ func printPlugins(out io.Writer, list []registry.PluginInfo) error {
 	for _, p := range list {
 		longest = max(longest, len(p.Name))
 	}
-	width := 80 - longest - len("  0.3.1-beta.2  suspended  REPLICAS  ") // left for what it declares
+	width := 80 - longest - len("  0.3.1-beta.2  suspended  REPLICAS  ") // what is left for the declarations
 	for _, p := range list {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", p.Name, line(p.Version, 12), p.State, len(p.Instances), line(declares(p), max(width, 16)))
 	}
@@ -141,7 +141,7 @@ func printPlugins(out io.Writer, list []registry.PluginInfo) error {
 	return nil
 }
 
-// declares sums up a manifest in a few words.
+// declares summarises a manifest in a few words.
 func declares(p registry.PluginInfo) string {
 	var out []string
 	for _, of := range []struct {
@@ -172,9 +172,9 @@ func count[N int | int64 | uint64](n N, what string) string {
 	return grouped(int(n)) + " " + what + "s"
 }
 
-// onePlugin names one.
+// onePlugin is the argument of commands about one plugin.
 type onePlugin struct {
-	Name string `arg:"" help:"Plugin."`
+	Name string `arg:"" help:"Name of the plugin."`
 }
 
 type pluginsShowCmd struct {
@@ -240,7 +240,7 @@ func printPlugin(out io.Writer, st styles, p registry.PluginInfo) {
 		say("  guide     %s", line(name, 60))
 	}
 	if len(p.Why) > 0 {
-		say("in the order it stands")
+		say("reasons for its place in the order")
 	}
 	for _, why := range p.Why {
 		say("  %s", line(why, 200))
@@ -278,7 +278,7 @@ func join[T ~string](list []T) string {
 
 type pluginsSuspendCmd struct {
 	onePlugin
-	Reason string `help:"Why, for people." placeholder:"TEXT"`
+	Reason string `help:"Reason to show to users." placeholder:"TEXT"`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -299,8 +299,8 @@ func (r *pluginsResumeCmd) Run(ctx context.Context, g *globals) error {
 
 type pluginsUnloadCmd struct {
 	onePlugin
-	Force  bool   `help:"Also when others depend on it: they will wait."`
-	Reason string `help:"Why, for people." placeholder:"TEXT"`
+	Force  bool   `help:"Unload it even if others depend on it: they will wait."`
+	Reason string `help:"Reason to show to users." placeholder:"TEXT"`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -310,10 +310,10 @@ func (u *pluginsUnloadCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func unregistered(name string) error {
-	return fmt.Errorf("no plugin %s is registered, nor was lately; %s plugins lists them", line(name, 80), buildinfo.Command())
+	return fmt.Errorf("no plugin %s is registered or was recently; %s plugins lists them", line(name, 80), buildinfo.Command())
 }
 
-// operate asks core to do something with a plugin and shows how it is then.
+// operate asks core to change a plugin's state, and shows the new state.
 func operate(ctx context.Context, g *globals, asJSON bool, q registry.PluginRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -27,8 +27,8 @@ func some() []registry.PluginInfo {
 			Hooks:     []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 500}, {Point: hook.AfterSense, OnError: hook.Deny}},
 		},
 		{
-			Name: "house", Version: "0.3.1-beta.2+linux", Hash: "0123456789abcdef", State: plugin.Waiting, Reason: "plugin door is not registered",
-			Registered: long, Dependencies: []subject.Plugin{"door"}, RunAfter: []subject.Plugin{"no-secrets"},
+			Name: "house", Version: "0.3.1-beta.2+linux", Hash: "0123456789abcdef", State: plugin.Waiting, Reason: "plugin gate is not registered",
+			Registered: long, Dependencies: []subject.Plugin{"gate"}, RunAfter: []subject.Plugin{"no-secrets"},
 			Hooks: []plugin.Hook{{Point: hook.BeforeAct}}, Tools: []tool.Spec{{Name: "house:rooms", Description: "Lists the rooms of a floor."}},
 			Storage: &plugin.Storage{Verbs: []plugin.StorageVerb{plugin.Put, plugin.Get}}, Listeners: []plugin.Listener{{Name: "bell"}},
 			Guides: []string{"butler"}, Why: []string{"after no-secrets: run_after of house names no-secrets"},
@@ -73,7 +73,7 @@ PLUGIN      VERSION       STATE    REPLICAS  DECLARES
 no-secrets  1.0.0         active   2         2 hooks
 house       0.3.1-beta.…  waiting  0         1 hook, 1 tool, 1 listener, 1 gu…
 old         1.0.0         gone     0         nothing
-house is waiting: plugin door is not registered`)
+house is waiting: plugin gate is not registered`)
 }
 
 func TestGuidesThatCouldNotBeLoadedAreListed(t *testing.T) {
@@ -87,7 +87,7 @@ func TestGuidesThatCouldNotBeLoadedAreListed(t *testing.T) {
 ! guide "kind" of agent main: no active plugin declares it
   the agent does not answer without it
 ! guide "style" of agent main: its prompt� is empty
-  the agent uses the version before
+  the agent uses the previous version
 ! guide "style" of agent other: its prompt is empty
   the agent answers without it`)
 }
@@ -112,16 +112,16 @@ registered 9 h ago, priority 5, manifest 0123456789ab
   replica   py-2, since 9 h ago, draining
   hook      before_act      chain, 500 ms, on error deny
   hook      after_sense     parallel, 2000 ms, on error deny
-house 0.3.1-beta.2+linux  waiting: plugin door is not registered
+house 0.3.1-beta.2+linux  waiting: plugin gate is not registered
 registered 9 h ago, priority 0, manifest 0123456789ab
-depends on door
+depends on gate
 runs after no-secrets
   hook      before_act      chain, 2000 ms, on error deny
   tool      house:rooms  Lists the rooms of a floor.
   storage   put, get
   listener  bell  
   guide     butler
-in the order it stands
+reasons for its place in the order
   after no-secrets: run_after of house names no-secrets`)
 }
 
@@ -130,14 +130,14 @@ func TestTheOrderIsExplained(t *testing.T) {
 	printOrder(&out, styles{}, place(some(), hook.BeforeAct), "before_act")
 	printOrder(&out, styles{}, place(some(), hook.AfterSense), "after_sense")
 	printOrder(&out, styles{}, place(some(), hook.OnError), "on_error")
-	equal(t, strings.ReplaceAll(out.String(), "unless it is configured otherwise; the answers are composed", "…"), `
+	equal(t, strings.ReplaceAll(out.String(), "unless configured otherwise; their answers are combined", "…"), `
  1. no-secrets
-      first: nothing puts it behind others, priority 5
- 2. house  waiting: plugin door is not registered
+      no dependency puts it after others, priority 5
+ 2. house  waiting: plugin gate is not registered
       after no-secrets: run_after of house names no-secrets
  1. no-secrets
-      first: nothing puts it behind others, priority 5
-after_sense asks all at once … in this order.
+      no dependency puts it after others, priority 5
+after_sense asks all plugins at once … in this order.
 No plugin has a hook at on_error.`[1:])
 	if n := len(place(some(), "")); n != 2 {
 		t.Errorf("of the plugins that are there %d are in the order, want 2", n)
@@ -162,9 +162,9 @@ before_plan    chain  10 s
 before_act     chain  10 s
   no-secrets   chain  500 ms  deny      allow       12345  2       420 µs  61 ms
   house        judge  2 s     deny      deny        0      0       –       –
-before_act: no-secrets failed last with: no answer
+before_act: last error of no-secrets: no answer
 before_act: house is not asked: it is suspended by operator: x
-Figures of core core-1, since it started.`)
+Figures from core core-1, since its start.`)
 }
 
 func TestVerdictsOfACommitAreShown(t *testing.T) {
@@ -176,7 +176,7 @@ func TestVerdictsOfACommitAreShown(t *testing.T) {
 	})
 	same(t, out.String(), `
 03:04:05.006 main/s1 hook.before_act        house: deny, 1.50 ms, t1-p1-c0: no
-  03:04:05.006 main/s1 hook.after_sense       slow: continue, 2 s, it failed: no answer in 2s`)
+  03:04:05.006 main/s1 hook.after_sense       slow: continue, 2 s, failed: no answer in 2s`)
 }
 
 func TestAReportFitsATerminal(t *testing.T) {
@@ -204,7 +204,7 @@ FAIL  tool/house:rooms/answers   fitting arguments have a valid result in time
 –     tool/house:rooms/repeats   skipped: needs tool/house:rooms/answers, which
                                  failed
 
-The last that the plugin wrote:
+Last output of the plugin:
 hello
 
 house 1.0.0 failed: 1 checks passed, 1 failed, 1 skipped, in 9.9 s`)

@@ -22,9 +22,9 @@ import (
 )
 
 type pluginsNewCmd struct {
-	Lang string `required:"" enum:"go,python,node,shell" placeholder:"go|python|node|shell" help:"The language."`
-	Name string `arg:"" help:"The plugin's name, an id."`
-	Dir  string `placeholder:"DIR" help:"Where it is written. Default: a directory of the plugin's name."`
+	Lang string `required:"" enum:"go,python,node,shell" placeholder:"go|python|node|shell" help:"Programming language."`
+	Name string `arg:"" help:"Name of the plugin, an id."`
+	Dir  string `placeholder:"DIR" help:"Directory to write it to. Default: one with the plugin's name."`
 }
 
 // Run implements the command.
@@ -48,7 +48,7 @@ func (n *pluginsNewCmd) Run() error {
 	return nil
 }
 
-// nextSteps are what to type in a new plugin's directory, and why.
+// nextSteps returns what to type in a new plugin's directory, and why.
 func nextSteps(lang string) [][2]string {
 	of := map[string]struct{ prepare, test, run string }{
 		"go":     {"go work init . PATH/TO/skandha/pkg", "go test ./...", "go run ."},
@@ -63,14 +63,14 @@ func nextSteps(lang string) [][2]string {
 	return append(
 		out,
 		[2]string{of.test, "its own test"},
-		[2]string{"skandha plugins test -- " + of.run, "hold it against the contract"},
-		[2]string{`eval "$(skandha env)"`, "find the system that runs (skandha up)"},
+		[2]string{"skandha plugins test -- " + of.run, "test it against the contract"},
+		[2]string{`eval "$(skandha env)"`, "find the running system (skandha up)"},
 		[2]string{of.run, "join it; Ctrl-C leaves"},
 		[2]string{"skandha plugins", "see it, from another terminal"},
 	)
 }
 
-// shellQuote makes a path one word for a shell.
+// shellQuote quotes a path as one word of a shell command.
 func shellQuote(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool {
 		return r != '/' && r != '.' && r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
@@ -81,28 +81,28 @@ func shellQuote(s string) string {
 }
 
 type pluginsTestCmd struct {
-	Call    []string      `placeholder:"TOOL=JSON" sep:"none" help:"Call a tool with these arguments, too, e.g. --call 'house:rooms={\"floor\":1}'. May be repeated."`
-	Case    []string      `type:"existingfile" sep:"none" placeholder:"FILE" help:"Ask a hook this, too: JSON with the point and the data of schemas/hooks/envelope.json, or an array of these. The answer must fit schemas/hooks/reply.json; --verbose shows it. May be repeated."`
-	NoTools bool          `help:"Call no tool."`
-	Skip    []string      `placeholder:"CHECK" help:"Leave out checks: a name, what it begins with (hook), or a pattern (hook/*/garbage). May be repeated."`
-	Within  time.Duration `default:"15s" help:"How long it may take to register, and to be back when the bus was away."`
-	Leave   time.Duration `default:"15s" help:"How long it may take to end when it is told to."`
-	Dir     string        `type:"existingdir" placeholder:"DIR" help:"Start it here."`
-	Verbose bool          `short:"v" help:"Show the plugin's own output, and every check's notes."`
+	Call    []string      `placeholder:"TOOL=JSON" sep:"none" help:"Also call a tool with these arguments, e.g. --call 'house:rooms={\"floor\":1}'. May be repeated."`
+	Case    []string      `type:"existingfile" sep:"none" placeholder:"FILE" help:"Also ask a hook this: JSON with the point and the data of schemas/hooks/envelope.json, or an array of these. The answer must match schemas/hooks/reply.json; --verbose shows it. May be repeated."`
+	NoTools bool          `help:"Do not call tools."`
+	Skip    []string      `placeholder:"CHECK" help:"Skip checks: a name, its beginning (hook) or a pattern (hook/*/garbage). May be repeated."`
+	Within  time.Duration `default:"15s" help:"Time limit for registering, and for returning after an outage of the bus."`
+	Leave   time.Duration `default:"15s" help:"Time limit for exiting when asked to."`
+	Dir     string        `type:"existingdir" placeholder:"DIR" help:"Directory to start it in."`
+	Verbose bool          `short:"v" help:"Show the plugin's output, and the notes of every check."`
 	JSON    bool          `help:"Print the report as JSON."`
 
-	Command []string `arg:"" passthrough:"partial" help:"The plugin's program and its arguments. It is started with SKANDHA_NATS set."`
+	Command []string `arg:"" passthrough:"partial" help:"Program of the plugin, with arguments. It is started with SKANDHA_NATS set."`
 }
 
 // Help implements kong's help provider.
 func (pluginsTestCmd) Help() string {
-	return `It starts the plugin against a system of its own, asks everything that it declares, stops the bus under it, starts a second process beside it, and tells both to end.
+	return `It starts a separate system and the plugin, uses everything that the plugin declares, restarts the bus, starts a second process of the plugin, and asks both to exit.
 
-The tools of the plugin ARE called, with arguments made from their schemas: whatever they do, they do. --no-tools calls none.
+The tools of the plugin ARE called, with arguments generated from their schemas, and have their real effects. --no-tools calls none.
 
-The checks, for --skip: hook/POINT/answers, …/repeats and …/garbage, the same of tool/NAME, provider/NAME, storage, guide/NAME, heartbeat, turn, restart, replicas, leaves, listener/NAME, stays, subjects, replies, protocol. Without registers and manifest there is nothing to check.
+The checks, for --skip: hook/POINT/answers, …/repeats and …/garbage, the same for tool/NAME, provider/NAME, storage, guide/NAME, heartbeat, turn, restart, replicas, leaves, listener/NAME, stays, subjects, replies, protocol. All other checks need registers and manifest.
 
-The exit code: 0 every check passed, 1 one failed, 2 it could not be tried.`
+Exit codes: 0 all checks passed, 1 a check failed, 2 the plugin could not be tested.`
 }
 
 // Run implements the command.
@@ -116,7 +116,7 @@ func (t *pluginsTestCmd) Run(ctx context.Context, g *globals) error {
 	st := stylesFor(os.Stdout)
 	if !t.JSON {
 		if !t.NoTools {
-			fmt.Printf("%sThe tools that it declares are called; --no-tools calls none.%s\n", st.dim, st.off)
+			fmt.Printf("%sThe declared tools are called; --no-tools calls none.%s\n", st.dim, st.off)
 		}
 		o.Done = func(r conformance.Result) { printResult(os.Stdout, st, r, t.Verbose) }
 	}
@@ -136,7 +136,7 @@ func (t *pluginsTestCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func couldNot(err error) error {
-	fmt.Fprintln(os.Stderr, "skandha: the plugin could not be tried: "+err.Error())
+	fmt.Fprintln(os.Stderr, "skandha: the plugin could not be tested: "+err.Error())
 	return exitUsage
 }
 
@@ -148,7 +148,7 @@ func (t *pluginsTestCmd) options(g *globals) (conformance.Options, error) {
 	if len(o.Command) > 0 && o.Command[0] == "--" {
 		o.Command = o.Command[1:]
 	}
-	if g.Log == "debug" { // what the system logs at its usual levels is about what the suite itself does to it
+	if g.Log == "debug" { // at other levels the system mostly logs what the suite does to it
 		o.Log = g.logger()
 	}
 	if t.Verbose {
@@ -164,7 +164,7 @@ func (t *pluginsTestCmd) options(g *globals) (conformance.Options, error) {
 	for _, c := range t.Call {
 		name, args, ok := strings.Cut(c, "=")
 		if !ok || !json.Valid([]byte(args)) {
-			return o, fmt.Errorf("--call %q: want TOOL={…}, the arguments as a JSON object", line(c, 80))
+			return o, fmt.Errorf("--call %q: want TOOL={…}, with the arguments as a JSON object", line(c, 80))
 		}
 		o.Calls[name] = append(o.Calls[name], json.RawMessage(args))
 	}
@@ -185,7 +185,7 @@ func readCases(file string) (list []hook.Envelope, err error) {
 	return list, nil
 }
 
-// printResult is one line, and what to do if it failed.
+// printResult prints one line, and what to do if the check failed.
 func printResult(out io.Writer, st styles, r conformance.Result, verbose bool) {
 	mark, text := st.green+"ok  "+st.off, line(r.What, 200)
 	switch r.Status {
@@ -210,7 +210,7 @@ func printResult(out io.Writer, st styles, r conformance.Result, verbose bool) {
 
 func printReport(out io.Writer, st styles, r *conformance.Report, verbose bool) {
 	if r.Output != "" && !verbose {
-		_, _ = fmt.Fprintf(out, "\nThe last that the plugin wrote:\n%s%s%s\n", st.dim, clean(strings.TrimRight(r.Output, "\n")), st.off)
+		_, _ = fmt.Fprintf(out, "\nLast output of the plugin:\n%s%s%s\n", st.dim, clean(strings.TrimRight(r.Output, "\n")), st.off)
 	}
 	verdict := st.green + "passed" + st.off
 	if !r.OK() {
@@ -223,7 +223,7 @@ func printReport(out io.Writer, st styles, r *conformance.Report, verbose bool) 
 	_, _ = fmt.Fprintf(out, "\n%s %s: %d checks passed, %d failed, %d skipped, in %.1f s\n", name, verdict, r.Passed, r.Failed, r.Skipped, float64(r.TookMS)/1e3)
 }
 
-// prefixed writes each line after a prefix, without what would move the cursor.
+// prefixed writes each line after a prefix, without sequences that would move the cursor.
 type prefixed struct {
 	to     io.Writer
 	prefix string

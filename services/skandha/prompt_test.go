@@ -79,7 +79,7 @@ func TestWhatWasTypedBeforeAQuestionIsNoAnswer(t *testing.T) {
 	natstest.Eventually(t, "neither is taken for an answer", typed(0))
 	e := event.New(w.ref, "e1", "test", event.ActConfirmed{Call: q.ConfirmationID, Outcome: event.Expired})
 	items <- follow.Item{Event: e}
-	if err := <-asked; err != nil || !strings.Contains(out.String(), "expired: nobody answered") {
+	if err := <-asked; err != nil || !strings.Contains(out.String(), "expired: no answer in time") {
 		t.Errorf("%v, %s", err, out.String())
 	}
 	for _, want := range []string{"yes\n", "and more\n"} {

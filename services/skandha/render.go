@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// styles of a terminal; empty where the output is no terminal.
+// styles are a terminal's control sequences; empty if the output is not a terminal.
 type styles struct{ dim, bold, red, green, yellow, blue, off string }
 
 func stylesFor(w io.Writer) styles {
@@ -26,11 +26,11 @@ func stylesFor(w io.Writer) styles {
 	return styles{"\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m", "\x1b[0m"}
 }
 
-// clean makes text from models, tools and hooks harmless on a terminal: no
-// escape sequence reaches it.
+// clean makes text from models, tools and hooks safe for a terminal: it removes escape
+// sequences.
 func clean(s string) string { return safetext.Clean(s) }
 
-// line is text on one line of at most n runes.
+// line puts text on one line of at most n runes.
 func line(s string, n int) string {
 	s = strings.Join(strings.Fields(clean(s)), " ")
 	if r := []rune(s); len(r) > n {
@@ -39,8 +39,8 @@ func line(s string, n int) string {
 	return s
 }
 
-// wrap breaks a line at spaces, after at most n runes where it can, and goes on
-// after each break.
+// wrap breaks a line at spaces, after at most n runes if it can, and writes on after
+// each break.
 func wrap(s string, n int, on string) string {
 	var b strings.Builder
 	used := 0
@@ -61,7 +61,7 @@ func wrap(s string, n int, on string) string {
 	return b.String()
 }
 
-// summary says what an event is about, in a few words.
+// summary describes an event in a few words.
 func summary(e event.Event) string {
 	switch e.Type {
 	case event.TypePerceived:
@@ -140,7 +140,7 @@ func resultSummary(p event.ActCompleted) string {
 	return fmt.Sprintf("%s: %s", p.Result.Error.Code, line(p.Result.Error.Message, 100))
 }
 
-// printEvent writes one event as a line for people.
+// printEvent writes one event as a readable line.
 func printEvent(w io.Writer, s styles, e event.Event, session bool) {
 	where := ""
 	if session {

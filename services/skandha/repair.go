@@ -21,7 +21,7 @@ import (
 // to core, since only core writes commits.
 type sessionsRepairCmd struct {
 	one
-	Yes  bool `short:"y" help:"Do it. What is not saved cannot be brought back."`
+	Yes  bool `short:"y" help:"Repair it. What is not saved is lost for good."`
 	JSON bool `help:"Print JSON."`
 }
 
@@ -31,7 +31,7 @@ type repairReport struct {
 	Damaged  bool     `json:"damaged"`
 	Reason   string   `json:"reason,omitempty"`
 	Locked   bool     `json:"locked"`                   // core has locked it and recorded what was saved
-	Saved    uint64   `json:"saved_revision,omitempty"` // 0 if nothing was, or if it is not locked yet
+	Saved    uint64   `json:"saved_revision,omitempty"` // 0 if nothing was saved, or it is not locked yet
 	Turns    int      `json:"saved_turns,omitempty"`
 	Gaps     []string `json:"gaps,omitempty"` // commits of the log that cannot be read or do not follow
 	Repaired bool     `json:"repaired"`
@@ -68,7 +68,7 @@ func (r *sessionsRepairCmd) Run(ctx context.Context, g *globals) error {
 	return nil
 }
 
-// look reports what is wrong with the session, and what was saved of it.
+// look returns what is wrong with the session, and what was saved of it.
 func (r *sessionsRepairCmd) look(ctx context.Context, c *connection, ref subject.Ref) (repairReport, error) {
 	report := repairReport{Ref: ref}
 	gaps, err := lookFor(ctx, c.Bus, ref)
@@ -87,7 +87,7 @@ func (r *sessionsRepairCmd) look(ctx context.Context, c *connection, ref subject
 		d := info.State.Damage
 		report.Damaged, report.Locked, report.Reason, report.Saved, report.Turns = true, true, d.Why, d.Rev, d.Turns
 	case info.State.Locked != "":
-		report.Reason = "it is locked, but its log is sound: " + info.State.Locked + "; /reset opens it"
+		report.Reason = "it is locked, but its log is intact: " + info.State.Locked + "; /reset opens it"
 	}
 	return report, nil
 }
@@ -99,7 +99,7 @@ func (r repairReport) print(w io.Writer) {
 	}
 	switch {
 	case !r.Damaged:
-		say("%s needs no repair: core can go on with it.", r.Ref)
+		say("%s needs no repair: core can continue it.", r.Ref)
 		if r.Reason != "" {
 			say("%s", clean(r.Reason))
 		}
@@ -111,18 +111,18 @@ func (r repairReport) print(w io.Writer) {
 	say("%s is damaged: %s", r.Ref, clean(r.Reason))
 	switch {
 	case !r.Locked:
-		say("Core has not locked it yet. It then knows what can be saved.")
+		say("Core has not locked it yet; what can be saved is known once it has.")
 	case r.Saved == 0:
-		say("Nothing of it could be saved: it would be opened empty.")
+		say("Nothing could be saved: it would be opened empty.")
 	default:
-		say("Saved: %s, up to commit %d. All that came later is lost.", count(r.Turns, "turn"), r.Saved)
+		say("Saved: %s, up to commit %d. Everything later is lost.", count(r.Turns, "turn"), r.Saved)
 	}
 	say("%s sessions repair %s --agent %s --yes opens it again; /reset in the session opens it empty.",
 		buildinfo.Command(), r.Session, r.Agent)
 }
 
-// lookFor lists the commits that cannot be read or do not follow the one before. A
-// checkpoint starts over: commits before it do not matter any more.
+// lookFor lists the commits that cannot be read or do not follow the previous one. A
+// checkpoint starts over: commits before it no longer matter.
 func lookFor(ctx context.Context, b *bus.Bus, ref subject.Ref) (gaps []string, err error) {
 	last := uint64(0)
 	for m, err := range b.Commits(ctx, ref, 0) {
@@ -140,10 +140,10 @@ func lookFor(ctx context.Context, b *bus.Bus, ref subject.Ref) (gaps []string, e
 			}
 		case c.Header.Prev != last:
 			gaps = append(gaps, fmt.Sprintf(
-				"commit %d follows %d, which is missing or unreadable; the one before it is %d",
+				"commit %d follows %d, which is missing or unreadable; the previous one is %d",
 				m.Seq, c.Header.Prev, last))
 		case c.Header.FoldVersion > decide.FoldVersion:
-			gaps = append(gaps, fmt.Sprintf("commit %d was written by a newer core: fold version %d, this is %d",
+			gaps = append(gaps, fmt.Sprintf("commit %d was written by a newer core: fold version %d, this one has %d",
 				m.Seq, c.Header.FoldVersion, decide.FoldVersion))
 		}
 		last = m.Seq

@@ -22,19 +22,19 @@ import (
 	"skandha.dev/services/internal/follow"
 )
 
-// sessionsCmd looks into sessions.
+// sessionsCmd inspects sessions.
 type sessionsCmd struct {
 	List    sessionsListCmd    `cmd:"" default:"withargs" help:"List sessions, latest first."`
 	Show    sessionsShowCmd    `cmd:"" help:"Show a session's conversation and state."`
-	Tail    sessionsTailCmd    `cmd:"" help:"Show a session's log: causes and commits, from the beginning; with --follow, on and on."`
-	Rebuild sessionsRebuildCmd `cmd:"" help:"Fold a session from the log alone, compare with the live state, and write it to the view."`
-	Repair  sessionsRepairCmd  `cmd:"" help:"Open a session whose log is damaged, with what could be saved. Without --yes it only says what is lost."`
+	Tail    sessionsTailCmd    `cmd:"" help:"Show a session's log: causes and commits, from the beginning; --follow also shows new ones."`
+	Rebuild sessionsRebuildCmd `cmd:"" help:"Fold a session from the log, compare the result with the live state, and write it to the view."`
+	Repair  sessionsRepairCmd  `cmd:"" help:"Open a session whose log is damaged, with what could be saved. Without --yes, only report what would be lost."`
 }
 
 type sessionsListCmd struct {
 	Agent string `short:"a" placeholder:"NAME" help:"Only this agent."`
-	Limit int    `short:"n" default:"20" help:"At most so many."`
-	After string `placeholder:"CURSOR" help:"Go on after the page that gave this cursor."`
+	Limit int    `short:"n" default:"20" help:"Maximum number of sessions."`
+	After string `placeholder:"CURSOR" help:"Continue after the page that returned this cursor."`
 	JSON  bool   `help:"Print JSON."`
 }
 
@@ -52,7 +52,7 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	}
 	if len(page.Sessions) == 0 {
 		if page.View == nil {
-			fmt.Printf("No sessions yet. %s chat begins one.\n", buildinfo.Command())
+			fmt.Printf("No sessions yet. Start one with:  %s chat\n", buildinfo.Command())
 		}
 		return nil
 	}
@@ -70,7 +70,7 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	return nil
 }
 
-// incomplete says why sessions may be missing in a list.
+// incomplete returns why sessions may be missing in a list.
 func incomplete(v coreapi.View) string {
 	switch v.State {
 	case coreapi.ViewRefilling:
@@ -82,7 +82,7 @@ func incomplete(v coreapi.View) string {
 	return "The view has not been compared with the log yet; sessions may be missing."
 }
 
-// one names one session.
+// one is the arguments of commands about one session.
 type one struct {
 	Session string `arg:"" help:"Session."`
 	Agent   string `short:"a" default:"main" help:"Agent."`
@@ -145,7 +145,7 @@ func printTalk(s styles, m provider.Message) {
 
 type sessionsTailCmd struct {
 	one
-	Follow bool `short:"f" help:"Go on with what happens."`
+	Follow bool `short:"f" help:"Continue with new messages."`
 	JSON   bool `help:"Print every message of the log as one line of JSON."`
 }
 
@@ -229,12 +229,12 @@ func (t *sessionsTailCmd) print(st styles, ref subject.Ref, seq uint64, subj str
 	return nil
 }
 
-// printHooks shows what hooks did in a commit that is followed; JSON has it in the
-// log alone.
+// printHooks shows what hooks did in a followed commit; with --json, only commits of
+// the log have it.
 func (t *sessionsTailCmd) printHooks(ctx context.Context, c *connection, st styles, ref subject.Ref, seq uint64) {
 	m, err := c.Bus.Message(ctx, seq)
 	if err != nil {
-		return // the events are what is followed
+		return // the verdicts are an extra: only the events must not be missing
 	}
 	if commit, err := event.DecodeCommit(ref, m.Data); err == nil {
 		printVerdicts(os.Stdout, st, "", commit.Header.Now, "", commit.Header.Hooks)
@@ -261,9 +261,9 @@ type sessionsRebuildCmd struct {
 func (r *sessionsRebuildCmd) Validate() error {
 	switch {
 	case r.All && r.Session != "":
-		return errors.New("--all and a session are both given; remove one of them")
+		return errors.New("--all and a session exclude each other")
 	case !r.All && r.Session == "":
-		return errors.New("no session: name one, or rebuild all with --all")
+		return errors.New("no session given; name one, or use --all")
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 		for _, g := range gaps {
 			fmt.Println(g)
 		}
-		return errors.Join(fmt.Errorf("rebuilding %s: %w; %s sessions repair %s says what can be saved",
+		return errors.Join(fmt.Errorf("rebuilding %s: %w; %s sessions repair %s reports what can be saved",
 			ref, err, buildinfo.Command(), ref.Session), lookErr)
 	}
 	if rebuilt.Rev == 0 {
@@ -309,7 +309,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	fmt.Printf("rebuilt from the log  revision %d  digest %s  (%s in %.1f ms)\n", rebuilt.Rev, rebuilt.Digest, count(rebuilt.Commits, "commit"), float64(took.Microseconds())/1e3)
 	fmt.Printf("live                  revision %d  digest %s\n", live.State.Rev, live.Digest)
 	if live.State.Rev != rebuilt.Rev {
-		return errors.New("the session went on meanwhile; try again")
+		return errors.New("the session has changed meanwhile; try again")
 	}
 	if same, err := sameState(rebuilt, live.State); err != nil || !same {
 		return errors.Join(errors.New("the states DIFFER"), err)

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// uiCmd gives a link to the page of a system that runs.
+// uiCmd prints a link to the page of a running system.
 type uiCmd struct {
 	Open bool `short:"o" help:"Open it in the browser."`
 }
@@ -33,9 +33,9 @@ func (u *uiCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Println(link.URL)
-	fmt.Fprintf(os.Stderr, "it opens once, within %d minutes; a browser that was let in stays so\n", int(time.Until(link.Expires).Round(time.Minute)/time.Minute))
+	fmt.Fprintf(os.Stderr, "the link works once, within %d minutes; the browser then stays logged in\n", int(time.Until(link.Expires).Round(time.Minute)/time.Minute))
 	if file := filepath.Join(g.Data, access.TokenFile); g.NATS == "" && isFile(file) {
-		fmt.Fprintf(os.Stderr, "the owner's token, for programs and other browsers, is kept in %s\n", file)
+		fmt.Fprintf(os.Stderr, "the owner's token, for programs and other browsers, is in %s\n", file)
 	}
 	if !u.Open {
 		return nil
@@ -48,11 +48,12 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// openers are the programs that open a file as people do, by operating system.
+// openers are the programs that open a file with its default application, by operating
+// system.
 var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}, "linux": {"xdg-open"}}
 
-// openInBrowser opens the link by a file that only this user can read: everybody on
-// this machine sees the arguments of a program.
+// openInBrowser opens the link through a file that only this user can read: all users
+// of a machine can see a program's arguments.
 func (g *globals) openInBrowser(ctx context.Context, link uibridge.Link) error {
 	file, err := filepath.Abs(filepath.Join(g.Data, "ui-open.html"))
 	if err != nil {

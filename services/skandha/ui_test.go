@@ -23,7 +23,7 @@ import (
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel) // after what is to end it in good order
+	t.Cleanup(cancel) // runs after the orderly shutdown
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
 	return cmd
@@ -88,7 +88,7 @@ func field(printed, name string) string {
 	return words[0]
 }
 
-// A person brings a system up, is told how to open its page, and finds it again.
+// A user starts a system, learns how to open its page, and finds it again.
 func TestThePageIsFound(t *testing.T) {
 	data := t.TempDir()
 	if _, out, err := says(t, "ui", "--data", data); err == nil || !strings.Contains(out, "make run") {
@@ -97,7 +97,7 @@ func TestThePageIsFound(t *testing.T) {
 	printed, stop := upOn(t, data, "--ui", "127.0.0.1:0")
 	page := field(printed, "\n  page ")
 	link, all, err := says(t, "ui", "--data", data)
-	if at, code, _ := strings.Cut(strings.TrimSpace(link), "#code="); err != nil || at != page || code == "" || !strings.Contains(all, "opens once") {
+	if at, code, _ := strings.Cut(strings.TrimSpace(link), "#code="); err != nil || at != page || code == "" || !strings.Contains(all, "works once") {
 		t.Errorf("skandha ui, for the page %q: %v\n%s", page, err, all)
 	}
 	if out, all, err := says(t, "status", "--data", data); err != nil || !strings.Contains(out, "page "+page) {
@@ -211,7 +211,7 @@ func TestTheDoctorLooksAtThePage(t *testing.T) {
 		want []string
 	}{
 		"off":            {globals{UI: "off"}, true, []string{"page: off", "--ui"}},
-		"the first time": {globals{UI: "127.0.0.1:0"}, true, []string{"page: http://127.0.0.1:0", "will be made"}},
+		"the first time": {globals{UI: "127.0.0.1:0"}, true, []string{"page: http://127.0.0.1:0", "will be created"}},
 		"later":          {globals{UI: "127.0.0.1:0", Data: kept}, true, []string{"is kept in " + kept}},
 		"a port that is taken": {
 			globals{UI: l.Addr().String()}, false, []string{"in use", "--ui"},
@@ -222,9 +222,9 @@ func TestTheDoctorLooksAtThePage(t *testing.T) {
 		"other machines": {
 			globals{UI: "0.0.0.0:0", Config: config("ui: {owner: owner-0123456789, tokens: [{name: bot, token: bot-0123456789abc}]}")},
 			true,
-			[]string{"token is configured", "of others that are configured: 1", "without TLS"},
+			[]string{"token is configured", "other configured tokens: 1", "without TLS"},
 		},
-		"a proxy with TLS": {globals{UI: "0.0.0.0:0", Config: config("ui: {url: 'https://agent.example.org'}")}, true, []string{"will be made"}},
+		"a proxy with TLS": {globals{UI: "0.0.0.0:0", Config: config("ui: {url: 'https://agent.example.org'}")}, true, []string{"will be created"}},
 		"a wrong file":     {globals{Config: config("ui: {lisen: x}")}, false, []string{"ui.lisen: unknown key, did you mean listen?"}},
 		"a missing key":    {globals{Config: config("ui: {tls_cert: none.pem, tls_key: none.pem}")}, false, []string{"ui.tls_cert", "none.pem"}},
 		"a wrong address":  {globals{UI: "nonsense"}, false, []string{"--ui or SKANDHA_UI: "}},

@@ -14,13 +14,13 @@ import (
 	"skandha.dev/services/uibridge"
 )
 
-// upCmd runs the whole system until it is told to stop.
+// upCmd runs the whole system until it is stopped.
 type upCmd struct {
-	Listen string `name:"listen" env:"SKANDHA_LISTEN" placeholder:"HOST:PORT" help:"Where the bus listens for other processes and languages. Default: a free port on loopback. More than loopback needs --token."`
+	Listen string `name:"listen" env:"SKANDHA_LISTEN" placeholder:"HOST:PORT" help:"Address at which the bus listens for other processes. Default: a free port on loopback. Any other address requires --token."`
 	HTTP   string `name:"http" env:"SKANDHA_HTTP" placeholder:"HOST:PORT" help:"Serve /healthz, /readyz and /metrics here."`
-	Store  string `env:"SKANDHA_STORE" placeholder:"URL" help:"Where the view is kept: redis://… or a file. Default: SQLite in --data."`
-	Ready  bool   `name:"ready-line" hidden:"" help:"Print READY when it is up, for scripts."`
-	Slots  int    `default:"64" help:"How many tool calls, and how many model calls, may run at once."`
+	Store  string `env:"SKANDHA_STORE" placeholder:"URL" help:"Store of the view: redis://… or a file. Default: SQLite in --data."`
+	Ready  bool   `name:"ready-line" hidden:"" help:"Print READY once the system is up, for scripts."`
+	Slots  int    `default:"64" help:"Maximum number of concurrent tool calls, and of concurrent model calls."`
 }
 
 // Run implements the command.
@@ -31,7 +31,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, g.Token, u.Slots
 	cfg.Stdin, cfg.UI = os.Stdin, g.uiConfig()
 	if g.given["nats"] {
-		return errors.New("--nats names a bus that runs already; --listen HOST:PORT is where the bus of this system listens")
+		return errors.New("--nats names a running bus; use --listen HOST:PORT to set where this system's bus listens")
 	}
 	sys, err := system.Start(ctx, cfg)
 	if err != nil {
@@ -53,15 +53,15 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	}
 	select {
 	case <-ctx.Done():
-		fmt.Println("stopping: open turns are finished or handed back")
+		fmt.Println("stopping: finishing open turns or handing them back")
 		return nil
 	case err := <-sys.Failed():
 		return err
 	}
 }
 
-// printPage says where the page is. Only a terminal is shown a link that logs in and, the
-// first time, the token of the owner: other output is kept, as a service's log is.
+// printPage prints the page's address. Only a terminal is shown a link that logs in and,
+// the first time, the owner's token: other output may be kept, as in a service's log.
 func printPage(ctx context.Context, sys *system.System, data string) error {
 	link, err := sys.UILink(ctx)
 	if errors.Is(err, system.ErrNoUI) {
@@ -72,12 +72,12 @@ func printPage(ctx context.Context, sys *system.System, data string) error {
 	}
 	page, token := link.Page, "kept in "+sys.UITokenFile()
 	if isTerminal(os.Stdout) {
-		page = link.URL + "  (opens once, within 5 minutes)"
-		token = sys.UIToken() + "  (shown this once; it is kept in " + sys.UITokenFile() + ")"
+		page = link.URL + "  (works once, within 5 minutes)"
+		token = sys.UIToken() + "  (shown only this once; kept in " + sys.UITokenFile() + ")"
 	}
 	fmt.Printf("  page          %s\n", page)
 	if sys.UIPortTaken() {
-		fmt.Printf("                (%s is taken; --ui HOST:PORT sets another)\n", uibridge.DefaultListen)
+		fmt.Printf("                (%s is in use; --ui HOST:PORT sets another)\n", uibridge.DefaultListen)
 	}
 	fmt.Printf("  new link      %s ui --data %s\n", buildinfo.Command(), shellQuote(data))
 	if sys.UIToken() != "" {
@@ -86,9 +86,9 @@ func printPage(ctx context.Context, sys *system.System, data string) error {
 	return nil
 }
 
-// serverCmd runs the bus alone.
+// serverCmd runs only the bus.
 type serverCmd struct {
-	Listen string `default:"127.0.0.1:4222" env:"SKANDHA_LISTEN" help:"Where it listens. More than loopback needs --token."`
+	Listen string `default:"127.0.0.1:4222" env:"SKANDHA_LISTEN" help:"Address to listen on. Any other than loopback requires --token."`
 }
 
 // Run implements the command.
@@ -96,19 +96,19 @@ func (s *serverCmd) Run(ctx context.Context, g *globals) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if run, err := system.Running(g.Data); err == nil {
-		return fmt.Errorf("process %d runs a system on %s, with a bus of its own; name another directory by --data", run.PID, g.Data)
+		return fmt.Errorf("process %d runs a system with its own bus on %s; name another directory with --data", run.PID, g.Data)
 	}
 	srv, err := natsserver.Start(natsserver.Config{
 		StoreDir: g.Data, Sync: natsserver.Sync(g.Sync), Addr: s.Listen, Token: g.Token, Heal: true, Logger: g.logger(),
 	})
 	if errors.Is(err, natsserver.ErrInUse) {
-		return fmt.Errorf("%w; name another by --data", err)
+		return fmt.Errorf("%w; name another with --data", err)
 	}
 	if err != nil {
 		return err
 	}
 	defer srv.Shutdown()
-	fmt.Printf("NATS listens on %s, its log is in %s\n", srv.ClientURL(), g.Data)
+	fmt.Printf("NATS listens on %s; its log is in %s\n", srv.ClientURL(), g.Data)
 	<-ctx.Done()
 	return nil
 }

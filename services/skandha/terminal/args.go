@@ -12,16 +12,16 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// field is a field of a call's arguments, as it was sent.
+// field is a field of a call's arguments, exactly as sent.
 type field struct {
 	name string
 	raw  json.RawMessage
-	text *string // of a text
+	text *string // if the value is a string
 }
 
-// fields reads an object's fields in their order. It reports false if the arguments
-// are no object, or if two names are one for some reader: then they are shown as they
-// came, and no other way.
+// fields returns an object's fields in their order. It reports false if the arguments
+// are not an object, or if some readers could take two names for the same: they must
+// then be shown unchanged.
 func fields(args json.RawMessage) ([]field, bool) {
 	d := json.NewDecoder(bytes.NewReader(args))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -52,7 +52,7 @@ func fields(args json.RawMessage) ([]field, bool) {
 	return out, err == io.EOF
 }
 
-// object writes fields as they were sent.
+// object writes fields exactly as they were sent.
 func object(fs []field) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -60,7 +60,7 @@ func object(fs []field) json.RawMessage {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, _ := json.Marshal(f.name) // a text
+		name, _ := json.Marshal(f.name) // a string
 		b.Write(name)
 		b.WriteByte(':')
 		b.Write(f.raw)
@@ -69,11 +69,11 @@ func object(fs []field) json.RawMessage {
 	return b.Bytes()
 }
 
-// literal is a text in JSON.
+// literal matches a JSON string.
 var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// readable has JSON's texts with those escapes alone that must be: \u003c is <. What
-// is no character stays as it was written.
+// readable removes unnecessary escapes from JSON strings: \u003c becomes <. An escape
+// that does not encode a character is kept.
 func readable(data json.RawMessage) json.RawMessage {
 	return literal.ReplaceAllFunc(data, func(lit []byte) []byte {
 		var text string
@@ -90,8 +90,8 @@ func readable(data json.RawMessage) json.RawMessage {
 	})
 }
 
-// argRows are arguments as JSON, as one decides by them: nothing hidden, nothing left
-// out. What fits stands on one row.
+// argRows formats arguments as JSON for a decision: nothing is hidden or left out.
+// Values that fit are put on one row.
 func argRows(args json.RawMessage, width int) []string {
 	var b bytes.Buffer
 	if json.Indent(&b, readable(args), "", "  ") != nil {
@@ -107,7 +107,7 @@ func argRows(args json.RawMessage, width int) []string {
 	return out
 }
 
-// onOneRow takes out what json.Indent has put in: a line feed cannot stand in JSON's texts.
+// onOneRow removes what json.Indent has added: JSON strings cannot contain a line feed.
 func onOneRow(indented string) string {
 	var b strings.Builder
 	for i, line := range strings.Split(safetext.Visible(indented), "\n") {
@@ -120,13 +120,13 @@ func onOneRow(indented string) string {
 	return b.String()
 }
 
-// exactLine is a line of a text that somebody decides by.
+// exactLine formats a line of a text that a user decides about.
 func exactLine(s string) string {
 	return safetext.Visible(strings.ReplaceAll(s, "\t", "⇥   "))
 }
 
-// callRows show what a call would do: an edit as a diff, texts of several lines as
-// lines, and the other arguments as JSON.
+// callRows shows what a call would do: an edit as a diff, multi-line strings as lines,
+// and the other arguments as JSON.
 func callRows(tool string, args json.RawMessage, files *files, width int) []string {
 	fs, ok := fields(args)
 	if !ok {
@@ -172,23 +172,23 @@ func textOf(fs []field, name string) (string, bool) {
 	return *fs[i].text, true
 }
 
-// edit is the change of a file that a call would make.
+// edit is the change that a call would make to a file.
 type edit struct {
 	about, before, after string
-	shown                []string // the arguments that the diff shows
+	shown                []string // the arguments that the diff represents
 }
 
 var oldAndNew = [][2]string{{"old", "new"}, {"old_text", "new_text"}, {"old_string", "new_string"}, {"old_str", "new_str"}, {"before", "after"}}
 
 var writes = regexp.MustCompile(`(^|:)(write|write_file|append_file)$`)
 
-// editOf is the edit that a call is, as the web page has it, too; nil if it is none.
+// editOf returns the edit that a call makes, nil if none. The web page uses the same rules.
 func editOf(tool string, fs []field, known *files) *edit {
 	for _, pair := range oldAndNew {
 		before, ok := textOf(fs, pair[0])
 		after, also := textOf(fs, pair[1])
 		if ok && also {
-			return &edit{"this text is replaced:", before, after, pair[:]}
+			return &edit{"replaces this text:", before, after, pair[:]}
 		}
 	}
 	content, ok := textOf(fs, "content")
@@ -201,13 +201,13 @@ func editOf(tool string, fs []field, known *files) *edit {
 	was, isKnown := known.get(tool, path)
 	switch {
 	case strings.HasSuffix(tool, "append_file"), mode == "append":
-		e.about = "added at the end:"
+		e.about = "appends:"
 	case mode == "create", mode == "" && strings.HasSuffix(tool, "write_file"):
-		e.about = "a new file; one that is there stays:"
+		e.about = "creates a new file; does not replace an existing one:"
 	case isKnown:
 		e.about, e.before = "compared with what was last "+was.how+" in this session:", was.content
 	default:
-		e.about = "the whole new content; what is there now is replaced:"
+		e.about = "replaces the whole content:"
 	}
 	return e
 }

@@ -10,13 +10,13 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// said is what somebody has said in the session.
-type said struct {
+// utterance is an input, with its sender.
+type utterance struct {
 	who, source, text string
 	mine              bool
 }
 
-func (s said) block(width int) []string {
+func (s utterance) block(width int) []string {
 	mark, text := bold.of("› "), safetext.Clean(strings.TrimRight(s.text, "\n"))
 	if !s.mine {
 		name := safetext.Line(s.who)
@@ -36,7 +36,7 @@ func (s said) block(width int) []string {
 	return out
 }
 
-// message is what the agent says.
+// message prints an answer of the agent.
 func message(content string, f event.Format) block {
 	return func(width int) []string {
 		if f == event.Markdown {
@@ -46,7 +46,7 @@ func message(content string, f event.Format) block {
 	}
 }
 
-// lines are clean, styled and wrapped.
+// lines cleans, styles and wraps text.
 func lines(text string, s style, width int, indent string) []string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimRight(safetext.Clean(text), "\n"), "\n") {
@@ -55,12 +55,12 @@ func lines(text string, s style, width int, indent string) []string {
 	return out
 }
 
-// note prints something about the conversation.
+// note prints a notice.
 func (m *model) note(s style, text string) {
 	m.print(func(width int) []string { return lines(text, s, width, "") })
 }
 
-// greet prints who one talks to, and what was said last.
+// greet prints the greeting and the latest turns.
 func (m *model) greet() {
 	c := m.cfg
 	m.print(func(width int) []string {
@@ -87,7 +87,7 @@ func (m *model) greet() {
 	m.cfg.Past, m.cfg.Backlog = nil, nil
 }
 
-// pastRows is how much is shown of an earlier answer.
+// pastRows is how many rows of an earlier answer are shown.
 const pastRows = 5
 
 func (p Past) block(mine bool) block {
@@ -96,7 +96,7 @@ func (p Past) block(mine bool) block {
 		if len(text) > 300 {
 			text = append(text[:300], '…')
 		}
-		out := said{who: string(p.Writer), source: p.Source, text: string(text), mine: mine}.block(width)
+		out := utterance{who: string(p.Writer), source: p.Source, text: string(text), mine: mine}.block(width)
 		if p.Failed {
 			return append(out, lines(p.Answer, yellow, width, "  ")...)
 		}
@@ -112,7 +112,7 @@ func (p Past) block(mine bool) block {
 	}
 }
 
-// count is a number of things.
+// count formats a number of things.
 func count[N int | int64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -120,7 +120,7 @@ func count[N int | int64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// seconds is a duration that is counted while it goes on.
+// seconds formats a duration that is still counted.
 func seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%d s", int(max(d, 0).Seconds()))
@@ -128,7 +128,7 @@ func seconds(d time.Duration) string {
 	return duration(d)
 }
 
-// duration is one for people.
+// duration formats a completed duration.
 func duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -145,7 +145,7 @@ func duration(d time.Duration) string {
 	return d.Round(time.Minute).String()
 }
 
-// brief is JSON on one line, with what is not seen spelled out.
+// brief formats JSON on one line, with invisible characters spelled out.
 func brief(data json.RawMessage, width int) string {
 	s := safetext.Visible(strings.Join(strings.Fields(string(readable(data))), " "))
 	if s == "{}" || s == "null" {

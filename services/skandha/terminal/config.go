@@ -9,10 +9,10 @@ import (
 	"skandha.dev/services/internal/follow"
 )
 
-// Source is what inputs and answers from here say of where they were given.
+// Source is the source of inputs and answers from the terminal.
 const Source = "terminal"
 
-// Client is the way to one session. Its methods may take as long as their contexts
+// Client gives access to one session. Its methods may take as long as their contexts
 // allow; nothing else waits for them.
 type Client interface {
 	// Say stores an input and returns its sequence.
@@ -21,24 +21,24 @@ type Client interface {
 	Run(ctx context.Context, c event.Command) (uint64, error)
 	// Answer stores an answer to a confirmation request.
 	Answer(ctx context.Context, a event.Confirmation) error
-	// Cancel stores the wish to end the turn of the input stored at a sequence.
+	// Cancel stores a request to cancel the turn of the input at a sequence.
 	Cancel(ctx context.Context, seq uint64) error
-	// Describe says what a tool does, in its own words.
+	// Describe returns a tool's description of itself.
 	Describe(ctx context.Context, tool string) (string, error)
-	// Connected reports whether the bus can be reached now.
+	// Connected reports whether the bus is reachable.
 	Connected() bool
-	// Fault is why the bus cannot store now, and what to do; empty if it can.
+	// Fault returns why the bus cannot store, and what to do; it is empty if the bus can.
 	Fault() string
 }
 
 // Command is a slash command that can be completed.
 type Command struct {
 	Name string // without the slash
-	Args string // what may follow
+	Args string // placeholder of the arguments
 	Help string
 }
 
-// Config of a conversation. Door, Ref, Items, Now and NewID are needed.
+// Config of a conversation. Client, Ref, Items, Now and NewID are required.
 type Config struct {
 	Client   Client
 	Ref      subject.Ref
@@ -47,14 +47,14 @@ type Config struct {
 	About    string             // what it is connected to
 	Hints    []string           // further lines of the greeting
 	Past     []Past             // the latest turns that have ended, oldest first
-	Backlog  []follow.Item      // what has happened in the turn that goes on
+	Backlog  []follow.Item      // what has happened in the running turn
 	Items    <-chan follow.Item // what happens from now on
 	Logs     <-chan string      // lines that this process logs; may be nil
 	Failed   <-chan error       // the system in this process has failed; may be nil
-	Where    string             // flags of skandha chat that lead to the same system
-	History  string             // file of what was typed; empty: it is not kept
-	Yes      bool               // every confirmation request is approved
-	NoColour bool               // bold, dim and italic stay
+	Where    string             // flags with which skandha chat finds the same system
+	History  string             // file of the input history; empty: it is not kept
+	Yes      bool               // approve every confirmation request
+	NoColour bool               // no colours; bold, dim and italic are kept
 	Now      func() time.Time
 	NewID    func() string // of inputs and commands
 }
@@ -64,6 +64,6 @@ type Past struct {
 	Writer subject.Writer
 	Source string
 	Text   string
-	Answer string // Markdown; of a failed turn, why
+	Answer string // Markdown; the reason if the turn failed
 	Failed bool
 }

@@ -15,70 +15,71 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// box is a confirmation request that waits for somebody.
-type box struct {
+// prompt is a confirmation request that waits for an answer.
+type prompt struct {
 	q       event.ToolCallRequest
-	since   time.Time // it has been the one that is asked about
-	mode    boxMode
-	keys    string // that led from choosing to granting or deciding
-	sending bool   // an answer from here is on its way
-	yes     bool   // which
-	seen    bool   // all of it was on the screen at once, or was printed
+	since   time.Time // when it came to the front
+	mode    promptMode
+	keys    string // typed between choosing and granting or deciding
+	sending bool   // an answer from this terminal is being sent
+	yes     bool   // that answer
+	seen    bool   // all of it was on the screen at once, or printed
 }
 
-// boxMode is what the next key means.
-type boxMode int
+// promptMode decides what the next key means.
+type promptMode int
 
 const (
-	choosing  boxMode = iota // y, n, a, r or e
-	deciding                 // Enter, after y, n or a grant: the first letter of a word decides nothing
-	granting                 // the number of a grant
-	reasoning                // the reason of a refusal is typed
+	choosing  promptMode = iota // y, n, a, r or e
+	deciding                    // Enter, after y, n or a grant: a word's first letter must not decide
+	granting                    // the number of a grant
+	reasoning                   // the reason for a refusal is being typed
 )
 
-// settle is how long a box stands before it takes an approval, however it came to the front.
+// settle is how long a prompt is shown before it accepts an approval, however it came to
+// the front.
 const settle = 400 * time.Millisecond
 
-// grace is the time after a box has appeared, and after the last key for the editor, in which
-// keys are text: a person who is typing must not decide by accident. Esc ends it.
+// grace is the time after a prompt appears, and after the last key for the editor, in which keys
+// go to the editor: a user who is typing must not decide by accident. Esc ends it.
 const grace = 1500 * time.Millisecond
 
-// describeWait is how long a tool's own words are waited for.
+// describeWait is the time limit for loading a tool's description.
 const describeWait = 2 * time.Second
 
-// ask shows a request.
+// ask adds a prompt for a request, or approves it if Yes is set.
 func (m *model) ask(q event.ToolCallRequest) {
 	if m.cfg.Yes {
 		m.note(yellow, fmt.Sprintf("Approved by --yes: %s %s", safetext.Visible(q.ToolName), brief(q.Args, 200)))
-		m.reply(&box{q: q}, event.Confirmation{Approved: true, Reason: "--yes"})
+		m.reply(&prompt{q: q}, event.Confirmation{Approved: true, Reason: "--yes"})
 		return
 	}
-	m.boxes = append(m.boxes, &box{q: q, since: m.now})
-	if len(m.boxes) == 1 {
+	m.prompts = append(m.prompts, &prompt{q: q, since: m.now})
+	if len(m.prompts) == 1 {
 		m.graceEnds, m.typing = m.now.Add(grace), m.editor.value() != ""
 	}
 }
 
-// front is the box that is asked about.
-func (m *model) front() *box {
-	if len(m.boxes) == 0 {
+// front returns the prompt that is shown, nil if there is none.
+func (m *model) front() *prompt {
+	if len(m.prompts) == 0 {
 		return nil
 	}
-	return m.boxes[0]
+	return m.prompts[0]
 }
 
-// boxed reports whether keys go to the box.
-func (m *model) boxed() bool { return len(m.boxes) > 0 && !m.typing }
+// promptActive reports whether keys go to the prompt.
+func (m *model) promptActive() bool { return len(m.prompts) > 0 && !m.typing }
 
-// inGrace reports whether a key for the box is text.
-func (m *model) inGrace(b *box) bool {
+// inGrace reports whether a key goes to the editor instead of the prompt.
+func (m *model) inGrace(b *prompt) bool {
 	return b.mode == choosing && !b.sending && m.now.Before(m.graceEnds)
 }
 
-func (m *model) settled(b *box) bool { return m.now.Sub(b.since) >= settle && !m.inGrace(b) }
+func (m *model) settled(b *prompt) bool { return m.now.Sub(b.since) >= settle && !m.inGrace(b) }
 
-// boxKey is a key for the box.
-func (m *model) boxKey(k tea.KeyPressMsg, key string) {
+// promptKey handles a key for the prompt.
+func (m *model) promptKey(k tea.KeyPressMsg, key string) {
 	b := m.front()
 	switch {
 	case b.mode == granting:
@@ -95,7 +96,7 @@ func (m *model) boxKey(k tea.KeyPressMsg, key string) {
 		m.editor.ask("why not › ")
 	case key == "e":
 		m.describe(b)
-	case key == "y" && m.settled(b) && b.seen: // nobody approves what he cannot have read
+	case key == "y" && m.settled(b) && b.seen: // only what was shown in full can be approved
 		b.mode, b.keys = deciding, key
 	case key == "a" && m.settled(b) && b.seen && len(b.q.Always) > 0:
 		b.mode, b.keys = granting, key
@@ -104,8 +105,8 @@ func (m *model) boxKey(k tea.KeyPressMsg, key string) {
 	}
 }
 
-// decide takes Enter as the answer.
-func (m *model) decide(b *box, k tea.KeyPressMsg, key string) {
+// decide handles a key after a decision was chosen: Enter confirms it.
+func (m *model) decide(b *prompt, k tea.KeyPressMsg, key string) {
 	if key != "enter" {
 		m.word(b, k, key)
 		return
@@ -113,8 +114,8 @@ func (m *model) decide(b *box, k tea.KeyPressMsg, key string) {
 	m.reply(b, event.Confirmation{Approved: b.keys != "n", Always: b.always()})
 }
 
-// grant is the choice of what is approved from now on.
-func (m *model) grant(b *box, k tea.KeyPressMsg, key string) {
+// grant handles a key while a grant is chosen by its number.
+func (m *model) grant(b *prompt, k tea.KeyPressMsg, key string) {
 	switch digit := len(key) == 1 && key[0] >= '0' && key[0] <= '9'; {
 	case !digit:
 		m.word(b, k, key)
@@ -123,9 +124,9 @@ func (m *model) grant(b *box, k tea.KeyPressMsg, key string) {
 	}
 }
 
-// word has the letters that led here, and the key, typed into the input line: they begin a
-// word. A key that is no text goes back to the choice.
-func (m *model) word(b *box, k tea.KeyPressMsg, key string) {
+// word moves the letters typed so far, and the key, to the editor: they begin a word. A
+// key that is not text returns to the choice.
+func (m *model) word(b *prompt, k tea.KeyPressMsg, key string) {
 	keys := b.unchoose()
 	if k.Text == "" {
 		return
@@ -135,16 +136,16 @@ func (m *model) word(b *box, k tea.KeyPressMsg, key string) {
 	m.editorKey(k, key)
 }
 
-// unchoose leaves a choice that was begun, and returns its letters.
-func (b *box) unchoose() (keys string) {
+// unchoose cancels a choice in progress and returns its letters.
+func (b *prompt) unchoose() (keys string) {
 	if b.mode == granting || b.mode == deciding {
 		keys, b.mode, b.keys = b.keys, choosing, ""
 	}
 	return keys
 }
 
-// always is the grant that was chosen; nil: none was.
-func (b *box) always() *event.Grant {
+// always returns the chosen grant, or nil.
+func (b *prompt) always() *event.Grant {
 	n, ok := strings.CutPrefix(b.keys, "a")
 	if !ok || n == "" {
 		return nil
@@ -153,8 +154,8 @@ func (b *box) always() *event.Grant {
 	return &g
 }
 
-// decision is what Enter does.
-func (b *box) decision() string {
+// decision describes what Enter does.
+func (b *prompt) decision() string {
 	switch g := b.always(); {
 	case g != nil:
 		return "Enter approves this call, and from now on in this session " + grantText(*g)
@@ -164,7 +165,7 @@ func (b *box) decision() string {
 	return "Enter approves"
 }
 
-// refuse sends the reason that was typed.
+// refuse refuses the request with the typed reason.
 func (m *model) refuse(reason string) {
 	b := m.front()
 	m.editor.plain()
@@ -174,8 +175,8 @@ func (m *model) refuse(reason string) {
 	}
 }
 
-// reply answers for exactly what was shown.
-func (m *model) reply(b *box, a event.Confirmation) {
+// reply sends an answer for exactly what was shown.
+func (m *model) reply(b *prompt, a event.Confirmation) {
 	b.sending, b.yes, b.mode = true, a.Approved, choosing
 	a.ConfirmationID, a.Hash, a.Source = b.q.ConfirmationID, b.q.Hash, Source
 	m.send(func(ctx context.Context) tea.Msg { return answered{a.ConfirmationID, m.cfg.Client.Answer(ctx, a)} })
@@ -186,21 +187,22 @@ func (m *model) answered(a answered) {
 		return
 	}
 	m.note(red, "Your answer could not be sent: "+safetext.Line(a.err.Error()))
-	for _, b := range m.boxes {
+	for _, b := range m.prompts {
 		if b.q.ConfirmationID == a.id {
 			b.sending, b.since = false, m.now
 		}
 	}
 }
 
-// confirmed closes a box, whoever has answered, and says who.
+// confirmed closes the prompt of a decided request, and prints the decision and who made
+// it.
 func (m *model) confirmed(p event.ActConfirmed) {
-	i := slices.IndexFunc(m.boxes, func(b *box) bool { return b.q.ConfirmationID == p.Call })
+	i := slices.IndexFunc(m.prompts, func(b *prompt) bool { return b.q.ConfirmationID == p.Call })
 	what, ours := "", false
 	if i >= 0 {
-		b := m.boxes[i]
+		b := m.prompts[i]
 		what, ours = safetext.Visible(b.q.ToolName), b.sending && b.yes == (p.Outcome == event.Approved)
-		m.boxes = slices.Delete(m.boxes, i, i+1)
+		m.prompts = slices.Delete(m.prompts, i, i+1)
 		if i == 0 {
 			m.next()
 		}
@@ -212,13 +214,13 @@ func (m *model) confirmed(p event.ActConfirmed) {
 	s := green
 	if p.Outcome != event.Approved {
 		s = yellow
-		m.refused[p.Call] = true // its result says nothing more
+		m.refused[p.Call] = true // its result adds nothing
 	}
 	m.note(s, strings.TrimSpace(what+" "+Decision(p, who)))
 }
 
-// Decision says in words how a confirmation request was decided, and by whom: who, or
-// as the event says.
+// Decision describes how a confirmation request was decided, and by whom; an empty who
+// means the event's writer.
 func Decision(p event.ActConfirmed, who string) string {
 	if who == "" {
 		who = safetext.Line(string(p.By))
@@ -231,21 +233,21 @@ func Decision(p event.ActConfirmed, who string) string {
 	case event.Denied:
 		text = "refused by " + who
 	case event.Expired:
-		text = "expired: nobody answered in time, which means no"
+		text = "expired: no answer in time, which counts as a refusal"
 	default:
 		text = "approved by " + who
 	}
 	if p.Always != nil {
 		text += ", and from now on in this session: " + grantText(*p.Always)
 	}
-	// Core says who has refused in the reason, too.
+	// Core repeats in the reason who refused.
 	if why, _ := strings.CutPrefix(p.Reason, "refused by "+string(p.By)); p.Outcome != event.Expired && strings.Trim(why, ": ") != "" {
 		text += ": " + safetext.Line(strings.TrimLeft(why, ": "))
 	}
 	return text
 }
 
-// next brings the next box forward, if there is one.
+// next shows the next prompt, if there is one.
 func (m *model) next() {
 	m.editor.plain()
 	if b := m.front(); b != nil {
@@ -256,49 +258,50 @@ func (m *model) next() {
 	m.typing = false
 }
 
-// describe asks what the tool says of itself, and then shows everything.
-func (m *model) describe(b *box) {
+// describe loads the tool's description, and then prints the whole request.
+func (m *model) describe(b *prompt) {
 	id, name := b.q.ConfirmationID, b.q.ToolName
 	m.send(func(ctx context.Context) tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, describeWait)
 		defer cancel()
 		text, err := m.cfg.Client.Describe(ctx, name)
 		if err != nil {
-			text = "what it says of itself cannot be had: " + err.Error()
+			text = "could not load the tool's description: " + err.Error()
 		}
 		return described{id, text}
 	})
 }
 
-// explain prints all that is known of a request: above, where one can scroll.
+// explain prints everything about a request above the live region, where the user can
+// scroll.
 func (m *model) explain(d described) {
-	i := slices.IndexFunc(m.boxes, func(b *box) bool { return b.q.ConfirmationID == d.id })
+	i := slices.IndexFunc(m.prompts, func(b *prompt) bool { return b.q.ConfirmationID == d.id })
 	if i < 0 {
 		return
 	}
-	q := m.boxes[i].q
-	m.boxes[i].seen = true
+	q := m.prompts[i].q
+	m.prompts[i].seen = true
 	m.print(func(width int) []string {
 		out := []string{"", bold.of("About this request")}
 		out = append(out, wrap("tool: "+toolName(q.ToolName)+OwnerText(q), width, "  ", "    ")...)
-		out = append(out, lines("it says of itself: "+d.text, dim, width, "  ")...)
+		out = append(out, lines("description: "+d.text, dim, width, "  ")...)
 		if w := q.SecurityWarning; w != nil {
 			out = append(out, lines(fmt.Sprintf("why you are asked (%s): %s", w.Level, w.Message), yellow, width, "  ")...)
 		}
-		out = append(out, "  arguments, exactly as they would be used:")
+		out = append(out, "  arguments, exactly as they will be used:")
 		for _, row := range argRows(q.Args, width-4) {
 			out = append(out, "    "+row)
 		}
 		for _, g := range q.Always {
 			out = append(out, lines("“always” could approve "+grantText(g), dim, width, "  ")...)
 		}
-		out = append(out, lines("An approval counts once, for these arguments alone (hash "+q.Hash+"), until "+
+		out = append(out, lines("An approval counts once, only for these arguments (hash "+q.Hash+"), until "+
 			q.ExpiresAt.Local().Format("15:04:05")+". No answer means no.", dim, width, "  ")...)
 		return out
 	})
 }
 
-// OwnerText names the plugin that runs a tool, which is not one of Skandha's own.
+// OwnerText names the plugin that runs a tool; it is empty for built-in tools.
 func OwnerText(q event.ToolCallRequest) string {
 	if q.Owner == "" {
 		return ""
@@ -306,7 +309,7 @@ func OwnerText(q event.ToolCallRequest) string {
 	return " of the plugin " + safetext.Line(q.Owner)
 }
 
-// grantText says in words what a grant approves.
+// grantText describes what a grant approves.
 func grantText(g event.Grant) string {
 	name := safetext.Visible(g.Tool)
 	if g.Hash != "" {
@@ -328,12 +331,12 @@ func grantText(g event.Grant) string {
 	return name + " with " + strings.Join(parts, " and ")
 }
 
-// rows draws the box, in at most height rows.
-func (b *box) rows(m *model, width, height int) []string {
+// rows draws the prompt, in at most height rows.
+func (b *prompt) rows(m *model, width, height int) []string {
 	w := min(width, 100)
 	inner := w - 4
 	title := "approval"
-	if n := len(m.boxes); n > 1 {
+	if n := len(m.prompts); n > 1 {
 		title += fmt.Sprintf(", 1 of %d", n)
 	}
 	left := b.q.ExpiresAt.Sub(m.now)
@@ -352,9 +355,9 @@ func (b *box) rows(m *model, width, height int) []string {
 	return append(out, edge.of("╰"+strings.Repeat("─", w-2)+"╯"))
 }
 
-// content is the box without its edge. A box that has stood, and has shown everything
-// together with what can be done, is seen.
-func (b *box) content(m *model, width, height int) (body, foot []string) {
+// content returns the prompt without its border. A prompt counts as seen once it has
+// settled and has shown everything together with the choices.
+func (b *prompt) content(m *model, width, height int) (body, foot []string) {
 	was := b.seen
 	b.seen = true
 	foot = b.foot(m, width)
@@ -368,9 +371,9 @@ func (b *box) content(m *model, width, height int) (body, foot []string) {
 	return body, foot
 }
 
-// body is what is asked about, in at most height rows: of what there is no room for
-// it says so, and e shows it. Whole reports whether there was room for everything.
-func (b *box) body(m *model, width, height int) (rows []string, whole bool) {
+// body returns the request in at most height rows. It says how many rows do not fit; e
+// shows them all. Whole reports whether everything fits.
+func (b *prompt) body(m *model, width, height int) (rows []string, whole bool) {
 	name := wrap(toolName(b.q.ToolName)+OwnerText(b.q)+" wants to run", width, "", "")
 	if a := b.q.Answer; a != nil {
 		name = append(name, wrap(fmt.Sprintf("The plugin %s answers instead; the tool will not run: %s",
@@ -382,7 +385,7 @@ func (b *box) body(m *model, width, height int) (rows []string, whole bool) {
 		if w.Level == hook.LevelCritical {
 			s = red
 		}
-		for i, line := range strings.Split(w.Message, "\n") { // policy's, then one of each plugin
+		for i, line := range strings.Split(w.Message, "\n") { // policy's message, then one of each plugin
 			warn = append(warn, wrap(s.of([]string{"⚠ ", "  "}[min(i, 1)]+safetext.Line(line)), width, "", "  ")...)
 		}
 	}
@@ -398,8 +401,8 @@ func (b *box) body(m *model, width, height int) (rows []string, whole bool) {
 	return slices.Concat(name, warn, args), over <= 0
 }
 
-// foot says what can be done now.
-func (b *box) foot(m *model, width int) []string {
+// foot shows the available keys.
+func (b *prompt) foot(m *model, width int) []string {
 	key := func(k, what string) string { return bold.of(k) + nbsp + strings.ReplaceAll(what, " ", nbsp) }
 	choices := func(keys ...string) []string {
 		rows := wrap(strings.Join(keys, dim.of(" · ")), width, "", "")
@@ -410,7 +413,7 @@ func (b *box) foot(m *model, width int) []string {
 	}
 	switch {
 	case b.sending:
-		return wrap(dim.of("your answer is on its way…"), width, "", "")
+		return wrap(dim.of("sending your answer…"), width, "", "")
 	case b.mode == reasoning:
 		return wrap(dim.of("Enter refuses with what you type · Esc goes back"), width, "", "")
 	case b.mode == granting:
@@ -438,5 +441,5 @@ func (b *box) foot(m *model, width int) []string {
 	return choices(append(parts, key("r", "say why not"), key("e", "explain"))...)
 }
 
-// nbsp keeps a key and what it does on one row.
+// nbsp keeps a key and its description on one row.
 const nbsp = "\u00a0"

@@ -30,7 +30,7 @@ func TestRequests(t *testing.T) {
 			r.sees("y approve")
 			r.keys("y", "enter")
 			r.asked(`answer c1 hash-c1 true ""`)
-			r.sees("your answer is on its way")
+			r.sees("sending your answer")
 			r.keys("y", "n")
 			r.idle()
 			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Approved, By: "me", Source: Source})
@@ -129,7 +129,7 @@ func TestRequests(t *testing.T) {
 			r.keys("enter")
 			r.asked(`answer c1 hash-c1 true "" always exactly this call of mail:send`)
 		}},
-		{"who answers elsewhere is named, and the next request must stand a moment again", func(r *rig) {
+		{"a user who answers elsewhere is named, and the next request must be shown for a moment again", func(r *rig) {
 			r.begin()
 			r.request("c1")
 			r.request("c2")
@@ -142,7 +142,7 @@ func TestRequests(t *testing.T) {
 			r.idle()
 			r.sees("› y")
 			r.event("t5", event.ActConfirmed{Call: "c2", Outcome: event.Expired, By: "core"})
-			r.reads("expired: nobody answered in time, which means no")
+			r.reads("expired: no answer in time, which counts as a refusal")
 		}},
 		{"an answer that is refused can be given again", func(r *rig) {
 			r.begin()
@@ -151,7 +151,7 @@ func TestRequests(t *testing.T) {
 			r.keys("y", "enter")
 			r.asked(`answer c1 hash-c1 true ""`)
 			r.event("", event.Audited{Principal: "me", Action: "confirmation", Call: "c1", Effect: event.EffectDeny, Reason: "too late"})
-			r.reads("An answer of yours was not accepted: too late")
+			r.reads("Your answer was not accepted: too late")
 			r.sees("y approve")
 		}},
 		{"explaining shows everything that is hidden", func(r *rig) {
@@ -159,7 +159,7 @@ func TestRequests(t *testing.T) {
 			r.event("t5", event.ToolCallRequest{ToolName: "a\u200bb", ConfirmationID: "c1", Args: json.RawMessage(`{"x":"` + strings.Repeat("1\u202e", 500) + `"}`), ExpiresAt: r.now.Add(time.Minute)})
 			r.sees("a⟨U+200B⟩b", "more lines; e shows them all")
 			r.send(described{"c1", "its \x1b[2Jwords"})
-			r.reads("it says of itself: its �[2Jwords", "1⟨U+202E⟩1⟨U+202E⟩")
+			r.reads("description: its �[2Jwords", "1⟨U+202E⟩1⟨U+202E⟩")
 		}},
 		{"--yes approves and says so", func(r *rig) {
 			r.m.cfg.Yes = true
@@ -197,7 +197,7 @@ func TestRequests(t *testing.T) {
 		{"an edit is a diff, its other arguments are JSON", func(r *rig) {
 			r.begin()
 			r.edit("fs:edit", `{"path":"a.go","old":"one\n\ttwo\nthree","new":"one\n\t2\nthree","all":true}`)
-			r.sees(`{"path": "a.go", "all": true}`, "this text is replaced:", "  one", "- ⇥   two", "+ ⇥   2", "  three")
+			r.sees(`{"path": "a.go", "all": true}`, "replaces this text:", "  one", "- ⇥   two", "+ ⇥   2", "  three")
 		}},
 		{"a file that was read is compared, until something else happens to it", func(r *rig) {
 			r.begin()
@@ -206,22 +206,22 @@ func TestRequests(t *testing.T) {
 			write := `{"path":"a","content":"` + strings.Replace(lines, "6", "six\u202e", 1) + `"}`
 			r.call("fs:read", `{"path":"a"}`, `{"content":"`+lines+`"}`)
 			r.edit("fs:write", write)
-			r.sees("compared with what was last read in this session:", "… 3 lines stay", "  5", "- 6", "+ six⟨U+202E⟩", "  7")
+			r.sees("compared with what was last read in this session:", "… 3 unchanged lines", "  5", "- 6", "+ six⟨U+202E⟩", "  7")
 			r.later(grace)
 			r.keys("n", "enter")
 			<-r.did
 			r.event("t5", event.ActConfirmed{Call: "c9", Outcome: event.Denied, By: "me", Source: Source})
 			r.call("fs:write", `{"path":"a","mode":"append","content":"8"}`, `{}`)
 			r.edit("fs:write", write)
-			r.sees("the whole new content; what is there now is replaced:", "+ 1", "+ six⟨U+202E⟩")
+			r.sees("replaces the whole content:", "+ 1", "+ six⟨U+202E⟩")
 		}},
 		{"what is added, and a file that is new", func(r *rig) {
 			r.begin()
 			r.edit("fs:append_file", `{"path":"a","content":"more"}`)
-			r.sees("added at the end:", "+ more", "(the last line has no end)")
+			r.sees("appends:", "+ more", "(no newline at end)")
 			r.event("t5", event.ActConfirmed{Call: "c9", Outcome: event.Expired, By: "core"})
 			r.edit("file_system:write_file", `{"path":"a","content":""}`)
-			r.sees("a new file; one that is there stays:", `{"path": "a"}`)
+			r.sees("creates a new file; does not replace an existing one:", `{"path": "a"}`)
 		}},
 		{"texts of several lines are read as lines", func(r *rig) {
 			r.begin()

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// change is a line of a diff: op is ' ', '-' or '+', or '…' for n lines that are the
-// same and were left out.
+// change is a line of a diff: op is ' ', '-' or '+', or '…' for n equal lines that were
+// left out.
 type change struct {
 	op   rune
 	text string
 	n    int
 }
 
-// maxCompared is how many pairs of lines are compared: beyond, all that differs is
-// shown as taken out and put in.
+// maxCompared is how many pairs of lines are compared. Beyond it, the whole difference
+// is shown as removed and added.
 const maxCompared = 1 << 20
 
-// diff compares two texts by their lines. A last line that does not end differs from
-// one that does.
+// diff compares two texts line by line. A last line without a line end differs from one
+// with it.
 func diff(before, after string) []change {
 	a, b := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(after))
 	head := 0
@@ -42,7 +42,7 @@ func same(to []change, lines []string) []change {
 	return to
 }
 
-// middle is the shortest diff of lines, by their longest common subsequence.
+// middle returns the shortest diff of lines, by their longest common subsequence.
 func middle(a, b []string) []change {
 	if len(a)*len(b) > maxCompared {
 		return replaced(a, b)
@@ -87,10 +87,10 @@ func replaced(a, b []string) []change {
 	return out
 }
 
-// aroundChange is how many lines that are the same are shown around what is not.
+// aroundChange is how many equal lines are shown around a change.
 const aroundChange = 2
 
-// hunks leaves out what is the same, but for some lines around.
+// hunks leaves out equal lines, except a few around each change.
 func hunks(all []change) []change {
 	near := make([]bool, len(all))
 	for i, c := range all {
@@ -122,13 +122,14 @@ func hunks(all []change) []change {
 	return out
 }
 
-// diffRows draws a diff. What a line does is told by its sign, not by colour alone.
+// diffRows draws a diff. Each line has a sign, so that its meaning does not depend on
+// colour.
 func diffRows(before, after string, width int) []string {
 	var out []string
 	for _, c := range hunks(diff(before, after)) {
 		s := map[rune]style{'-': red, '+': green}[c.op]
 		if c.op == '…' {
-			out = append(out, fit(dim.of(fmt.Sprintf("… %d lines stay", c.n)), width))
+			out = append(out, fit(dim.of(fmt.Sprintf("… %d unchanged lines", c.n)), width))
 			continue
 		}
 		text, ended := strings.CutSuffix(c.text, "\n")
@@ -140,7 +141,7 @@ func diffRows(before, after string, width int) []string {
 			out = append(out, s.of(sign+" "+row))
 		}
 		if !ended {
-			out = append(out, fit(dim.of("  (the last line has no end)"), width))
+			out = append(out, fit(dim.of("  (no newline at end)"), width))
 		}
 	}
 	return out

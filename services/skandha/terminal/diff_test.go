@@ -12,8 +12,8 @@ func TestDiffReadsWell(t *testing.T) {
 		{"a line", "a\nb\nc\n", "a\nB\nc\n", "  a\n- b\n+ B\n  c"},
 		{"all is new", "", "a\nb\n", "+ a\n+ b"},
 		{"all is gone", "a\n", "", "- a"},
-		{"the end of the last line", "a", "a\n", "- a\n  (the last line has no end)\n+ a"},
-		{"two places", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n", "- 1\n+ one\n  2\n  3\n… 3 lines stay\n  7\n  8\n- 9\n+ nine"},
+		{"the end of the last line", "a", "a\n", "- a\n  (no newline at end)\n+ a"},
+		{"two places", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n", "- 1\n+ one\n  2\n  3\n… 3 unchanged lines\n  7\n  8\n- 9\n+ nine"},
 		{"one line is not left out", "1\n2\n3\n4\n5\n6\n7\n", "one\n2\n3\n4\n5\n6\nseven\n", "- 1\n+ one\n  2\n  3\n  4\n  5\n  6\n- 7\n+ seven"},
 		{"what is hidden", "a\n", "a\u202e\x1b[2J\n", "- a\n+ a⟨U+202E⟩⟨U+001B⟩[2J"},
 	} {

@@ -11,19 +11,19 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// editor is where one types: a few lines, what was typed before, and completion.
+// editor is the input field: a few lines, with history and completion.
 type editor struct {
 	area     textarea.Model
-	past     *typed
+	past     *history
 	commands []Command
-	choice   int  // of the completions; -1: none is chosen
-	closed   bool // the completions are not wanted
-	asking   bool // for something else than an input
+	choice   int  // index of the chosen completion; -1: none
+	closed   bool // the user has closed the completions
+	asking   bool // used for something other than an input
 }
 
-const prompt = "› "
+const inputPrompt = "› "
 
-// editorRows is how high the editor may grow.
+// editorRows is the maximum height of the editor.
 const editorRows = 8
 
 func newEditor(commands []Command, file string) editor {
@@ -37,12 +37,12 @@ func newEditor(commands []Command, file string) editor {
 	a.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "ctrl+j", "shift+enter"))
 	a.KeyMap.Paste.SetEnabled(false)         // the terminal pastes
 	a.KeyMap.CopySelection.SetEnabled(false) // and copies
-	e := editor{area: a, past: openTyped(file), commands: commands, choice: -1}
-	e.setPrompt(prompt)
+	e := editor{area: a, past: openHistory(file), commands: commands, choice: -1}
+	e.setPrompt(inputPrompt)
 	return e
 }
 
-// setPrompt shows the prompt on the first line alone.
+// setPrompt shows the prompt, only on the first line.
 func (e *editor) setPrompt(p string) {
 	n := cells(p)
 	e.area.SetPromptFunc(n, func(i textarea.PromptInfo) string {
@@ -72,7 +72,7 @@ func (e *editor) set(text string) {
 	e.choice, e.closed = -1, false
 }
 
-// insert takes what was pasted.
+// insert adds text at the cursor.
 func (e *editor) insert(text string) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	e.update(tea.PasteMsg{Content: safetext.Clean(text)})
@@ -83,7 +83,7 @@ func (e *editor) resize(width, height int) {
 	e.area.SetWidth(max(width-1, 12))
 }
 
-// ask uses the editor for something else; plain gives it back.
+// ask uses the editor to ask for something else than an input, until plain.
 func (e *editor) ask(p string) {
 	e.asking = true
 	e.past.hold(e.area.Value())
@@ -95,11 +95,11 @@ func (e *editor) plain() {
 	if e.asking {
 		e.asking = false
 		e.set(e.past.release())
-		e.setPrompt(prompt)
+		e.setPrompt(inputPrompt)
 	}
 }
 
-// first and last report whether the cursor stands in the first, and last, row.
+// first and last report whether the cursor is in the first or last row.
 func (e *editor) first() bool { return e.area.Line() == 0 && e.area.LineInfo().RowOffset == 0 }
 
 func (e *editor) last() bool {
@@ -107,7 +107,7 @@ func (e *editor) last() bool {
 	return e.area.Line() == e.area.LineCount()-1 && i.RowOffset >= i.Height-1
 }
 
-// completions are the commands that what is typed may become.
+// completions returns the commands that the typed text may become.
 func (e *editor) completions() []Command {
 	text := e.area.Value()
 	if e.closed || e.asking || !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " \n") {
@@ -120,12 +120,12 @@ func (e *editor) completions() []Command {
 		}
 	}
 	if len(out) == 1 && out[0].Name == text[1:] && out[0].Args == "" {
-		return nil // there is nothing more to say of it
+		return nil // already complete
 	}
 	return out
 }
 
-// complete types as much as is certain, and then goes through the list.
+// complete inserts the common prefix, and then goes through the list.
 func (e *editor) complete(by int) {
 	all := e.completions()
 	if len(all) == 0 {
@@ -154,13 +154,14 @@ func (e *editor) choose(by int) {
 	}
 }
 
-// recall shows what was typed before, without completions: Up and Down go on.
+// recall shows an entry of the history, without completions, so that Up and Down continue
+// in the history.
 func (e *editor) recall(text string) {
 	e.set(text)
 	e.closed = true
 }
 
-// accept types a command.
+// accept inserts a command.
 func (e *editor) accept(c Command) {
 	text := "/" + c.Name
 	if c.Args != "" {
@@ -169,7 +170,7 @@ func (e *editor) accept(c Command) {
 	e.set(text)
 }
 
-// chosen is the command that is chosen in the list.
+// chosen returns the command that is selected in the list.
 func (e *editor) chosen() (Command, bool) {
 	all := e.completions()
 	if e.choice < 0 || e.choice >= len(all) {

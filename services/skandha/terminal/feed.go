@@ -17,7 +17,7 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// item takes in what has happened.
+// item handles an item of the session.
 func (m *model) item(i follow.Item) {
 	switch {
 	case i.Delta != nil:
@@ -69,12 +69,12 @@ func (m *model) sessionLocked(p event.SessionLocked) {
 	m.lockedUntil = p.Until
 	how := "/reset opens it again."
 	if !p.Until.IsZero() {
-		how = "It takes inputs again from " + p.Until.Local().Format(time.TimeOnly) + " on; /reset opens it at once."
+		how = "It accepts inputs again from " + p.Until.Local().Format(time.TimeOnly) + " on; /reset opens it at once."
 	}
 	m.note(red, "The session is locked: "+safetext.Line(p.Reason)+". "+how)
 }
 
-// on hands an event's payload over. One that cannot be read is not for here.
+// on calls f with an event's payload. It ignores one that cannot be decoded.
 func on[P event.Payload](e event.Event, f func(P)) {
 	var p P
 	if e.DataAs(any(&p).(event.Payload)) == nil {
@@ -85,10 +85,10 @@ func on[P event.Payload](e event.Event, f func(P)) {
 func (m *model) perceived(p event.Perceived) {
 	_, mine := m.mine[p.InputID]
 	mine = mine && p.Writer == m.cfg.Writer
-	s := said{who: string(p.Writer), source: p.Source, text: p.Text, mine: mine}
+	s := utterance{who: string(p.Writer), source: p.Source, text: p.Text, mine: mine}
 	if mine {
 		if sent := m.sent(p.InputID); sent != nil {
-			s.text = sent.text // as it was typed
+			s.text = sent.text // as typed
 		}
 	}
 	switch p.Disposition {
@@ -102,7 +102,7 @@ func (m *model) perceived(p event.Perceived) {
 		}
 	default:
 		if q := m.unqueue(p.Sequence); q != nil {
-			s = q.said
+			s = q.input
 		}
 		m.print(s.block)
 		m.turn = &turn{id: fmt.Sprint("t", p.Sequence), seq: p.Sequence, began: m.now}
@@ -110,7 +110,7 @@ func (m *model) perceived(p event.Perceived) {
 	}
 }
 
-// sent takes what was typed here off the list of what is on its way.
+// sent removes an input of this terminal from the outbox and returns it.
 func (m *model) sent(id string) *outgoing {
 	i := slices.IndexFunc(m.outbox, func(o *outgoing) bool { return o.id == id })
 	if i < 0 {
@@ -164,9 +164,9 @@ func (m *model) turnFailed(p event.TurnFailed) {
 		style, text = yellow, capital(safetext.Line(p.Reason))
 	}
 	if q := m.unqueue(p.Sequence); q != nil {
-		m.print(q.said.block) // it never had its turn
+		m.print(q.input.block) // it was queued and never had a turn
 	} else if sent := m.sent(p.InputID); sent != nil {
-		m.print(said{text: sent.text, mine: true}.block)
+		m.print(utterance{text: sent.text, mine: true}.block)
 	}
 	if said := m.mine[p.InputID]; said != "" {
 		m.again = said
@@ -178,7 +178,7 @@ func (m *model) turnFailed(p event.TurnFailed) {
 	m.end(p.Sequence)
 }
 
-// capital begins a sentence.
+// capital returns s with a capital first letter.
 func capital(s string) string {
 	r, n := utf8.DecodeRuneInString(s)
 	if n == 0 {
@@ -187,35 +187,35 @@ func capital(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-// end closes the turn of an input, if that is the one that goes on.
+// end closes the turn of an input, if that is the running one.
 func (m *model) end(seq uint64) {
 	if m.turn == nil || m.turn.seq != seq {
 		return
 	}
-	m.turn, m.calls, m.boxes, m.cancelling, m.typing = nil, nil, nil, false, false
+	m.turn, m.calls, m.prompts, m.cancelling, m.typing = nil, nil, nil, false, false
 	clear(m.refused)
 	m.editor.plain()
 	m.stream.finish(m.stream.plan)
 }
 
-// audited tells whose answer was refused: he believes that he has approved.
+// audited shows a rejected answer: its sender may believe that it was accepted.
 func (m *model) audited(p event.Audited) {
 	if p.Action != "confirmation" || p.Effect != event.EffectDeny {
 		return
 	}
-	who := "An answer of " + safetext.Line(string(p.Principal))
+	who := "An answer by " + safetext.Line(string(p.Principal))
 	if p.Principal == m.cfg.Writer {
-		who = "An answer of yours"
+		who = "Your answer"
 	}
 	m.note(yellow, who+" was not accepted: "+safetext.Line(p.Reason))
-	for _, b := range m.boxes {
+	for _, b := range m.prompts {
 		if b.q.ConfirmationID == p.Call {
 			b.sending = false
 		}
 	}
 }
 
-// cancel asks for the end of the turn.
+// cancel requests that the turn be cancelled.
 func (m *model) cancel() {
 	m.cancelling = true
 	seq := m.turn.seq
@@ -225,19 +225,19 @@ func (m *model) cancel() {
 func (m *model) cancelled(err error) {
 	if err != nil {
 		m.cancelling = false
-		m.note(red, "It could not be cancelled: "+safetext.Line(err.Error()))
+		m.note(red, "Could not cancel: "+safetext.Line(err.Error()))
 	}
 }
 
-// call is a tool call that is with a runner.
+// call is a running tool call.
 type call struct {
 	event.ActRequested
 	began time.Time
-	tail  []string // the last lines that it printed
-	open  bool     // the last of them goes on
+	tail  []string // the last lines of its output
+	open  bool     // the last of them is incomplete
 }
 
-// tailLines is how much is shown of what a tool prints.
+// tailLines is how many lines of a running tool's output are shown.
 const tailLines = 4
 
 func (m *model) call(id string) *call {

@@ -61,7 +61,7 @@ func TestWhatHappens(t *testing.T) {
 			r.seesNot("sh {")
 			r.reads(`✗ sh {"cmd":"ls"} · 3.1 s`, "↳ timeout: too �slow")
 		}},
-		{"inputs that wait are shown, and told of when their turn comes", func(r *rig) {
+		{"inputs that wait are shown, and printed when their turn begins", func(r *rig) {
 			r.begin()
 			r.event("", event.Perceived{Sequence: 6, Writer: "ui-ann", Source: "web", Text: "me too", Disposition: event.Queued})
 			r.sees("waits by ui-ann › me too")
@@ -90,8 +90,8 @@ func TestWhatHappens(t *testing.T) {
 		{"the bus is away and comes back", func(r *rig) {
 			r.away = true
 			r.later(slowTick)
-			r.reads("The bus is away.")
-			r.sees("the bus is away")
+			r.reads("The bus is unreachable.")
+			r.sees("the bus is unreachable")
 			r.away = false
 			r.later(slowTick)
 			r.reads("The bus is back.")
@@ -108,15 +108,15 @@ func TestWhatHappens(t *testing.T) {
 			r.event("", event.SessionLocked{Reason: "8 of 10 failed", Until: until})
 			r.event("", event.UIState{State: event.StateLocked})
 			r.sees("locked until " + at + " · /reset opens")
-			r.reads("The session is locked: 8 of 10 failed. It takes inputs again from "+at+" on;", "/reset opens it at once.")
+			r.reads("The session is locked: 8 of 10 failed. It accepts inputs again from "+at, "/reset opens it at once.")
 			r.later(31 * time.Second)
-			r.sees("locked no longer · the next input is taken")
+			r.sees("no longer locked · the next input is accepted")
 		}},
 		{"what this process logs is shown, and harmless", func(r *rig) {
 			r.send(logged("level=WARN \x1b]0;x\x07"))
 			r.reads("level=WARN �]0;x�")
 		}},
-		{"a command that nobody knows", func(r *rig) {
+		{"an unknown command", func(r *rig) {
 			r.typed("/halp")
 			r.keys("enter")
 			r.asked(`run id1 halp []`)
@@ -166,7 +166,7 @@ func TestAFailedTurnIsSentAgain(t *testing.T) {
 			r.event("t7", event.Recorded{Sequence: 7, InputID: "id3"})
 			r.keys("ctrl+r")
 			r.idle()
-			r.reads("there is nothing to send again")
+			r.reads("Nothing to retry")
 		}},
 		{"not one of somebody else, and no command", func(r *rig) {
 			r.event("t5", event.Perceived{Sequence: 5, InputID: "x", Writer: "you", Text: "hers", Disposition: event.Started})

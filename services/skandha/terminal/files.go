@@ -8,8 +8,8 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// files are the contents that were read and written in this session, as far as that
-// was seen here: an edit is compared with them.
+// files holds the contents that were read and written in this session, as far as this
+// terminal has seen it. Edits are compared with them.
 type files struct {
 	known map[string]content
 }
@@ -18,7 +18,7 @@ type content struct {
 	content, how string
 }
 
-// Bounds of what is remembered.
+// Bounds on the remembered contents.
 const (
 	maxFiles     = 64
 	maxFileBytes = 256 << 10
@@ -26,14 +26,14 @@ const (
 
 var reads = regexp.MustCompile(`(^|:)(read|read_file)$`)
 
-// learn takes in a call that has ended; args are nil if they were not seen.
+// learn records the result of a call; args are nil if they were not seen.
 func (f *files) learn(p event.ActCompleted, args json.RawMessage) {
 	if !p.Result.Success {
 		return
 	}
 	fs, ok := fields(args)
 	if !ok {
-		clear(f.known) // whatever it was
+		clear(f.known) // it could have changed any file
 		return
 	}
 	for _, arg := range []string{"from", "to"} {
@@ -78,7 +78,7 @@ func (f *files) get(tool, path string) (content, bool) {
 	return c, ok
 }
 
-// place tells the files of one group of tools from another's.
+// place returns a key that keeps the files of different groups of tools apart.
 func place(tool, path string) string {
 	return tool[:max(strings.LastIndex(tool, ":"), 0)] + " " + path
 }

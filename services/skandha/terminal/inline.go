@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// inline styles what stands within a line. The text is clean.
+// inline styles the Markdown within a line. The text must be clean.
 func inline(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -25,8 +25,8 @@ func endsInSpace(s string) bool {
 
 var link = regexp.MustCompile(`^!?\[([^\[\]]*)\]\(<?([^\s()<>]+)>?(?:\s+"[^"]*")?\)`)
 
-// span reads the first piece of s and returns how long it is and what it looks
-// like. A word may not begin in the middle of another: snake_case stays.
+// span returns the length of the first piece of s, and its styled text. Emphasis may
+// not begin in the middle of a word: snake_case stays as it is.
 func span(s string, wordBegins bool) (n int, out string) {
 	switch s[0] {
 	case '\\':
@@ -114,8 +114,8 @@ func closing(s, mark string) int {
 	return -1
 }
 
-// linkText shows the text and where the link goes: nobody is sent elsewhere than
-// he reads.
+// linkText returns the text and the link's address, so that the reader sees where it
+// leads.
 func linkText(g []string) string {
 	text, url := g[1], g[2]
 	if strings.HasPrefix(g[0], "!") {

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// key is a key that was pressed.
+// key handles a pressed key.
 func (m *model) key(k tea.KeyPressMsg) {
 	name := k.String()
 	if name == "ctrl+c" {
@@ -27,9 +27,9 @@ func (m *model) key(k tea.KeyPressMsg) {
 		m.do(tea.Suspend)
 	case name == "ctrl+d" && m.editor.value() == "" && !m.editor.asking:
 		m.leave(nil)
-	case m.boxed() && (name == "esc" || !m.inGrace(m.front())):
-		m.boxKey(k, name)
-	case m.boxed():
+	case m.promptActive() && (name == "esc" || !m.inGrace(m.front())):
+		m.promptKey(k, name)
+	case m.promptActive():
 		m.graceEnds = m.now.Add(grace)
 		m.editorKey(k, name)
 		m.typing = m.editor.value() != ""
@@ -39,7 +39,8 @@ func (m *model) key(k tea.KeyPressMsg) {
 	}
 }
 
-// interrupt is Ctrl-C: it cancels the turn, or clears what is typed; twice, it leaves.
+// interrupt handles Ctrl-C: it cancels the turn, or clears the typed text; twice, it
+// leaves.
 func (m *model) interrupt() {
 	if m.now.Before(m.armed) {
 		m.leave(nil)
@@ -56,7 +57,7 @@ func (m *model) interrupt() {
 	}
 }
 
-// back is Esc while a reason is typed.
+// back handles Esc while a reason is typed.
 func (m *model) back() {
 	m.editor.plain()
 	if b := m.front(); b != nil {
@@ -101,22 +102,22 @@ func (m *model) escape(listed bool) {
 		m.back()
 	case listed:
 		m.editor.closed = true
-	case len(m.boxes) > 0:
+	case len(m.prompts) > 0:
 		m.typing = false
-		m.boxes[0].since, m.graceEnds = m.now, time.Time{}
+		m.prompts[0].since, m.graceEnds = m.now, time.Time{}
 	}
 }
 
-// paste is text, whatever it says: it never answers a question.
+// paste inserts pasted text: it never answers a prompt.
 func (m *model) paste(p tea.PasteMsg) {
-	if m.boxed() {
+	if m.promptActive() {
 		m.editor.insert(m.front().unchoose())
 		m.typing = true
 	}
 	m.editor.insert(p.Content)
 }
 
-// enter sends what is typed.
+// enter sends the typed text.
 func (m *model) enter() {
 	e := &m.editor
 	if e.asking {
@@ -152,10 +153,10 @@ func (m *model) enter() {
 	}
 }
 
-// retry says again what was said in the turn that failed.
+// retry sends the input of the failed turn again.
 func (m *model) retry() {
 	if m.again == "" {
-		m.note(yellow, "No turn of yours has failed here: there is nothing to send again.")
+		m.note(yellow, "Nothing to retry: no turn of yours has failed here.")
 		return
 	}
 	text := m.again
@@ -163,7 +164,7 @@ func (m *model) retry() {
 	m.say(text, text)
 }
 
-// submit sends what was typed: an input or a slash command. Text that begins with a
+// submit sends typed text as an input or a slash command. Text that begins with a
 // space, or with two slashes, is always an input.
 func (m *model) submit(shown, text string) {
 	say, command := client.Typed(text)
@@ -187,7 +188,7 @@ func (m *model) say(shown, text string) {
 	})
 }
 
-// sending notes what is on its way, and gives it an id.
+// sending adds a text to the outbox and returns its id.
 func (m *model) sending(shown, said string) (id string) {
 	id = m.cfg.NewID()
 	m.mine[id] = said
@@ -195,7 +196,7 @@ func (m *model) sending(shown, said string) (id string) {
 	return id
 }
 
-// stored says what became of sending.
+// stored handles the result of sending.
 func (m *model) stored(s stored) {
 	if s.err == nil {
 		for _, o := range m.outbox {
@@ -206,7 +207,7 @@ func (m *model) stored(s stored) {
 		return
 	}
 	if o := m.sent(s.id); o != nil {
-		m.print(said{text: o.text, mine: true}.block)
-		m.note(red, "It was not sent: "+safetext.Line(s.err.Error())+". Up brings it back.")
+		m.print(utterance{text: o.text, mine: true}.block)
+		m.note(red, "Not sent: "+safetext.Line(s.err.Error())+". Up brings it back.")
 	}
 }

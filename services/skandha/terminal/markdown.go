@@ -9,16 +9,15 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// markdown renders text as it comes, line by line: what is written stays as it was
-// rendered, and only the last, unfinished line is rendered again. It knows what
-// models write: headings, lists, quotes, code, tables and emphasis. A link shows
-// where it goes.
+// markdown renders text incrementally, line by line: complete lines are rendered once,
+// and only the last, unfinished line is rendered again. It supports what models use:
+// headings, lists, quotes, code, tables and emphasis. A link is shown with its address.
 type markdown struct {
 	width   int
-	rows    []string // of the lines that are complete
+	rows    []string // of the complete lines
 	partial string   // the last line, so far
 	fence   string   // the marker that ends the code; empty outside
-	table   []string // lines of a table that may go on
+	table   []string // lines of a table that may continue
 }
 
 func renderMarkdown(text string, width int) []string {
@@ -27,7 +26,7 @@ func renderMarkdown(text string, width int) []string {
 	return m.render()
 }
 
-// write takes more text.
+// write appends text.
 func (m *markdown) write(text string) {
 	text = safetext.Clean(text)
 	for {
@@ -41,12 +40,12 @@ func (m *markdown) write(text string) {
 	}
 }
 
-// render is everything so far.
+// render returns the rows of everything so far.
 func (m *markdown) render() []string {
 	if m.partial == "" && len(m.table) == 0 {
 		return trimBlank(m.rows)
 	}
-	c := *m // what is not complete must not change what is
+	c := *m // incomplete lines must not change the complete ones
 	c.rows, c.table = m.rows[:len(m.rows):len(m.rows)], m.table[:len(m.table):len(m.table)]
 	if c.partial != "" {
 		c.line(c.partial)
@@ -55,7 +54,7 @@ func (m *markdown) render() []string {
 	return trimBlank(c.rows)
 }
 
-// trimBlank leaves out empty rows at the ends.
+// trimBlank removes empty rows at both ends.
 func trimBlank(rows []string) []string {
 	for len(rows) > 0 && strings.TrimSpace(rows[0]) == "" {
 		rows = rows[1:]
@@ -134,9 +133,9 @@ func (m *markdown) item(g []string) {
 	if g[2][0] >= '0' && g[2][0] <= '9' {
 		bullet = g[2] + " "
 	}
-	switch box := strings.TrimSpace(g[3]); {
-	case box == "":
-	case strings.ContainsAny(box, "xX"):
+	switch checkbox := strings.TrimSpace(g[3]); {
+	case checkbox == "":
+	case strings.ContainsAny(checkbox, "xX"):
 		bullet = "☑ "
 	default:
 		bullet = "☐ "
@@ -144,7 +143,7 @@ func (m *markdown) item(g []string) {
 	m.add(wrap(inline(g[4]), m.width, indent+blue.of(bullet), indent+strings.Repeat(" ", ansi.StringWidth(bullet))))
 }
 
-// endTable draws the table whose lines have been gathered.
+// endTable draws the table from its collected lines.
 func (m *markdown) endTable() {
 	lines := m.table
 	m.table = nil
@@ -170,7 +169,7 @@ func (m *markdown) endTable() {
 	for _, w := range widths {
 		total += w + 3
 	}
-	if total > m.width { // too wide to stand in columns
+	if total > m.width { // too wide for columns
 		for _, row := range grid {
 			m.add(wrap(strings.Join(row, dim.of(" │ ")), m.width, "", "  "))
 		}

@@ -57,7 +57,7 @@ func TestMarkdownStyles(t *testing.T) {
 	}
 	for _, row := range renderMarkdown("**one two three four five six seven**", 12) {
 		if !strings.HasPrefix(row, "\x1b[1m") || !strings.HasSuffix(row, "\x1b[m") && !strings.HasSuffix(row, "\x1b[22m") {
-			t.Errorf("%q does not stand for itself", row)
+			t.Errorf("%q does not begin and end its own styles", row)
 		}
 	}
 }

@@ -14,76 +14,76 @@ import (
 	"skandha.dev/services/internal/follow"
 )
 
-// model is the conversation as it stands. [model.Update] is the only one that
-// changes it, and reaches the world through the commands that it returns alone.
+// model is the state of the conversation. Only [model.Update] changes it, and it has
+// effects only through the commands that it returns.
 type model struct {
 	cfg           Config
 	now           time.Time
 	width, height int
-	shown         int // rows of the live region, as it was last drawn
-	floor         int // rows that it has at least, until something is printed
+	shown         int // rows of the live region when it was last drawn
+	minRows       int // its minimum rows, until something is printed
 	filled        bool
-	high          int // the same before it shrank
+	high          int // its rows before it shrank
 	shrunk        time.Time
-	sized         time.Time // the terminal's size became known
+	sized         time.Time // when the terminal's size became known
 	widest        int       // of them
-	squeezed      bool      // the terminal became smaller, and what did not fit any more was erased
+	squeezed      bool      // the terminal became smaller, and what no longer fits was erased
 
 	editor  editor
 	printer printer
-	cmds    []tea.Cmd // what this update asks for
+	cmds    []tea.Cmd // what this update returns
 	reach   func(f func(ctx context.Context) tea.Msg) tea.Cmd
 
 	turn        *turn
 	state       event.AgentState
 	lockedUntil time.Time // zero if until /reset
-	last        string    // figures of the last turn
+	last        string    // statistics of the last turn
 	stream      stream
 	calls       []*call
-	boxes       []*box
-	typing      bool // a box is there, and what is typed goes to the editor all the same
+	prompts     []*prompt
+	typing      bool // keys go to the editor although there is a prompt
 	graceEnds   time.Time
 	outbox      []*outgoing
 	queue       []queued
-	mine        map[string]string // what was said from here, by the input's id; "" of a command
-	again       string            // what was said from here last, if its turn failed
+	mine        map[string]string // texts sent from this terminal, by the input's id; "" for a command
+	again       string            // the last text sent from this terminal, if its turn failed
 	refused     map[string]bool   // refused calls
 	files       files
 	commands    map[uint64]string // sender of a command from elsewhere, by its sequence
 	cancelling  bool
 
-	away     bool      // the bus cannot be reached
+	away     bool      // the bus is unreachable
 	fault    string    // why the bus cannot store
-	armed    time.Time // until when another Ctrl-C leaves
+	armed    time.Time // until then another Ctrl-C leaves
 	leaving  bool
 	err      error
-	ticks    int // the generation of the tick that counts
+	ticks    int // the generation of the current tick
 	interval time.Duration
 }
 
-// turn is the one that goes on.
+// turn is the running turn.
 type turn struct {
 	id    string
 	seq   uint64
 	began time.Time
 }
 
-// outgoing is what was typed and has not been taken up yet.
+// outgoing is a typed text that core has not started on yet.
 type outgoing struct {
 	id, text string
 	stored   bool
 }
 
-// queued waits for the running turn.
+// queued is an input that waits for the running turn.
 type queued struct {
-	seq  uint64
-	said said
+	seq   uint64
+	input utterance
 }
 
-// Messages beside those of the library.
+// Messages in addition to those of the library.
 type (
 	items  []follow.Item
-	closed struct{} // nothing more will be heard
+	closed struct{} // the session's items have ended
 	tick   struct{ generation int }
 	logged string
 	failed struct{ err error }
@@ -99,7 +99,7 @@ type (
 	described struct{ id, text string }
 )
 
-// How long the world may take.
+// Time limits and intervals.
 const (
 	sendWait = 30 * time.Second
 	fastTick = 80 * time.Millisecond
@@ -127,7 +127,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if away := !m.cfg.Client.Connected(); away != m.away {
 		m.away = away
 		if away {
-			m.note(yellow, "The bus is away. It is being called again; what you type is sent when it is back.")
+			m.note(yellow, "The bus is unreachable. Reconnecting; what you type is sent once it is back.")
 		} else {
 			m.note(green, "The bus is back.")
 		}
@@ -155,8 +155,8 @@ func (m *model) do(c tea.Cmd) {
 }
 
 func (m *model) take(msg tea.Msg) {
-	if reflect.TypeOf(msg) == inserted { // it is on the screen now
-		m.floor = 0
+	if reflect.TypeOf(msg) == inserted { // the block is on the screen now
+		m.minRows = 0
 		return
 	}
 	switch msg := msg.(type) {
@@ -197,14 +197,14 @@ func (m *model) take(msg tea.Msg) {
 	}
 }
 
-// resize takes over another size of the terminal.
+// resize adopts a new size of the terminal.
 func (m *model) resize(w, h int) {
-	// A row that has become too long is two now, where the terminal wraps it, and what
-	// a lower screen has pushed out differs from one terminal to the next.
+	// A terminal may wrap a row that has become too long into two, and terminals differ
+	// in which rows a lower screen pushes out.
 	first, smaller := m.width == 0, w < m.width && m.widest > w || h < m.height
-	larger := m.squeezed && (w > m.width || h > m.height) // there is room again for what was erased
+	larger := m.squeezed && (w > m.width || h > m.height) // what was erased fits again
 	m.width, m.height = w, h
-	m.floor = min(m.floor, h-1)
+	m.minRows = min(m.minRows, h-1)
 	m.editor.resize(w, h)
 	m.stream.resize(m.room())
 	switch {
@@ -217,10 +217,10 @@ func (m *model) resize(w, h int) {
 	}
 }
 
-// tick asks for the next one: often while something moves, else seldom.
+// tick schedules the next tick: soon while something moves, otherwise later.
 func (m *model) tick() tea.Cmd {
 	want := slowTick
-	if m.turn != nil || len(m.boxes) > 0 || !m.drawable() || m.leaving || len(m.outbox) > 0 || m.stream.moves() {
+	if m.turn != nil || len(m.prompts) > 0 || !m.drawable() || m.leaving || len(m.outbox) > 0 || m.stream.moves() {
 		want = fastTick
 	}
 	if m.interval == want {
@@ -232,10 +232,10 @@ func (m *model) tick() tea.Cmd {
 	return tea.Tick(want, func(time.Time) tea.Msg { return tick{generation} })
 }
 
-// send reaches the world, and has its answer taken in.
+// send runs f within sendWait, and passes its result to Update.
 func (m *model) send(f func(ctx context.Context) tea.Msg) { m.do(m.reach(f)) }
 
-// bounded reaches the world within sendWait.
+// bounded returns a command that runs f within sendWait.
 func bounded(f func(ctx context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), sendWait)
@@ -244,14 +244,14 @@ func bounded(f func(ctx context.Context) tea.Msg) tea.Cmd {
 	}
 }
 
-// leave ends the program when all has been printed.
+// leave ends the program once everything is printed.
 func (m *model) leave(err error) {
 	if m.leaving {
 		return
 	}
 	m.leaving = true
 	again := fmt.Sprintf("%s chat -a %s -s %s %s", buildinfo.Command(), m.cfg.Ref.Agent, m.cfg.Ref.Session, m.cfg.Where)
-	m.note(dim, "\nThe session stays: "+strings.TrimSpace(again))
+	m.note(dim, "\nThe session stays open. To continue: "+strings.TrimSpace(again))
 	if err != nil {
 		m.err = err
 	}

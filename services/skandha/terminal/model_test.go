@@ -38,7 +38,7 @@ func TestWhatIsTyped(t *testing.T) {
 			r.keys("enter")
 			r.asked(`say id1 "hello" terminal`)
 			r.send(stored{"id1", r.fails})
-			r.reads("› hello", "It was not sent: no bus")
+			r.reads("› hello", "Not sent: no bus")
 			r.keys("up")
 			r.sees("› hello")
 		}},
@@ -120,7 +120,7 @@ func TestWhatIsTyped(t *testing.T) {
 			if !r.m.leaving {
 				r.t.Fatal("it stays")
 			}
-			r.reads("The session stays: skandha chat -a main -s s")
+			r.reads("To continue: skandha chat -a main -s s")
 		}},
 		{"several lines, and history with a draft", func(r *rig) {
 			r.typed("one")

@@ -8,22 +8,22 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// block is something that is printed once, above what lives. It is kept for a
-// while, so that it can be printed again at another width.
+// block is output that is printed once, above the live region. It is kept for a while,
+// so that it can be printed again at another width.
 type block func(width int) []string
 
 // maxKept is how many blocks can be printed again.
 const maxKept = 200
 
-// printer puts blocks above the live region, in order and in pieces that leave it
-// room: more at once would push it out of the screen.
+// printer prints blocks above the live region, in order and in pieces that leave room
+// for it: more at once would push it off the screen.
 type printer struct {
 	kept []block
 	todo []string // rows
-	busy bool     // a piece is on its way
+	busy bool     // a piece is being printed
 }
 
-// printed says that a piece has been printed.
+// printed is the message that a piece has been printed.
 type printed struct{}
 
 // print adds a block.
@@ -35,11 +35,11 @@ func (m *model) print(b block) {
 	m.printer.todo = append(m.printer.todo, b(m.room())...)
 }
 
-// room is the width of what is printed: a row that fills the last column would be
-// wrapped by some terminals.
+// room returns the width for output: some terminals would wrap a row that fills the
+// last column.
 func (m *model) room() int { return max(m.width-1, 10) }
 
-// flush prints the next piece, if none is on its way.
+// flush prints the next piece, unless one is being printed.
 func (m *model) flush() tea.Cmd {
 	p := &m.printer
 	if p.busy || !m.drawable() {
@@ -58,24 +58,24 @@ func (m *model) flush() tea.Cmd {
 	p.busy = true
 	piece = m.coloured(piece)
 	if piece == "" {
-		piece = " " // nothing at all would not be printed
+		piece = " " // an empty string would not be printed
 	}
 	return tea.Sequence(tea.Println(piece), func() tea.Msg { return printed{} })
 }
 
-// The renderer finds the top of a live region that becomes lower from where the cursor
-// is, and takes a cursor below the new bottom to be at it: it would leave rows of the
-// higher one behind. What is printed takes the cursor to the top, so the region becomes
+// When the live region becomes lower, the renderer computes its top from the cursor,
+// and assumes that a cursor below the new bottom is at the bottom: rows of the higher
+// region would remain. Printing moves the cursor to the top, so the region becomes
 // lower only then.
 
-// inserted is the type of the message that bubbletea has printed.
+// inserted is the type of bubbletea's message that it has printed.
 var inserted = reflect.TypeOf(tea.Println("")())
 
-// nothing is printed when there is nothing to print: it takes back the row that was
-// inserted for it, and leaves the cursor where the line's end leads it to the top.
+// nothing is printed when there is nothing to print: it removes the row inserted for
+// it, and leaves the cursor where the end of the line moves it to the top.
 const nothing = "\x1b[M\x1b[A\x1b[999C"
 
-// coloured is text as it goes to the terminal.
+// coloured returns text as it is sent to the terminal, without colours if they are off.
 func (m *model) coloured(text string) string {
 	if m.cfg.NoColour {
 		return noColour(text)
@@ -83,18 +83,18 @@ func (m *model) coloured(text string) string {
 	return text
 }
 
-// drawable reports whether the live region has been drawn for the first time: until
-// then nobody knows what above it means.
+// drawable reports whether the live region has been drawn for the first time: before
+// that, there is no position above it.
 func (m *model) drawable() bool { return m.width > 0 && m.now.Sub(m.sized) >= redrawn }
 
 // Frames are drawn 60 times a second, on a machine that is not busy.
 const (
-	redrawn = 100 * time.Millisecond // by then the first one is on the screen
-	shrinks = 2 * time.Second        // by then a lower one is, for sure: until then it counts as high as it was
+	redrawn = 100 * time.Millisecond // by then the first frame is on the screen
+	shrinks = 2 * time.Second        // by then a lower region certainly is; until then it counts as high as before
 )
 
-// pieceRows is how many rows fit above the live region, which may still be as high
-// as it was.
+// pieceRows returns how many rows fit above the live region, which may still be as high
+// as before.
 func (m *model) pieceRows() int {
 	high := m.shown
 	if m.now.Sub(m.shrunk) < shrinks {
@@ -106,8 +106,8 @@ func (m *model) pieceRows() int {
 // home moves to the top of the screen and erases all of it.
 const home = "\x1b[H\x1b[J"
 
-// clear empties the screen and, if again is set, prints the latest blocks again:
-// what a terminal has made of the live region when it became narrower is gone then.
+// clear erases the screen and, if again is set, prints the latest blocks again. It
+// removes what a terminal that became narrower has made of the live region.
 func (m *model) clear(again bool) tea.Cmd {
 	p := &m.printer
 	var rows []string
@@ -118,7 +118,7 @@ func (m *model) clear(again bool) tea.Cmd {
 		if n := len(rows) - m.pieceRows() + 1; n > 0 {
 			rows = rows[n:]
 		}
-		p.todo = nil // they are among the latest
+		p.todo = nil // they are among the latest blocks
 	}
 	p.busy = true
 	cmds := []tea.Cmd{tea.Println(home), tea.ClearScreen}

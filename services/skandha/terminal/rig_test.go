@@ -24,7 +24,7 @@ type rig struct {
 	t     *testing.T
 	m     *model
 	now   time.Time
-	did   chan string // what the door was asked for
+	did   chan string // calls of the client
 	away  bool
 	fault string
 	fails error
@@ -76,7 +76,7 @@ func (r *rig) Describe(context.Context, string) (string, error) { return "its ow
 func (r *rig) Fault() string                                    { return r.fault }
 func (r *rig) Connected() bool                                  { return !r.away }
 
-// send has the model take messages. The door is asked at once.
+// send passes messages to the model, which calls the client at once.
 func (r *rig) send(msgs ...tea.Msg) {
 	for _, msg := range msgs {
 		r.m.Update(msg)
@@ -145,25 +145,25 @@ func (r *rig) typed(text string) {
 	}
 }
 
-// asked is what the door was asked for.
+// asked is the calls of the client.
 func (r *rig) asked(want string) {
 	r.t.Helper()
 	select {
 	case got := <-r.did:
 		if got != want {
-			r.t.Fatalf("the door was asked for %s, want %s", got, want)
+			r.t.Fatalf("the client was asked for %s, want %s", got, want)
 		}
 	default:
-		r.t.Fatalf("the door was not asked for %s", want)
+		r.t.Fatalf("the client was not asked for %s", want)
 	}
 }
 
-// idle fails if the door was asked for something.
+// idle fails if the client was asked for something.
 func (r *rig) idle() {
 	r.t.Helper()
 	select {
 	case got := <-r.did:
-		r.t.Fatalf("the door was asked for %s", got)
+		r.t.Fatalf("the client was asked for %s", got)
 	default:
 	}
 }
@@ -204,7 +204,7 @@ func (r *rig) reads(texts ...string) {
 	}
 }
 
-// scenario is something that happens, told by what is seen of it.
+// scenario is a test case that checks what is seen.
 type scenario struct {
 	name string
 	do   func(r *rig)

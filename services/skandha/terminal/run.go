@@ -10,8 +10,8 @@ import (
 	"skandha.dev/services/internal/follow"
 )
 
-// Run holds the conversation until the person leaves, or ctx ends. The terminal is
-// in's and out's, and is given back as it was.
+// Run holds the conversation until the user leaves or ctx ends. It uses the terminal of
+// in and out, and restores its state.
 func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -20,7 +20,7 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		hear(ctx, p, cfg.Items)
+		forward(ctx, p, cfg.Items)
 	}()
 	_, err := p.Run()
 	stop()
@@ -31,8 +31,8 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	return errors.Join(m.err, err)
 }
 
-// hear passes on what happens, as much at once as is there.
-func hear(ctx context.Context, p *tea.Program, from <-chan follow.Item) {
+// forward sends the session's items to the program, as many at once as are available.
+func forward(ctx context.Context, p *tea.Program, from <-chan follow.Item) {
 	for {
 		msg := gather(ctx, from)
 		p.Send(msg)
@@ -42,10 +42,10 @@ func hear(ctx context.Context, p *tea.Program, from <-chan follow.Item) {
 	}
 }
 
-// maxGathered is how much is taken in at once.
+// maxGathered is how many items are forwarded at once.
 const maxGathered = 256
 
-// gather waits for what happens, and takes what is there.
+// gather waits for an item, and returns it with all that are available.
 func gather(ctx context.Context, from <-chan follow.Item) tea.Msg {
 	var all items
 	select {
@@ -61,7 +61,7 @@ func gather(ctx context.Context, from <-chan follow.Item) tea.Msg {
 		select {
 		case i, ok := <-from:
 			if !ok {
-				return all // the next call says that it is over
+				return all // the next call reports the end
 			}
 			all = append(all, i)
 		default:

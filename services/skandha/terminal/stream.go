@@ -7,13 +7,13 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// stream is the model's answer while it is being written. It is lossy: the message
-// that is committed replaces it.
+// stream is the model's answer while it is being generated. It is lossy: the committed
+// message replaces it.
 type stream struct {
 	plan, attempt string
 	next          int
-	past          map[string]bool // attempts that were given up
-	done          string          // the plan that was last completed
+	past          map[string]bool // abandoned attempts
+	done          string          // the last completed plan
 	raw           string          // of the attempt
 	text          *markdown
 	reasoning     string
@@ -21,13 +21,13 @@ type stream struct {
 	dirty         bool
 }
 
-// maxReasoning is how much of the reasoning's end is kept, in bytes.
+// maxReasoning is how many bytes of the reasoning's end are kept.
 const maxReasoning = 2000
 
 func (s *stream) delta(d provider.Delta, width int) {
 	switch {
 	case d.Plan == s.done, d.Plan == s.plan && s.past[d.Attempt]:
-		return // it is late
+		return // it arrived late
 	case d.Plan != s.plan:
 		*s = stream{plan: d.Plan, attempt: d.Attempt, past: map[string]bool{}, done: s.done, text: &markdown{width: width}}
 	case d.Attempt != s.attempt:
@@ -51,13 +51,13 @@ func (s *stream) delta(d provider.Delta, width int) {
 	s.dirty = true
 }
 
-// finish forgets the plan: its message comes.
+// finish drops the plan's text: its message follows.
 func (s *stream) finish(plan string) { *s = stream{done: plan} }
 
 func (s *stream) moves() bool { return s.dirty }
 
-// draw renders what has come since the last time. It is called by the tick alone,
-// so that a fast model does not keep the terminal busy.
+// draw renders what has arrived since the last call. Only the tick calls it, so that a
+// fast model does not keep the terminal busy.
 func (s *stream) draw(width int) {
 	if !s.dirty {
 		return
@@ -70,7 +70,7 @@ func (s *stream) draw(width int) {
 	}
 }
 
-// resize renders all of it again, at another width.
+// resize renders everything again, at another width.
 func (s *stream) resize(width int) {
 	if s.text == nil || s.text.width == width {
 		return

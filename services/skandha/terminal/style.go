@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// style is a pair of SGR sequences. Each is ended by its own counterpart, so that
-// styles nest. The colours are the terminal's own sixteen: they fit its background.
+// style is a pair of SGR sequences. Each has its own end sequence, so that styles nest.
+// The colours are the terminal's own sixteen: they fit its background.
 type style struct{ on, off string }
 
 func (s style) of(text string) string {
@@ -21,10 +21,10 @@ func (s style) of(text string) string {
 	return s.on + text + s.off
 }
 
-// sgr is what styles are made of.
+// sgr matches an SGR sequence.
 var sgr = regexp.MustCompile(`\x1b\[([0-9;]*)m`)
 
-// noColour takes the colours out of styled text.
+// noColour removes the colours from styled text.
 func noColour(text string) string {
 	return sgr.ReplaceAllStringFunc(text, func(s string) string {
 		var keep []string
@@ -55,8 +55,9 @@ var (
 	cyan      = style{"\x1b[36m", "\x1b[39m"}
 )
 
-// wrap breaks styled text into rows of at most width cells, at spaces where it can.
-// The first row begins with first, the others with rest; every row stands for itself.
+// wrap breaks styled text into rows of at most width cells, at spaces where it can. The
+// first row begins with first, the others with rest. Every row begins and ends its own
+// styles.
 func wrap(text string, width int, first, rest string) []string {
 	width = max(width, 8)
 	inner := max(width-max(ansi.StringWidth(first), ansi.StringWidth(rest)), 4)
@@ -79,11 +80,11 @@ func wrap(text string, width int, first, rest string) []string {
 	return out
 }
 
-// split separates rows and lets each begin and end its own styles.
+// split splits text into rows that each begin and end their own styles.
 func split(text string) []string {
 	var buf bytes.Buffer
 	w := lipgloss.NewWrapWriter(&buf)
-	_, _ = io.WriteString(w, text) // a buffer takes everything
+	_, _ = io.WriteString(w, text) // writing to a buffer does not fail
 	_ = w.Close()
 	return strings.Split(buf.String(), "\n")
 }

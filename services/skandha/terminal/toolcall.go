@@ -12,12 +12,12 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// toolName is what a tool is called, with what is not seen spelled out.
+// toolName returns a tool's name, with invisible characters spelled out.
 func toolName(name string) string {
 	return bold.of(safetext.Visible(strings.Join(strings.Fields(name), " ")))
 }
 
-// result is a call that has ended, on one line, and what there is to know of it.
+// result formats a finished call: one line, followed by details.
 func result(p event.ActCompleted, c *call, width int) []string {
 	mark, more := green.of("✓"), ""
 	if !p.Result.Success {
@@ -65,11 +65,11 @@ func result(p event.ActCompleted, c *call, width int) []string {
 	return out
 }
 
-// answerLines is how much is shown of what a tool has answered, or has printed.
+// answerLines is how many lines of a tool's answer or output are shown.
 const answerLines = 6
 
-// answerRows are what a tool has answered: texts and what a program has printed as
-// lines, anything else in a few words.
+// answerRows formats a tool's answer: texts and a program's output as lines, anything
+// else in brief.
 func answerRows(data json.RawMessage, width int) []string {
 	var text string
 	if json.Unmarshal(data, &text) != nil {
@@ -97,7 +97,8 @@ func answerRows(data json.RawMessage, width int) []string {
 	return out
 }
 
-// printout is what a program printed, by the data of its result; empty for other data.
+// printout returns a program's output from the data of its result; it is empty for other
+// data.
 func printout(data json.RawMessage) string {
 	var run struct {
 		Stdout string `json:"stdout"`
@@ -109,27 +110,27 @@ func printout(data json.RawMessage) string {
 	return strings.Trim(strings.TrimRight(run.Stdout, "\n")+"\n"+run.Stderr, "\n")
 }
 
-// Artifact is what a result says of a file that was kept.
+// Artifact describes a kept file in a result.
 type Artifact struct {
 	Path  string `json:"path"` // in the sandbox
 	Ref   string `json:"ref"`  // its name in the object store
 	Bytes int64  `json:"bytes"`
 }
 
-// Artifacts are the files that a call has left, by the data of its result, and those
-// that were not kept, with the reasons.
+// Artifacts returns the files that a call handed over, from the data of its result, and
+// the reasons for those that were not kept.
 func Artifacts(data json.RawMessage) (kept []Artifact, leftOut []string) {
 	var d struct {
 		Artifacts []Artifact `json:"artifacts"`
 		LeftOut   []string   `json:"artifacts_left_out"`
 	}
 	if json.Unmarshal(data, &d) != nil {
-		return nil, nil // another tool's data
+		return nil, nil // data of another kind
 	}
 	return d.Artifacts, d.LeftOut
 }
 
-// live is a call that goes on.
+// live formats a running call.
 func (c *call) live(now time.Time, width int) []string {
 	tail := dim.of(" · " + seconds(now.Sub(c.began)))
 	head := spinner(now) + " " + toolName(c.Tool)

@@ -12,15 +12,14 @@ import (
 	"skandha.dev/services/skandha/safetext"
 )
 
-// View implements tea.Model: what lives, below what was printed. From top to
-// bottom: the answer that is being written, calls that run, a request, what waits,
-// the state, the editor, completions. Where there is no room for everything, what
-// one must act on stays.
+// View implements tea.Model: it draws the live region. From top to bottom: the answer
+// that is being generated, running calls, a prompt, waiting inputs, the state, the
+// editor, completions. If not everything fits, what the user must act on is kept.
 func (m *model) View() tea.View {
 	if m.width == 0 {
 		return tea.NewView("")
 	}
-	if m.leaving { // what was printed is all that stays
+	if m.leaving { // only the printed output remains
 		rows := m.fill(nil)
 		m.drawn(max(len(rows), 1))
 		return tea.NewView(strings.Join(rows, "\n"))
@@ -28,17 +27,17 @@ func (m *model) View() tea.View {
 	w := m.room()
 	edit := strings.Split(strings.TrimRight(m.editor.area.View(), "\n"), "\n")
 	list := m.editor.list(w)
-	left := max(m.height-1-len(edit)-1, 1) // of the rows, one stays for what is printed above, one is the state's
+	left := max(m.height-1-len(edit)-1, 1) // one row is kept for output above, one is the state's
 	list = list[:min(len(list), left)]
 	left -= len(list)
 
-	var box []string
+	var prompt []string
 	if b := m.front(); b != nil && left > 0 {
-		box = b.rows(m, w, left)
-		if len(box) > left { // a screen so low shows what can be done
-			box = box[len(box)-left:]
+		prompt = b.rows(m, w, left)
+		if len(prompt) > left { // so low a screen shows the choices
+			prompt = prompt[len(prompt)-left:]
 		}
-		left -= len(box)
+		left -= len(prompt)
 	}
 	waits := m.waits(w)
 	waits = waits[:min(len(waits), left)]
@@ -52,10 +51,10 @@ func (m *model) View() tea.View {
 	tail := m.tail(min(left-1, max(m.height/2, 3)))
 
 	status := []string{m.status(w)}
-	if left > len(tail) && len(box) == 0 {
+	if left > len(tail) && len(prompt) == 0 {
 		status = []string{"", status[0]}
 	}
-	above := slices.Concat(tail, calls, box, waits, status)
+	above := slices.Concat(tail, calls, prompt, waits, status)
 	rows := m.fill(slices.Concat(above, edit, list))
 	m.drawn(len(rows))
 	m.widest = 0
@@ -63,22 +62,22 @@ func (m *model) View() tea.View {
 		m.widest = max(m.widest, cells(strings.TrimRight(r, " ")))
 	}
 	v := tea.NewView(m.coloured(strings.Join(rows, "\n")))
-	if c := m.editor.area.Cursor(); c != nil && !m.boxed() {
+	if c := m.editor.area.Cursor(); c != nil && !m.promptActive() {
 		c.Y += len(above)
 		v.Cursor = c
 	}
 	return v
 }
 
-// fill keeps the live region as high as it is, with empty rows, until something has
-// been printed above it: see nothing.
+// fill pads the live region with empty rows to its previous height, until something is
+// printed above it: see nothing.
 func (m *model) fill(rows []string) []string {
-	m.filled = len(rows) < m.floor
-	m.floor = max(m.floor, len(rows))
-	return append(rows, make([]string, m.floor-len(rows))...)
+	m.filled = len(rows) < m.minRows
+	m.minRows = max(m.minRows, len(rows))
+	return append(rows, make([]string, m.minRows-len(rows))...)
 }
 
-// drawn notes how high the live region is from now on.
+// drawn records the height of the live region.
 func (m *model) drawn(rows int) {
 	if rows < m.shown {
 		if m.now.Sub(m.shrunk) >= shrinks {
@@ -89,7 +88,7 @@ func (m *model) drawn(rows int) {
 	m.shown = rows
 }
 
-// tail is the end of the answer that is being written, in at most n rows.
+// tail returns the end of the answer that is being generated, in at most n rows.
 func (m *model) tail(n int) []string {
 	rows := m.stream.rows
 	switch more := len(rows) + 1 - n; {
@@ -104,10 +103,10 @@ func (m *model) tail(n int) []string {
 	}
 }
 
-// waitRows is how much is shown of what waits.
+// waitRows is how many waiting inputs are shown.
 const waitRows = 3
 
-// waits is what was typed and has not had its turn.
+// waits lists the inputs that have not had their turn yet.
 func (m *model) waits(w int) []string {
 	var out []string
 	for _, o := range m.outbox {
@@ -119,10 +118,10 @@ func (m *model) waits(w int) []string {
 	}
 	for _, q := range m.queue {
 		who := ""
-		if !q.said.mine {
-			who = " by " + safetext.Line(q.said.who)
+		if !q.input.mine {
+			who = " by " + safetext.Line(q.input.who)
 		}
-		out = append(out, fit(dim.of("waits"+who+" › "+safetext.Line(q.said.text)), w))
+		out = append(out, fit(dim.of("waits"+who+" › "+safetext.Line(q.input.text)), w))
 	}
 	if more := len(out) - waitRows; more > 0 {
 		out = append(out[:waitRows], dim.of(fmt.Sprintf("… and %d more wait", more)))
@@ -130,7 +129,7 @@ func (m *model) waits(w int) []string {
 	return out
 }
 
-// lockedStatus says how long the session stays locked, if that is known.
+// lockedStatus shows how long the session stays locked, if that is known.
 func (m *model) lockedStatus() string {
 	switch {
 	case m.lockedUntil.IsZero():
@@ -139,17 +138,17 @@ func (m *model) lockedStatus() string {
 		return red.of("locked until "+m.lockedUntil.Local().Format(time.TimeOnly)) +
 			dim.of(" · /reset opens the session at once")
 	}
-	return yellow.of("locked no longer") + dim.of(" · the next input is taken")
+	return yellow.of("no longer locked") + dim.of(" · the next input is accepted")
 }
 
-// status says what goes on.
+// status shows the current state.
 func (m *model) status(w int) string {
 	var s string
 	switch {
 	case m.now.Before(m.armed) && m.turn == nil:
 		s = yellow.of("Ctrl-C again leaves")
 	case m.away:
-		s = yellow.of(spinner(m.now) + " the bus is away")
+		s = yellow.of(spinner(m.now) + " the bus is unreachable")
 	case m.fault != "":
 		s = red.of("the bus cannot store")
 	case m.turn == nil && m.state == event.StateLocked:

@@ -1,24 +1,23 @@
-// Package markdown renders what models, tools and people write as HTML that a browser
-// may be given: Markdown in, a small set of elements out.
+// Package markdown renders text from models, tools and users as HTML that is safe in a
+// browser: Markdown in, a small set of elements out.
 //
 // It reads CommonMark with GitHub's tables, strikethrough, task lists and bare links.
-// Two things it does not read. Raw HTML is text like any other, and shown as it was
-// written. Link reference definitions ("[name]: https://…" somewhere else) stay text,
-// too: a text is rendered while it is being written, and a definition that comes last
-// would change what stands above it; it would also let a short text become a huge page.
+// It does not support two things. Raw HTML is treated as text and shown as written.
+// Link reference definitions ("[name]: https://…" somewhere else) are also kept as
+// text: a text is rendered while it is being generated, and a definition at its end
+// would change what is above it; it would also let a short text become a huge page.
 //
-// Two layers keep it safe. The renderer writes only elements and
-// addresses that it knows: links to http, https and mailto, which open in a window of
-// their own without a way back; pictures that an agent made, below /v1/agents/, and no
-// other, since whoever can have a picture fetched is told who reads what, and when; a
-// picture from elsewhere becomes a link. After it, a policy (bluemonday) lets through
-// exactly those elements and attributes. There is no style, no id and no name; class is
-// only ever language-… on code.
+// Two layers keep it safe. The renderer writes only elements and addresses that it
+// knows: links to http, https and mailto, which open in a new window without access to
+// the opener; and pictures that an agent made, below /v1/agents/. It turns a picture
+// from elsewhere into a link, because its server would learn who reads what, and when.
+// Then a policy (bluemonday) allows exactly those elements and attributes. It allows no
+// style, id or name, and class only as language-… on code.
 //
-// Cost: rendering is linear in the text. What would make it more than that is bounded:
-// the size of a text, the depth of lists and quotes, the number of signs in a paragraph
-// that Markdown may have to look at again, the cells of a table. What is beyond a bound
-// is shown as plain text; nothing is lost.
+// Cost: rendering is linear in the text. Everything that could make it worse is
+// bounded: the size of a text, the depth of lists and quotes, the number of characters
+// in a paragraph that Markdown may have to scan again, the cells of a table. Text
+// beyond a bound is shown as plain text; nothing is lost.
 //
-// A [Renderer] may be used by many at once; a [Stream] belongs to one.
+// A [Renderer] is safe for concurrent use; a [Stream] is not.
 package markdown

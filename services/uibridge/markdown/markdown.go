@@ -14,8 +14,8 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// MaxBytes is the longest text that is read as Markdown. A longer one is shown as
-// plain text.
+// MaxBytes is the size of the longest text that is rendered as Markdown. Longer texts
+// are shown as plain text.
 const MaxBytes = 1 << 20
 
 // Renderer turns Markdown into HTML.
@@ -25,12 +25,12 @@ type Renderer struct {
 	policy   *bluemonday.Policy
 }
 
-// New makes a renderer.
+// New returns a renderer.
 func New() *Renderer {
 	return &Renderer{parser: newParser(), renderer: newRenderer(), policy: newPolicy()}
 }
 
-// Render is the text as HTML.
+// Render returns the text as HTML.
 func (r *Renderer) Render(markdown string) string {
 	src := clean(markdown)
 	if len(src) > MaxBytes {
@@ -42,12 +42,12 @@ func (r *Renderer) Render(markdown string) string {
 	})
 }
 
-// guarded makes plain text of what the library fails at: what a model writes does not
-// end the process.
+// guarded returns plain text if the library panics: text of a model must not end the
+// process.
 func (r *Renderer) guarded(src []byte, render func() (string, error)) (out string) {
 	defer func() {
 		if p := recover(); p != nil {
-			slog.Error("a text could not be read as Markdown; it is shown as plain text", "panic", fmt.Sprint(p), "bytes", len(src))
+			slog.Error("rendering Markdown failed; showing plain text", "panic", fmt.Sprint(p), "bytes", len(src))
 			out = plain(src)
 		}
 	}()
@@ -58,7 +58,7 @@ func (r *Renderer) guarded(src []byte, render func() (string, error)) (out strin
 	return out
 }
 
-// parse reads the text, and says at which bytes its top-level blocks begin.
+// parse parses the text, and returns the offsets at which its top-level blocks begin.
 func (r *Renderer) parse(src []byte) (ast.Node, []int) {
 	ctx := parser.NewContext()
 	found := &opened{}
@@ -75,12 +75,12 @@ func (r *Renderer) html(doc ast.Node, src []byte) (string, error) {
 	return r.policy.SanitizeReader(&out).String(), nil
 }
 
-// clean makes the text valid UTF-8 without NUL, which HTML has no way to say.
+// clean makes the text valid UTF-8 without NUL, which HTML cannot represent.
 func clean(s string) []byte {
 	return []byte(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"))
 }
 
-// plain is the text as it is.
+// plain returns the text as preformatted HTML.
 func plain(src []byte) string {
 	if len(bytes.TrimSpace(src)) == 0 {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// maxInline is how deep emphasis is shown within emphasis.
+// maxInline is the maximum depth of nested emphasis.
 const maxInline = 8
 
 func newRenderer() renderer.Renderer {
@@ -25,7 +25,7 @@ func newRenderer() renderer.Renderer {
 	))
 }
 
-// nodes renders what carries addresses, names of languages or depth.
+// nodes renders the nodes with addresses, language names or nesting.
 type nodes struct{}
 
 // RegisterFuncs implements renderer.NodeRenderer.
@@ -56,7 +56,7 @@ func writeLines(w util.BufWriter, source []byte, n ast.Node) {
 	}
 }
 
-// language is what may follow "language-" in a class.
+// language matches what may follow "language-" in a class.
 var language = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}$`)
 
 func codeHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -98,7 +98,7 @@ func linkHTML(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.Wal
 	n := node.(*ast.Link)
 	to, ok := linkAddress(unescape(n.Destination))
 	switch {
-	case !ok: // its text stays
+	case !ok: // keep its text
 	case entering:
 		openLink(w, to, unescape(n.Title))
 	default:
@@ -149,7 +149,7 @@ func imageHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (a
 	return ast.WalkSkipChildren, nil
 }
 
-// within reports whether the node is part of one of this kind.
+// within reports whether the node is inside a node of this kind.
 func within(n ast.Node, kind ast.NodeKind) bool {
 	for p := n.Parent(); p != nil; p = p.Parent() {
 		if p.Kind() == kind {
@@ -197,7 +197,7 @@ func strikethroughHTML(w util.BufWriter, _ []byte, node ast.Node, entering bool)
 	return inlineHTML(w, "del", node, entering)
 }
 
-// inlineHTML leaves out the element if it lies too deep in others.
+// inlineHTML omits the element if it is nested too deeply.
 func inlineHTML(w util.BufWriter, tag string, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	depth := 0
 	for p := node.Parent(); p != nil && p.Type() == ast.TypeInline; p = p.Parent() {
@@ -213,14 +213,14 @@ func inlineHTML(w util.BufWriter, tag string, node ast.Node, entering bool) (ast
 	return ast.WalkContinue, nil
 }
 
-// taskHTML writes a task's box as a sign: a control would do nothing here.
+// taskHTML writes a task's checkbox as a character: a control would have no effect here.
 func taskHTML(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if entering {
-		box := "☐ "
+		mark := "☐ "
 		if node.(*extast.TaskCheckBox).IsChecked {
-			box = "☑ "
+			mark = "☑ "
 		}
-		_, _ = w.WriteString(box)
+		_, _ = w.WriteString(mark)
 	}
 	return ast.WalkContinue, nil
 }

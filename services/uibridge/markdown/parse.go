@@ -10,14 +10,14 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// The bounds of a text that is read as Markdown.
+// The bounds of a text that is rendered as Markdown.
 const (
-	maxDepth = 16  // of quotes and lists in each other
-	maxSigns = 500 // in a paragraph, a heading or a row, that may have to be looked at again
+	maxDepth = 16  // of nested quotes and lists
+	maxSigns = 500 // in a paragraph, a heading or a row, that may have to be scanned again
 	maxPipes = 256 // escaped ones, in the tables of a text
 )
 
-// signs are what begins something within a paragraph, or may end it.
+// signs are the characters that may begin or end an inline element.
 const signs = "*_~[]!()<>`&\\:@"
 
 func newParser() parser.Parser {
@@ -54,7 +54,7 @@ func block(p parser.BlockParser, priority int) util.PrioritizedValue {
 	return util.Prioritized(noting{p}, priority)
 }
 
-// opened are the places where top-level blocks of a text begin.
+// opened holds the offsets at which top-level blocks of a text begin.
 type opened struct {
 	at    []int
 	pipes int // escaped ones in tables so far
@@ -64,7 +64,7 @@ var openedKey = parser.NewContextKey()
 
 func openedOf(pc parser.Context) *opened { return pc.Get(openedKey).(*opened) }
 
-// noting notes where a block of the document itself begins.
+// noting records where top-level blocks begin.
 type noting struct{ parser.BlockParser }
 
 // Open implements parser.BlockParser.
@@ -78,7 +78,8 @@ func (n noting) Open(parent ast.Node, reader text.Reader, pc parser.Context) (as
 	return node, state
 }
 
-// nesting opens no quote and no list that would lie too deep; its text is a paragraph.
+// nesting does not open quotes and lists that would be nested too deeply; their text
+// becomes a paragraph.
 type nesting struct{ parser.BlockParser }
 
 // Open implements parser.BlockParser.
@@ -95,7 +96,7 @@ func (n nesting) Open(parent ast.Node, reader text.Reader, pc parser.Context) (a
 	return n.BlockParser.Open(parent, reader, pc)
 }
 
-// calm opens no heading whose line has too many signs; it is a paragraph.
+// calm does not open a heading whose line has too many signs; it becomes a paragraph.
 type calm struct{ parser.BlockParser }
 
 // Open implements parser.BlockParser.
@@ -118,7 +119,7 @@ func countSigns(b []byte) int {
 	return n
 }
 
-// crowds makes plain text of a paragraph with too many signs.
+// crowds turns a paragraph with too many signs into plain text.
 type crowds struct{}
 
 // Transform implements parser.ParagraphTransformer.
@@ -138,7 +139,7 @@ func (crowds) Transform(node *ast.Paragraph, reader text.Reader, _ parser.Contex
 	parent.ReplaceChild(parent, node, raw)
 }
 
-// asWritten is a paragraph that is not looked into.
+// asWritten is a paragraph that is not parsed further.
 type asWritten struct{ ast.BaseBlock }
 
 var kindAsWritten = ast.NewNodeKind("AsWritten")
@@ -152,7 +153,8 @@ func (*asWritten) IsRaw() bool { return true }
 // Dump implements ast.Node.
 func (a *asWritten) Dump(source []byte, level int) { ast.DumpHelper(a, source, level, nil, nil) }
 
-// tables makes no table that would be much longer than its text, or costly to read.
+// tables does not create tables that would be much longer than their text, or costly to
+// parse.
 type tables struct{ parser.ParagraphTransformer }
 
 // Transform implements parser.ParagraphTransformer.
@@ -167,7 +169,7 @@ func (t tables) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Con
 		}
 		size += len(line)
 		pipes += bytes.Count(line, []byte(`\|`))
-		if len(bytes.Trim(line, "-|: \t\r\n")) == 0 { // it may be the row that says how many columns there are
+		if len(bytes.Trim(line, "-|: \t\r\n")) == 0 { // it may be the delimiter row, which sets the number of columns
 			columns = max(columns, bytes.Count(line, []byte("|"))+1)
 		}
 	}

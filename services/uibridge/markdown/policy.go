@@ -9,13 +9,13 @@ import (
 	"github.com/microcosm-cc/bluemonday"
 )
 
-// linkRel keeps a page that is opened from reaching back, and from being vouched for.
+// linkRel denies an opened page access to this one, and does not endorse it.
 const linkRel = "noopener noreferrer nofollow"
 
-// maxAddress is the longest address that is a link, in bytes.
+// maxAddress is the length of the longest address that becomes a link, in bytes.
 const maxAddress = 2048
 
-// What addresses look like when the policy sees them: in ASCII, escaped.
+// The form of addresses when the policy sees them: ASCII, escaped.
 var (
 	anyAddress = regexp.MustCompile(`^(?:https?://|mailto:|/v1/agents/)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+$`)
 	artifact   = regexp.MustCompile(`^/v1/agents/[A-Za-z0-9_~-]+/sessions/[A-Za-z0-9_~-]+/artifacts/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]+$`)
@@ -26,7 +26,7 @@ var (
 	number     = regexp.MustCompile(`^[0-9]{1,9}$`)
 )
 
-// newPolicy lets through what the renderer writes, and nothing else.
+// newPolicy allows what the renderer writes, and nothing else.
 func newPolicy() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements(
@@ -45,9 +45,9 @@ func newPolicy() *bluemonday.Policy {
 	return p
 }
 
-// linkAddress is the address as a link may carry it. It is none if the scheme is
-// another one than http, https and mailto, if it hides where it leads to behind a
-// user's name, or if it points to this site elsewhere than at an artifact.
+// linkAddress returns the address for use in a link. It reports false if the scheme is
+// not http, https or mailto, if the address hides its target behind a user name, or if
+// it points to this site but not to an artifact.
 func linkAddress(s string) (string, bool) {
 	if len(s) > maxAddress {
 		return "", false
@@ -75,8 +75,8 @@ func linkAddress(s string) (string, bool) {
 	return s, anyAddress.MatchString(s)
 }
 
-// isArtifact reports whether the address is one of a session's artifacts, on this
-// very site, and stays below them whoever reads it.
+// isArtifact reports whether the address is that of a session's artifact on this site,
+// and stays below the artifacts in every reader's interpretation.
 func isArtifact(s string) bool {
 	if len(s) > maxAddress || !artifact.MatchString(s) {
 		return false

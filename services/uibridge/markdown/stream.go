@@ -6,15 +6,15 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Stream renders a text while it is being written, block by block. A block is over
-// when, after a blank line, another one has begun with a whole line: nothing that
-// comes later can change it. The last one is open. What is open is rendered as far as
-// it goes: a fence that has not ended is code.
+// Stream renders a text while it is being generated, block by block. A block is
+// complete when, after a blank line, another one has begun with a whole line: later
+// text cannot change it. The last block is open and is rendered as far as it goes: a
+// fence that has not ended is code.
 //
-// The blocks joined in order are what [Renderer.Render] gives for the text so far, up
-// to [MaxBytes]. An append costs as much as the open block, however long the text is.
-// A long open block is rendered again only when it has grown by a share, so that even
-// one long block costs as much as a small multiple of its length in all.
+// The blocks joined in order equal the result of [Renderer.Render] for the text so far,
+// up to [MaxBytes]. The cost of an append depends on the open block, not on the length
+// of the text. A long open block is rendered again only when it has grown by a fixed
+// share, so that the total cost of one long block is a small multiple of its length.
 type Stream struct {
 	r        *Renderer
 	open     []byte // the text of the open block
@@ -23,17 +23,17 @@ type Stream struct {
 	rendered int    // how much of it is in shown
 }
 
-// A block is rendered at every append while it is small.
+// A small block is rendered at every append.
 const (
 	smallBlock = 2 << 10 // bytes
-	growth     = 64      // beyond, when it has grown by a 64th
+	growth     = 64      // a larger one when it has grown by a 64th
 )
 
-// Stream begins a text.
+// Stream returns a stream for a new text.
 func (r *Renderer) Stream() *Stream { return &Stream{r: r} }
 
-// Append takes the next piece of the text and returns the blocks that are new or have
-// changed since the last time. A long open block may be left out; see [Stream.Flush].
+// Append adds a piece of text and returns the blocks that are new or have changed since
+// the last call. It may leave out a long open block; see [Stream.Flush].
 func (s *Stream) Append(text string) []contract.Block {
 	if text == "" {
 		return nil
@@ -70,15 +70,15 @@ func (s *Stream) show(out []contract.Block, html string) []contract.Block {
 	return append(out, contract.Block{Index: s.index, HTML: html})
 }
 
-// ends are the places where blocks of the text are over for good: where, after a blank
-// line, another one has begun with a whole line.
+// ends returns the offsets at which blocks of the text are complete: where, after a
+// blank line, another one has begun with a whole line.
 func (r *Renderer) ends(src []byte) (at []int) {
 	whole := bytes.LastIndexByte(src, '\n') + 1
 	if whole == 0 || len(src) > MaxBytes {
 		return nil
 	}
 	defer func() {
-		if recover() != nil { // Render meets the same, and says so
+		if recover() != nil { // Render panics as well, and logs it
 			at = nil
 		}
 	}()
@@ -91,7 +91,7 @@ func (r *Renderer) ends(src []byte) (at []int) {
 	return at
 }
 
-// endsBlank reports whether the last line, which is whole, is blank.
+// endsBlank reports whether the last complete line is blank.
 func endsBlank(src []byte) bool {
 	line := src[bytes.LastIndexByte(src[:len(src)-1], '\n')+1:]
 	return len(bytes.Trim(line, " \t\r\n")) == 0

@@ -1,19 +1,19 @@
-// Package web is the page of the UI bridge: the conversation with an agent, the
-// decisions it asks for, and what happens inside, in a browser.
+// Package web serves the web page of the UI bridge: the conversation with an agent, the
+// decisions it asks for, and views of its events, timelines, tools and plugins.
 //
-// The page is in static/, as it is served: HTML, style sheets and ES modules that the
-// browser takes as they are. There is no build step, no framework and nothing of a third
-// party. app.js says what its parts get from each other.
+// The page is in static/, exactly as it is served: HTML, style sheets and ES modules.
+// There is no build step, no framework and no third-party code. app.js documents the
+// interface between its parts.
 //
-// [Handler] serves / and /assets/. The assets lie below a name made of their content,
-// /assets/<version>/, and may be kept for ever; / itself is asked for each time, by
-// ETag, so that a new bridge has its new page at once. It produces and consumes nothing
-// on the bus; it reads nothing but what is compiled in, and cannot fail while running.
+// [Handler] serves / and /assets/. The path of the assets, /assets/<version>/, contains
+// a hash of their content, so browsers may cache them for ever. Browsers revalidate /
+// on every load, by ETag, so that a new bridge serves its new page at once. The package
+// does not use the bus. It reads only embedded files and cannot fail while running.
 //
 // # What keeps the page safe
 //
-// [Policy] lets nothing run, and nothing be loaded, but what lies beside the page. HTML
-// that the server has rendered goes into the page in one function of html.js, which the
-// policy knows by the name of its Trusted Type; all else is set as text. There is no
-// script, style or handler in the HTML itself.
+// [Policy] allows only scripts and resources from the bridge itself. Server-rendered
+// HTML enters the page in one function of html.js, which the policy allows by the name
+// of its Trusted Type; everything else is set as text. The HTML itself contains no
+// script, style or event handler.
 package web

@@ -14,8 +14,9 @@ import (
 	"strings"
 )
 
-// Policy is the page's Content-Security-Policy. Beside what every answer of the bridge
-// has, text becomes HTML only through the Trusted Type of html.js.
+// Policy is the page's Content-Security-Policy. In addition to the policy of all
+// responses of the bridge, it allows text to become HTML only through the Trusted Type
+// of html.js.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types skandha"
 
@@ -27,10 +28,10 @@ const (
 	assets = "/assets/"
 
 	forEver = "public, max-age=31536000, immutable"
-	askEach = "no-cache" // kept, but asked for each time
+	askEach = "no-cache" // cached, but revalidated each time
 )
 
-// types are of the files that the page has; a file of another kind is refused at the start.
+// types maps extensions to media types. A file with another extension fails the start.
 var types = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -45,29 +46,29 @@ type file struct {
 	etag string
 }
 
-// page is what is served: index.html, and the assets by their names.
+// page holds the files to serve: index.html, and the assets by name.
 type page struct {
 	version string // of all assets together
 	index   file
 	assets  map[string]file
 }
 
-// Handler serves / and /assets/. Anything else is not found, and anything but GET and
-// HEAD is not allowed.
+// Handler serves / and /assets/. It answers 404 to other paths, and 405 to methods
+// other than GET and HEAD.
 func Handler() http.Handler {
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
-		panic(err) // the directory is compiled in
+		panic(err) // the directory is embedded
 	}
 	p, err := load(static)
 	if err != nil {
-		panic(fmt.Sprintf("web: %v", err)) // what is compiled in is tested
+		panic(fmt.Sprintf("web: %v", err)) // tests load the embedded files
 	}
 	return p
 }
 
-// load reads the page. Its assets are named after all of them together, because
-// modules name each other by relative paths.
+// load reads the page. All assets share one version in their path, because modules
+// import each other by relative paths.
 func load(static fs.FS) (*page, error) {
 	p := &page{assets: map[string]file{}}
 	all := sha256.New()
@@ -77,13 +78,13 @@ func load(static fs.FS) (*page, error) {
 		}
 		kind := types[path.Ext(name)]
 		if kind == "" {
-			return fmt.Errorf("static/%s: there is no media type for %q; add it to types", name, path.Ext(name))
+			return fmt.Errorf("static/%s: unknown media type for %q; add it to types", name, path.Ext(name))
 		}
 		body, err := fs.ReadFile(static, name)
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(all, "%s %d\n", name, len(body)) // a hash takes everything
+		_, _ = fmt.Fprintf(all, "%s %d\n", name, len(body)) // writing to a hash does not fail
 		_, _ = all.Write(body)
 		p.assets[name] = newFile(body, kind)
 		return nil
@@ -118,7 +119,7 @@ func newFile(body []byte, kind string) file {
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET and HEAD are allowed here", http.StatusMethodNotAllowed)
+		http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 		return
 	}
 	if r.URL.Path == "/" {
@@ -157,6 +158,6 @@ func (f file) serve(w http.ResponseWriter, r *http.Request, cache string) {
 	h.Set("Content-Type", f.kind)
 	h.Set("Content-Length", strconv.Itoa(len(f.body)))
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(f.body) // whoever does not read it has left
+		_, _ = w.Write(f.body) // a failed write means that the client has left
 	}
 }

@@ -32,7 +32,7 @@ func (f Finding) String() string { return f.Rule + ": " + f.Where + ": " + f.Why
 //
 //   - name: every control, picture and region has a name, as the browser computes it
 //   - role, aria, reference: roles and ARIA attributes exist, fit each other, and name
-//     elements that are there; label: every field has a label of its own
+//     elements that exist; label: every field has its own label
 //   - lang, title, zoom, h1, landmark, heading-order, heading-empty, list, table, alt,
 //     duplicate-id: the page's structure
 //   - tabindex, hidden-focus, nested, scroll: what is focused, and how

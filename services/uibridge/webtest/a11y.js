@@ -179,9 +179,9 @@
 
     // live regions
     if (live && root === document.body) {
-      const told = (css) => [...document.querySelectorAll(css)].some((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('[aria-hidden="true"], [inert]'));
-      if (!told('[role="status"], [role="log"], [aria-live="polite"]')) bad('live', document, 'there is no polite live region');
-      if (!told('[role="alert"], [aria-live="assertive"]')) bad('live', document, 'there is no assertive live region');
+      const hasLive = (css) => [...document.querySelectorAll(css)].some((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('[aria-hidden="true"], [inert]'));
+      if (!hasLive('[role="status"], [role="log"], [aria-live="polite"]')) bad('live', document, 'there is no polite live region');
+      if (!hasLive('[role="alert"], [aria-live="assertive"]')) bad('live', document, 'there is no assertive live region');
     }
 
     // what is seen
@@ -230,7 +230,7 @@
     }
   }
 
-  function shown(e) { // whether any of its own text has room to be seen
+  function shown(e) { // whether any text directly in it is visible
     const s = getComputedStyle(e);
     return s.clipPath !== 'inset(50%)' && !e.closest('.visually-hidden') && Number.parseFloat(s.fontSize) > 0;
   }

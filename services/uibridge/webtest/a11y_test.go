@@ -59,7 +59,7 @@ func TestEveryoneCanUseThePage(t *testing.T) {
 	audited(t, p, "confirmation")
 
 	openPanel(p, "events")
-	p.Wait(`text(".ev-list").includes("A person is asked")`)
+	p.Wait(`text(".ev-list").includes("Approval requested")`)
 	p.Click(`.ev:last-child .ev-head`)
 	p.Wait(`seen(".ev-detail pre")`)
 	audited(t, p, "confirmation and events")

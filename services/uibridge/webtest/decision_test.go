@@ -185,7 +185,7 @@ func TestALongCallIsApprovedWhenAllOfItWasSeen(t *testing.T) {
 	p.Wait(finished + ` === 2`)
 }
 
-// Whoever may only look sees the request, and no button.
+// A token with only the right "see" shows the request without buttons.
 func TestWhoMayNotApproveHasNoButton(t *testing.T) {
 	const token = "a-token-that-looks-0123456789abcdefghij"
 	t.Setenv("LOOKER", token)
@@ -194,7 +194,7 @@ func TestWhoMayNotApproveHasNoButton(t *testing.T) {
 	q := r.WithToken(t, token, "looker")
 	q.Wait(`one("#input").disabled`)
 	p.Say(`call notes:add {"text": "x"}`)
-	q.Wait(`text(".ask[data-open=true]").includes("not decide it") && !one(".ask button")`)
+	q.Wait(`text(".ask[data-open=true]").includes("not approve it") && !one(".ask button")`)
 	q.Shot("looker")
 	p.Click(".ask-approve")
 	q.Wait(`text(".ask-outcome").includes("by ui-owner")`)

@@ -4,14 +4,14 @@
 // A test takes three steps:
 //
 //	r := webtest.Start(t, webtest.Options{})       // a system and a bridge; stopped by t.Cleanup
-//	p := r.SignedIn(t, "kitchen")                  // a browser of its own, in the session kitchen
+//	p := r.SignedIn(t, "kitchen")                  // a separate browser, in the session kitchen
 //	p.Say("call math:evaluate {\"expression\": \"2+3\"}")
 //	p.Wait(`text(".turn .prose").includes("5")`)   // JavaScript that becomes true
 //	p.Shot("sum")                                  // a screenshot, kept if SKANDHA_SCREENSHOTS names a directory
 //
 // The provider follows the rules for tests unless [Options.Rules] names others: a message
 // says exactly what the model does, and any other text is echoed (see package
-// services/provider/offline). With [Options.Process] the bridge is a process of its own,
+// services/provider/offline). With [Options.Process] the bridge is a separate process,
 // which [Rig.Kill] kills and [Rig.Restart] starts again on its port.
 //
 // Every [Page] fails its test when it writes an error to the console, throws, or breaks

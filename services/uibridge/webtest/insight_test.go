@@ -65,18 +65,18 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 	p.Wait(`all('.ev[data-lane="reflect"]').length === 3`)
 	p.Shot("insight-events")
 
-	told := webtest.Get[[]string](p, `all(".ev-text").map((e) => e.innerText)`)
+	rows := webtest.Get[[]string](p, `all(".ev-text").map((e) => e.innerText)`)
 	at := 0
 	for _, want := range []string{
 		"in the browser said “call file_system:delete_file", "The model is asked, round 1", "The model wants to use file_system:delete_file",
-		"Plugin guard let it pass at before_act of file_system:delete_file after", "Policy wants a person to decide about file_system:delete_file, by the tool’s risk. It deletes files", "A person is asked: may file_system:delete_file run",
+		"Plugin guard allowed it at before_act of file_system:delete_file after", "Policy requires approval for file_system:delete_file, by the tool’s risk. It deletes files", "Approval requested: may file_system:delete_file run",
 		"refused file_system:delete_file in the browser: not today.", "file_system:delete_file did not run. Refused by", "The turn ended with an answer",
-		"The model wants to use file_system:delete_file", "Policy wants a person to decide about file_system:delete_file",
-		"approved file_system:delete_file in the browser.", "file_system:delete_file is given to runner toolrunner-", "Plugin guard let it pass at after_act of file_system:delete_file", "file_system:delete_file succeeded", "The turn ended with an answer",
+		"The model wants to use file_system:delete_file", "Policy requires approval for file_system:delete_file",
+		"approved file_system:delete_file in the browser.", "file_system:delete_file is sent to runner toolrunner-", "Plugin guard allowed it at after_act of file_system:delete_file", "file_system:delete_file succeeded", "The turn ended with an answer",
 	} {
-		i := slices.IndexFunc(told[at:], func(s string) bool { return strings.Contains(s, want) })
+		i := slices.IndexFunc(rows[at:], func(s string) bool { return strings.Contains(s, want) })
 		if i < 0 {
-			t.Fatalf("after %q nothing says %q; it says\n%s", told[max(at-1, 0)], want, strings.Join(told, "\n"))
+			t.Fatalf("after %q nothing says %q; it says\n%s", rows[max(at-1, 0)], want, strings.Join(rows, "\n"))
 		}
 		at += i + 1
 	}
@@ -85,7 +85,7 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 	p.Focus(`.ev-head[tabindex="0"]`)
 	for range 40 {
 		p.Press("ArrowUp")
-		if webtest.Get[bool](p, `document.activeElement.innerText.includes("Policy wants a person to decide")`) {
+		if webtest.Get[bool](p, `document.activeElement.innerText.includes("Policy requires approval")`) {
 			break
 		}
 	}
@@ -187,9 +187,9 @@ func TestATurnIsAWaterfall(t *testing.T) {
 	p.Prefer("dark", false)
 	p.Shot("insight-timeline-even-dark")
 	p.Prefer("light", false)
-	p.Click(`[aria-label="The turn before"]`)
+	p.Click(`[aria-label="Previous turn"]`)
 	p.Wait(`text(".wf").includes("file_system:write_file")`)
-	p.Click(`[aria-label="The turn before"]`)
+	p.Click(`[aria-label="Previous turn"]`)
 	p.Wait(`text(".wf").includes("plan:execute")`)
 	p.Click(`.wf-row[data-kind="step"]`)
 	p.Shot("insight-timeline-plan")

@@ -24,7 +24,7 @@ func TestAOneTimeCodeOpensThePageAndLeavesTheAddress(t *testing.T) {
 	again.Expect(`401 .*/v1/auth/code$`)
 	again.Open(link)
 	again.Wait(`one("#token")`)
-	again.Wait(`text("#login-problem").includes("used already")`)
+	again.Wait(`text("#login-problem").includes("already used")`)
 	if at := webtest.Get[string](again, `location.href`); strings.Contains(at, "code=") {
 		t.Errorf("the used code is still in the address: %s", at)
 	}
@@ -40,7 +40,7 @@ func TestATokenIsPastedAndStaysInTheBrowser(t *testing.T) {
 	p.Shot("login")
 	p.Type("#token", "wrong-"+r.Token)
 	p.Press("Enter")
-	p.Wait(`text("#login-problem").includes("not known")`)
+	p.Wait(`text("#login-problem").includes("unknown")`)
 	p.Shot("login-wrong-token")
 	p.Wait(`getSelection && document.activeElement === one("#token") && one("#token").selectionEnd > 0`)
 	p.Type("#token", r.Token) // the wrong one is selected, so this replaces it

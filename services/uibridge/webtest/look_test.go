@@ -101,7 +101,7 @@ func TestLook(t *testing.T) {
 	p.Say("hang")
 	p.Wait(`one(".thinking")`)
 	p.Say("and this waits")
-	p.Wait(`text(".said-chips").includes("waits")||all(".said-chips .chip").length`)
+	p.Wait(`text(".said-chips").includes("waiting")||all(".said-chips .chip").length`)
 	p.Type("#input", "/")
 	p.Shot("queue-commands-dark")
 	p.Prefer("light", false)

@@ -38,7 +38,7 @@ const helpers = `
 	window.ran = [];
 	for (const name of ['alert', 'confirm', 'prompt', 'print', 'open']) window[name] = (...args) => { ran.push(name + '(' + args + ')'); };`
 
-// Page is a browser's tab with a profile of its own: nothing is signed in at first.
+// Page is a browser tab with its own profile; it is not signed in at first.
 type Page struct {
 	t        testing.TB
 	rig      *Rig
@@ -111,7 +111,7 @@ func (r *Rig) SignedIn(t testing.TB, session string) *Page {
 	return p
 }
 
-// WithToken opens a browser in a session of the agent main, for whoever has the token.
+// WithToken opens a browser in a session of the agent main, signed in with the token.
 func (r *Rig) WithToken(t testing.TB, token, session string) *Page {
 	t.Helper()
 	p := r.Page(t)
@@ -240,7 +240,7 @@ func (p *Page) Note(name, expr string) {
 	Get[bool](p, `(note(`+quote(name)+`, () => `+expr+`), true)`)
 }
 
-// Noted waits until what [Page.Note] was told has been true.
+// Noted waits until the expression of [Page.Note] has been true.
 func (p *Page) Noted(name string) {
 	p.t.Helper()
 	p.Wait(`noted[` + quote(name) + `]`)
@@ -266,7 +266,7 @@ func (p *Page) Session(name string) {
 	p.Wait(`one(".state").dataset.state === "waiting_for_input" || one(".turn") || one(".welcome")`)
 }
 
-// Say types a text into the input box and sends it.
+// Say types a text into the input field and sends it.
 func (p *Page) Say(text string) {
 	p.t.Helper()
 	p.Type("#input", text)

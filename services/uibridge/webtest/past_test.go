@@ -8,7 +8,7 @@ import (
 	"skandha.dev/services/uibridge/webtest"
 )
 
-// However long the past is, it is told, some turns at a time.
+// A past of any length can be shown, some turns at a time.
 func TestALongPastIsToldFurtherAndFurtherBack(t *testing.T) {
 	r := webtest.Start(t, webtest.Options{})
 	r.Fill(2, 125, "long")
@@ -33,7 +33,7 @@ func TestManySessionsAreListedFurtherAndFurtherBack(t *testing.T) {
 	r := webtest.Start(t, webtest.Options{})
 	r.Fill(203, 1, "many")
 	p := r.SignedIn(t, "many203")
-	// Of sessions that were used within a millisecond either may stand first.
+	// Sessions that were used within the same millisecond may be in either order.
 	listed := func(n int) string {
 		return `new Set(all(".session").map((s) => s.getAttribute("href"))).size === ` + strconv.Itoa(n)
 	}

@@ -24,8 +24,8 @@ const holdAnswers = `(() => {
 	};
 })()`
 
-// Two people click at once, on pages of their own. One of them wins, both pages tell the
-// same, and what was asked for happens as often as it was approved: once or never.
+// Two people click at once, on separate pages. One of them wins, both pages show the
+// same, and the call runs as many times as it was approved: once or never.
 func TestTwoBrowsersRaceForOneApproval(t *testing.T) {
 	const token = "a-second-owner-0123456789abcdefghijklm"
 	t.Setenv("SECOND", token)
@@ -86,7 +86,7 @@ func TestTwoBrowsersRaceForOneApproval(t *testing.T) {
 			p.Wait(fmt.Sprintf(`%s.dataset.outcome === %q && %s.querySelector(".ask-outcome").innerText.includes("by %s")`, card, how.Outcome, card, who))
 			late := fmt.Sprintf(`%s.innerText.includes("Your answer came later, and does not count.")`, card)
 			if got, want := webtest.Get[bool](p, late), who != "you"; got != want {
-				t.Errorf("round %d, %s: it is told that the answer came too late: %v, want %v", i, writers[j], got, want)
+				t.Errorf("round %d, %s: it says that the answer came too late: %v, want %v", i, writers[j], got, want)
 			}
 		}
 		if n := rung.Load(); n != approved {

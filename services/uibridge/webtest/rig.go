@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Config  string // the configuration file's content (YAML): agents, policy, ui
 	Rules   string // the offline provider's rules (YAML); "default": its built-in ones; empty: those for tests
-	Process bool   // the bridge is a process of its own
+	Process bool   // the bridge is a separate process
 	Sandbox bool   // there is a sandbox for code
 }
 
@@ -36,7 +36,7 @@ type Rig struct {
 	config string
 	log    *slog.Logger
 	canary *canary  // is every host below .example, which nobody is to ask
-	links  *bus.Bus // whoever asks for links has a connection for itself
+	links  *bus.Bus // a separate connection for requesting links
 	stop   func()   // the bridge
 	binary string
 }
@@ -103,7 +103,7 @@ func (r *Rig) write(name, content string) string {
 	return p
 }
 
-// run starts the bridge, in this process or as one of its own.
+// run starts the bridge, in this process or as a separate one.
 func (r *Rig) run(addr string) {
 	r.t.Helper()
 	r.URL = "http://" + addr

@@ -16,7 +16,7 @@ const python = "python:execute"
 // sandbox is one of bubblewrap; without it the test is skipped.
 func (r *Rig) sandbox(ctx context.Context) *system.Sandbox {
 	r.t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "skandha-webtest-") // where users get whom root's boxes run under
+	dir, err := os.MkdirTemp("/var/tmp", "skandha-webtest-") // reachable for the users of root's sandboxes
 	if err == nil {
 		r.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		err = os.Chmod(dir, 0o755)

@@ -31,14 +31,14 @@ func TestAWholeTurnIsSeenWhileItGoes(t *testing.T) {
 		t.Errorf("the answer has %d words, want 300", n)
 	}
 	if n := webtest.Get[int](p, `all(".turn .prose:not([hidden])").length`); n != 1 {
-		t.Errorf("the answer stands there %d times", n)
+		t.Errorf("the answer is shown %d times", n)
 	}
 
 	p.Say(`comment I will work that out. :: math:evaluate {"expression": "6*7"}`)
 	p.Wait(finished + ` === 2`)
 	turn := `all(".turn")[1]`
 	if n := webtest.Get[int](p, turn+`.innerText.split("I will work that out.").length - 1`); n != 2 { // what was said quotes it
-		t.Errorf("what the model says beside a call stands there %d times, want once", n-1)
+		t.Errorf("the model's text beside a call is shown %d times, want once", n-1)
 	}
 	p.Wait(turn + `.querySelector(".call[data-status=done]").innerText.includes("math:evaluate")`)
 	p.Wait(turn + `.innerText.includes("42")`)
@@ -58,7 +58,7 @@ func TestARunningTurnIsCancelledByEscTwice(t *testing.T) {
 	p.Say("hang")
 	p.Wait(`one(".state").dataset.state === "thinking"`)
 	p.Say("hello")
-	p.Wait(`text(".said-chips").includes("") && all(".turn")[1]?.innerText.includes("waits its turn")`)
+	p.Wait(`text(".said-chips").includes("") && all(".turn")[1]?.innerText.includes("waiting for its turn")`)
 	p.Note("hint", `text(".state-hint").includes("Esc again")`)
 	p.Press("Escape")
 	p.Noted("hint")
@@ -86,7 +86,7 @@ func TestCommandsAreCompletedAndAnswered(t *testing.T) {
 	p.Press("ArrowDown")
 	p.Type("#input", "/nonsense")
 	p.Press("Enter")
-	p.Wait(`text(".turn-failed").includes("no such command")`)
+	p.Wait(`text(".turn-failed").includes("Unknown command")`)
 }
 
 // A page that is opened later shows what another one showed.

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/uibridge/webtest"
 )
 
-// The model does what it is told, with whatever text.
+// The model follows its instructions, with any text.
 const puppet = `
 note: for hostile texts
 offered_only: false
@@ -52,9 +52,9 @@ const harm = `(() => {
 		if (!own && (a.target !== '_blank' || !a.relList.contains('noopener'))) say('a link that keeps hold of the page', a);
 	}
 	for (const i of all('img, input[type=image]')) if (i.hasAttribute('src') && !i.src.startsWith('blob:' + location.origin + '/')) say('a picture', i);
-	const box = one('#input').getBoundingClientRect();
-	const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
-	if (!top?.closest('.composer')) say('over the input box lies', top);
+	const rect = one('#input').getBoundingClientRect();
+	const top = document.elementFromPoint(rect.x + rect.width / 2, rect.y + rect.height / 2);
+	if (!top?.closest('.composer')) say('the input field is covered by', top);
 	if (document.baseURI !== location.href) bad.push('a base: ' + document.baseURI);
 	return bad.concat(ran.map((r) => 'it ran ' + r));
 })()`
@@ -180,7 +180,7 @@ func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 	p.Wait(`all(".session-title").filter((e) => /^(<img|">|<form)/.test(e.innerText)).length === 3`)
 	harmless(t, p, "titles")
 
-	fresh := r.SignedIn(t, "xss") // which is told all of it as the past
+	fresh := r.SignedIn(t, "xss") // which loads all of it as the past
 	fresh.Expect(`404 .*/artifacts/`)
 	fresh.Wait(`all(".turn").length === ` + asJSON(t, turns))
 	harmless(t, fresh, "the past")

@@ -1,20 +1,20 @@
-// The page's beginning: who is there, which session is shown, and what all its parts get.
+// The page's entry point: signs in, selects the session, and starts the parts.
 //
-// # What a part gets
+// # The interface for parts
 //
 // Parts of the panel are modules with `export function mount(root, app)`. root is an empty
-// tab panel; it gets the events "show" and "hide" when its tab comes and goes. app is
+// tab panel; it receives the events "show" and "hide" with its tab. app is
 //
 //   rpc.call(method, params)   → Promise of the result; rejects with RpcError {code, message, field}
-//   on(method, fn(params, id, text)) → off(); what the bridge tells, by the contract's names; id is "" if it has no place in
-//                                the log, text is the message as it came. "connection" is told by the page itself: {state: "connecting" | "open" | "waiting" | "closed"}
-//   session()                  → {agent, session} of what is shown
-//   onSession(fn)              → off(); the log is about to be told from somewhere again (another session, or further
+//   on(method, fn(params, id, text)) → off(); the bridge's notifications, by the contract's names; id is "" if it has no place in
+//                                the log, text is the raw message. "connection" comes from the page itself: {state: "connecting" | "open" | "waiting" | "closed"}
+//   session()                  → {agent, session} that is shown
+//   onSession(fn)              → off(); the log is about to be sent again (of another session, or from further
 //                                back in this one): forget what you have. fn gets {agent, session}
-//   rights, can(right)         what the token allows: see, talk, approve, administer
+//   rights, can(right)         the token's rights: see, talk, approve, administer
 //   principal                  {name, writer, rights, agents}
 //   el, svg, icon              builders of dom.js
-//   announce(text, urgent)     tells screen readers; urgent interrupts
+//   announce(text, urgent)     announces a text to screen readers; urgent interrupts
 //   openTurn(turn)             shows a turn's timeline, e.g. openTurn("t42")
 //   onTurn(fn)                 → off(); fn(turn) when openTurn was called; turn() is the last one of this session, or ''
 //   openSession({agent, session}), showTurn(turn)   another session; scrolls the conversation to a turn
@@ -43,27 +43,27 @@ async function boot() {
 }
 
 function start(root, principal) {
-  const listeners = new Map(); // of what the bridge tells, by method
+  const listeners = new Map(); // of notifications, by method
   const sessionListeners = new Set();
   const turnListeners = new Set();
   let current = { agent: '', session: '' };
   let turn = '';
 
-  const tell = (method, params, id = '', text = '') => {
+  const notify = (method, params, id = '', text = '') => {
     for (const fn of listeners.get(method) ?? []) {
       try {
         fn(params, id, text);
       } catch (e) {
-        console.error(`${method}:`, e); // one part that fails does not stop the others
+        console.error(`${method}:`, e); // a failing part does not stop the others
       }
     }
   };
 
   const connection = new Connection(socketAddress(), {
     protocols,
-    onNotification: tell,
-    onState: (state, detail) => tell('connection', { state, detail }),
-    onAttachFailed: (e) => tell('attachFailed', e),
+    onNotification: notify,
+    onState: (state, detail) => notify('connection', { state, detail }),
+    onAttachFailed: (e) => notify('attachFailed', e),
     onRefused: async () => {
       try {
         await request('GET', '/v1/auth/me');
@@ -86,7 +86,7 @@ function start(root, principal) {
     },
     session: () => ({ ...current }),
     onSession: (fn) => listen(sessionListeners, fn),
-    // attach begins to tell the session's log after the place.
+    // attach starts receiving the session's log after the place.
     async attach(after) {
       for (const fn of sessionListeners) fn({ ...current });
       await connection.attach({ ...current, after });
@@ -105,8 +105,8 @@ function start(root, principal) {
       app.conversation.focus();
     },
     async logout() {
-      connection.close(); // or it would come back, and be refused
-      await request('POST', '/v1/auth/logout', {}).catch(() => {}); // then the cookie stays, and says so at the next visit
+      connection.close(); // otherwise it would reconnect, and be refused
+      await request('POST', '/v1/auth/logout', {}).catch(() => {}); // on failure the cookie remains, and the next visit shows it
       forgetKey();
       leave();
     },
@@ -127,7 +127,7 @@ function start(root, principal) {
   });
 
   const route = () => {
-    if (hasCode()) return leave(); // another link was opened here: the page begins anew, and takes it out of the address
+    if (hasCode()) return leave(); // another link was opened here: reload the page, which removes the code from the address
     const next = parse(location.hash);
     if (!next) {
       history.replaceState(null, '', `#/${defaultAgent(principal)}/${newName()}`);
@@ -163,7 +163,8 @@ function parse(hash) {
 
 function defaultAgent(principal) { return principal.agents?.[0] ?? 'main'; }
 
-// newName names a session by its day and four letters, which are easy to say and to type.
+// newName returns a session name of the date and four characters that are easy to say and
+// type.
 function newName() {
   const letters = 'abcdefghjkmnpqrstuvwxyz23456789';
   const random = crypto.getRandomValues(new Uint8Array(4));

@@ -1,5 +1,5 @@
-// A tool call in the conversation: one line that says what, and how it went; what it
-// prints while it runs; its arguments and its result behind a fold; its files.
+// A tool call in the conversation: one line with the tool and its outcome; its live
+// output; its arguments and result, folded; its files.
 
 import { el, fill, icon } from './dom.js';
 import { highlight } from './code.js';
@@ -12,7 +12,7 @@ import * as fmt from './fmt.js';
 
 const STATUS = {
   planned: ['planned', 'clock'],
-  asking: ['waits for a decision', 'lock'],
+  asking: ['waiting for a decision', 'lock'],
   running: ['running', null],
   done: ['succeeded', 'check'],
   failed: ['failed', 'close'],
@@ -23,7 +23,7 @@ const MOST_OUTPUT = 64 * 1024; // characters of live output that are kept
 const MOST_SHOWN = 16 * 1024; // characters of a result that are shown at first
 const NOT_RUN = new Set(['denied', 'confirmation_expired', 'cancelled', 'not_run', 'skipped', 'unknown_tool', 'invalid_arguments', 'invalid_plan']);
 
-// Call is one call. context is what all of a conversation share: {app, artifactURL, files}.
+// Call is one call. context is shared by the conversation: {app, artifactURL, files}.
 export class Call {
   #context;
   #status = 'planned';
@@ -61,7 +61,7 @@ export class Call {
     this.status('planned');
   }
 
-  // args sets what it is called with, as JSON text.
+  // args sets the arguments, as JSON text.
   args(text) {
     if (!text || text === this.#argsRaw) return;
     this.#argsRaw = text;
@@ -69,7 +69,7 @@ export class Call {
     try {
       value = JSON.parse(text);
     } catch {
-      // Shown as it is, then.
+      // Shown unchanged.
     }
     fill(this.#summary, reveal(oneLine(headline(value))));
     fill(this.#args, colour(pretty(text), 'json'));
@@ -93,32 +93,32 @@ export class Call {
     if (!this.over) this.status('asking');
     this.decision = new Decision(this.#context, request, argsText, options);
     this.#below.prepend(this.decision.node);
-    if (before) this.decision.remark('This tool is not the one that was approved: its plugin or its description is another one now.');
+    if (before) this.decision.remark('The tool has changed since it was approved: its plugin or its description is different now.');
     return this.decision;
   }
 
-  // audited tells what the security layer decided, unless it only let the call pass.
+  // audited shows what the security layer decided, unless it simply allowed the call.
   audited(audit) {
     if (audit.effect === 'allow' && !audit.grant) return;
     if (audit.action === 'confirmation') {
       this.decision?.refused(audit.principal, audit.reason);
       return;
     }
-    if (audit.effect === 'confirm') return; // the request says it
-    const words = audit.effect === 'deny' ? `Denied by ${audit.rule || 'policy'}: ${audit.reason || 'no reason is given'}` : 'Approved by “always for this session”';
+    if (audit.effect === 'confirm') return; // the request shows it
+    const words = audit.effect === 'deny' ? `Denied by ${audit.rule || 'policy'}: ${audit.reason || 'no reason given'}` : 'Approved by “always for this session”';
     this.#below.append(el('p', { class: 'call-note small muted' }, icon('lock'), el('span', null, words)));
   }
 
-  // started says that an executor has it.
+  // started shows that an executor runs it.
   started({ args, approvedBy, attempts }, argsText) {
     this.args(argsText ?? JSON.stringify(args));
     if (this.over) return;
     this.status('running', attempts > 1 ? `running, attempt ${attempts}` : 'running');
     if (approvedBy) this.node.dataset.approvedBy = approvedBy;
-    this.decision?.happened('It runs now.');
+    this.decision?.happened('It is running now.');
   }
 
-  // printed adds what it prints.
+  // printed adds live output.
   printed({ text, stream }) {
     if (this.over || !text) return;
     this.#liveText += text;
@@ -132,11 +132,12 @@ export class Call {
     this.#live.scrollTop = this.#live.scrollHeight;
   }
 
-  // ended takes the result.
+  // ended shows the result.
   ended({ result, duration_ms: ms, note }) {
     const code = result.error?.code ?? '';
     const status = result.success ? 'done' : code === 'outcome_unknown' ? 'unknown' : NOT_RUN.has(code) ? 'refused' : 'failed';
-    // Of an outcome that nobody knows, core says what is known: it was cancelled, or its runner is gone.
+    // For an unknown outcome, core reports what is known: it was cancelled, or its runner
+    // has stopped.
     const words = status === 'unknown' && result.error.message ? oneLine(result.error.message) : exited(result) || toolError(code);
     this.status(status, result.success ? undefined : words);
     this.#took.textContent = ms ? fmt.duration(ms) : '';
@@ -144,16 +145,16 @@ export class Call {
     this.#live.replaceChildren();
     this.#liveText = '';
     fill(this.#result, this.#show(result, note));
-    this.decision?.withdrawn(); // of one that was answered nothing changes
+    this.decision?.withdrawn(); // does nothing if it was answered
     const files = filesOf(result.data);
     if (files.length) this.#below.append(el('ul', { class: 'artifacts', 'aria-label': 'Files' }, files.map((f) => this.#artifact(f))));
     this.decision?.happened(result.success ? `It ran${ms ? ` in ${fmt.duration(ms)}` : ''}, and succeeded.` : status === 'refused' ? 'It did not run.' : `It ${toolError(code)}.`);
     this.#context.files.learn(this.tool, this.#argsRaw, result);
   }
 
-  // abandoned says that the turn ended without a result of it.
+  // abandoned shows that the turn ended without its result.
   abandoned() {
-    if (!this.over) this.status('refused', 'the turn ended before');
+    if (!this.over) this.status('refused', 'the turn ended first');
     this.decision?.withdrawn();
   }
 
@@ -174,7 +175,7 @@ export class Call {
       if (!d.stdout && !d.stderr && (d.result === undefined || d.result === null) && !result.error) out.push(el('p', { class: 'small muted' }, 'It printed nothing.'));
     } else if (d !== undefined && d !== null) {
       out.push(el('h3', null, 'Result'), typeof d === 'string' ? long(d) : long(fmt.json(d), '', 'json'));
-    } else if (result.success) out.push(el('p', { class: 'small muted' }, 'It answered nothing.'));
+    } else if (result.success) out.push(el('p', { class: 'small muted' }, 'It returned nothing.'));
     if (note) out.push(el('p', { class: 'small muted' }, 'Core adds: ', reveal(note)));
     return out;
   }
@@ -191,7 +192,7 @@ export class Call {
   }
 }
 
-// headline is what says most about a call, in one line.
+// headline returns the most telling argument of a call, in one line.
 function headline(args) {
   if (args === null || typeof args !== 'object') return JSON.stringify(args) ?? '';
   for (const key of ['url', 'command', 'path', 'expression', 'query', 'text', 'code', 'timezone']) {
@@ -204,13 +205,13 @@ function headline(args) {
 
 function isRun(d) { return d !== null && typeof d === 'object' && typeof d.stdout === 'string' && 'exit_code' in d; }
 
-// exited is how a program ended that failed by itself, in words: "exit 1".
+// exited describes the exit of a program that failed: "exit 1".
 function exited({ error, data }) {
   return error?.code === 'tool_failed' && isRun(data) && data.exit_code ? `exit ${Number(data.exit_code)}` : '';
 }
 
 function long(text, extra = '', language = '') {
-  const pre = el('pre', { class: `code ${extra}`, tabindex: 0, role: 'group', 'aria-label': 'What it gave' });
+  const pre = el('pre', { class: `code ${extra}`, tabindex: 0, role: 'group', 'aria-label': 'Output' });
   const all = () => fill(pre, language ? highlight(text, language) : text);
   if (text.length <= MOST_SHOWN) {
     all();
@@ -227,8 +228,8 @@ function filesOf(data) {
   return all.filter((f) => f && typeof f.ref === 'string' && typeof f.bytes === 'number');
 }
 
-// Files knows what the session has last read or written, so that a request to overwrite
-// a file can be shown as a difference. It is told what it was, and never taken for the present.
+// Files remembers what the session has last read or written, so that a request to overwrite a
+// file can be shown as a diff. It is labelled as past content, never as the present one.
 export class Files {
   #known = new Map();
 
@@ -243,7 +244,7 @@ export class Files {
     else this.#known.delete(`${group} ${path}`);
   }
 
-  // known is {content, how} of a file, or undefined.
+  // known returns {content, how} of a file, or undefined.
   known(tool, path) { return this.#known.get(`${split(tool)[0]} ${path}`); }
 
   forget() { this.#known.clear(); }

@@ -1,5 +1,5 @@
-// A light hand of colour for code: comments, texts, numbers, keywords. It reads no
-// language well and spoils none, since it only wraps pieces of the text.
+// Simple syntax highlighting: comments, strings, numbers, keywords. It parses no
+// language properly and breaks none, since it only wraps pieces of the text.
 
 import { el } from './dom.js';
 
@@ -15,9 +15,9 @@ const LANGUAGES = {
   sql: { line: '--', keywords: words('select from where and or not in is null insert into values update set delete create table index join left right inner outer on group by order limit as distinct having union SELECT FROM WHERE AND OR NOT IN IS NULL INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE INDEX JOIN LEFT RIGHT INNER OUTER ON GROUP BY ORDER LIMIT AS DISTINCT HAVING UNION') },
 };
 const ALIASES = { py: 'python', python3: 'python', javascript: 'js', ts: 'js', typescript: 'js', jsx: 'js', tsx: 'js', golang: 'go', bash: 'sh', shell: 'sh', zsh: 'sh', console: 'sh', java: 'c', cpp: 'c', 'c++': 'c', rust: 'c', rs: 'c', csharp: 'c', yml: 'yaml', toml: 'yaml', jsonc: 'json' };
-const LONGEST = 60_000; // beyond, colour costs more than it gives
+const LONGEST = 60_000; // longer code is not highlighted: too slow
 
-// highlight is the code as nodes for el; a language that it does not know stays plain.
+// highlight returns the code as nodes for el; code in an unknown language stays plain.
 export function highlight(code, language) {
   const lang = LANGUAGES[ALIASES[language] ?? language];
   if (!lang || code.length > LONGEST) return [code];
@@ -46,7 +46,7 @@ function pattern(lang) {
   return lang.pattern;
 }
 
-// languageOf is the language that a code element of rendered Markdown names, or ''.
+// languageOf returns the language that a code element of rendered Markdown names, or ''.
 export function languageOf(code) {
   for (const c of code.classList) if (c.startsWith('language-')) return c.slice(9).toLowerCase();
   return '';

@@ -1,10 +1,10 @@
-// The box that is typed into: Enter sends, Up brings back what was said before, a slash
-// completes commands.
+// The input field: Enter sends, Up recalls earlier inputs, a slash completes commands.
 
 import { el, fill, icon } from './dom.js';
 import { recall, remember } from './store.js';
 
-// COMMANDS are what core and the bridge answer without the model, as /help tells them.
+// COMMANDS are the commands that core and the bridge answer without the model, as /help
+// lists them.
 const COMMANDS = [
   ['help', 'list the commands'],
   ['reset', 'end the running turn, forget the conversation, unlock the session'],
@@ -17,25 +17,25 @@ const COMMANDS = [
   ['quit', 'leave; the session stays open'],
 ];
 const MOST_REMEMBERED = 100;
-const LONGEST = 256 * 1024; // bytes, as the bus takes them
+const LONGEST = 256 * 1024; // bytes, the limit of the bus
 
 export class Composer {
   #hooks;
-  #box;
+  #field;
   #send;
   #list;
   #notice;
   #options = [];
   #at = -1;
   #history = recall('history', []);
-  #back = -1; // place in the history, from its end
+  #back = -1; // index in the history, from its end
   #draft = '';
 
   // hooks: {send(text, mode), canSend}
   constructor(hooks) {
     this.#hooks = hooks;
-    this.#box = el('textarea', {
-      class: 'composer-box', id: 'input', rows: 1, 'aria-label': 'Say something to the agent', placeholder: hooks.canSend ? 'Say something, or type /' : 'Your token may look, but not talk',
+    this.#field = el('textarea', {
+      class: 'composer-box', id: 'input', rows: 1, 'aria-label': 'Say something to the agent', placeholder: hooks.canSend ? 'Say something, or type /' : 'Your token may see, but not talk',
       disabled: !hooks.canSend, spellcheck: 'true', autocapitalize: 'sentences', enterkeyhint: 'send',
       role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'commands', 'aria-autocomplete': 'list', 'aria-haspopup': 'listbox',
       on: { input: () => this.#changed(), keydown: (e) => this.#keys(e), blur: () => this.#offer([]) },
@@ -44,38 +44,38 @@ export class Composer {
     this.#list = el('ul', { class: 'commands', id: 'commands', role: 'listbox', 'aria-label': 'Commands', hidden: true });
     this.#notice = el('p', { class: 'composer-notice small', role: 'alert', hidden: true });
     this.node = el('form', { class: 'composer', on: { submit: (e) => { e.preventDefault(); this.submit(); } } }, this.#list, this.#notice,
-      el('div', { class: 'composer-frame' }, this.#box, this.#send));
+      el('div', { class: 'composer-frame' }, this.#field, this.#send));
   }
 
-  focus() { this.#box.focus(); }
+  focus() { this.#field.focus(); }
 
-  // fill puts a text into the box, to be sent or changed.
+  // fill puts a text into the input field.
   fill(text) {
-    this.#box.value = text;
+    this.#field.value = text;
     this.#changed();
     this.focus();
   }
 
-  // notice says something about what was typed; '' takes it away.
+  // notice shows a message about the input; '' removes it.
   notice(words) {
     this.#notice.textContent = words;
     this.#notice.hidden = !words;
   }
 
-  // isEmpty says whether nothing is typed.
-  get isEmpty() { return !this.#box.value.trim(); }
+  // isEmpty reports whether the field is empty.
+  get isEmpty() { return !this.#field.value.trim(); }
 
   submit(mode = 'queue') {
-    const text = this.#box.value.trim();
+    const text = this.#field.value.trim();
     if (!text || !this.#hooks.canSend) return;
     if (new TextEncoder().encode(text).length > LONGEST) {
-      this.notice('This is longer than 256 KB, which is the most that can be sent at once.');
+      this.notice('This is longer than 256 KB, the limit for one input.');
       return;
     }
     this.#history = [...this.#history.filter((h) => h !== text), text].slice(-MOST_REMEMBERED);
     remember('history', this.#history);
     this.#back = -1;
-    this.#box.value = '';
+    this.#field.value = '';
     this.#changed();
     this.#hooks.send(text, mode);
   }
@@ -83,9 +83,9 @@ export class Composer {
   #changed() {
     this.notice('');
     this.#send.disabled = this.isEmpty;
-    this.#box.style.setProperty('height', 'auto');
-    this.#box.style.setProperty('height', `${Math.min(this.#box.scrollHeight + 2, innerHeight * 0.4)}px`);
-    const m = /^\/(\w*)$/.exec(this.#box.value);
+    this.#field.style.setProperty('height', 'auto');
+    this.#field.style.setProperty('height', `${Math.min(this.#field.scrollHeight + 2, innerHeight * 0.4)}px`);
+    const m = /^\/(\w*)$/.exec(this.#field.value);
     this.#offer(m ? COMMANDS.filter(([name]) => name.startsWith(m[1].toLowerCase())) : []);
   }
 
@@ -100,7 +100,7 @@ export class Composer {
     if (event.key === 'Enter' && !event.shiftKey && !event.altKey) {
       event.preventDefault();
       this.submit(event.ctrlKey || event.metaKey ? 'interrupt' : 'queue');
-    } else if (event.key === 'ArrowUp' && plain && (this.#back >= 0 || !this.#box.value)) {
+    } else if (event.key === 'ArrowUp' && plain && (this.#back >= 0 || !this.#field.value)) {
       if (this.#recall(1)) event.preventDefault();
     } else if (event.key === 'ArrowDown' && plain && this.#back >= 0) {
       if (this.#recall(-1)) event.preventDefault();
@@ -110,9 +110,9 @@ export class Composer {
   #recall(by) {
     const to = this.#back + by;
     if (to >= this.#history.length) return true;
-    if (this.#back < 0) this.#draft = this.#box.value;
+    if (this.#back < 0) this.#draft = this.#field.value;
     this.#back = Math.max(to, -1);
-    this.#box.value = this.#back < 0 ? this.#draft : this.#history[this.#history.length - 1 - this.#back];
+    this.#field.value = this.#back < 0 ? this.#draft : this.#history[this.#history.length - 1 - this.#back];
     const back = this.#back;
     this.#changed();
     this.#back = back;
@@ -129,11 +129,11 @@ export class Composer {
       case 'Tab':
       case 'Enter': {
         const name = this.#options[Math.max(this.#at, 0)][0];
-        const whole = this.#box.value === `/${name}`;
-        this.#box.value = `/${name}`;
+        const whole = this.#field.value === `/${name}`;
+        this.#field.value = `/${name}`;
         this.#offer([]);
         this.#send.disabled = false;
-        if (key === 'Enter' && whole) this.submit(); // half of a word is completed, not carried out
+        if (key === 'Enter' && whole) this.submit(); // a partial command is completed, not run
         return true;
       }
     }
@@ -144,11 +144,11 @@ export class Composer {
     this.#options = options;
     this.#at = -1;
     this.#list.hidden = !options.length;
-    this.#box.setAttribute('aria-expanded', String(options.length > 0));
-    this.#box.removeAttribute('aria-activedescendant');
+    this.#field.setAttribute('aria-expanded', String(options.length > 0));
+    this.#field.removeAttribute('aria-activedescendant');
     fill(this.#list, options.map(([name, help], i) => el('li', {
       role: 'option', id: `command-${name}`, 'aria-selected': 'false',
-      on: { pointerdown: (e) => { e.preventDefault(); this.#box.value = `/${name}`; this.#offer([]); this.submit(); }, pointermove: () => this.#at !== i && this.#mark(i) },
+      on: { pointerdown: (e) => { e.preventDefault(); this.#field.value = `/${name}`; this.#offer([]); this.submit(); }, pointermove: () => this.#at !== i && this.#mark(i) },
     }, el('span', { class: 'mono' }, `/${name}`), el('span', { class: 'muted clip' }, help))));
     if (options.length) this.#mark(0);
   }
@@ -158,6 +158,6 @@ export class Composer {
     [...this.#list.children].forEach((li, i) => li.setAttribute('aria-selected', String(i === at)));
     const marked = this.#list.children[at];
     marked?.scrollIntoView({ block: 'nearest' });
-    if (marked) this.#box.setAttribute('aria-activedescendant', marked.id);
+    if (marked) this.#field.setAttribute('aria-activedescendant', marked.id);
   }
 }

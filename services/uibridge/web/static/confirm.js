@@ -1,6 +1,6 @@
-// The card on which a person decides: what is to be done, with exactly which arguments,
-// why one is asked, and until when. What is shown is what the answer is bound to: the
-// card answers with the hash it came with, once.
+// The card for a confirmation request: what would run, with exactly which arguments,
+// why approval is needed, and until when. The answer is bound to what is shown: the
+// card answers once, with the hash of its request.
 
 import { el, fill, icon } from './dom.js';
 import { diffLines, shown } from './diff.js';
@@ -12,8 +12,8 @@ import { serverNow } from './http.js';
 import { LEVELS, refusal } from './words.js';
 import * as fmt from './fmt.js';
 
-const ARMED_AFTER = 350; // ms; a card that pops up under the pointer is not clicked by accident
-const SOON = 30_000; // ms before the end, from which on the time left is a warning
+const ARMED_AFTER = 350; // ms; prevents accidental clicks on a card that appears under the pointer
+const SOON = 30_000; // ms before expiry at which the time left becomes a warning
 
 let next = 1;
 
@@ -24,20 +24,20 @@ export class Decision {
   #approvals = []; // the buttons that let the call run
   #refusal = null;
   #seen; // of the arguments
-  #unread; // says that they were not all on the screen
+  #unread; // the hint that not everything was on the screen
   #left;
   #foot;
-  #remarks; // what stays
-  #sending; // how far the answer is
+  #remarks; // permanent remarks
+  #sending; // progress of the answer
   #timer = 0;
-  #answered = null; // what this page has sent, unless it was refused
+  #answered = null; // the answer that this page has sent, unless it was refused
   #tried = false; // this page has sent an answer
   #outcome = null;
   #after;
   #armed = false;
-  #late = false; // what this page has answered came too late, which the card says
+  #late = false; // this page's answer was too late, and the card says so
 
-  // options: {live} says that it came just now.
+  // options: {live} means that the request is new.
   constructor(context, request, argsText, { live = false } = {}) {
     this.#context = context;
     this.#request = request;
@@ -70,19 +70,19 @@ export class Decision {
   get hash() { return this.#request.hash; }
   get isOpen() { return this.#outcome === null; }
 
-  // spoken is the question as a screen reader says it.
+  // spoken is the question for screen readers.
   get spoken() {
     const why = oneLine(this.#request.security_warning?.message ?? '', 300);
     return `The agent asks whether it may run ${this.#request.toolName}.${why && ` ${why.replace(/[.!?]*$/, '.')}`}`;
   }
 
-  // focus goes to the card, from where Tab reaches its buttons.
+  // focus moves to the card, from where Tab reaches its buttons.
   focus() {
     this.node.scrollIntoView({ block: 'nearest' });
     this.node.focus();
   }
 
-  // resolved says how it ended, and by whom; from then on there is nothing to click.
+  // resolved shows the decision and who made it, and removes the buttons.
   resolved({ outcome, by, source, reason, always, time }) {
     if (this.#outcome && this.#outcome !== 'withdrawn') return;
     const mine = this.#answered && by === this.#context.app.principal.writer && (outcome === 'approved') === this.#answered.approved;
@@ -96,31 +96,31 @@ export class Decision {
     }[outcome] ?? ['info', outcome, ` by ${who}${where}${at}`];
     this.#late = this.#tried && !mine && outcome !== 'expired';
     const late = this.#late && ' Your answer came later, and does not count.';
-    const said = reason?.replace(/^refused by [\w-]+(: )?/, ''); // which the line says already
-    this.#close(outcome, words, [said && el('q', { class: 'ask-reason' }, reveal(said)), late && el('span', null, late), always && el('div', { class: 'ask-grant' }, 'From now on, too: ', grant(always))]);
+    const said = reason?.replace(/^refused by [\w-]+(: )?/, ''); // the line already says it
+    this.#close(outcome, words, [said && el('q', { class: 'ask-reason' }, reveal(said)), late && el('span', null, late), always && el('div', { class: 'ask-grant' }, 'Also from now on: ', grant(always))]);
   }
 
-  // withdrawn says that nobody is asked any more, without an answer.
+  // withdrawn closes the request without an answer.
   withdrawn() {
     if (this.#outcome) return;
-    this.#close('withdrawn', ['info', 'Not asked any more', ': the turn ended before anybody answered'], []);
+    this.#close('withdrawn', ['info', 'No longer needed', ': the turn ended before anybody answered'], []);
   }
 
-  // happened says what became of the call.
+  // happened shows the outcome of the call.
   happened(words) { fill(this.#after, words); }
 
-  // remark adds what else is to be known, such as an answer that was refused.
+  // remark adds a remark, such as a refused answer.
   remark(words) { this.#remarks.append(el('p', { class: 'small muted' }, words)); }
 
-  // refused says that an answer does not count, which is told in all pages.
+  // refused shows, in all pages, that an answer does not count.
   refused(principal, reason) {
     const mine = principal === this.#context.app.principal.writer;
-    if (this.isOpen) this.remark(`An answer by ${mine ? 'you' : principal} was refused: ${reason || 'it did not fit the request'}.`);
+    if (this.isOpen) this.remark(`An answer by ${mine ? 'you' : principal} was refused: ${reason || 'it did not match the request'}.`);
     else if (!mine) this.remark(`${principal} answered later, which does not count.`);
     else if (!this.#late) this.remark('Your answer came later, and does not count.');
   }
 
-  // connected enables the buttons, or takes them away for as long as nothing can be sent.
+  // connected enables the buttons, or disables them while nothing can be sent.
   connected() { this.#enable(); }
 
   #close(outcome, [drawing, verb, rest], more) {
@@ -134,7 +134,7 @@ export class Decision {
     this.#sending.remove();
     fill(this.#foot, el('p', { class: 'ask-outcome' }, icon(drawing), el('span', null, el('strong', null, verb), rest, '. ', more, ' ', this.#after)));
     const what = this.node.querySelector('.ask-what');
-    if (what && !what.closest('details')) { // what was decided on stays, folded
+    if (what && !what.closest('details')) { // what was decided on is kept, folded
       const fold = el('details', { class: 'fold ask-what-fold' }, el('summary', null, icon('chevron'), 'What was asked'));
       what.replaceWith(fold);
       fold.append(what);
@@ -146,12 +146,12 @@ export class Decision {
   #offer() {
     const app = this.#context.app;
     if (!app.can('approve')) {
-      fill(this.#foot, el('p', { class: 'note' }, icon('lock'), 'Your token may see this, but not decide it.'));
+      fill(this.#foot, el('p', { class: 'note' }, icon('lock'), 'Your token may see this, but not approve it.'));
       return;
     }
     const approve = el('button', { class: 'btn btn-primary ask-approve', type: 'button', on: { click: () => this.#answer({ approved: true }) } }, 'Approve once');
     const refuse = el('button', { class: 'btn btn-danger ask-refuse', type: 'button', on: { click: () => this.#answer({ approved: false, reason: reason.value.trim() }) } }, 'Refuse');
-    const reason = el('input', { class: 'input ask-reason-input', type: 'text', maxlength: 500, placeholder: 'Reason, if you like', 'aria-label': 'Reason for refusing (optional); the agent is told', on: { keydown: (e) => { if (e.key === 'Enter' && !e.isComposing) { e.preventDefault(); refuse.click(); } } } });
+    const reason = el('input', { class: 'input ask-reason-input', type: 'text', maxlength: 500, placeholder: 'Reason (optional)', 'aria-label': 'Reason for refusing (optional), shown to the agent', on: { keydown: (e) => { if (e.key === 'Enter' && !e.isComposing) { e.preventDefault(); refuse.click(); } } } });
     const grants = (this.#request.always ?? []).map((g) => el('li', null,
       el('button', { class: 'btn ask-always', type: 'button', on: { click: () => this.#answer({ approved: true, always: g }) } }, el('span', { class: 'ask-grant' }, grant(g)))));
     this.#approvals = [approve, ...grants.map((li) => li.firstChild)];
@@ -188,11 +188,11 @@ export class Decision {
       this.#tried = true;
       const receipt = await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
       fill(this.#sending, el('p', { class: 'muted' }, receipt.counted === false ? `Your answer does not count: ${receipt.reason || 'it came too late'}.` : 'Your answer was stored. Waiting for core…'));
-      if (receipt.counted === false && this.isOpen) this.#answered = null; // it may be decided still
+      if (receipt.counted === false && this.isOpen) this.#answered = null; // it may still be decided
       this.#enable();
     } catch (e) {
       fill(this.#sending, el('p', { class: 'ask-error', role: 'alert' }, refusal(e)));
-      this.#answered = null; // the bridge took nothing, or the same answer again does no harm: the first one counts
+      this.#answered = null; // the bridge stored nothing, or repeating the answer is harmless: the first one counts
       this.#enable();
     }
   }
@@ -226,15 +226,16 @@ function remaining(ms) {
   return fmt.duration(s * 1000);
 }
 
-// grant is the exact pattern of an approval for all that follows.
+// grant shows the exact pattern of an approval for later calls.
 function grant(g) {
   const args = Object.entries(g.args ?? {});
   if (!args.length) return [el('code', null, reveal(g.tool)), g.hash ? ' with exactly these arguments' : ' with any arguments'];
   return [el('code', null, reveal(g.tool)), ' with ', args.map(([name, pattern], i) => [i > 0 && ' and ', el('code', null, reveal(`${name} = ${pattern}`))]), args.some(([, p]) => p.endsWith('/*')) && ' (and everything below)'];
 }
 
-// describe is the card's title and body for a call. Everything that decides is open: an
-// edit as a difference, texts of several lines as lines, and all other arguments as JSON.
+// describe returns the card's title and body for a call. Everything that matters for the
+// decision is visible: an edit as a diff, multi-line strings as lines, and all other
+// arguments as JSON.
 function describe(context, request, raw, seen) {
   const tool = request.toolName;
   const title = ['Run ', el('code', null, reveal(tool)), request.owner && [' of the plugin ', el('code', null, reveal(request.owner))], '?'];
@@ -242,7 +243,7 @@ function describe(context, request, raw, seen) {
   try {
     args = JSON.parse(raw);
   } catch {
-    // It is shown as it is.
+    // Shown unchanged.
   }
   const unseen = countUnseen(JSON.stringify(args) ? texts(args) : raw);
   const body = [];
@@ -276,7 +277,7 @@ function texts(value) {
   return Object.entries(value).map(([k, v]) => k + texts(v)).join('');
 }
 
-// colour highlights a text, and reveals what cannot be seen in each of its pieces.
+// colour highlights a text, and makes invisible characters in it visible.
 export function colour(text, language) {
   return highlight(text, language).flatMap((piece) => (typeof piece === 'string' ? reveal(piece) : [fill(piece, reveal(piece.textContent))]));
 }
@@ -289,7 +290,7 @@ function languageFor(tool) {
 
 const OLD_AND_NEW = [['old', 'new'], ['old_text', 'new_text'], ['old_string', 'new_string'], ['old_str', 'new_str'], ['before', 'after']];
 
-// editOf is the change that a call would make to a file, if it is one: {about, views, drawn},
+// editOf returns the change that a call would make to a file, or null: {about, views, drawn},
 // where drawn are the arguments that the views show in full.
 function editOf(context, tool, args) {
   for (const drawn of OLD_AND_NEW) {
@@ -301,13 +302,13 @@ function editOf(context, tool, args) {
   if (!/(^|:)(write|write_file|append_file)$/.test(tool) || typeof args.content !== 'string') return null;
   const known = context.files.known(tool, typeof args.path === 'string' ? args.path : '');
   const is = (about, before = '') => ({ about, views: diffViews(before, args.content), drawn: ['content'] });
-  if (/append_file$/.test(tool) || args.mode === 'append') return is('Added at the end');
-  if (args.mode === 'create') return is('A new file; one that is there stays');
-  if (known) return is(`The whole new content, compared with what was last ${known.how} in this session`, known.content);
-  return is(/write_file$/.test(tool) && args.mode !== 'overwrite' ? 'A new file; one that is there stays' : 'The whole new content; what is there now is replaced');
+  if (/append_file$/.test(tool) || args.mode === 'append') return is('Appends');
+  if (args.mode === 'create') return is('Creates a new file; does not replace an existing one');
+  if (known) return is(`Replaces the whole content; compared with what was last ${known.how} in this session`, known.content);
+  return is(/write_file$/.test(tool) && args.mode !== 'overwrite' ? 'Creates a new file; does not replace an existing one' : 'Replaces the whole content');
 }
 
-// diffViews show both texts in full: what has not changed is written, too.
+// diffViews shows both texts in full, with the unchanged lines.
 function diffViews(before, after) {
   const ops = diffLines(before, after);
   if (!ops) return [['Old', before], ['New', after]].map(([name, text]) => el('pre', { class: 'code', tabindex: 0, role: 'group', 'aria-label': name }, reveal(text)));
@@ -318,7 +319,7 @@ function diffViews(before, after) {
     return el('div', { class: `diff-row ${o.op === '+' ? 'diff-add' : o.op === '-' ? 'diff-del' : ''}` },
       el('span', { class: 'diff-no num', 'aria-hidden': 'true' }, o.op === '+' ? '' : o.old), el('span', { class: 'diff-no num', 'aria-hidden': 'true' }, o.op === '-' ? '' : o.new),
       el('span', { class: 'diff-op', 'aria-hidden': 'true' }, o.op), words[o.op] && el('span', { class: 'visually-hidden' }, `${words[o.op]}: `),
-      el('span', { class: 'diff-text' }, reveal(text), open && el('span', { class: 'diff-eof' }, ' no line end')));
+      el('span', { class: 'diff-text' }, reveal(text), open && el('span', { class: 'diff-eof' }, ' no newline at end')));
   });
   const added = ops.filter((o) => o.op === '+').length;
   const removed = ops.filter((o) => o.op === '-').length;

@@ -1,6 +1,6 @@
-// The conversation: what the bridge tells of a session, as turns. Whatever is told is
-// looked up by its place in the log, so that it does not matter whether it comes live,
-// from the past, or again.
+// The conversation: a session's notifications, shown as turns. Each is located by its
+// place in the log, so that it does not matter whether it arrives live, from the past,
+// or again.
 
 import { el, fill, icon, iconButton } from './dom.js';
 import { field } from './exact.js';
@@ -18,13 +18,13 @@ import { welcome } from './welcome.js';
 import { refusal } from './words.js';
 
 const WINDOW = 40; // turns that are shown at first, and added by "Earlier turns"
-const QUIET = 250; // ms after which the past is told, if its last event is one of which nothing is told
+const QUIET = 250; // ms after which the past counts as complete, if its last event has no notification
 
 export class Conversation {
   #app;
   #title;
-  #offline; // the bridge cannot be reached
-  #away; // the bridge can, and the bus cannot
+  #offline; // the bridge is unreachable
+  #away; // the bridge is reachable, but the bus is not
   #locked;
   #problem;
   #transcript;
@@ -35,16 +35,16 @@ export class Conversation {
   #state;
   #outbox;
   #shown = WINDOW;
-  #first = 0; // the sequence of the first turn that is shown; 0: all are
+  #first = 0; // the sequence of the first turn that is shown; 0: all turns
   #opening = 0;
-  #live = false; // the past is told: what comes now is news
+  #live = false; // the past is complete: notifications are new
   #until = null; // the place where the past ends
   #quiet = 0;
-  #spoken = new Set(); // ids of the requests that screen readers were told of
-  #pending = null; // ids of requests that waited when we attached
+  #spoken = new Set(); // ids of the requests that were announced to screen readers
+  #pending = null; // ids of the requests that were open when we attached
   #sessionTitle = '';
-  #attachedTo = false; // the bridge has said where the session stands
-  #cancelWanted = false; // Esc Esc came before that
+  #attachedTo = false; // the bridge has sent the session's state
+  #cancelWanted = false; // Esc Esc was pressed before that
 
   constructor(root, app) {
     this.#app = app;
@@ -80,27 +80,27 @@ export class Conversation {
     this.#sessionTitle = '';
     this.#spoken.clear();
     this.#outbox.clear();
-    await this.#tell();
+    await this.#load();
     if (!this.#app.shell.isNarrow) this.#composer.focus();
   }
 
-  // title is what the session is about; '' before its first turn has begun.
+  // title is the session's title; '' before its first turn.
   get title() { return this.#sessionTitle; }
 
-  // listed is called when the list of sessions has come.
+  // listed is called when the list of sessions has been loaded.
   listed() { if (!this.#attachedTo) this.#mark(); }
 
-  // focus puts the cursor into the input box.
+  // focus puts the cursor into the input field.
   focus() { this.#composer.focus(); }
 
-  // focusDecision goes to the request that has waited longest.
+  // focusDecision focuses the oldest open request.
   focusDecision() {
     const [first] = this.#decisions;
     if (first) first.focus();
-    else this.#app.announce('No decision waits.');
+    else this.#app.announce('No decision is waiting.');
   }
 
-  // escape is the key: pressed once it says what twice would do.
+  // escape handles the Esc key: the first press shows what the second will do.
   escape(again) {
     if (!this.#attachedTo && this.#app.can('talk')) {
       this.#cancelWanted = again;
@@ -112,14 +112,14 @@ export class Conversation {
     else this.#state.hint('Esc again cancels the turn');
   }
 
-  // cancel stops the turn of an input, or the one that runs.
+  // cancel cancels the turn of an input, or the running one.
   async cancel(sequence) {
     this.#state.hint('Cancelling…');
     try {
       await this.#app.rpc.call('cancelTurn', { ...(sequence && { sequence }) });
     } catch (e) {
       this.#state.hint('');
-      this.#composer.notice(`It was not cancelled. ${refusal(e)}`);
+      this.#composer.notice(`Not cancelled. ${refusal(e)}`);
     }
   }
 
@@ -133,11 +133,11 @@ export class Conversation {
     setTimeout(() => turn.node.classList.remove('pointed'), 1600);
   }
 
-  // use puts a text into the box, as the examples do.
+  // use puts a text into the input field, as the examples do.
   use(text) { this.#composer.fill(text); }
 
-  // #tell has the session told, as far back as is shown.
-  async #tell() {
+  // #load loads the session's log, as far back as is shown.
+  async #load() {
     const opening = ++this.#opening;
     this.#forget();
     let after = '0';
@@ -153,7 +153,7 @@ export class Conversation {
     } catch (e) {
       if (opening !== this.#opening) return;
       if (e.code === 'unavailable' || e.code === 'timeout') return this.#again(opening);
-      if (e.code !== 'not_found' && e.code !== 'unknown_method') this.#fail(e); // a new one has no past
+      if (e.code !== 'not_found' && e.code !== 'unknown_method') this.#fail(e); // a new session has no past
     }
     try {
       await this.#app.attach(after);
@@ -176,7 +176,7 @@ export class Conversation {
   }
 
   #again(opening) {
-    setTimeout(() => opening === this.#opening && this.#tell(), 500);
+    setTimeout(() => opening === this.#opening && this.#load(), 500);
   }
 
   #forget() {
@@ -200,18 +200,18 @@ export class Conversation {
   async #earlier() {
     this.#shown += WINDOW * 2;
     this.#transcript.keep();
-    await this.#tell();
+    await this.#load();
     this.#outbox.each((turn) => this.#transcript.append(turn.node));
   }
 
   #fail(e) {
-    fill(this.#problem, icon('warn'), el('span', { class: 'grow' }, refusal(e)), el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#tell() } }, 'Try again'));
+    fill(this.#problem, icon('warn'), el('span', { class: 'grow' }, refusal(e)), el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#load() } }, 'Try again'));
     this.#problem.hidden = false;
   }
 
   #send(text, mode) {
     if (text === '/quit') {
-      this.#composer.notice('To leave, close this page; the session goes on. To sign out, use the button below the sessions.');
+      this.#composer.notice('To leave, close this page; the session stays open. To sign out, use the button below the sessions.');
       return;
     }
     const turn = new Turn(this.#context, 0);
@@ -220,11 +220,11 @@ export class Conversation {
     this.#outbox.send({ text, mode, turn, session: this.#app.session(), placed: (sequence) => this.#adopt(turn, sequence) });
   }
 
-  // #adopt gives a turn that was typed here its place, when the bus has acknowledged it.
+  // #adopt gives a turn that was typed here its place, once the bus has acknowledged it.
   #adopt(turn, sequence) {
-    const told = this.#turns.get(sequence);
-    if (told === turn) return;
-    if (told) { // it was told of before the acknowledgement came
+    const known = this.#turns.get(sequence);
+    if (known === turn) return;
+    if (known) { // its notification arrived before the acknowledgement
       turn.node.remove();
       return;
     }
@@ -233,7 +233,7 @@ export class Conversation {
     this.#transcript.place(turn.node, sequence);
   }
 
-  // #turn is the view of what a notification is about: its turn's, or its cause's.
+  // #turn returns the view for a notification: that of its turn, or of its cause.
   #turn(p, sequence = p.turn ? Number(p.turn.slice(1)) : Number(p.cause || 0)) {
     if (!(sequence > 0) || sequence < this.#first) return null;
     let turn = this.#turns.get(sequence);
@@ -247,8 +247,8 @@ export class Conversation {
     return turn;
   }
 
-  // #current is the turn that runs, or else the latest one that is not queued: a notice of
-  // the session belongs there.
+  // #current returns the running turn, or else the latest one that is not queued. It shows
+  // the session's notices.
   #current() {
     const turns = [...this.#turns.values()].filter((t) => !t.queued).sort((a, b) => b.sequence - a.sequence);
     return turns.find((t) => t.running) ?? turns[0];
@@ -260,7 +260,7 @@ export class Conversation {
       const at = place(id);
       if (at && this.#until && isAfter(at, this.#until)) this.#settle();
       this.#transcript.change(() => fn(p, raw, id));
-      if (!this.#live && at) this.#told(at);
+      if (!this.#live && at) this.#received(at);
     });
     handle('onAttached', (p) => this.#attached(p));
     handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#entitle(p); this.#queue(); });
@@ -270,18 +270,18 @@ export class Conversation {
     handle('onPlanCompleted', (p, raw) => this.#turn(p)?.planned(p, (i) => field(raw, ['params', 'steps', i, 'args'])));
     handle('onNewMessage', (p) => this.#said(p));
     handle('onToolCallRequest', (p, raw) => this.#asked(p, field(raw, ['params', 'args'])));
-    handle('onConfirmationResolved', (p) => { this.#turn(p)?.resolved(p); this.#tellOutcome(p); });
+    handle('onConfirmationResolved', (p) => { this.#turn(p)?.resolved(p); this.#announceOutcome(p); });
     handle('onAudit', (p) => this.#turn(p)?.audited(p));
     handle('onToolCall', (p, raw) => { this.#turn(p)?.started(p, field(raw, ['params', 'args'])); this.#state.tool(p.toolName); });
     handle('onToolOutput', (p) => this.#turn(p)?.printed(p));
     handle('onToolResult', (p) => this.#turn(p)?.ended(p));
     handle('onTurnEnd', (p) => this.#ended(p));
     handle('onSessionLocked', (p) => this.#lock(p.reason, p.until));
-    handle('onSessionReset', (p) => { this.#locked.hidden = true; this.#transcript.divide(`The conversation was reset by ${p.by}. What is above, the model does not know any more.`); });
+    handle('onSessionReset', (p) => { this.#locked.hidden = true; this.#transcript.divide(`The conversation was reset by ${p.by}. The model no longer knows what is above.`); });
     on('onBus', ({ connected, fault }) => this.#bus(connected, fault));
     on('onDropped', (d) => {
-      if (d.code === 'invalid_argument') this.#tell(); // the log was replaced: it is told anew
-      else if (d.code !== 'too_slow' && d.code !== 'unavailable') this.#composer.notice(d.message ?? ''); // those two: the banner says it
+      if (d.code === 'invalid_argument') this.#load(); // the log was replaced: load it again
+      else if (d.code !== 'too_slow' && d.code !== 'unavailable') this.#composer.notice(d.message ?? ''); // the banner shows those two
     });
     on('attachFailed', (e) => this.#fail(e));
     on('connection', ({ state, detail }) => this.#connected(state, detail));
@@ -297,24 +297,24 @@ export class Conversation {
     this.#problem.hidden = true;
     this.#live = false;
     this.#until = place(p.until);
-    this.#told(place(p.after));
+    this.#received(place(p.after));
   }
 
-  // #told is called when the past was told up to a place.
-  #told(at) {
+  // #received is called when the past has arrived up to a place.
+  #received(at) {
     if (!this.#until || (at && !isAfter(this.#until, at))) return this.#settle();
     clearTimeout(this.#quiet);
     this.#quiet = setTimeout(() => this.#settle(), QUIET);
     return undefined;
   }
 
-  // #settle ends the past: what comes from now on is news.
+  // #settle ends the past: later notifications are new.
   #settle() {
     clearTimeout(this.#quiet);
     if (this.#live) return;
     this.#live = true;
     this.#transcript.change(() => {
-      // A request that neither was answered nor waits any more has lost its turn.
+      // A request that was not answered and is not open any more has lost its turn.
       for (const d of [...this.#decisions]) if (this.#pending && !this.#pending.has(d.id)) d.withdrawn();
       if (!this.#turns.size && !this.#outbox.size) this.#transcript.showEmpty(welcome(this.#app));
       else this.#transcript.showEmpty(null);
@@ -324,7 +324,8 @@ export class Conversation {
     this.#mark();
   }
 
-  // #entitle names the session by the input of its first turn, as core does, however that turn ends.
+  // #entitle sets the title to the input of the first turn, as core does, however that turn
+  // ends.
   #entitle({ turn, text }) {
     if (this.#sessionTitle || !turn || !text) return;
     this.#sessionTitle = text.replace(/\s+/g, ' ').slice(0, 80);
@@ -353,20 +354,20 @@ export class Conversation {
     if (!turn) return;
     const decision = turn.request(p, argsText || JSON.stringify(p.args), { live: this.#live });
     if (!decision.isOpen) return;
-    this.#pending?.add(decision.id); // told now, so it waits now
+    this.#pending?.add(decision.id); // it is new, so it is open
     this.#decisions.add(decision);
     this.#mark();
     if (this.#live) this.#speak(decision);
   }
 
-  // #speak tells screen readers of a request that waits, once.
+  // #speak announces an open request to screen readers, once.
   #speak(decision) {
     if (!decision.isOpen || this.#spoken.has(decision.id)) return;
     this.#spoken.add(decision.id);
     this.#app.announce(`${decision.spoken} Alt A goes to the request.`, true);
   }
 
-  #tellOutcome({ outcome, by }) {
+  #announceOutcome({ outcome, by }) {
     if (this.#live) this.#app.announce(outcome === 'expired' ? 'The request expired.' : `The request was ${outcome} by ${by}.`);
   }
 
@@ -383,7 +384,7 @@ export class Conversation {
 
   #lock(reason, until) {
     const opens = until
-      ? [`It takes messages again from ${timeSeconds(until)} on. `, el('code', null, '/reset'), ' forgets the conversation and unlocks it at once.']
+      ? [`It accepts messages again from ${timeSeconds(until)} on. `, el('code', null, '/reset'), ' forgets the conversation and unlocks it at once.']
       : [el('code', null, '/reset'), ' forgets the conversation and unlocks it.'];
     fill(this.#locked, icon('lock'), el('span', { class: 'grow' }, 'This session is locked', reason && `: ${reason}`, '. ', ...opens),
       this.#app.can('talk') && el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#send('/reset') } }, 'Reset'));
@@ -392,10 +393,10 @@ export class Conversation {
 
   #queue() { this.#state.queue([...this.#turns.values()].filter((t) => t.queued).length); }
 
-  // #mark writes what is the case where it is seen from afar: the title, the state line.
+  // #mark updates the titles and the state line.
   #mark() {
     const { session } = this.#app.session();
-    // Until the bridge has said it, the list may know it.
+    // Until the bridge has sent it, the list may have it.
     const known = this.#sessionTitle || (this.#attachedTo ? '' : this.#app.sessions?.titleOf(this.#app.session()) ?? '');
     const title = known || (this.#attachedTo ? 'New session' : session);
     this.#title.textContent = title;
@@ -407,8 +408,8 @@ export class Conversation {
 
   // #bus shows that the bridge has lost the bus, or why the bus cannot store.
   #bus(connected, fault = '') {
-    const text = connected ? fault && `${fault[0].toUpperCase()}${fault.slice(1)}. What you send meanwhile is kept here.`
-      : 'The bridge has lost the bus, and tries to reach it again. Nothing is lost: what happens meanwhile is told then.';
+    const text = connected ? fault && `${fault[0].toUpperCase()}${fault.slice(1)}. What you send meanwhile is kept.`
+      : 'The bridge has lost its connection to the bus and is reconnecting. Nothing is lost: you will see what happened meanwhile.';
     this.#away.hidden = !text;
     this.#away.classList.toggle('banner-danger', Boolean(connected && fault));
     fill(this.#away, text ? [icon('warn'), el('span', { class: 'grow' }, text)] : '');
@@ -417,7 +418,7 @@ export class Conversation {
   }
 
   #connected(state, pause) {
-    if (state !== 'open') this.#bus(true); // the bridge says it again if it is still so
+    if (state !== 'open') this.#bus(true); // the bridge sends it again if it still applies
     const down = state === 'waiting' || (state === 'connecting' && !this.#offline.hidden);
     this.#offline.hidden = !down;
     if (state === 'waiting') {
@@ -435,13 +436,14 @@ export class Conversation {
   }
 }
 
-// skeleton stands for a session that is being loaded.
+// skeleton is the placeholder for a session that is being loaded.
 function skeleton() {
   return el('div', { class: 'skeleton', role: 'status' }, el('span', { class: 'visually-hidden' }, 'Loading the session…'),
     [0, 1, 2, 3].map(() => el('div', { class: 'skeleton-line', 'aria-hidden': 'true' })));
 }
 
-// artifactURL is where the bridge serves an artifact. Names that a browser would tidy are asked for as they are.
+// artifactURL returns the address of an artifact at the bridge. A name that a browser would
+// normalise goes into the query.
 function artifactURL({ agent, session }, ref) {
   const own = `${agent}/${session}/`;
   const name = ref.startsWith(own) ? ref.slice(own.length) : ref;
@@ -451,7 +453,7 @@ function artifactURL({ agent, session }, ref) {
   return base + parts.map(encodeURIComponent).join('/');
 }
 
-// plain is a message as it is spoken.
+// plain returns a message as spoken text.
 function plain(m) {
   const text = m.content.replace(/```[\s\S]*?```/g, ' (code) ').replace(/[*_`#>]+/g, '').replace(/\s+/g, ' ').trim();
   return text.length > 600 ? `${text.slice(0, 600)}… and more` : text;

@@ -1,6 +1,6 @@
 // A line diff, by Myers' algorithm.
 
-const MOST_EDITS = 1500; // beyond, the two are too different for a diff to help
+const MOST_EDITS = 1500; // beyond it, a diff does not help
 
 // diffLines compares two texts by lines: [{op: " " | "-" | "+", text, old, new}], with line
 // numbers from 1; null if they differ too much.
@@ -31,11 +31,11 @@ function lines(text) {
   if (text === '') return [];
   const all = text.split('\n');
   if (all.at(-1) === '') all.pop();
-  else all[all.length - 1] += '\u2404'; // marks that the last line does not end; see shown
+  else all[all.length - 1] += '\u2404'; // marks a last line without a line end; see shown
   return all;
 }
 
-// shown takes the mark of a line that does not end off its text: [text, whether it had one].
+// shown removes the mark of a missing line end from a text: [text, whether it had one].
 export function shown(text) {
   return text.endsWith('\u2404') ? [text.slice(0, -1), true] : [text, false];
 }

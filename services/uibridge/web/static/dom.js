@@ -1,10 +1,10 @@
-// The safe way to build the page. Text goes in as text nodes, attributes are checked;
-// nothing in here reads HTML. What the server has rendered goes through html.js alone.
+// Safe builders for the page. Text becomes text nodes, attributes are checked, and
+// nothing here parses HTML. Server-rendered HTML goes only through html.js.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const SVG_TAGS = new Set(['svg', 'path', 'g', 'line', 'rect', 'circle', 'polyline', 'polygon', 'text', 'title', 'defs', 'pattern']);
 
-// el makes an element.
+// el creates an element.
 //
 //   el('button', {class: 'btn', type: 'button', on: {click: f}}, 'Approve')
 //   el('div', {style: {'--left': '12%'}, dataset: {turn: '7'}, hidden: true})
@@ -18,9 +18,9 @@ export function el(tag, attrs, ...children) {
   return build(document.createElement(tag), attrs, children);
 }
 
-// svg is el for the elements of a drawing.
+// svg is el for SVG elements.
 export function svg(tag, attrs, ...children) {
-  if (!SVG_TAGS.has(tag)) throw new Error(`svg: ${tag} is not one of the drawing elements`);
+  if (!SVG_TAGS.has(tag)) throw new Error(`svg: unsupported element ${tag}`);
   return build(document.createElementNS(SVG, tag), attrs, children);
 }
 
@@ -44,14 +44,14 @@ function set(node, name, value) {
   }
   if (value === null || value === undefined || value === false) return;
   const lower = name.toLowerCase();
-  if (lower.startsWith('on') || lower === 'srcdoc') throw new Error(`el: the attribute ${name} is not set by value`);
+  if (lower.startsWith('on') || lower === 'srcdoc') throw new Error(`el: the attribute ${name} is not allowed`);
   if ((lower === 'href' || lower === 'src' || lower === 'action') && !safeURL(String(value))) {
-    throw new Error(`el: ${name} leads to ${String(value).slice(0, 40)}, which is no address of this server, http(s) or mailto`);
+    throw new Error(`el: ${name} is ${String(value).slice(0, 40)}, want an address of this server, http(s) or mailto`);
   }
   node.setAttribute(name, value === true ? '' : String(value));
 }
 
-// safeURL says whether an address may be linked to or shown.
+// safeURL reports whether an address may be linked to or shown.
 export function safeURL(address) {
   try {
     const u = new URL(address, document.baseURI);
@@ -70,13 +70,13 @@ export function add(node, ...children) {
   return node;
 }
 
-// fill replaces what is in a node.
+// fill replaces the content of a node.
 export function fill(node, ...children) {
   node.replaceChildren();
   return add(node, ...children);
 }
 
-// The drawings of the page: 16 × 16, drawn with the text's colour.
+// The icons of the page: 16 × 16, in the text's colour.
 const ICONS = {
   plus: 'M8 3v10M3 8h10',
   close: 'M4 4l8 8M12 4l-8 8',
@@ -102,16 +102,16 @@ const ICONS = {
   pulse: 'M1.5 8.5h3l2-5 3 9 2-4h3',
 };
 
-// icon is a drawing that says nothing to screen readers: what holds it has a label.
+// icon returns an icon that is hidden from screen readers: its container has a label.
 export function icon(name) {
-  if (!ICONS[name]) throw new Error(`icon: there is no ${name}`);
+  if (!ICONS[name]) throw new Error(`icon: unknown icon ${name}`);
   return svg('svg', {
     class: 'icon', viewBox: '0 0 16 16', width: 16, height: 16, fill: 'none', stroke: 'currentColor',
     'stroke-width': 1.5, 'stroke-linecap': 'round', 'stroke-linejoin': 'round', 'aria-hidden': 'true', focusable: 'false',
   }, svg('path', { d: ICONS[name] }));
 }
 
-// iconButton is a button with a drawing alone, and its label.
+// iconButton returns a button with only an icon, and a label for screen readers.
 export function iconButton(name, label, click, attrs = {}) {
   return el('button', { type: 'button', class: 'icon-btn', 'aria-label': label, title: label, on: { click }, ...attrs }, icon(name));
 }

@@ -1,13 +1,13 @@
-// The live event view: every decision of core as it comes, in lanes, in plain sentences;
-// each opens to its JSON and to what plugins answered. Rows that are kept and rows that
-// are drawn are bounded, so that thousands of events stay smooth.
+// The live event view: every decision of core as it arrives, in lanes, in plain
+// sentences. Each row opens to its JSON and the plugins' answers. The numbers of kept
+// and of drawn rows are bounded, so that thousands of events stay smooth.
 
 import { el, icon } from './dom.js';
 import { timeSeconds, exact, count } from './fmt.js';
 import { facts, jsonBlock, mono, verdicts, field } from './facts.js';
 import { reveal } from './reveal.js';
 import { recall, remember } from './store.js';
-import { LANES, LANE_LABEL, Teller, particulars } from './tell.js';
+import { LANES, LANE_LABEL, Describer, particulars } from './describe.js';
 
 const KEPT = 5000; // rows
 const DRAWN = 300; // at the end, when following
@@ -26,15 +26,15 @@ export function mount(root, app) {
 class Events {
   #root;
   #app;
-  #teller = new Teller();
+  #describer = new Describer();
   #rows = []; // kept, oldest first
-  #dropped = 0; // rows that were kept once
+  #dropped = 0; // rows that are no longer kept
   #next = 0; // number of the next row
   #shown = []; // those that pass the filter, oldest first
   #from = 0; // the first of #shown that is drawn
   #to = 0; // after the last one
   #following = true;
-  #paused = false; // by the button: scrolling down does not end it
+  #paused = false; // by the button: scrolling to the end does not resume
   #visible = false;
   #queued = [];
   #frame = 0;
@@ -53,13 +53,13 @@ class Events {
     this.#sayCounts();
   }
 
-  // commit takes a commit as the bridge tells it.
+  // commit adds a commit as the bridge sends it.
   commit(commit) {
     this.#queued.push(commit);
     if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#flush());
   }
 
-  // clear forgets everything: the log is told from somewhere again.
+  // clear removes everything: the log is about to be sent again.
   clear() {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
@@ -67,7 +67,7 @@ class Events {
     this.#rows = [];
     this.#dropped = 0;
     this.#counts.clear();
-    this.#teller.forget();
+    this.#describer.forget();
     this.#setFollowing(true);
     this.#filter();
   }
@@ -78,7 +78,7 @@ class Events {
     this.#queued = [];
     let added = 0;
     for (const commit of commits) {
-      for (const row of this.#teller.rows(commit)) {
+      for (const row of this.#describer.rows(commit)) {
         row.n = this.#next++;
         row.commit = commit;
         this.#rows.push(row);
@@ -122,7 +122,7 @@ class Events {
     this.#draw();
   }
 
-  // draw brings the list in line with the window [from, to).
+  // draw updates the list to the window [from, to).
   #draw() {
     if (!this.#visible) return;
     if (this.#following) {
@@ -153,16 +153,16 @@ class Events {
     this.#older.hidden = older === 0 && this.#dropped === 0;
     this.#older.firstChild.hidden = older === 0;
     this.#older.firstChild.textContent = `Show ${Math.min(MORE, older)} of ${count(older, 'older event')}`;
-    this.#older.lastChild.textContent = this.#dropped ? `${count(this.#dropped, 'event')} before these are in the log, not here any more.` : '';
+    this.#older.lastChild.textContent = this.#dropped ? `${count(this.#dropped, 'event')} before these are only in the log.` : '';
     const newer = this.#shown.length - this.#to;
     this.#newer.hidden = this.#following;
     this.#newer.lastChild.textContent = newer ? `${newer} new: follow` : 'Follow';
     this.#empty.hidden = want.length > 0;
-    this.#empty.lastChild.textContent = this.#rows.length ? 'No event passes the filter.' : 'Say something, and watch the agent: what it hears, asks the model, is allowed to do and does comes up here, one line each.';
+    this.#empty.lastChild.textContent = this.#rows.length ? 'No event matches the filter.' : 'Send an input and watch the agent: what it receives, asks the model, may do and does appears here, one line each.';
     if (this.#following) this.#list.parentNode.scrollTop = this.#list.parentNode.scrollHeight;
   }
 
-  // The first row of a commit has a line that says when and why it was decided.
+  // The first row of a commit has a line with its time and trigger.
   #setBegins(li, row, begins) {
     const has = li.firstElementChild.classList.contains('ev-commit');
     if (begins === has) return;
@@ -170,7 +170,7 @@ class Events {
     const c = row.commit;
     const turn = c.turn || row.turn;
     li.prepend(el('div', { class: 'ev-commit' },
-      el('time', { datetime: c.time ?? '', title: exact(c.time) }, timeSeconds(c.time)), el('span', { class: 'clip' }, `decided on ${this.#teller.trigger(c.trigger)}`), el('span', { class: 'grow' }),
+      el('time', { datetime: c.time ?? '', title: exact(c.time) }, timeSeconds(c.time)), el('span', { class: 'clip' }, `decided on ${this.#describer.trigger(c.trigger)}`), el('span', { class: 'grow' }),
       turn && el('button', { type: 'button', class: 'link-btn', title: `Show turn ${turn} as a timeline`, 'aria-label': `Timeline of turn ${turn}`, tabindex: -1, on: { click: () => this.#app.openTurn(turn) } }, turn),
       el('span', { class: 'faint num', title: 'The commit’s sequence in the log' }, `#${c.commit}`)));
   }
@@ -196,7 +196,7 @@ class Events {
     head.setAttribute('aria-controls', detail.id);
     li.append(detail);
     detail.scrollIntoView({ block: 'nearest' });
-    head.scrollIntoView({ block: 'nearest' }); // what it is about stays in sight
+    head.scrollIntoView({ block: 'nearest' }); // keep the row itself in view
   }
 
   #detail(row) {
@@ -209,11 +209,11 @@ class Events {
         ...(event ? particulars(event) : []),
         ['Turn', row.turn && el('button', { type: 'button', class: 'link-btn', on: { click: () => this.#app.openTurn(row.turn) } }, `${row.turn}, as a timeline`)],
         ['Time', exact(commit.time)],
-        ['Decided on', `${this.#teller.trigger(commit.trigger)}${commit.trigger?.sequence ? `, #${commit.trigger.sequence} of the log` : ''}`],
+        ['Decided on', `${this.#describer.trigger(commit.trigger)}${commit.trigger?.sequence ? `, #${commit.trigger.sequence} of the log` : ''}`],
         ['Place', mono(event ? `${commit.commit}.${row.index}` : `${commit.commit}`)],
         ['Call', verdict?.step && mono(verdict.step)],
       ]),
-      asked?.length ? [el('h4', null, verdict ? 'What it answered' : 'What plugins answered about it'), verdicts(asked)] : null,
+      asked?.length ? [el('h4', null, verdict ? 'Its answer' : 'Answers of plugins'), verdicts(asked)] : null,
       jsonBlock(event ?? verdict, event ? 'Event' : 'Verdict', this.#app),
       event && el('details', { class: 'fold', on: { toggle: (e) => this.#whole(e.target, commit) } }, el('summary', null, icon('chevron'), 'The whole commit')));
   }
@@ -222,8 +222,8 @@ class Events {
     if (details.open && !details.querySelector('pre')) details.append(jsonBlock(commit, 'Commit', this.#app));
   }
 
-  // rove keeps exactly one row in the order of tabbing; arrows go to the others. It is the
-  // newest while the view follows, unless somebody is in the list already.
+  // rove keeps exactly one row in the tab order; arrows move to the others. It is the
+  // newest while the view follows, unless the focus is in the list already.
   #rove() {
     const heads = [...this.#list.querySelectorAll('.ev-head')];
     const there = heads.filter((h) => h.tabIndex === 0);
@@ -309,7 +309,7 @@ class Events {
       },
     });
     this.#follow = el('button', {
-      type: 'button', class: 'btn btn-small', 'aria-pressed': 'false', title: 'Stop or follow what comes', on: { click: () => { this.#paused = this.#following; this.#setFollowing(!this.#following); } },
+      type: 'button', class: 'btn btn-small', 'aria-pressed': 'false', title: 'Pause, or follow new events', on: { click: () => { this.#paused = this.#following; this.#setFollowing(!this.#following); } },
     }, icon('pulse'), el('span', null, 'Pause'));
     return el('div', { class: 'ins-head' },
       el('div', { class: 'lane-chips', role: 'group', 'aria-label': 'Lanes that are shown' }, lanes),

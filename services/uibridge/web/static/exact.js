@@ -1,7 +1,9 @@
-// JSON as it was sent, for decisions. Reading and writing it again with JSON.parse would
-// round large numbers and drop the first of two fields of one name; here tokens are kept.
+// JSON exactly as it was sent, for decisions. JSON.parse and stringify would round large
+// numbers and drop the first of two fields with the same name; this code keeps the
+// tokens.
 
-// tokens are the tokens of a JSON text: {kind: "{" "}" "[" "]" ":" "," "string" "other", text, at}.
+// tokens yields the tokens of a JSON text: {kind: "{" "}" "[" "]" ":" "," "string" "other",
+// text, at}.
 function* tokens(raw, from = 0) {
   const token = /[ \t\n\r]*(?:([{}[\]:,])|("(?:[^"\\]|\\.)*")|([^\s{}[\]:,"]+))/gys;
   token.lastIndex = from;
@@ -11,8 +13,9 @@ function* tokens(raw, from = 0) {
   }
 }
 
-// field is the text of a value inside a JSON text, by its path of names and indices; ''
-// if it is not there. Of two fields of one name the last counts, as it does for readers.
+// field returns the text of a value inside a JSON text, by its path of names and
+// indices, or ''. Of two fields with the same name the last counts, as it does for
+// readers.
 export function field(raw, path) {
   let text = raw;
   for (const name of path) {
@@ -50,8 +53,9 @@ function member(raw, name) {
   return found;
 }
 
-// fields are the names of an object with their values as JSON texts, as they were sent;
-// null if it is no object, or if two names are one for some reader.
+// fields returns an object's names with their values as the JSON texts that were sent.
+// It returns null if the text is not an object, or if some readers could take two names
+// for the same.
 export function fields(raw) {
   if (!raw.trimStart().startsWith('{')) return null;
   const out = [];
@@ -70,11 +74,11 @@ export function fields(raw) {
   return new Set(out.map((f) => f.name.toLowerCase())).size === out.length ? out : null;
 }
 
-// object writes fields as they were sent.
+// object writes fields exactly as they were sent.
 export function object(list) { return `{${list.map((f) => `${JSON.stringify(f.name)}:${f.raw}`).join(',')}}`; }
 
-// pretty writes a JSON text on lines. Numbers and the order of fields stay as they are;
-// in texts only what must be escaped is.
+// pretty indents a JSON text. Numbers and the order of fields do not change; strings
+// have only the necessary escapes.
 export function pretty(raw) {
   let out = '';
   let depth = 0;

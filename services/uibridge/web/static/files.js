@@ -1,20 +1,21 @@
-// Files that tools left. The bridge gives them out for both halves of the login, which a
-// browser does not show by itself: pictures and downloads are fetched here.
+// Files that tools handed over. The bridge requires both halves of the login, which a
+// browser does not send by itself, so pictures and downloads are fetched here.
 
 import { download } from './http.js';
 
-const PICTURE = /^image\/(png|jpeg|gif|webp)$/; // nothing in which a script could run
+const PICTURE = /^image\/(png|jpeg|gif|webp)$/; // only types that cannot contain a script
 const pictures = new Map(); // promises of object URLs, by address
 
-// isFile says whether an address is that of a file of a session.
+// isFile reports whether an address is that of a session's file.
 export function isFile(url) {
   return url.origin === location.origin && url.pathname.startsWith('/v1/agents/') && url.pathname.includes('/artifacts/');
 }
 
-// isPicture says whether a media type is shown as a picture.
+// isPicture reports whether a media type is shown as a picture.
 export function isPicture(type) { return PICTURE.test(type ?? ''); }
 
-// picture shows a file in an img when it comes near what is seen; lost is called if it cannot.
+// picture loads a file into an img when it comes near the visible area; it calls lost on
+// failure.
 export function picture(img, address, lost) {
   const seen = new IntersectionObserver(async (entries) => {
     if (!entries.some((e) => e.isIntersecting)) return;
@@ -29,7 +30,7 @@ export function picture(img, address, lost) {
   seen.observe(img);
 }
 
-// forgetPictures frees what the pictures of a session hold.
+// forgetPictures frees the memory of a session's pictures.
 export function forgetPictures() {
   for (const url of pictures.values()) url.then(URL.revokeObjectURL, () => {});
   pictures.clear();
@@ -39,14 +40,14 @@ function objectURL(address) {
   if (!pictures.has(address)) {
     pictures.set(address, download(address).then((blob) => {
       if (isPicture(blob.type)) return URL.createObjectURL(blob);
-      throw new Error(`${address} is no picture`);
+      throw new Error(`${address} is not a picture`);
     }));
   }
   return pictures.get(address);
 }
 
-// openFiles has links to files fetch them: a picture is opened, everything else is saved.
-// An object URL belongs to this origin, so nothing but a picture is ever opened by one.
+// openFiles makes links to files fetch them: a picture is opened, everything else is
+// saved. An object URL belongs to this origin, so only pictures are opened by one.
 export function openFiles(app) {
   document.addEventListener('click', async (event) => {
     const link = event.target.closest?.('a[href]');
@@ -60,9 +61,9 @@ export function openFiles(app) {
       if (open) [a.target, a.rel] = ['_blank', 'noopener'];
       else a.download = link.download || nameOf(link);
       a.click();
-      setTimeout(() => URL.revokeObjectURL(a.href), 60_000); // when the browser has read it
+      setTimeout(() => URL.revokeObjectURL(a.href), 60_000); // the browser has read it by then
     } catch (e) {
-      app.announce(`The file was not fetched. ${e.message}`, true);
+      app.announce(`Could not fetch the file. ${e.message}`, true);
     }
   });
 }

@@ -1,5 +1,5 @@
-// How things are written on the page. Times are ISO texts or Dates, durations are
-// milliseconds, sizes are bytes.
+// Formatting. Times are ISO strings or Dates, durations are milliseconds, sizes are
+// bytes.
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
 const clockSeconds = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
@@ -11,26 +11,26 @@ function date(t) {
   return Number.isNaN(d.getTime()) || d.getTime() <= 0 ? null : d;
 }
 
-// time is the time of day; of another day, with it. '' if there is none.
+// time formats the time of day, with the date unless it is today; '' if there is none.
 export function time(t) {
   const d = date(t);
   if (!d) return '';
   return d.toDateString() === new Date().toDateString() ? clock.format(d) : dayAndClock.format(d);
 }
 
-// exact is the date and time to the second, for titles.
+// exact formats the date and time to the second, for tooltips.
 export function exact(t) {
   const d = date(t);
   return d ? full.format(d) : '';
 }
 
-// timeSeconds is the time of day to the second.
+// timeSeconds formats the time of day to the second.
 export function timeSeconds(t) {
   const d = date(t);
   return d ? clockSeconds.format(d) : '';
 }
 
-// ago is how long ago something was, in one short word.
+// ago formats how long ago a time was.
 export function ago(t, now = Date.now()) {
   const d = date(t);
   if (!d) return '';
@@ -42,7 +42,7 @@ export function ago(t, now = Date.now()) {
   return new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' }).format(d);
 }
 
-// duration is a number of milliseconds, as short as it is honest: 0.4 ms, 38 ms, 1.4 s, 2 min 5 s.
+// duration formats milliseconds at a sensible precision: 0.4 ms, 38 ms, 1.4 s, 2 min 5 s.
 export function duration(ms) {
   if (ms === null || ms === undefined || Number.isNaN(Number(ms))) return '';
   const n = Number(ms);
@@ -55,7 +55,7 @@ export function duration(ms) {
   return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
 }
 
-// bytes is a size: 512 B, 1.2 KB, 34 MB.
+// bytes formats a size: 512 B, 1.2 KB, 34 MB.
 export function bytes(n) {
   if (n === null || n === undefined) return '';
   let v = Number(n);
@@ -66,7 +66,7 @@ export function bytes(n) {
   return '';
 }
 
-// json is a value as it is read best; a text that is JSON is written anew.
+// json formats a value as indented JSON. It parses a string that is JSON first.
 export function json(value) {
   if (typeof value === 'string') {
     try {
@@ -78,7 +78,7 @@ export function json(value) {
   return JSON.stringify(value, null, 2) ?? '';
 }
 
-// count is a number with its noun: 1 call, 3 calls.
+// count formats a number with its noun: 1 call, 3 calls.
 export function count(n, one, many = `${one}s`) {
   return `${n} ${n === 1 ? one : many}`;
 }

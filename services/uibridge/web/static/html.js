@@ -1,7 +1,7 @@
-// The one place where text becomes HTML. The server has rendered and sanitised it; here
-// it is parsed where nothing runs or loads, and whatever is on no list is taken out once
-// more, so that a fault of either side alone does no harm. The content policy allows no
-// other way: it names the policy below as the only one whose HTML is taken.
+// The only place where text becomes HTML. The server has rendered and sanitised it. Here
+// it is parsed in a template, where nothing runs or loads, and everything not on a list
+// is removed again, so that a bug on one side alone does no harm. The content policy
+// enforces this: it allows only the Trusted Types policy below.
 
 import { isFile, picture } from './files.js';
 
@@ -17,7 +17,7 @@ const ATTRIBUTES = {
   ol: ['start', 'reversed'], td: ['align', 'colspan', 'rowspan'], th: ['align', 'colspan', 'rowspan', 'scope'], details: ['open'],
 };
 
-// renderHTML replaces what is in node by HTML that the server has rendered.
+// renderHTML replaces the content of node with server-rendered HTML.
 export function renderHTML(node, html) {
   const template = document.createElement('template');
   template.innerHTML = policy ? policy.createHTML(html) : html;
@@ -36,10 +36,10 @@ function clean(parent) {
     for (const { name } of [...node.attributes]) if (!allowed.includes(name)) node.removeAttribute(name);
     node.className = [...node.classList].filter((c) => /^language-[\w+#.-]{1,30}$/.test(c)).join(' ');
     if (!node.className) node.removeAttribute('class');
-    if (tag === 'li' && /^\s*[☐☑] /u.test(node.textContent)) node.className = 'task'; // its box is its bullet
+    if (tag === 'li' && /^\s*[☐☑] /u.test(node.textContent)) node.className = 'task'; // its checkbox replaces the bullet
     if (tag === 'a') link(node);
     if (tag === 'img') image(node);
-    if (tag === 'input') { // of a list of tasks
+    if (tag === 'input') { // in a task list
       if (node.type !== 'checkbox') node.remove();
       else { node.disabled = true; node.setAttribute('aria-label', node.checked ? 'done' : 'to do'); }
     }
@@ -52,14 +52,14 @@ function link(a) {
   try {
     url = new URL(a.getAttribute('href') ?? '', document.baseURI);
   } catch {
-    // No address: what it says stays.
+    // Not an address: only its text is kept.
   }
   if (!url || !['http:', 'https:', 'mailto:'].includes(url.protocol)) {
     a.removeAttribute('href');
     return;
   }
   if (url.origin === location.origin) {
-    // Text of the agent does not steer this page; its own files may be opened.
+    // Text of the agent must not navigate this page; only its own files may be opened.
     if (!isFile(url)) { a.removeAttribute('href'); return; }
   }
   a.target = '_blank';
@@ -73,16 +73,16 @@ function image(img) {
   try {
     url = new URL(img.getAttribute('src') ?? '', document.baseURI);
   } catch {
-    // Taken out below.
+    // Removed below.
   }
   const lost = () => img.replaceWith(document.createTextNode(img.alt ? `[picture: ${img.alt}]` : '[picture]'));
-  if (!url || !isFile(url)) return lost(); // nothing is fetched from elsewhere: an address can carry out what the agent knows
+  if (!url || !isFile(url)) return lost(); // nothing is fetched from elsewhere: an address could leak what the agent knows
   img.removeAttribute('src');
   img.decoding = 'async';
   return picture(img, url.href, lost);
 }
 
-// What is wider than the column can be scrolled by keyboard, too.
+// Content wider than the column can be scrolled with the keyboard.
 function scrolling(node, tag) {
   node.tabIndex = 0;
   if (tag !== 'pre') return;

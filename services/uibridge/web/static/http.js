@@ -1,12 +1,12 @@
-// The requests of the page that do not go over its connection, and the key that every
-// request shows. A browser sends the cookie to every port of this host, so the cookie is
-// only half of a login; the other half is kept here, where other ports cannot read it.
+// The page's HTTP requests, and the key that every request carries. A browser sends the
+// cookie to every port of this host, so the cookie is only half of a login; the other
+// half is kept here, where other ports cannot read it.
 
 import { RpcError } from './rpc.js';
 import { recall, remember } from './store.js';
 
 const KEY = 'Skandha-Key';
-let held = ''; // where the browser allows no storage
+let held = ''; // used if the browser allows no storage
 
 function key() { return recall('key', held); }
 
@@ -18,28 +18,29 @@ function keep(value) {
 // forgetKey ends the login in this browser, whatever the bridge answers.
 export function forgetKey() { keep(''); }
 
-// protocols are the WebSocket's: the contract's version, and the key.
+// protocols returns the WebSocket subprotocols: the contract's version, and the key.
 export function protocols() { return ['skandha.v1', ...(key() ? [`skandha.key.${key()}`] : [])]; }
 
 function ask(path, options = {}) {
   return fetch(path, { credentials: 'same-origin', cache: 'no-store', ...options, headers: { ...options.headers, ...(key() && { [KEY]: key() }) } });
 }
 
-// download answers a file of the bridge as a Blob.
+// download returns a file of the bridge as a Blob.
 export async function download(path) {
   const response = await ask(path);
   if (!response.ok) throw new RpcError({ code: 'unavailable', message: `The bridge answered ${response.status}.` });
   return response.blob();
 }
 
-// The bridge's clock counts, not the browser's: what expires, expires by it.
-let skew = 0; // ms that the browser is ahead
+// Expiry follows the bridge's clock, not the browser's.
+let skew = 0; // ms by which the browser's clock is ahead
 
 // serverNow is the bridge's time, in ms since 1970, to about a second.
 export function serverNow() { return Date.now() - skew; }
 
-// request asks the bridge by HTTP and answers its JSON, null if it has none. It rejects
-// with an RpcError; its code is "unavailable" if there was no answer at all.
+// request sends an HTTP request to the bridge and returns the JSON of its response, or
+// null. It rejects with an RpcError, whose code is "unavailable" if there was no
+// response.
 export async function request(method, path, body) {
   let response;
   try {
@@ -60,7 +61,7 @@ export async function request(method, path, body) {
   try {
     value = text ? JSON.parse(text) : null;
   } catch {
-    value = null; // not ours; the status says enough
+    value = null; // not from the bridge; the status is enough
   }
   if (response.ok) return value;
   const e = value?.error ?? value ?? {};

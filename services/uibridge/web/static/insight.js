@@ -1,6 +1,5 @@
-// What the agent can do, and what has a say in it: tools with their statistics and the
-// executors that run them, plugins with their hooks. Asked for again every few seconds
-// while it is looked at.
+// The tools with their statistics, the executors that run them, and the plugins with
+// their hooks. Reloaded every few seconds while visible.
 
 import { el, fill, icon } from './dom.js';
 import { ago, count, duration, exact } from './fmt.js';
@@ -8,7 +7,7 @@ import { every, facts, failure, field, mono } from './facts.js';
 import { PluginCard } from './plugin.js';
 import { recall, remember } from './store.js';
 import { reveal } from './reveal.js';
-import { brief } from './tell.js';
+import { brief } from './describe.js';
 
 const REFRESH = 5000; // ms
 
@@ -38,9 +37,9 @@ export function mountTools(root, app) {
     const slowest = Math.max(1, ...tools.map((t) => t.mean_latency_ms ?? 0));
     const most = Math.max(1, ...tools.map((t) => t.used ?? 0));
     const live = tools.filter((t) => t.live).length;
-    said.textContent = `${count(live, 'tool')} live, ${tools.length - live} known from before.`;
+    said.textContent = `${count(live, 'tool')} live, ${tools.length - live} seen earlier.`;
     keepFocus(list, () => fill(list, shown.map((t) => toolCard(t, { slowest, most, open })),
-      shown.length === 0 && el('li', { class: 'empty' }, tools.length ? 'No tool fits the filter.' : 'No tool is there: no runner has announced one.')));
+      shown.length === 0 && el('li', { class: 'empty' }, tools.length ? 'No tool matches the filter.' : 'No tools: no runner has announced one.')));
   };
   const refresh = every(root, REFRESH, async () => {
     try {
@@ -72,16 +71,16 @@ function toolCard(t, { slowest, most, open }) {
     facts([
       ['Offered by', t.plugin ? [mono(t.plugin), ' (a plugin)'] : 'built in'],
       ['Needs', t.permissions?.length && el('span', { class: 'chips' }, t.permissions.map((p) => el('span', { class: 'chip mono' }, p)))],
-      ['Safe to repeat', t.idempotent ? 'yes: it is tried again when nobody knows whether it ran' : 'no: its effect happens at most once per call'],
+      ['Safe to repeat', t.idempotent ? 'yes: it is retried if it is unknown whether it ran' : 'no: its effect happens at most once per call'],
       ['Made for', t.scenario_tags?.length && t.scenario_tags.join(', ').replaceAll('_', ' ')],
       ['May take', t.timeout_ms ? duration(t.timeout_ms) : ''],
       ['Slots', t.pool && mono(t.pool)],
-      ['Unknown', t.unknown > 0 && `${t.unknown}: nobody can know whether they ran`],
+      ['Unknown', t.unknown > 0 && `${t.unknown}: it is unknown whether they ran`],
       ['Arguments', t.args && el('span', { class: 'chips' }, args(t.args))],
     ]));
   return el('li', { class: 'card tool-card', dataset: { live: String(Boolean(t.live)) } },
     el('div', { class: 'row' }, el('h3', { class: 'mono clip', title: t.name }, reveal(t.name)), el('span', { class: 'grow' }),
-      t.risk && t.risk !== 'low' ? el('span', { class: `chip ${t.risk === 'high' ? 'chip-danger' : 'chip-warn'}`, title: t.risk === 'high' ? 'Irreversible, or it leaves the machine: a person is asked' : 'It changes things in the agent’s own workspace' }, `${t.risk} risk`) : null,
+      t.risk && t.risk !== 'low' ? el('span', { class: `chip ${t.risk === 'high' ? 'chip-danger' : 'chip-warn'}`, title: t.risk === 'high' ? 'Irreversible, or it leaves the machine: requires approval' : 'It changes things in the agent’s own workspace' }, `${t.risk} risk`) : null,
       el('span', { class: `chip ${t.live ? 'chip-ok' : ''}`, title: t.live ? 'An executor offers it now' : 'No executor offers it now' }, el('span', { class: 'dot', 'aria-hidden': 'true' }), t.live ? 'live' : 'away')),
     t.description && el('p', { class: 'muted small' }, reveal(t.description)),
     el('dl', { class: 'meters tool-meters' },
@@ -91,7 +90,7 @@ function toolCard(t, { slowest, most, open }) {
     more);
 }
 
-// meter is a figure with a bar beside it, which says nothing that the figure does not.
+// meter shows a number with a bar, which adds no information.
 function meter(name, part, text, tone) {
   return el('div', { class: 'meter' }, el('dt', null, name), el('dd', { class: 'num' }, text),
     el('span', { class: 'meter-bar', dataset: { tone }, 'aria-hidden': 'true' }, el('span', { style: { '--part': `${Math.round(Math.min(Math.max(part, 0), 1) * 100)}%` } })));
@@ -102,13 +101,13 @@ function args(schema) {
   return Object.entries(schema.properties ?? {}).map(([name, s]) => el('span', { class: 'chip mono', title: typeof s?.description === 'string' ? s.description : null }, `${name}${required.has(name) ? '' : '?'}: ${Array.isArray(s?.type) ? s.type.join('|') : s?.type ?? 'any'}`));
 }
 
-// executors are the processes that ask models and run tools, as one core knows them.
+// executors shows the processes that ask models and run tools, as one core knows them.
 function executors(status, open) {
   const list = [...(status.executors ?? [])].sort((a, b) => a.service.localeCompare(b.service) || a.instance.localeCompare(b.instance));
   return el('section', { class: 'system', 'aria-labelledby': 'system-title' },
     el('h2', { id: 'system-title' }, 'Where it runs'),
     el('p', { class: 'muted small' }, `Core ${status.version || '(no version)'}, instance `, mono(status.instance), `, ${count(status.open_sessions ?? 0, 'open session')}, agents ${(status.agents ?? []).join(', ') || 'none'}.`),
-    list.length === 0 && el('p', { class: 'note note-warn' }, icon('warn'), el('span', null, 'No executor is there: no model can be asked and no tool can run.')),
+    list.length === 0 && el('p', { class: 'note note-warn' }, icon('warn'), el('span', null, 'No executor is running: models cannot be asked and tools cannot run.')),
     el('ul', { class: 'cards' }, list.map((x) => el('li', { class: 'card' },
       el('div', { class: 'row' }, el('h3', { class: 'clip' }, reveal(x.service)), el('span', { class: 'chip' }, x.kind), el('span', { class: 'grow' }),
         x.draining && el('span', { class: 'chip chip-warn' }, 'draining'), el('span', { class: 'faint tiny', title: exact(x.started) }, `up ${ago(x.started) === 'now' ? 'just now' : ago(x.started)}`)),
@@ -128,8 +127,8 @@ export function mountPlugins(root, app) {
   const note = el('div');
   const said = el('p', { class: 'muted small' });
   const empty = el('div', { class: 'empty', hidden: true }, el('h3', null, 'No plugin is registered'),
-    el('p', null, 'A plugin is any process that subscribes on the bus: hooks that have a say in what the agent does, tools, providers, listeners. ', el('code', null, 'skandha plugins new'), ' writes the beginning of one.'));
-  const goneList = el('ul', { class: 'cards', 'aria-label': 'Plugins that are gone' });
+    el('p', null, 'A plugin is any process that subscribes on the bus: hooks that influence what the agent does, tools, providers, listeners. ', el('code', null, 'skandha plugins new'), ' writes a working example.'));
+  const goneList = el('ul', { class: 'cards', 'aria-label': 'Plugins that have stopped' });
   const goneFold = el('details', { class: 'fold plugins-gone', hidden: true }, el('summary', null, icon('chevron'), el('span')), goneList);
   let read = false;
   const refresh = every(root, REFRESH, async () => {
@@ -151,7 +150,7 @@ export function mountPlugins(root, app) {
       let card = cards.get(p.name);
       if (!card) cards.set(p.name, card = new PluginCard(app, () => refresh()));
       card.show(p, hooksOf(hooks, p.name));
-      const into = p.state === 'gone' ? goneList : list; // those that are gone come last
+      const into = p.state === 'gone' ? goneList : list; // stopped plugins come last
       const at = p.state === 'gone' ? i - (plugins.length - gone) : i;
       if (into.children[at] !== card.node) into.insertBefore(card.node, into.children[at] ?? null);
     });
@@ -167,10 +166,10 @@ function hooksOf(hooks, plugin) {
 }
 
 function old(e) {
-  return el('p', { class: 'note note-warn', role: 'status' }, icon('warn'), el('span', null, reveal(`What is shown may be old: ${e.message}`)));
+  return el('p', { class: 'note note-warn', role: 'status' }, icon('warn'), el('span', null, reveal(`This may be outdated: ${e.message}`)));
 }
 
-// keepFocus draws, and gives the focus back to what has the same data-keep.
+// keepFocus draws, and restores the focus to the element with the same data-keep.
 function keepFocus(node, draw) {
   const key = node.contains(document.activeElement) ? document.activeElement.dataset.keep : '';
   draw();

@@ -1,33 +1,33 @@
-// The keyboard shortcuts, and the list of them. Letters with Alt are asked for by their
-// key, not by what a layout makes of them.
+// The keyboard shortcuts and their list. Letters with Alt are matched by physical key,
+// not by layout.
 
 import { el, iconButton } from './dom.js';
 
 const LIST = [
-  ['In the input box', [
+  ['In the input field', [
     [['Enter'], 'Send'],
     [['Shift', 'Enter'], 'New line'],
     [['Ctrl', 'Enter'], 'Interrupt the running turn, and send'],
-    [['↑'], 'What you said before (in an empty box)'],
-    [['/'], 'Commands, with completion; Tab takes one'],
+    [['↑'], 'Your earlier inputs (in an empty field)'],
+    [['/'], 'Commands, with completion; Tab accepts one'],
   ]],
   ['Everywhere', [
     [['Esc', 'Esc'], 'Cancel the running turn'],
-    [['Alt', 'A'], 'To the decision that waits'],
-    [['/'], 'To the input box'],
+    [['Alt', 'A'], 'Go to the waiting decision'],
+    [['/'], 'Go to the input field'],
     [['Ctrl', 'K'], 'Find a session'],
     [['Alt', 'N'], 'New session'],
-    [['Alt', '↑'], 'Session before'],
-    [['Alt', '↓'], 'Session after'],
+    [['Alt', '↑'], 'Previous session'],
+    [['Alt', '↓'], 'Next session'],
     [['Alt', '1…4'], 'Events, Timeline, Tools, Plugins'],
     [['Alt', '0'], 'Open or close the panel'],
     [['?'], 'This list'],
   ]],
 ];
 
-const TWICE = 900; // ms within which Esc counts as twice
+const TWICE = 900; // ms within which a second Esc counts as Esc Esc
 
-// shortcuts listens for them, and gives app.help.
+// shortcuts installs the shortcuts and sets app.help.
 export function shortcuts(app) {
   const dialog = el('dialog', { class: 'help', 'aria-labelledby': 'help-title' },
     el('header', { class: 'dialog-head' }, el('h2', { id: 'help-title' }, 'Keyboard shortcuts'), iconButton('close', 'Close', () => dialog.close())),

@@ -1,12 +1,12 @@
-// Who is there: the login that this browser keeps says it, or a one-time code in the
-// address, or a token that is typed in.
+// Sign-in: by the login that this browser keeps, a one-time code in the address, or a
+// typed token.
 
 import { el } from './dom.js';
 import { brand } from './shell.js';
 import { request } from './http.js';
 import { refusal } from './words.js';
 
-// login answers the principal, after as much asking as it takes.
+// login returns the principal, after asking for a token until one is accepted.
 export async function login(root) {
   for (;;) {
     let problem = await exchange(takeCode());
@@ -19,7 +19,7 @@ export async function login(root) {
   }
 }
 
-// exchange trades a one-time code for a login; it answers what is wrong, or ''.
+// exchange trades a one-time code for a login; it returns an error message, or ''.
 async function exchange(code) {
   if (!code) return '';
   try {
@@ -27,15 +27,15 @@ async function exchange(code) {
     return '';
   } catch (e) {
     return e.code === 'unauthenticated' || e.code === 'invalid_argument'
-      ? 'This link has been used already, or has expired: each one opens the page once. Paste the token, or make a new link.' : refusal(e);
+      ? 'This link has expired or was already used: each link works once. Paste the token, or create a new link.' : refusal(e);
   }
 }
 
-// hasCode says whether the address carries a one-time code.
+// hasCode reports whether the address contains a one-time code.
 export function hasCode() { return location.hash.startsWith('#code='); }
 
-// takeCode takes the one-time code out of the address, where it must not stay: the
-// history and whoever looks at the screen would have it.
+// takeCode removes the one-time code from the address and returns it. It must not stay
+// in the address, which others can see on the screen or in the history.
 function takeCode() {
   if (!hasCode()) return '';
   const code = location.hash.slice('#code='.length);
@@ -45,7 +45,7 @@ function takeCode() {
 
 function ask(root, problem) {
   return new Promise((resolve) => {
-    addEventListener('hashchange', resolve, { once: true }); // a link may be opened in this very tab
+    addEventListener('hashchange', resolve, { once: true }); // a link may be opened in this tab
     const message = el('p', { class: 'note note-danger', role: 'alert', id: 'login-problem', hidden: !problem }, problem);
     const token = el('input', {
       class: 'input mono', id: 'token', name: 'token', type: 'password', autocomplete: 'current-password', autocapitalize: 'off', spellcheck: 'false',
@@ -62,7 +62,7 @@ function ask(root, problem) {
             await request('POST', '/v1/auth/token', { token: token.value.trim() });
             resolve();
           } catch (e) {
-            message.textContent = e.code === 'unauthenticated' || e.code === 'invalid_argument' ? 'This token is not known, or has expired.' : refusal(e);
+            message.textContent = e.code === 'unauthenticated' || e.code === 'invalid_argument' ? 'This token is unknown or has expired.' : refusal(e);
             message.hidden = false;
             button.disabled = false;
             token.select();
@@ -74,9 +74,9 @@ function ask(root, problem) {
     root.replaceChildren(el('main', { class: 'login' },
       el('div', { class: 'login-card card' },
         el('h1', null, brand()),
-        el('p', { class: 'muted', id: 'login-help' }, 'Open a fresh link: ', el('code', null, 'skandha ui'), ' prints one, good for one opening. Or paste the token; this browser then stays signed in until you sign out.'),
+        el('p', { class: 'muted', id: 'login-help' }, 'Open a fresh link: ', el('code', null, 'skandha ui'), ' prints a one-time link. Or paste the token; this browser then stays signed in until you sign out.'),
         form,
-        el('p', { class: 'muted small' }, 'The owner’s token is in the file ', el('code', null, 'ui-token'), ' of the data directory, unless the configuration names another.'))));
+        el('p', { class: 'muted small' }, 'The owner’s token is in the file ', el('code', null, 'ui-token'), ' of the data directory, unless the configuration sets it.'))));
     token.focus();
   });
 }

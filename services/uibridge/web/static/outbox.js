@@ -1,5 +1,5 @@
-// What was typed here and is not acknowledged yet. Each input has an id, so that it may
-// be sent again after a break: the log takes it once.
+// Inputs that are not acknowledged yet. Each has an id, so that it can be sent again
+// after a lost connection: the log stores it once.
 
 import { refusal } from './words.js';
 
@@ -15,12 +15,12 @@ export class Outbox {
 
   get size() { return this.#all.size; }
 
-  // each is called with every turn that waits.
+  // each calls fn with every waiting turn.
   each(fn) { for (const { turn } of this.#all.values()) fn(turn); }
 
   clear() { this.#all.clear(); }
 
-  // send sends an input, now or when there is a connection; placed gets its sequence.
+  // send sends an input, now or when connected; it calls placed with the sequence.
   send(item) {
     const id = crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, '0')).join('');
     const entry = { ...item, id, busy: false };
@@ -28,12 +28,13 @@ export class Outbox {
     this.#try(entry);
   }
 
-  // flush sends what waits, in the order in which it was typed.
+  // flush sends the waiting inputs in the order in which they were typed.
   async flush() {
     for (const entry of [...this.#all.values()]) await this.#try(entry);
   }
 
-  // take is the turn that an input told by the bridge was typed into, if it was here.
+  // take removes and returns the turn of an input that was typed here and that the bridge
+  // has reported, or null.
   take(id, sequence) {
     for (const [key, entry] of this.#all) {
       if (key === id || entry.sequence === sequence) {
@@ -47,7 +48,7 @@ export class Outbox {
   async #try(entry) {
     if (entry.busy || entry.sequence || !this.#all.has(entry.id)) return;
     if (!this.#app.connection.isOpen) {
-      entry.turn.sending('waits for the connection');
+      entry.turn.sending('waiting for the connection');
       return;
     }
     entry.busy = true;
@@ -59,10 +60,10 @@ export class Outbox {
       this.#all.delete(entry.id);
       entry.placed(receipt.sequence);
     } catch (e) {
-      if (!this.#all.has(entry.id)) return; // it was told of meanwhile: it is in the log
+      if (!this.#all.has(entry.id)) return; // its notification arrived meanwhile: it is in the log
       if (e.code === 'unavailable' || e.code === 'timeout' || e.code === 'overloaded') {
-        entry.turn.sending(e.code === 'overloaded' ? 'waits: too much is under way' : `waits for the ${this.#app.connection.isOpen ? 'bus' : 'connection'}`);
-        if (this.#app.connection.isOpen) setTimeout(() => this.#try(entry), Math.max(1000, Math.min(e.retryAfter ?? 0, 5000))); // the bus is away, not the bridge
+        entry.turn.sending(e.code === 'overloaded' ? 'waiting: too many inputs in flight' : `waiting for the ${this.#app.connection.isOpen ? 'bus' : 'connection'}`);
+        if (this.#app.connection.isOpen) setTimeout(() => this.#try(entry), Math.max(1000, Math.min(e.retryAfter ?? 0, 5000))); // the bus is unreachable, not the bridge
       } else {
         entry.turn.unsent(refusal(e), () => this.#try(entry));
         this.#notice('');

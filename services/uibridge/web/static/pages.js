@@ -1,7 +1,8 @@
-// Lists that the bridge gives page by page.
+// Lists that the bridge returns page by page.
 
-// pages asks for the newest `many` of a list, at most `most` at a time; it is fewer if
-// there are no more. `cursor` is the parameter that goes on after a page.
+// pages returns the newest `many` entries of a list, or fewer if there are no more. It
+// requests at most `most` at a time. `cursor` is the name of the parameter for the next
+// page.
 async function pages(rpc, method, params, { list, cursor, many, most }) {
   const rows = [];
   let next = '';
@@ -13,11 +14,11 @@ async function pages(rpc, method, params, { list, cursor, many, most }) {
   return { rows, next };
 }
 
-// turns are the newest turns of a session.
+// turns returns the newest turns of a session.
 export const turns = (rpc, session, many) => pages(rpc, 'listTurns', session, { list: 'turns', cursor: 'before', many, most: 100 });
 
-// sessions are those that were used last. One that is used between two pages may stand
-// on both.
+// sessions returns the most recently used sessions. One that is used between two
+// requests may be on both pages.
 export async function sessions(rpc, many) {
   const { rows, next } = await pages(rpc, 'listSessions', {}, { list: 'sessions', cursor: 'after', many, most: 200 });
   const once = new Map();

@@ -1,5 +1,5 @@
-// The panel beside the conversation, with its tabs. Events are listened to from the
-// start; the other tabs are loaded when they are first looked at.
+// The panel beside the conversation, with its tabs. The events tab listens from the
+// start; the others are loaded when first shown.
 
 import { el, iconButton } from './dom.js';
 import { recall, remember } from './store.js';
@@ -36,13 +36,13 @@ export class Panel {
     if (was && this.#tabs.has(was) && !app.shell.isOverlay) this.show(was);
   }
 
-  // isOpen says whether the panel is there.
+  // isOpen reports whether the panel is open.
   get isOpen() { return this.#open !== ''; }
 
   // show opens a tab: events, timeline, tools or plugins.
   show(name) {
     const next = this.#tabs.get(name);
-    if (!next) throw new Error(`panel: there is no tab ${name}`);
+    if (!next) throw new Error(`panel: unknown tab ${name}`);
     if (name === this.#open) return;
     const before = this.#tabs.get(this.#open);
     if (before) this.#select(before, false);
@@ -66,7 +66,7 @@ export class Panel {
     this.#changed();
   }
 
-  // toggle opens the panel where it was last, or closes it.
+  // toggle opens the panel at its last tab, or closes it.
   toggle() {
     if (this.isOpen) this.hide();
     else this.show(this.last ?? 'events');
@@ -94,7 +94,7 @@ export class Panel {
     try {
       await t.mounted;
     } catch (e) {
-      t.mounted = null; // looking at it again tries again
+      t.mounted = null; // showing it again retries
       console.error(`panel: ${name}:`, e);
       t.view.replaceChildren(el('div', { class: 'empty', role: 'alert' }, el('h3', null, 'This view could not be opened'), el('p', null, e.message)));
     }

@@ -1,5 +1,5 @@
-// A plugin: what it is, how it answers, and, for those who administer, what can be done
-// about it. Nothing is done by one click.
+// A plugin: its description, its hooks' statistics and, with the right "administer",
+// its operations. Every operation needs a second click.
 
 import { el, fill, icon } from './dom.js';
 import { ago, count, duration, exact } from './fmt.js';
@@ -9,18 +9,18 @@ import { reveal } from './reveal.js';
 const STATES = {
   active: ['chip-ok', 'active', 'It is asked'],
   waiting: ['chip-warn', 'waiting', 'It is not asked yet'],
-  suspended: ['chip-danger', 'suspended', 'It is not asked any more'],
+  suspended: ['chip-danger', 'suspended', 'It is no longer asked'],
   draining: ['chip-warn', 'draining', 'It gets no new calls'],
-  gone: ['', 'gone', 'No instance is there'],
+  gone: ['', 'gone', 'No instance is running'],
 };
 
 const OPS = {
-  suspend: { label: 'Suspend', class: 'btn-danger', ask: (n) => `Suspend ${n}? It is not asked any more, whatever registers, until it is resumed. Where it decides policy, what it would have allowed may be denied.`, done: (n) => `${n} is suspended` },
-  resume: { label: 'Resume', class: 'btn-primary', ask: (n) => `Resume ${n}? It is asked again from the next decision on.`, done: (n) => `${n} is asked again` },
-  unload: { label: 'Unload', class: 'btn-danger', ask: (n) => `Unload ${n}? Its instances finish what they are at and are not admitted again; new ones are.`, done: (n) => `${n} is unloaded` },
+  suspend: { label: 'Suspend', class: 'btn-danger', ask: (n) => `Suspend ${n}? It is no longer asked, even if it registers again, until it is resumed. If it decides policy, calls that it would have allowed may be denied.`, done: (n) => `${n} is suspended` },
+  resume: { label: 'Resume', class: 'btn-primary', ask: (n) => `Resume ${n}? It is asked again from the next decision.`, done: (n) => `${n} is asked again` },
+  unload: { label: 'Unload', class: 'btn-danger', ask: (n) => `Unload ${n}? Its instances finish their work and are not admitted again; new ones are.`, done: (n) => `${n} is unloaded` },
 };
 
-// PluginCard shows one plugin; changed is called when something was done about it.
+// PluginCard shows one plugin; it calls changed after an operation.
 export class PluginCard {
   #app;
   #changed;
@@ -41,8 +41,8 @@ export class PluginCard {
     this.node = el('li', { class: 'card plugin-card' }, this.#head, this.#about, this.#fold, this.#actions, this.#ask);
   }
 
-  // show draws the plugin as core knows it, with its hooks' figures. What somebody is
-  // about to confirm stays as it is.
+  // show draws the plugin as core knows it, with its hooks' statistics. It does not
+  // change a confirmation in progress.
   show(p, hooks) {
     const now = JSON.stringify([p, hooks]);
     if (now === this.#drawn) return;
@@ -82,16 +82,16 @@ export class PluginCard {
     if (this.#op && !ops.includes(this.#op)) this.#close();
   }
 
-  // confirm is the second step.
+  // confirm shows the second step.
   #confirm(op, force = false, why = '') {
     this.#op = op;
     const o = OPS[op];
     const id = `plugin-${this.#name}-ask`;
-    const reason = op === 'resume' ? null : el('input', { class: 'input', type: 'text', maxlength: 300, placeholder: 'Why? (others read it)', 'aria-label': 'Reason', value: why });
-    const go = el('button', { type: 'button', class: `btn btn-small ${o.class}`, on: { click: () => this.#do(op, force, reason?.value.trim() ?? '') } }, force ? `${o.label} it all the same` : `${o.label} ${this.#name}`);
+    const reason = op === 'resume' ? null : el('input', { class: 'input', type: 'text', maxlength: 300, placeholder: 'Reason (visible to others)', 'aria-label': 'Reason', value: why });
+    const go = el('button', { type: 'button', class: `btn btn-small ${o.class}`, on: { click: () => this.#do(op, force, reason?.value.trim() ?? '') } }, force ? `${o.label} it anyway` : `${o.label} ${this.#name}`);
     this.#ask.setAttribute('aria-labelledby', id);
-    fill(this.#ask, el('p', { id, class: 'small' }, force ? 'Others depend on it; they wait then.' : o.ask(this.#name)), reason,
-      el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => this.#close(true) } }, 'Leave it')));
+    fill(this.#ask, el('p', { id, class: 'small' }, force ? 'Other plugins depend on it; they will wait.' : o.ask(this.#name)), reason,
+      el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => this.#close(true) } }, 'Cancel')));
     this.#ask.hidden = false;
     this.#ask.onkeydown = (e) => {
       if (e.key === 'Escape') { e.stopPropagation(); this.#close(true); }
@@ -125,16 +125,16 @@ export class PluginCard {
   }
 }
 
-// suspension is who suspended it, why and when. An operator of this page says who he is
-// in the reason.
+// suspension shows who suspended it, why and when. An operator of this page is named in
+// the reason.
 function suspension(s) {
   const m = /^by (ui-[\w-]+)(?:: (.*))?$/s.exec(s.reason ?? '');
   const [who, why] = m ? [m[1], m[2]] : [s.by, s.reason];
   return ['Suspended by ', reveal(who), ' ', el('time', { datetime: s.at, title: exact(s.at) }, ago(s.at) === 'now' ? 'just now' : `${ago(s.at)} ago`), why ? [': ', reveal(why)] : ''];
 }
 
-// hookTable is how the plugin answers at each point. Why a plugin that is suspended is not
-// asked stands above it already.
+// hookTable shows the plugin's statistics at each point. The reason why a suspended plugin
+// is not asked is already shown above it.
 function hookTable(hooks, suspended) {
   const slow = Math.max(1, ...hooks.map((h) => h.p99_us));
   return el('div', { class: 'ins-scroll', tabindex: 0, role: 'region', 'aria-label': 'Hooks' }, el('table', { class: 'table ins-table' },

@@ -1,5 +1,5 @@
-// Text as it is, for decisions: what cannot be seen, or makes other text look different
-// from what it is, is shown as its code point.
+// Unambiguous text, for decisions: characters that are invisible, or that change how
+// other text looks, are shown as code points.
 
 import { el } from './dom.js';
 
@@ -18,19 +18,19 @@ const NAMES = {
   0x3000: 'ideographic space', 0xfeff: 'byte order mark',
 };
 
-// codePoint writes a character as U+202E.
+// codePoint formats a character as U+202E.
 export function codePoint(c) {
   return `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
-// countUnseen is how many characters of a text reveal would show as code points.
+// countUnseen returns how many characters of a text reveal would show as code points.
 export function countUnseen(text) {
   let n = 0;
   for (const m of text.matchAll(UNSEEN)) if (!PLAIN.has(m[0])) n++;
   return n;
 }
 
-// reveal is the text as nodes for el.
+// reveal returns the text as nodes for el.
 export function reveal(text) {
   const out = [];
   let from = 0;
@@ -38,14 +38,14 @@ export function reveal(text) {
     if (PLAIN.has(m[0])) continue;
     if (m.index > from) out.push(text.slice(from, m.index));
     const name = NAMES[m[0].codePointAt(0)];
-    out.push(el('span', { class: 'unseen', title: name ?? 'a character that cannot be seen' }, codePoint(m[0])));
+    out.push(el('span', { class: 'unseen', title: name ?? 'an invisible character' }, codePoint(m[0])));
     from = m.index + m[0].length;
   }
   if (from < text.length) out.push(text.slice(from));
   return out;
 }
 
-// oneLine is the text on one line, for summaries.
+// oneLine puts the text on one line, for summaries.
 export function oneLine(text, most = 160) {
   const line = text.replace(/\s+/g, ' ').trim();
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;

@@ -1,13 +1,14 @@
-// JSON-RPC 2.0 over a WebSocket that comes back by itself. After a break it attaches
-// again after the last id that was seen, so nothing is missed; what is told a second
-// time all the same is left out here, so nothing is seen twice.
+// JSON-RPC 2.0 over a WebSocket that reconnects by itself. After a break it attaches
+// again after the last id that was seen, so nothing is missed; notifications that
+// arrive a second time are dropped here, so nothing is seen twice.
 
 const FIRST_PAUSE = 300; // ms before the second attempt
 const LONGEST_PAUSE = 10_000;
-const STABLE = 5_000; // ms after which a connection counts as a good one
+const STABLE = 5_000; // ms after which a connection counts as stable
 const TIMEOUT = 15_000; // of a request
 
-// RpcError is a refusal: code is one of the bridge's (or "timeout", "unavailable").
+// RpcError is an error response: code is one of the bridge's codes, or "timeout" or
+// "unavailable".
 export class RpcError extends Error {
   constructor({ code, message, field, retry_after_ms: retryAfter }) {
     super(message || code || 'the request was refused');
@@ -18,24 +19,25 @@ export class RpcError extends Error {
   }
 }
 
-// place reads a notification's id, "<commit>.<index>" or "<commit>.h", as two numbers;
-// null if it has none. A commit's own notification comes before its events.
+// place parses a notification's id, "<commit>.<index>" or "<commit>.h", into two
+// numbers; null if it has none. A commit's own notification precedes those of its
+// events.
 export function place(id) {
   const m = /^(\d{1,16})\.(\d{1,9}|h)$/.exec(id ?? '');
   return m && [Number(m[1]), m[2] === 'h' ? -1 : Number(m[2])];
 }
 
-// isAfter says whether the place a comes after b, each as place gives it.
+// isAfter reports whether the place a is after b, each as returned by place.
 export function isAfter(a, b) {
   return a[0] > b[0] || (a[0] === b[0] && a[1] > b[1]);
 }
 
 // Connection is the page's one connection.
 //
-//   onNotification(method, params, id, text)   in order, each once; text is the message as it came
+//   onNotification(method, params, id, text)   in order, each once; text is the raw message
 //   onState(state, detail)               "connecting", "open", "waiting" (detail: ms until the next try), "closed"
-//   protocols()                          the subprotocols to connect with, which show who this is
-//   onRefused()                          whether the token still counts is to be asked: a connection was refused
+//   protocols()                          the subprotocols to connect with, which authenticate the page
+//   onRefused()                          a connection was refused: check whether the login is still valid
 export class Connection {
   #address;
   #hooks;
@@ -47,8 +49,8 @@ export class Connection {
   #stable = 0;
   #wanted = false;
   #target = null; // {agent, session, after}
-  #attached = false; // it was asked for on this connection
-  #awaited = ''; // the place that was asked for, until onAttached says that it is told from there; null: it has
+  #attached = false; // attach was requested on this connection
+  #awaited = ''; // the requested place, until onAttached confirms it; null after that
 
   constructor(address, hooks) {
     this.#address = address;
@@ -58,19 +60,19 @@ export class Connection {
     document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.#now());
   }
 
-  // isOpen says whether a request would go out now.
+  // isOpen reports whether a request can be sent now.
   get isOpen() { return this.#socket?.readyState === WebSocket.OPEN; }
 
-  // lastID is the last place that was told of the session that is attached.
+  // lastID is the last place received of the attached session.
   get lastID() { return this.#target?.after ?? ''; }
 
-  // open connects, and goes on doing so until close.
+  // open connects, and reconnects until close.
   open() {
     this.#wanted = true;
     this.#connect();
   }
 
-  // close ends it for good.
+  // close closes the connection for good.
   close() {
     this.#wanted = false;
     clearTimeout(this.#retry);
@@ -78,12 +80,12 @@ export class Connection {
     this.#state('closed');
   }
 
-  // retryNow does not wait for the pause to end.
+  // retryNow reconnects without waiting for the pause to end.
   retryNow() { this.#now(); }
 
-  // attach asks to be told what happens in a session, after the id ("0": from its beginning,
-  // "": from now on). It replaces what was attached. It resolves when the bridge has taken it;
-  // if the connection breaks, it is asked again by itself.
+  // attach subscribes to a session's notifications after the id ("0": from its beginning, "":
+  // from now on). It replaces the previous session. It resolves when the bridge has accepted
+  // it; after a broken connection it is repeated automatically.
   async attach({ agent, session, after = '' }) {
     this.#target = { agent, session, after };
     this.#attached = false;
@@ -91,16 +93,16 @@ export class Connection {
     if (this.isOpen) await this.#attach();
   }
 
-  // call asks the bridge. It rejects with an RpcError.
+  // call sends a request to the bridge. It rejects with an RpcError.
   call(method, params = {}, { timeout = TIMEOUT } = {}) {
-    if (!this.isOpen) return Promise.reject(new RpcError({ code: 'unavailable', message: 'There is no connection to the bridge at the moment.' }));
+    if (!this.isOpen) return Promise.reject(new RpcError({ code: 'unavailable', message: 'Not connected to the bridge.' }));
     const id = this.#next++;
     const socket = this.#socket;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#calls.delete(id);
         reject(new RpcError({ code: 'timeout', message: `No answer to ${method} within ${Math.round(timeout / 1000)} s.` }));
-        this.#broken(socket); // a connection that swallows requests is of no use
+        this.#broken(socket); // a connection without answers is useless
       }, timeout);
       this.#calls.set(id, { resolve, reject, timer });
       socket.send(JSON.stringify({ jsonrpc: '2.0', id, method, params }));
@@ -128,7 +130,7 @@ export class Connection {
     });
   }
 
-  // A connection begins with the session, if one was chosen: a break costs one round trip less.
+  // The address names the session, if one is selected: reconnecting saves one round trip.
   #url() {
     const u = new URL(this.#address);
     u.searchParams.set('ui', 'web');
@@ -162,11 +164,11 @@ export class Connection {
     socket.close();
     for (const { reject, timer } of this.#calls.values()) {
       clearTimeout(timer);
-      reject(new RpcError({ code: 'unavailable', message: 'The connection to the bridge broke before it answered.' }));
+      reject(new RpcError({ code: 'unavailable', message: 'The connection to the bridge was lost before it answered.' }));
     }
     this.#calls.clear();
     if (!this.#wanted) return;
-    // Full jitter: when a bridge comes back, its pages do not come back all at once.
+    // Jitter: when a bridge restarts, its pages do not reconnect all at once.
     const most = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** this.#tries++);
     const pause = most / 2 + Math.random() * (most / 2);
     this.#state('waiting', pause);
@@ -186,7 +188,7 @@ export class Connection {
     try {
       m = JSON.parse(data);
     } catch {
-      console.error('the bridge sent what is no JSON');
+      console.error('the bridge sent invalid JSON');
       return;
     }
     for (const one of Array.isArray(m) ? m : [m]) {
@@ -206,11 +208,11 @@ export class Connection {
 
   #notified({ method, params }, data) {
     const p = params ?? {};
-    // The log no longer holds the place: to connect again with it would be refused for ever.
+    // The log no longer holds the place: connecting with it would be refused for ever.
     if (method === 'onDropped' && p.code === 'invalid_argument') this.#target = null;
     const t = this.#target;
-    // What was on its way when another session, or another place of this one, was asked
-    // for is not to be counted as seen.
+    // Notifications that were in flight when another session or place was requested
+    // must not count as seen.
     if (p.session && (p.session !== t?.session || p.agent !== t?.agent)) return;
     if (method === 'onAttached' && (this.#awaited === '' || p.after === this.#awaited)) this.#awaited = null;
     if (p.session && this.#awaited !== null) return;

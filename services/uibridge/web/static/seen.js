@@ -1,13 +1,13 @@
-// What of a text has been on the screen. A person decides by every character of a call, so
-// a request can be approved once all of it was visible, or was unfolded.
+// Tracks which parts of a text have been on the screen. Every character of a call matters
+// for the decision, so a request can be approved once all of it was visible or unfolded.
 
 import { el } from './dom.js';
 import { count } from './fmt.js';
 
-const SLACK = 2; // px that rounding may hide
+const SLACK = 2; // px, tolerance for rounding
 
-// Seen watches texts of which long ones scroll in a box of their own. onAll is called once,
-// when all of them were on the screen or unfolded.
+// Seen watches blocks of text; long ones scroll. It calls onAll once, when all of them were
+// on the screen or unfolded.
 export class Seen {
   #parts = []; // {block, spans, height, all, unfold}
   #onAll;
@@ -22,7 +22,7 @@ export class Seen {
     addEventListener('resize', this.#look);
   }
 
-  // part is a block with a button below it that unfolds it, if it does not fit into its box.
+  // part adds a block, with a button that unfolds it if it does not fit.
   part(block) {
     const lines = block.classList.contains('diff') ? block.childElementCount : block.textContent.split('\n').length;
     const unfold = el('button', { class: 'btn btn-small ask-unfold', type: 'button', on: { click: () => this.#unfold(part) } }, `Show all ${count(lines, 'line')}`);
@@ -58,23 +58,23 @@ export class Seen {
     this.#onAll();
   }
 
-  // note adds what is visible of a part now to what was.
+  // note adds what is visible of a part now to what was visible before.
   #note(part) {
     const { block } = part;
     const height = block.scrollHeight;
     if (!block.isConnected || !height) return;
-    if (height !== part.height) [part.height, part.spans] = [height, []]; // it was laid out anew
+    if (height !== part.height) [part.height, part.spans] = [height, []]; // the layout has changed
     if (height <= block.clientHeight + SLACK) part.unfold.remove();
     else if (!part.unfold.isConnected) block.after(part.unfold);
-    const box = block.getBoundingClientRect();
-    let [top, bottom] = [Math.max(box.top, 0), Math.min(box.bottom, innerHeight)];
+    const rect = block.getBoundingClientRect();
+    let [top, bottom] = [Math.max(rect.top, 0), Math.min(rect.bottom, innerHeight)];
     for (let e = block.parentElement; e; e = e.parentElement) {
       if (getComputedStyle(e).overflowY === 'visible') continue;
       const clip = e.getBoundingClientRect();
       [top, bottom] = [Math.max(top, clip.top), Math.min(bottom, clip.bottom)];
     }
     if (bottom <= top) return;
-    part.spans.push([block.scrollTop + top - box.top, block.scrollTop + bottom - box.top]);
+    part.spans.push([block.scrollTop + top - rect.top, block.scrollTop + bottom - rect.top]);
     part.spans.sort(([a], [b]) => a - b);
     const joined = [];
     for (const [from, to] of part.spans) {

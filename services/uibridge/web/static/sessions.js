@@ -1,5 +1,5 @@
-// The rail: all sessions, the newest first, with what they are doing and whether
-// something was said in them since they were last looked at.
+// The rail: all sessions, newest first, with their state and whether they have changed
+// since they were last viewed.
 
 import { el, fill, icon, iconButton } from './dom.js';
 import { brand } from './shell.js';
@@ -8,9 +8,9 @@ import { recall, remember } from './store.js';
 import { STATES, busy, refusal } from './words.js';
 import * as fmt from './fmt.js';
 
-const EVERY = 5_000; // ms between two looks
+const EVERY = 5_000; // ms between two refreshes
 const PAGE = 50;
-const MOST_SEEN = 500; // sessions whose last look is remembered
+const MOST_SEEN = 500; // sessions whose last view is remembered
 
 export class Sessions {
   #app;
@@ -18,18 +18,18 @@ export class Sessions {
   #note;
   #search;
   #newButton;
-  #rows = []; // as listSessions has them
+  #rows = []; // as listSessions returns them
   #limit = PAGE;
   #more = '';
   #timer = 0;
-  #state = null; // of the session that is shown: what is told comes before what is listed
+  #state = null; // of the session that is shown: notifications arrive before the list
   #due = 0; // when the timer runs out
   #seen = recall('seen', {});
   #since = recall('seen.since', 0);
 
   constructor(root, app) {
     this.#app = app;
-    if (!this.#since) { // what was there before the first visit is not news
+    if (!this.#since) { // sessions from before the first visit are not unread
       this.#since = Date.now();
       remember('seen.since', this.#since);
     }
@@ -55,7 +55,7 @@ export class Sessions {
     document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.refresh());
   }
 
-  // refresh looks now.
+  // refresh reloads the list now.
   async refresh() {
     clearTimeout(this.#timer);
     this.#timer = 0;
@@ -67,18 +67,18 @@ export class Sessions {
       this.#draw();
       this.#app.conversation?.listed();
     } catch (e) {
-      if (e.code !== 'unavailable' && e.code !== 'timeout') { // of those the banner tells
-        this.#note.textContent = `The sessions could not be listed. ${refusal(e)}`;
+      if (e.code !== 'unavailable' && e.code !== 'timeout') { // the banner shows those
+        this.#note.textContent = `Could not list the sessions. ${refusal(e)}`;
         this.#note.hidden = false;
       }
     }
     this.#soon(EVERY);
   }
 
-  // titleOf is a session's title, as far as the list has it.
+  // titleOf returns a session's title from the list, or ''.
   titleOf({ agent, session }) { return this.#rows.find((r) => r.agent === agent && r.session === session)?.title ?? ''; }
 
-  // step opens the session before or after the current one in the list.
+  // step opens the previous or next session in the list.
   step(by) {
     const { agent, session } = this.#app.session();
     const rows = this.#found();
@@ -87,14 +87,14 @@ export class Sessions {
     if (next) this.#app.openSession(next);
   }
 
-  // focusSearch puts the cursor into the search.
+  // focusSearch puts the cursor into the search field.
   focusSearch() {
     if (this.#app.shell.isNarrow && !this.#app.shell.rail.classList.contains('open')) this.#app.shell.toggleDrawer();
     this.#search.focus();
     this.#search.select();
   }
 
-  // #soon looks after so long at the latest: news that keep coming do not put it off.
+  // #soon refreshes after ms at the latest; frequent calls do not postpone it.
   #soon(ms) {
     const due = performance.now() + ms;
     if (this.#timer && this.#due <= due) return;
@@ -128,7 +128,7 @@ export class Sessions {
     }
     fill(this.#list, rows, this.#more && !this.#search.value && el('li', null, el('button', { class: 'btn btn-quiet btn-small sessions-more', type: 'button', on: { click: () => { this.#limit += PAGE; this.refresh(); } } }, 'Show more')));
     if (focused) [...this.#list.querySelectorAll('.session')].find((a) => a.getAttribute('href') === focused)?.focus({ preventScroll: true });
-    if (this.#search.value && !found.length) fill(this.#list, el('li', { class: 'sessions-note muted small' }, 'No session is called like that.'));
+    if (this.#search.value && !found.length) fill(this.#list, el('li', { class: 'sessions-note muted small' }, 'No matching session.'));
   }
 
   #row(r, here, withAgent) {

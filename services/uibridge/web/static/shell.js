@@ -1,10 +1,10 @@
-// The frame: the rail with the sessions, the conversation, the panel; and what is said
+// The frame: the rail with the sessions, the conversation, the panel, and announcements
 // to screen readers.
 
 import { el, svg } from './dom.js';
 import { recall, remember } from './store.js';
 
-// brand is the name with its mark: a heap of five, which is what skandha means.
+// brand is the name with its logo: a heap of five, the meaning of skandha.
 export function brand() {
   const heap = [[11.3, 10.5], [20.7, 10.5], [6.6, 20.5], [16, 20.5], [25.4, 20.5]];
   return el('span', { class: 'brand' },
@@ -13,24 +13,24 @@ export function brand() {
 }
 
 const NARROW = matchMedia('(max-width: 760px)');
-const OVERLAY = matchMedia('(max-width: 1100px)'); // the panel lies over the conversation
+const OVERLAY = matchMedia('(max-width: 1100px)'); // the panel covers the conversation
 
 export class Shell {
   #scrim;
   #polite;
   #urgent;
-  #opener = null; // gets the focus back
+  #opener = null; // the element that gets the focus back
 
   constructor(root, app) {
     this.rail = el('nav', { class: 'rail', id: 'rail', 'aria-label': 'Sessions' });
     this.main = el('main', { class: 'main', id: 'conversation', tabindex: -1, 'aria-label': 'Conversation' });
-    this.panel = el('aside', { class: 'panel', id: 'panel', 'aria-label': 'What happens inside', hidden: true });
+    this.panel = el('aside', { class: 'panel', id: 'panel', 'aria-label': 'Events, timeline, tools and plugins', hidden: true });
     this.#polite = el('div', { class: 'visually-hidden', role: 'status', 'aria-live': 'polite' });
     this.#urgent = el('div', { class: 'visually-hidden', role: 'alert', 'aria-live': 'assertive' });
     this.#scrim = el('button', { class: 'scrim', type: 'button', tabindex: -1, 'aria-label': 'Close', hidden: true, on: { click: () => this.dismiss() } });
     this.announce = (text, urgent = false) => {
       const region = urgent ? this.#urgent : this.#polite;
-      region.replaceChildren(el('p', null, text)); // a new element is spoken even if it says the same again
+      region.replaceChildren(el('p', null, text)); // a new element is announced even if its text is the same
     };
     const skip = el('a', { class: 'btn skip', href: '#conversation', on: { click: (e) => { e.preventDefault(); app.conversation.focus(); } } }, 'Skip to the conversation');
     root.replaceChildren(skip, el('div', { class: 'shell' }, this.rail, this.main, this.panel), this.#scrim, this.#polite, this.#urgent);
@@ -40,10 +40,10 @@ export class Shell {
     OVERLAY.addEventListener('change', () => this.#cover());
   }
 
-  // isNarrow says whether the rail is a drawer.
+  // isNarrow reports whether the rail is a drawer.
   get isNarrow() { return NARROW.matches; }
 
-  // isOverlay says whether the panel lies over the conversation.
+  // isOverlay reports whether the panel covers the conversation.
   get isOverlay() { return OVERLAY.matches; }
 
   toggleDrawer() {
@@ -68,7 +68,7 @@ export class Shell {
     this.#cover();
   }
 
-  // dismiss closes what lies over the conversation, and says whether there was something.
+  // dismiss closes what covers the conversation, and reports whether anything did.
   dismiss() {
     const drawer = this.isNarrow && this.rail.classList.contains('open');
     const panel = this.isOverlay && !this.panel.hidden;
@@ -89,7 +89,7 @@ export class Shell {
     return width;
   }
 
-  // What is covered cannot be reached by keyboard, so that nobody types into the dark.
+  // What is covered cannot be reached with the keyboard.
   #cover() {
     const drawer = this.isNarrow && this.rail.classList.contains('open');
     const panel = this.isOverlay && !this.panel.hidden;

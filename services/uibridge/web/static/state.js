@@ -1,4 +1,5 @@
-// The line above the input box: what the agent is doing, for how long, and how to stop it.
+// The line above the input field: what the agent is doing, for how long, and how to stop
+// it.
 
 import { el, icon } from './dom.js';
 import { serverNow } from './http.js';
@@ -22,7 +23,7 @@ export class StateLine {
   #asks = 0;
   #open = false;
 
-  // cancel and show are what the buttons do; without cancel there is none.
+  // cancel and show are the buttons' actions; without cancel there is no such button.
   constructor({ cancel, show }) {
     this.#dot = el('span', { class: 'state-dot dot', 'aria-hidden': 'true' });
     this.#words = el('span', { class: 'state-words' });
@@ -37,8 +38,8 @@ export class StateLine {
 
   get busy() { return busy(this.#state); }
 
-  // set takes a state, and when it began: the time of its event. Without one it is not known
-  // since when, until an event of the past says it.
+  // set sets the state and when it began: the time of its event. Without a time, the start
+  // is unknown until an event of the past has it.
   set(state, time) {
     const at = Date.parse(time ?? '');
     if (state === this.#state && (Number.isNaN(at) || this.#known)) return;
@@ -49,7 +50,7 @@ export class StateLine {
     this.#draw();
   }
 
-  // tool names the one that runs.
+  // tool sets the name of the running tool.
   tool(name) {
     this.#tool = name;
     this.#draw();
@@ -70,7 +71,7 @@ export class StateLine {
     this.#draw();
   }
 
-  // hint says something for a moment.
+  // hint shows a text for a moment.
   hint(words) {
     clearTimeout(this.#hintTimer);
     this.#hint.textContent = words;

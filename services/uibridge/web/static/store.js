@@ -1,9 +1,9 @@
-// What the browser remembers for the page. Storage may be forbidden or full; then
-// nothing is remembered, and everything else goes on.
+// What the page stores in the browser. Storage may be forbidden or full; then nothing
+// is remembered, and everything else works.
 
 const PREFIX = 'skandha.';
 
-// recall is what was remembered under the key, or otherwise.
+// recall returns the value of the key, or otherwise.
 export function recall(key, otherwise) {
   try {
     const text = localStorage.getItem(PREFIX + key);
@@ -13,12 +13,12 @@ export function recall(key, otherwise) {
   }
 }
 
-// remember keeps a value that JSON can carry; undefined forgets it.
+// remember stores a JSON value; undefined removes it.
 export function remember(key, value) {
   try {
     if (value === undefined) localStorage.removeItem(PREFIX + key);
     else localStorage.setItem(PREFIX + key, JSON.stringify(value));
   } catch {
-    // It holds for this page then.
+    // Then it lasts only until the page is closed.
   }
 }

@@ -1,4 +1,4 @@
-// Runs before anything is painted, so that a page that was set to dark never flashes light.
+// Runs before the first paint, so that a dark page never flashes light.
 (() => {
   const KEY = 'skandha.theme';
   const root = document.documentElement;
@@ -6,7 +6,7 @@
     try {
       return localStorage.getItem(KEY);
     } catch {
-      return null; // storage may be forbidden; then the system decides
+      return null; // storage may be forbidden; then the system's setting is used
     }
   };
   const apply = (theme) => {
@@ -15,7 +15,7 @@
   };
   apply(stored());
 
-  // What the page's own toggle uses: "light", "dark", or "" for what the system says.
+  // For the page's toggle: "light", "dark", or "" for the system's setting.
   window.skandhaTheme = {
     get: () => root.dataset.theme ?? '',
     dark: () => (root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches),
@@ -25,7 +25,7 @@
         if (theme) localStorage.setItem(KEY, theme);
         else localStorage.removeItem(KEY);
       } catch {
-        // It holds for this page then.
+        // Then it lasts only until the page is closed.
       }
     },
   };

@@ -1,6 +1,6 @@
 // The turns of a session, and one of them as a waterfall: what took how long, what waited
-// for what, who was asked. A row is chosen by a click or by the arrow keys, and says below
-// what is known about it.
+// for what, who was asked. A click or the arrow keys select a row; its details are shown
+// below.
 
 import { el, fill, icon, iconButton } from './dom.js';
 import { ago, count, duration, exact, timeSeconds } from './fmt.js';
@@ -9,7 +9,7 @@ import { reveal } from './reveal.js';
 import { Waterfall } from './waterfall.js';
 
 const PAGE = 30;
-const REFRESH = 2500; // ms, of what is open
+const REFRESH = 2500; // ms, while a turn runs
 
 // mount puts the view into root, an empty tab panel.
 export function mount(root, app) {
@@ -20,16 +20,16 @@ class TimelineView {
   #root;
   #app;
   #visible = false;
-  #turn = ''; // that is shown; '': the list is
+  #turn = ''; // the turn that is shown; '' shows the list
   #turns = [];
   #next = '';
   #cut = '';
   #timeline = null;
   #waterfall;
   #timer = 0;
-  #asked = 0; // so that an answer that comes late is not drawn
-  #news = 1; // counts what has made the list old
-  #read = 0; // what #news was when the list was asked for that is shown
+  #asked = 0; // so that late responses are not drawn
+  #news = 1; // counts changes since the list was loaded
+  #read = 0; // the value of #news when the shown list was requested
   #session = '';
   #list; #more; #one; #title; #facts; #note; #head;
 
@@ -57,13 +57,13 @@ class TimelineView {
       el('div', { class: 'row' },
         iconButton('chevron', 'All turns', () => this.#close(), { class: 'icon-btn back' }),
         el('div', { class: 'grow' }, this.#title, this.#facts),
-        iconButton('chevron', 'The turn before', () => this.#step(1), { class: 'icon-btn up' }),
-        iconButton('chevron', 'The turn after', () => this.#step(-1), { class: 'icon-btn down' })));
+        iconButton('chevron', 'Previous turn', () => this.#step(1), { class: 'icon-btn up' }),
+        iconButton('chevron', 'Next turn', () => this.#step(-1), { class: 'icon-btn down' })));
     this.#one = el('div', { class: 'turn-view', hidden: true }, this.#head, this.#note, this.#waterfall.node);
     this.#root.append(el('div', { class: 'turn-list' }, this.#list, this.#more), this.#one);
   }
 
-  // Another session is shown, or this one from somewhere else.
+  // Another session is shown, or this one from another place.
   #another() {
     const { agent, session } = this.#app.session();
     this.#news++;
@@ -85,7 +85,7 @@ class TimelineView {
     if (about && !this.#timer) this.#timer = setTimeout(() => this.#refresh(), 250);
   }
 
-  // refresh asks again for what is shown.
+  // refresh reloads what is shown.
   async #refresh() {
     clearTimeout(this.#timer);
     this.#timer = 0;
@@ -103,12 +103,12 @@ class TimelineView {
 
   #failed(e) {
     if (this.#turn ? this.#timeline : this.#turns.length) {
-      fill(this.#turn ? this.#note : this.#more, el('p', { class: 'note note-warn', role: 'alert' }, icon('warn'), el('span', null, reveal(`What is shown may be old: ${e.message}`))));
+      fill(this.#turn ? this.#note : this.#more, el('p', { class: 'note note-warn', role: 'alert' }, icon('warn'), el('span', null, reveal(`This may be outdated: ${e.message}`))));
       this.#timer ||= setTimeout(() => this.#refresh(), 3000);
       return;
     }
-    const box = this.#turn ? this.#note : this.#more;
-    fill(box, failure(e, () => { box.replaceChildren(); this.#refresh(); }));
+    const target = this.#turn ? this.#note : this.#more;
+    fill(target, failure(e, () => { target.replaceChildren(); this.#refresh(); }));
   }
 
   // ---- the list
@@ -116,7 +116,7 @@ class TimelineView {
   async #readTurns(mine) {
     const session = this.#app.session();
     if (!session.session) return;
-    const news = this.#news; // what comes while it is read may not be in it
+    const news = this.#news; // changes during the request may not be in it
     const page = await this.#app.rpc.call('listTurns', { ...session, limit: PAGE });
     if (mine !== this.#asked) return;
     this.#read = news;
@@ -138,7 +138,7 @@ class TimelineView {
       this.#next = page.next ?? '';
       this.#cut = page.cut ?? '';
       this.#drawTurns();
-      this.#app.announce(`${count(page.turns.length, 'older turn')} read`);
+      this.#app.announce(`${count(page.turns.length, 'older turn')} loaded`);
     } catch (e) {
       this.#failed(e);
     }
@@ -149,7 +149,7 @@ class TimelineView {
     fill(this.#list, this.#turns.map((t, i) => el('li', null, this.#turnButton(t, i === 0))));
     if (focused) this.#list.querySelector(`[data-turn="${CSS.escape(focused)}"]`)?.focus();
     fill(this.#more,
-      this.#turns.length === 0 && el('div', { class: 'empty' }, el('h3', null, 'No turns yet'), el('p', null, 'Each input begins a turn. It is shown here, from what was heard to what was answered, with all that was asked, decided and run.')),
+      this.#turns.length === 0 && el('div', { class: 'empty' }, el('h3', null, 'No turns yet'), el('p', null, 'Each input begins a turn. Turns are shown here, with every question to the model, decision and tool call.')),
       this.#cut && el('p', { class: 'note' }, icon('info'), el('span', null, this.#cut)),
       this.#next && el('button', { type: 'button', class: 'btn btn-small', on: { click: () => this.#readMore() } }, 'Older turns'));
   }
@@ -193,7 +193,7 @@ class TimelineView {
     if (turn === this.#turn && this.#timeline) { this.#refresh(); return; }
     this.#show(turn);
     fill(this.#title, `Turn ${turn}`);
-    fill(this.#facts, 'Reading…');
+    fill(this.#facts, 'Loading…');
     this.#refresh();
     this.#title.focus({ preventScroll: true });
   }
@@ -220,7 +220,7 @@ class TimelineView {
     }
     const to = this.#turns[this.#turns.findIndex((t) => t.turn === this.#turn) + by];
     if (to) this.#app.openTurn(to.turn);
-    else this.#app.announce(by > 0 ? 'This is the first turn that is known.' : 'This is the latest turn.');
+    else this.#app.announce(by > 0 ? 'This is the first known turn.' : 'This is the latest turn.');
   }
 
   async #readTurn(mine) {
@@ -239,7 +239,7 @@ class TimelineView {
   }
 }
 
-// outcome is how a turn ended, as a chip.
+// outcome shows how a turn ended, as a chip.
 export function outcome(o) {
   const tone = { answered: 'chip-ok', command: 'chip-ok', running: 'chip-accent', queued: 'chip-accent', cancelled: 'chip-warn', interrupted: 'chip-warn', reset: 'chip-warn', duplicate_of: 'chip-warn' }[o] ?? 'chip-danger';
   return el('span', { class: `chip ${tone}` }, o === 'running' && el('span', { class: 'spinner', 'aria-hidden': 'true' }), String(o).replaceAll('_', ' '));

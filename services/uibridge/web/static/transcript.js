@@ -1,5 +1,5 @@
-// The column of turns: in the order of the log, at its end as long as the reader is, and
-// where the reader is otherwise.
+// The column of turns, in the order of the log. It follows the end while the reader is
+// there, and otherwise keeps the reader's position.
 
 import { el, icon } from './dom.js';
 
@@ -11,9 +11,9 @@ export class Transcript {
   #empty = null;
   #latest;
   #stuck = true;
-  #kept = null; // distance from the end to keep, while earlier turns come in
+  #kept = null; // distance from the end to keep, while earlier turns are loaded
   #frame = 0;
-  #top = 0; // as of the last scrolling
+  #top = 0; // at the last scroll event
   #height = 0;
 
   constructor({ earlier }) {
@@ -25,7 +25,7 @@ export class Transcript {
     this.scroll.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     const sizes = new ResizeObserver(() => this.#stuck && this.#follow());
     sizes.observe(this.scroll);
-    sizes.observe(this.#column); // turns that come into view are measured anew
+    sizes.observe(this.#column); // turns that become visible are measured again
   }
 
   clear() {
@@ -37,16 +37,16 @@ export class Transcript {
     this.#latest.hidden = true;
   }
 
-  // hasEarlier says whether there are turns before the first.
+  // hasEarlier sets whether there are turns before the first.
   hasEarlier(yes) { this.#earlier.hidden = !yes; }
 
-  // keep holds the reader where he is, while what comes before is told.
+  // keep holds the reader's position while earlier turns are loaded.
   keep() {
     this.#kept = this.scroll.scrollHeight - this.scroll.scrollTop;
     this.#stuck = false;
   }
 
-  // change carries out a change, and follows it if the reader is at the end.
+  // change calls fn, and then follows the end if the reader is there.
   change(fn) {
     fn();
     if (this.#frame) return;
@@ -58,17 +58,17 @@ export class Transcript {
     });
   }
 
-  // settled is called when the past is told.
+  // settled is called when the past has been loaded.
   settled() { this.#kept = null; }
 
-  // append adds what has no place yet.
+  // append adds a node that has no place yet.
   append(node, show = false) {
     this.#filled();
     this.#column.append(node);
     if (show) this.end();
   }
 
-  // place puts a turn where its sequence belongs: after all that have a lower one.
+  // place moves a turn to its position: after all turns with a lower sequence.
   place(node, sequence) {
     this.#filled();
     let before = null;
@@ -76,24 +76,24 @@ export class Transcript {
       if (n === node) continue;
       const other = Number(n.dataset.sequence ?? 0);
       if (other && other < sequence) break;
-      if (!n.dataset.sequence && !n.classList.contains('turn')) break; // a division stays where it was made
+      if (!n.dataset.sequence && !n.classList.contains('turn')) break; // a divider stays where it was added
       before = n;
     }
     if (node.parentNode === this.#column && node.nextElementSibling === before) return;
     this.#column.insertBefore(node, before);
   }
 
-  // divide draws a line after what there is.
+  // divide adds a divider at the end.
   divide(words) { this.append(el('p', { class: 'division small muted' }, el('span', null, words))); }
 
-  // showEmpty shows something as long as there is no turn; null: nothing.
+  // showEmpty shows a node as long as there are no turns; null removes it.
   showEmpty(node) {
     this.#empty?.remove();
     this.#empty = node;
     if (node) this.scroll.append(node);
   }
 
-  // end goes to the end, and stays there.
+  // end scrolls to the end, and follows it.
   end() {
     this.#stuck = true;
     this.#follow();
@@ -109,7 +109,7 @@ export class Transcript {
     this.#latest.hidden = true;
   }
 
-  // Only who scrolls up leaves the end: when the content grows or shrinks, that is no wish.
+  // Only scrolling up stops following the end; a change of the content's height does not.
   #scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroll;
     const away = scrollHeight - scrollTop - clientHeight;

@@ -1,5 +1,5 @@
-// One turn of the conversation: what somebody said, and what came of it. A turn is what
-// belongs to one input, by its place in the log; a slash command is a short one.
+// One turn of the conversation: an input and everything that belongs to it, by its
+// place in the log. A slash command is a short turn.
 
 import { el, fill, icon } from './dom.js';
 import { renderHTML } from './html.js';
@@ -8,7 +8,7 @@ import { Call } from './call.js';
 import { failure } from './words.js';
 import * as fmt from './fmt.js';
 
-// Turn is the view of one input. context is what all of a conversation share.
+// Turn is the view of one input. context is shared by the conversation.
 export class Turn {
   #context;
   #said;
@@ -19,14 +19,14 @@ export class Turn {
   #foot;
   #segments = new Map(); // by plan
   #last = null; // the segment that was added last
-  #completed = null; // the segment whose commit came last
+  #completed = null; // the segment that was committed last
   #calls = new Map();
   #name = '';
   #thinking = null;
   #queued = false;
   #about = {}; // what is known of the input
 
-  // sequence is the input's place in the log; 0 for one that is not acknowledged yet.
+  // sequence is the input's place in the log; 0 if it is not acknowledged yet.
   constructor(context, sequence) {
     this.#context = context;
     this.sequence = sequence;
@@ -44,13 +44,13 @@ export class Turn {
   get calls() { return this.#calls; }
   get running() { return Boolean(this.#name) && !this.over; }
 
-  // place gives it its place in the log, once that is known.
+  // place sets its place in the log, once known.
   place(sequence) {
     this.sequence = sequence;
     this.node.dataset.sequence = sequence;
   }
 
-  // say shows what was said, and by whom.
+  // say shows the input and its sender.
   say(about) {
     this.#about = { ...this.#about, ...Object.fromEntries(Object.entries(about).filter(([, v]) => v)) };
     const { text, writer, source, time } = this.#about;
@@ -67,28 +67,28 @@ export class Turn {
     this.node.setAttribute('aria-label', text ? `${who}: ${text.slice(0, 80)}` : who);
   }
 
-  // hasText says whether it is known what was said.
+  // hasText reports whether the input's text is known.
   get hasText() { return !this.#said.hidden; }
 
-  // perceived takes the input as core took it up.
+  // perceived shows the input as core has perceived it.
   perceived(p) {
     const queued = p.disposition === 'queued';
     if (p.text || !this.hasText) this.say(p);
     this.node.classList.remove('sending');
     this.#queued = queued;
     if (p.turn) this.began(p.turn);
-    fill(this.#chips, queued && [el('span', { class: 'chip' }, icon('clock'), 'waits its turn'), this.#context.app.can('talk') && el('button', { class: 'link-btn', type: 'button', on: { click: () => this.#context.cancel(this.sequence) } }, 'Take back')]);
+    fill(this.#chips, queued && [el('span', { class: 'chip' }, icon('clock'), 'waiting for its turn'), this.#context.app.can('talk') && el('button', { class: 'link-btn', type: 'button', on: { click: () => this.#context.cancel(this.sequence) } }, 'Take back')]);
   }
 
   get queued() { return this.#queued && !this.over; }
 
-  // began says that its turn runs.
+  // began shows that its turn is running.
   began(name) {
     this.#name = name;
     this.node.dataset.turn = name;
   }
 
-  // sending and unsent say how far what was typed here has come.
+  // sending and unsent show the progress of an input that was typed here.
   sending(words) {
     this.node.classList.add('sending');
     fill(this.#chips, el('span', { class: 'chip' }, el('span', { class: 'spinner', 'aria-hidden': 'true' }), words));
@@ -105,7 +105,7 @@ export class Turn {
     fill(this.#chips, el('span', { class: 'chip chip-danger', role: 'alert' }, words), el('button', { class: 'link-btn', type: 'button', on: { click: () => { this.node.classList.remove('unsent'); retry(); } } }, 'Send again'));
   }
 
-  // asked says that the model is asked; a later attempt begins the text anew.
+  // asked shows that the model is asked; a later attempt starts the text over.
   asked({ plan, attempt, attempts, time }) {
     const s = this.#segment(plan, time);
     if (s.attempt && s.attempt !== attempt) s.restart();
@@ -116,7 +116,7 @@ export class Turn {
 
   delta(d) {
     const s = this.#segment(d.plan);
-    if (s.settled) return; // the commit has said it all
+    if (s.settled) return; // the commit has the whole text
     if (s.attempt && d.attempt && s.attempt !== d.attempt) s.restart();
     s.attempt = d.attempt;
     if (d.text || d.reasoning || d.blocks?.length) this.#thinks('');
@@ -138,8 +138,8 @@ export class Turn {
 
   message(m) {
     this.#thinks('');
-    // What the model said comes once more as a message, as hooks left it, which goes in its
-    // place. The text of a later answer may have begun by then.
+    // The model's text arrives again as a message, as hooks have left it, and replaces the
+    // first one. The text of a later answer may have begun by then.
     const s = this.#completed;
     const into = s && !s.settledByMessage && (s.hasText || !s.hasCalls) ? s : this.#segment(`message-${this.#segments.size}`);
     into.message(m);
@@ -156,7 +156,7 @@ export class Turn {
   printed(o) { this.#calls.get(o.call)?.printed(o); }
   ended(r) { this.#call(r.call, r.toolName).ended(r); }
 
-  // finish takes the terminal event.
+  // finish shows the terminal event.
   finish({ recorded, failed, time }) {
     this.over = true;
     this.#thinks('');
@@ -170,13 +170,13 @@ export class Turn {
     if (failed) {
       let [words, bad] = failure(failed.code);
       let reason = failed.reason;
-      if (failed.code === 'cancelled' && reason) { // which says who, and so says it all
+      if (failed.code === 'cancelled' && reason) { // the reason names who cancelled, which is enough
         [words, reason] = [`${reason[0].toUpperCase()}${reason.slice(1)}.`.replace(` by ${this.#context.app.principal.writer}`, ' by you'), ''];
       }
       const { text } = this.#about;
       const again = bad && text && !text.startsWith('/') && this.#context.app.can('talk') && el('button', { class: 'btn btn-small turn-retry', type: 'button', title: 'Send the same text again', on: { click: () => { again.disabled = true; this.#context.retry(text); } } }, 'Retry');
       this.node.dataset.failed = failed.code;
-      for (const s of this.#segments.values()) s.recovered(); // the reason says it
+      for (const s of this.#segments.values()) s.recovered(); // the reason is shown instead
       this.#answer.append(el('div', { class: bad ? 'note note-danger turn-failed' : 'note turn-failed' }, icon(bad ? 'warn' : 'info'),
         el('div', null, el('p', null, words), reason && el('p', { class: 'small' }, reason), again)));
     }
@@ -184,14 +184,14 @@ export class Turn {
     if (!recorded?.command && this.#name) this.#sum(end);
   }
 
-  // notice is a text beside the answer: what a hook, or core, has to say.
+  // notice shows a text beside the answer, from a hook or from core.
   notice(m) {
     const node = el('div', { class: 'aside small muted' }, icon('info'), el('div', { class: 'prose' }));
     this.#answer.append(node);
     write(node.lastChild, m);
   }
 
-  // rest ends what shows that text is being written: nothing runs any more.
+  // rest removes the typing indicators: nothing runs any more.
   rest() { for (const s of this.#segments.values()) s.stop(); }
 
   connected() { for (const c of this.#calls.values()) c.decision?.connected(); }
@@ -204,7 +204,7 @@ export class Turn {
       end.rounds > 1 && fmt.count(end.rounds, 'round'), tokens > 0 && fmt.count(tokens.toLocaleString(), 'token'),
     ].filter(Boolean);
     const name = this.#name;
-    fill(this.#foot, el('span', { class: 'num' }, parts.join(' · ')), el('button', { class: 'link-btn', type: 'button', title: 'What took how long, in this turn', on: { click: () => this.#context.app.openTurn(name) } }, 'Timeline'));
+    fill(this.#foot, el('span', { class: 'num' }, parts.join(' · ')), el('button', { class: 'link-btn', type: 'button', title: 'Show what took how long in this turn', on: { click: () => this.#context.app.openTurn(name) } }, 'Timeline'));
     this.#foot.hidden = false;
   }
 
@@ -238,7 +238,7 @@ export class Turn {
   }
 }
 
-// Segment is one answer of the model: its reasoning, its text, the calls it asked for.
+// Segment is one answer of the model: its reasoning, its text and its calls.
 class Segment {
   #reasoning;
   #thoughts;
@@ -250,7 +250,7 @@ class Segment {
 
   constructor(plan) {
     this.attempt = '';
-    this.settled = false; // by the commit: deltas change nothing any more
+    this.settled = false; // by the commit: later deltas are ignored
     this.settledByMessage = false;
     this.#thoughts = el('div', { class: 'thoughts small', dir: 'auto' });
     this.#reasoning = el('details', { class: 'fold reasoning', hidden: true }, el('summary', { class: 'small' }, icon('chevron'), el('span', null, 'Reasoning')), this.#thoughts);
@@ -281,7 +281,7 @@ class Segment {
     if (blocks?.length) {
       for (const b of blocks) this.#block(b);
       this.#streams();
-    } else if (text && !this.#blocks.length) { // a bridge that renders nothing
+    } else if (text && !this.#blocks.length) { // a bridge that does not render HTML
       this.#plain += text;
       this.#prose.textContent = this.#plain;
       this.#prose.classList.add('plain');
@@ -345,7 +345,7 @@ class Segment {
   }
 }
 
-// write shows a message: the server's HTML of Markdown, or plain text.
+// write shows a message: server-rendered HTML, or plain text.
 function write(node, { content, html, format }) {
   if (!html || format === 'text') {
     node.classList.add('plain');
@@ -357,7 +357,7 @@ function write(node, { content, html, format }) {
   for (const pre of node.querySelectorAll('pre')) dress(pre);
 }
 
-// dress gives a block of code its colours, its language and a button that copies it.
+// dress adds highlighting, the language and a copy button to a block of code.
 function dress(pre) {
   const code = pre.querySelector('code') ?? pre;
   const language = languageOf(code);

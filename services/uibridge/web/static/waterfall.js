@@ -1,13 +1,13 @@
-// One turn as a tree of bars over time. It is a treegrid: arrows go up and down, open and
-// close; what is chosen is told below.
+// One turn as a tree of bars over time. It is a treegrid: arrow keys move, open and
+// close; the details of the selected row are shown below.
 
 import { el, fill, icon } from './dom.js';
 import { duration, exact } from './fmt.js';
 import { facts, jsonBlock, mono, verb } from './facts.js';
 import { reveal } from './reveal.js';
-import { brief, grantText, LANE_LABEL, ruleText } from './tell.js';
+import { brief, grantText, LANE_LABEL, ruleText } from './describe.js';
 
-// Waterfall draws timelines (the answers of getTimeline) into node.
+// Waterfall draws timelines (results of getTimeline) into node.
 export class Waterfall {
   #app;
   #timeline = null;
@@ -22,7 +22,7 @@ export class Waterfall {
     this.#app = app;
     this.#body = el('div', { role: 'rowgroup', class: 'wf-rows' });
     this.#axis = el('div', { class: 'wf-axis', 'aria-hidden': 'true' });
-    this.#detail = el('section', { class: 'wf-detail', 'aria-label': 'Details of what is chosen', hidden: true, tabindex: -1 });
+    this.#detail = el('section', { class: 'wf-detail', 'aria-label': 'Details of the selected row', hidden: true, tabindex: -1 });
     this.#scale = el('button', {
       type: 'button', class: 'btn btn-small btn-quiet', 'aria-pressed': 'false', title: 'Long waits hide short work: even out makes short spans wider and long ones narrower',
       on: { click: () => { this.#even = !this.#even; this.#scale.setAttribute('aria-pressed', String(this.#even)); this.#place(); } },
@@ -37,7 +37,7 @@ export class Waterfall {
     this.node = el('div', { class: 'wf-view', hidden: true }, el('div', { class: 'wf-bar row' }, legend(), el('span', { class: 'grow' }), this.#scale), el('div', { class: 'wf-scroll' }, this.#grid, keys), this.#detail);
   }
 
-  // clear shows nothing.
+  // clear removes the timeline.
   clear() {
     this.#timeline = null;
     this.#chosen = '';
@@ -50,7 +50,7 @@ export class Waterfall {
     this.#detail.replaceChildren();
   }
 
-  // show draws a timeline. If it is the one that is shown, what is chosen stays so.
+  // show draws a timeline. It keeps the selection if the turn is the same.
   show(timeline) {
     const first = this.#timeline?.turn !== timeline.turn;
     if (first) this.clear();
@@ -87,7 +87,7 @@ export class Waterfall {
     return row.node;
   }
 
-  // fold hides what is under closed rows.
+  // fold hides the rows under closed ones.
   #fold() {
     for (const row of this.#order) {
       row.hidden = Boolean(row.parent && (row.parent.hidden || this.#closed.has(row.parent.span.id)));
@@ -98,7 +98,7 @@ export class Waterfall {
     }
   }
 
-  // place gives the bars and the axis their places on the scale.
+  // place positions the bars and the axis on the scale.
   #place() {
     const end = Math.max(1, ...this.#order.map(({ span }) => span.start_us + span.duration_us));
     const at = this.#even ? evened(this.#order.map((r) => r.span), end) : (us) => us / end;
@@ -109,13 +109,13 @@ export class Waterfall {
       bar.style.setProperty('--width', `${(width * 100).toFixed(3)}%`);
       bar.classList.toggle('wf-mark', span.duration_us === 0);
     }
-    const wide = 56 / (this.#axis.clientWidth || 300); // of what a label may take
+    const wide = 56 / (this.#axis.clientWidth || 300); // share of the width that a label takes
     let free = 0;
     const ticks = this.#even ? [...new Set(this.#order.filter((r) => !r.parent).map((r) => r.span.start_us)), end] : nice(end);
     this.#grid.style.setProperty('--grid', ticks.map((us) => `linear-gradient(var(--border), var(--border)) ${(at(us) * 100).toFixed(2)}% 0 / 1px 100% no-repeat`).join(', '));
     fill(this.#axis, ticks.map((us) => {
       const left = Math.min(at(us), 1 - wide);
-      if (left < free) return null; // two would run into each other
+      if (left < free) return null; // labels would overlap
       free = left + wide;
       return el('span', { class: `wf-tick ${left < at(us) ? 'wf-tick-last' : ''}`, style: { '--left': `${(left * 100).toFixed(3)}%` } }, us === 0 ? '0' : duration(us / 1000));
     }));
@@ -135,7 +135,7 @@ export class Waterfall {
     this.#fold();
   }
 
-  // choose selects a span and tells about it.
+  // choose selects a span and shows its details.
   choose(id) {
     const row = this.#rows.get(id);
     if (!row) return;
@@ -152,7 +152,7 @@ export class Waterfall {
       node.setAttribute('aria-selected', String(chosen && node.dataset.span === id));
     }
     this.#chosen = chosen ? id : '';
-    if (chosen) this.#tell(this.#rows.get(id));
+    if (chosen) this.#showDetail(this.#rows.get(id));
   }
 
   #keys(event) {
@@ -185,7 +185,7 @@ export class Waterfall {
     if (to !== undefined) this.choose(shown[Math.min(Math.max(to, 0), shown.length - 1)].span.id);
   }
 
-  #tell({ span, parent }) {
+  #showDetail({ span, parent }) {
     const d = span.detail ?? {};
     const app = this.#app;
     const move = (by) => {
@@ -201,7 +201,7 @@ export class Waterfall {
       el('div', { class: 'row wf-title', dataset: { lane: span.lane } }, el('span', { class: 'wf-dot', 'aria-hidden': 'true' }), el('h4', { class: 'grow' }, reveal(span.name)), el('span', { class: `chip ${TONE[span.status] ?? ''}` }, STATUS[span.status] ?? span.status),
         el('button', { type: 'button', class: 'icon-btn wf-before', 'aria-label': 'Step back', title: 'Step back', on: { click: () => move(-1) } }, icon('chevron')),
         el('button', { type: 'button', class: 'icon-btn wf-after', 'aria-label': 'Step on', title: 'Step on', on: { click: () => move(1) } }, icon('chevron'))),
-      el('p', { class: 'muted small' }, told(span, parent?.span)),
+      el('p', { class: 'muted small' }, describe(span, parent?.span)),
       facts([
         ['Provider', mono(d.provider)], ['Model', mono(d.model)], ['Tokens', d.usage && `${d.usage.input_tokens ?? 0} in, ${d.usage.output_tokens ?? 0} out${d.usage.cost_micro_usd ? `, ${(d.usage.cost_micro_usd / 1e6).toFixed(4)} USD` : ''}`],
         ['Tools it could call', d.offered], ['Calls', d.calls], ['Rounds', d.rounds],
@@ -210,19 +210,19 @@ export class Waterfall {
         ['Answered by', d.by && [mono(d.by), d.source ? ` (${d.source})` : '']], ['Outcome', d.outcome], ['Approved for the session', grantText(d.grant)],
         ['Warning', d.warning?.message], ['Reason', d.reason], ['Error', d.error && !d.error.startsWith(`${d.code}:`) && d.code ? `${d.code}: ${d.error}` : d.error],
         ['Runner', mono(d.runner)], ['Attempt', d.attempts], ['Approved by', mono(d.approved_by)],
-        ['Waits for', d.depends_on?.length && d.depends_on.join(', ')], ['Safe to repeat', d.idempotent && 'yes, it is idempotent'], ['An attempt before', d.uncertain && 'may have run'],
-        ['Worked', d.worked_ms && `${duration(d.worked_ms)}, as the executor says`], ['Expires', d.expires_at && exact(d.expires_at)],
-        ['The model was told', d.note], ['Notes', d.notes?.length && el('ul', null, d.notes.map((n) => el('li', null, reveal(n))))],
+        ['Waits for', d.depends_on?.length && d.depends_on.join(', ')], ['Safe to repeat', d.idempotent && 'yes, it is idempotent'], ['An earlier attempt', d.uncertain && 'may have run'],
+        ['Worked', d.worked_ms && `${duration(d.worked_ms)}, according to the executor`], ['Expires', d.expires_at && exact(d.expires_at)],
+        ['Note to the model', d.note], ['Notes', d.notes?.length && el('ul', null, d.notes.map((n) => el('li', null, reveal(n))))],
         ['Text', d.text && el('span', { class: 'wf-text' }, reveal(d.text))], ['Call', mono(d.call)], ['Hash', mono(d.hash)],
         ['In the log', d.commit && `commit ${d.commit}${d.ended && d.ended !== d.commit ? `, ended by ${d.ended}` : ''}`],
-        ['Not whole', d.cut?.length && `${d.cut.join(', ')}: too large to be shown here`],
+        ['Shortened', d.cut?.length && `${d.cut.join(', ')}: too large to show here`],
       ]),
       d.args !== undefined && jsonBlock(d.args, 'Arguments', app), d.result !== undefined && jsonBlock(d.result, 'Result', app));
     this.#detail.scrollTop = same ? scroll : 0;
   }
 }
 
-const STATUS = { ok: 'ok', failed: 'failed', denied: 'denied', asked: 'asked a person', cancelled: 'did not go on', skipped: 'skipped', unknown: 'nobody can know', open: 'goes on' };
+const STATUS = { ok: 'ok', failed: 'failed', denied: 'denied', asked: 'asked a person', cancelled: 'cancelled', skipped: 'skipped', unknown: 'outcome unknown', open: 'running' };
 const TONE = { ok: 'chip-ok', failed: 'chip-danger', denied: 'chip-danger', asked: 'chip-warn', cancelled: 'chip-warn', skipped: 'chip-warn', unknown: 'chip-danger', open: 'chip-accent' };
 const MARKS = { failed: '✕', denied: '⊘', cancelled: '–', skipped: '–', unknown: '?', asked: '…' };
 
@@ -230,7 +230,7 @@ function mark(status) {
   return MARKS[status] ? el('span', { class: 'wf-status', 'aria-hidden': 'true', title: STATUS[status] }, MARKS[status]) : null;
 }
 
-// label says all of a row to those who do not see the bar.
+// label describes a row for screen readers.
 function label(span) {
   const lane = LANE_LABEL[span.lane] ?? span.lane;
   const begins = `begins after ${duration(span.start_us / 1000)}`;
@@ -238,22 +238,22 @@ function label(span) {
   return `${span.name}, ${lane}, ${begins}, ${takes}, ${STATUS[span.status] ?? span.status}`;
 }
 
-// told is what a span is, in a sentence.
-function told(span, parent) {
+// describe describes a span in a sentence.
+function describe(span, parent) {
   const from = `It began ${duration(span.start_us / 1000) || '0 ms'} into the turn`;
-  const took = span.duration_us === 0 ? '' : span.status === 'open' ? ` and has gone on for ${duration(span.duration_us / 1000)}` : ` and took ${duration(span.duration_us / 1000)}`;
+  const took = span.duration_us === 0 ? '' : span.status === 'open' ? ` and has been running for ${duration(span.duration_us / 1000)}` : ` and took ${duration(span.duration_us / 1000)}`;
   const what = {
-    sense: 'The input was taken up, and plugins were asked about it.',
-    queue: 'The turn before had to end first.',
+    sense: 'The input was perceived, and plugins were asked about it.',
+    queue: 'The previous turn had to end first.',
     plan: 'The model was asked what to do next.',
     attempt: 'One attempt at asking the model.',
     step: 'A tool call, from when the model wanted it to its one result.',
-    wait: 'It could not go on yet.',
+    wait: 'It could not continue yet.',
     confirm: 'A person had to decide. No answer in time means no.',
-    run: 'A runner had the call.',
+    run: 'A runner executed the call.',
     hook: `A plugin was asked${parent ? ` about ${parent.name}` : ''}.`,
     policy: 'The security layer decided.',
-    reflect: 'The turn was looked back at and recorded.',
+    reflect: 'The turn was reflected on and recorded.',
     end: 'The turn’s one terminal event.',
   }[span.kind] ?? '';
   return `${what} ${from}${took}.`;
@@ -263,7 +263,7 @@ function legend() {
   return el('ul', { class: 'wf-legend', 'aria-label': 'Colours' }, ['sense', 'plan', 'act', 'confirm', 'hook', 'reflect'].map((lane) => el('li', { dataset: { lane } }, el('span', { class: 'wf-dot', 'aria-hidden': 'true' }), LANE_LABEL[lane])));
 }
 
-// nice are about four round times up to the end.
+// nice returns about four round times up to the end.
 function nice(end) {
   const raw = end / 4;
   const power = 10 ** Math.floor(Math.log10(Math.max(raw, 1)));
@@ -273,7 +273,8 @@ function nice(end) {
   return out;
 }
 
-// evened is a scale on which a stretch without change counts by the root of its length.
+// evened returns a scale on which a stretch without change counts by the square root of its
+// length.
 function evened(spans, end) {
   const edges = [...new Set([0, end, ...spans.flatMap((s) => [s.start_us, s.start_us + s.duration_us])])].sort((a, b) => a - b);
   const places = [0];

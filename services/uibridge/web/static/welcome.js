@@ -1,16 +1,16 @@
-// What an empty session says: three things to try, which show what this is.
+// The view of an empty session: three examples to try.
 
 import { el } from './dom.js';
 
 const TRIES = [
   ['what is 12*(3+4), and what time is it in Tokyo?', 'Two tools at once. Each call can be opened.', ['math:evaluate', 'time:now']],
-  ['use http:request {"method": "GET", "url": "https://example.com/"}', 'This would leave your machine, so you are asked first. Refuse it, and see what the agent makes of that.', ['http:request']],
-  ['compute the first 20 primes with Python and save them to primes.txt', 'Code, in a sandbox that reaches nothing of yours.', ['python:execute']],
-  ['write hello to hello.txt', 'A file, in the agent’s own workspace. Then delete it (“delete hello.txt”): that cannot be taken back, so you are asked first.', ['file_system:write_file', 'file_system:delete_file']],
+  ['use http:request {"method": "GET", "url": "https://example.com/"}', 'This would leave your machine, so you are asked first. Refuse it, and see how the agent reacts.', ['http:request']],
+  ['compute the first 20 primes with Python and save them to primes.txt', 'Code, in a sandbox that cannot reach your files.', ['python:execute']],
+  ['write hello to hello.txt', 'A file, in the agent’s own workspace. Then delete it (“delete hello.txt”): that cannot be undone, so you are asked first.', ['file_system:write_file', 'file_system:delete_file']],
   ['remember that the key is under the mat', 'A note that outlives the session.', ['notes:add']],
 ];
 
-// welcome is the view; the tools that are there decide what is worth trying.
+// welcome returns the view, with examples for the available tools.
 export function welcome(app) {
   const list = el('ul', { class: 'tries' });
   const draw = (offered) => {
@@ -19,10 +19,10 @@ export function welcome(app) {
       el('span', { class: 'try-text' }, text), el('span', { class: 'small muted' }, why)))));
   };
   draw(null);
-  app.rpc.call('listTools').then((tools) => draw(new Set((tools ?? []).filter((t) => t.live).map((t) => t.name)))).catch(() => {}); // then all of them are shown
+  app.rpc.call('listTools').then((tools) => draw(new Set((tools ?? []).filter((t) => t.live).map((t) => t.name)))).catch(() => {}); // on failure all examples may be shown
   return el('section', { class: 'welcome', 'aria-labelledby': 'welcome-title' },
-    el('h2', { id: 'welcome-title' }, 'What should be done?'),
-    el('p', { class: 'muted' }, 'You see what the agent thinks and which tools it uses, and it asks before it does what cannot be taken back or leaves this machine. Without a language model, built-in rules answer; these they know:'),
+    el('h2', { id: 'welcome-title' }, 'What can I do for you?'),
+    el('p', { class: 'muted' }, 'You see what the agent thinks and which tools it uses. It asks before it does anything that cannot be undone or that leaves this machine. Without a language model, built-in rules answer; they know these examples:'),
     list,
     el('p', { class: 'small muted' }, el('kbd', null, '/'), ' lists the commands, ', el('kbd', null, '?'), ' the keyboard shortcuts.'));
 }

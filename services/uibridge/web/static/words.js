@@ -1,4 +1,4 @@
-// What codes mean, for people.
+// Readable texts for codes.
 
 // STATES are the agent's states.
 export const STATES = {
@@ -11,75 +11,75 @@ export const STATES = {
   locked: 'Locked',
 };
 
-// busy says whether something can be cancelled in the state.
+// busy reports whether there is something to cancel in a state.
 export function busy(state) {
   return Boolean(state) && state !== 'waiting_for_input' && state !== 'locked';
 }
 
 const FAILURES = {
   malformed: 'This could not be read.',
-  unknown_agent: 'There is no such agent.',
-  unknown_cause: 'Core does not know what to do with this.',
-  unknown_command: 'There is no such command.',
-  duplicate_of: 'This was sent before, and is taken once.',
+  unknown_agent: 'Unknown agent.',
+  unknown_cause: 'Core cannot handle this.',
+  unknown_command: 'Unknown command.',
+  duplicate_of: 'This was already sent; it counts once.',
   dropped: 'A hook dropped this.',
   denied: 'A hook refused this before anything ran.',
   session_locked: 'The session is locked.',
   cancelled: 'Cancelled.',
   interrupted: 'Interrupted by a later input.',
   reset: 'Ended by /reset.',
-  queue_full: 'Too much is waiting already. Send it again when the queue is shorter.',
-  poison: 'Handling this failed again and again, so it was given up.',
+  queue_full: 'The queue is full. Send it again when the queue is shorter.',
+  poison: 'Handling this failed repeatedly, so it was abandoned.',
   provider_failed: 'The language model gave no answer.',
-  no_provider: 'No language model is there. Is a provider running?',
+  no_provider: 'No language model is available. Is a provider running?',
   no_guide: 'A guide that this agent requires is missing. Is its plugin running?',
   limit_rounds: 'The turn reached its limit of rounds.',
   limit_tokens: 'The turn reached its limit of tokens.',
   limit_cost: 'The turn reached its limit of cost.',
-  deadline: 'The time for this turn is over.',
+  deadline: 'The turn reached its time limit.',
   circuit_open: 'Too many tool calls failed, so the session is locked for a while.',
-  state_mismatch: 'The session’s log is damaged, so the session was locked. /repair goes on with what was saved.',
+  state_mismatch: 'The session’s log is damaged, so the session was locked. /repair continues with what was saved.',
 };
 
-// failure is why a turn ended without an answer: [in words, whether it is an error].
+// failure returns why a turn ended without an answer: [text, whether it is an error].
 export function failure(code) {
   return [FAILURES[code] ?? `It ended: ${code}.`, !['cancelled', 'interrupted', 'reset', 'duplicate_of'].includes(code)];
 }
 
 const TOOL_ERRORS = {
   tool_failed: 'failed',
-  invalid_arguments: 'wrong arguments; it did not run',
+  invalid_arguments: 'invalid arguments; it did not run',
   unknown_tool: 'no such tool; it did not run',
   denied: 'not allowed; it did not run',
-  confirmation_expired: 'nobody answered in time; it did not run',
+  confirmation_expired: 'no answer in time; it did not run',
   timeout: 'ran out of time',
   cancelled: 'cancelled; it did not run',
-  not_run: 'no runner took it; it did not run',
-  skipped: 'skipped, since a step before failed',
-  outcome_unknown: 'nobody can know whether it ran',
+  not_run: 'no runner accepted it; it did not run',
+  skipped: 'skipped, since an earlier step failed',
+  outcome_unknown: 'it is unknown whether it ran',
   invalid_plan: 'the plan was refused',
-  internal: 'the tool broke',
+  internal: 'internal error of the tool',
   result_too_large: 'its result was too large to keep',
 };
 
-// toolError is why a call did not succeed.
+// toolError returns why a call did not succeed.
 export function toolError(code) {
   return TOOL_ERRORS[code] ?? code;
 }
 
 const REFUSALS = {
-  unauthenticated: 'You are not signed in any more.',
+  unauthenticated: 'You are no longer signed in.',
   forbidden: 'Your token does not allow this.',
-  rate_limited: 'That was too much at once. Try again in a moment.',
-  overloaded: 'Too many inputs wait already. Try again in a moment.',
+  rate_limited: 'Too many requests. Try again in a moment.',
+  overloaded: 'Too many inputs in flight. Try again in a moment.',
   unavailable: 'The bridge cannot reach the bus right now.',
   timeout: 'The bridge did not answer in time.',
   unknown_method: 'This bridge does not offer that.',
   too_large: 'That is too large.',
-  internal: 'The bridge has failed; its log says how.',
+  internal: 'Internal error; see the bridge’s log.',
 };
 
-// refusal is an RpcError for people: what is wrong, and the bridge's own words.
+// refusal returns the text of an RpcError: what is wrong, and the bridge's own message.
 export function refusal(e) {
   const words = REFUSALS[e?.code];
   const own = e?.message && e.message !== e.code ? e.message : '';

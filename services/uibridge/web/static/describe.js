@@ -1,10 +1,10 @@
-// What a commit says, in plain sentences: one row for each hook's verdict and each event,
+// Describes commits in plain sentences: one row for each hook's verdict and each event,
 // in the order in which they happened. Nothing here touches the page.
 
 import { duration } from './fmt.js';
 import { oneLine } from './reveal.js';
 
-// LANES are the parts of the loop, in their order: [name, label, what it shows].
+// LANES are the phases of the loop, in order: [name, label, what it shows].
 export const LANES = [
   ['sense', 'Sense', 'What came in'],
   ['plan', 'Plan', 'The model is asked, and answers'],
@@ -17,13 +17,13 @@ export const LANES = [
 
 export const LANE_LABEL = Object.fromEntries(LANES.map(([name, label]) => [name, label]));
 
-// Teller remembers which call is of which tool, so that a later event can name it.
-export class Teller {
+// Describer remembers the tool of each call, so that later events can name it.
+export class Describer {
   #tools = new Map();
   #reasons = new Map();
 
-  // rows are what a commit (the contract's onCommit) says:
-  // {lane, tone, text, turn, name, verdict | event, hooks, index}. tone is '', ok, warn or bad.
+  // rows returns the rows of a commit (the contract's onCommit): {lane, tone, text, turn, name,
+  // verdict | event, hooks, index}. tone is '', ok, warn or bad.
   rows(commit) {
     const events = commit.events ?? [];
     const hooks = commit.hooks ?? [];
@@ -37,22 +37,22 @@ export class Teller {
     }
     events.forEach((e, index) => {
       for (const v of before[index]) rows.push(this.#verdict(v, e.turn || commit.turn));
-      const told = this.#event(e);
-      rows.push({ tone: '', ...told, turn: e.turn || '', name: short(e.type), event: e, hooks: before[index], index });
+      const described = this.#event(e);
+      rows.push({ tone: '', ...described, turn: e.turn || '', name: short(e.type), event: e, hooks: before[index], index });
     });
     for (const v of after) rows.push(this.#verdict(v, commit.turn));
     return rows;
   }
 
-  // trigger is why core decided.
+  // trigger describes why core decided.
   trigger(t) {
     switch (t?.kind) {
-      case 'cause': return { input: `an input of ${t.writer}`, confirmation: `an answer of ${t.writer}`, cancel: `a cancel of ${t.writer}`, command: `a command of ${t.writer}`, timer: 'a time that came' }[t.cause] ?? `a ${t.cause} of ${t.writer}`;
+      case 'cause': return { input: `an input by ${t.writer}`, confirmation: `an answer by ${t.writer}`, cancel: `a cancel by ${t.writer}`, command: `a command by ${t.writer}`, timer: 'a timer' }[t.cause] ?? `a ${t.cause} by ${t.writer}`;
       case 'reply': return t.call.split('-').length > 2 ? `the reply about ${this.#tool(t.call)}` : 'the model’s reply';
-      case 'progress': return 'an executor came or went, or a time was over';
+      case 'progress': return 'an executor that started or stopped, or a timeout';
       case 'poison': return 'a cause that cannot be handled';
     }
-    return t?.kind ?? 'nothing that is known';
+    return t?.kind ?? 'an unknown trigger';
   }
 
   forget() {
@@ -60,7 +60,8 @@ export class Teller {
     this.#reasons.clear();
   }
 
-  // place is the event that a verdict comes before; -1: it comes after all of them.
+  // place returns the index of the event that a verdict precedes; -1 if it follows all of
+  // them.
   #place(v, events) {
     const last = (type) => events.findLastIndex((e) => short(e.type) === type);
     const first = (...types) => events.findIndex((e) => types.includes(short(e.type)));
@@ -84,17 +85,17 @@ export class Teller {
     const why = v.reason ? `: ${oneLine(v.reason, 300)}` : '';
     let tone = '';
     let text = {
-      continue: `Plugin ${v.plugin} let it pass ${where} ${took}.`,
+      continue: `Plugin ${v.plugin} allowed it ${where} ${took}.`,
       replace: `Plugin ${v.plugin} changed what it was given ${where} ${took}${why}.`,
       stop: `Plugin ${v.plugin} ended the chain ${where} ${took}${why}.`,
       deny: `Plugin ${v.plugin} denied ${where} ${took}${why}.`,
-      confirm: `Plugin ${v.plugin} wants a person to decide ${where} ${took}${why}.`,
-      answer: `Plugin ${v.plugin} answered in the place of the tool ${where} ${took}${why}.`,
+      confirm: `Plugin ${v.plugin} requires approval ${where} ${took}${why}.`,
+      answer: `Plugin ${v.plugin} answered instead of the tool ${where} ${took}${why}.`,
     }[v.verb] ?? `Plugin ${v.plugin} said ${v.verb} ${where} ${took}${why}.`;
     if (v.verb === 'deny') tone = 'bad';
     if (v.verb === 'confirm') tone = 'warn';
     if (v.error) {
-      text = `Plugin ${v.plugin} gave no usable answer ${where} ${took} (${oneLine(v.error, 300)}), which counts as ${v.verb}.`;
+      text = `Plugin ${v.plugin} returned no usable answer ${where} ${took} (${oneLine(v.error, 300)}), which counts as ${v.verb}.`;
       tone = v.verb === 'deny' ? 'bad' : 'warn';
     }
     return { lane: 'hook', tone, text, turn: turn ?? '', name: `${v.plugin} ${v.point} ${v.verb}`, verdict: v, hooks: [v] };
@@ -103,19 +104,19 @@ export class Teller {
   #tool(call) { return this.#tools.get(call) ?? `call ${call}`; }
 
   #event({ type, data: d }) {
-    const tell = TELL[short(type)];
-    if (!tell) return { lane: 'ui', text: `${short(type)}.` };
-    return tell(d ?? {}, { tool: (call) => this.#tool(call), knows: (call, tool) => keep(this.#tools, call, tool), because: (call, reason) => keep(this.#reasons, call, reason), why: (call) => this.#reasons.get(call) });
+    const describe = DESCRIBE[short(type)];
+    if (!describe) return { lane: 'ui', text: `${short(type)}.` };
+    return describe(d ?? {}, { tool: (call) => this.#tool(call), knows: (call, tool) => keep(this.#tools, call, tool), because: (call, reason) => keep(this.#reasons, call, reason), why: (call) => this.#reasons.get(call) });
   }
 }
 
-// keep notes something about a call; of very old calls nothing is known any more.
+// keep stores a value for a call, and drops those of very old calls.
 function keep(map, call, value) {
   if (map.size > 5000) map.delete(map.keys().next().value);
   map.set(call, value);
 }
 
-// short is an event's type without what all have in common: plan.requested.
+// short returns an event's type without the common prefix and version: plan.requested.
 export function short(type) {
   return String(type).replace(/^skandha\./, '').replace(/\.v1$/, '');
 }
@@ -130,11 +131,11 @@ const tokens = (u) => {
   return n ? `, ${n} tokens` : '';
 };
 
-// brief is an instance's name without most of its random end.
+// brief returns an instance's name without most of its random suffix.
 export function brief(instance) { return String(instance ?? '').replace(/(-[0-9a-f]{4})[0-9a-f]{8,}$/, '$1'); }
 
 
-// grantText says what was approved for the rest of the session.
+// grantText describes what was approved for the rest of the session.
 export function grantText(g) {
   if (!g) return '';
   const patterns = Object.entries(g.args ?? {}).map(([name, p]) => `${name} = ${p}`).join(', ');
@@ -143,32 +144,32 @@ export function grantText(g) {
 }
 
 const RULES = {
-  risk: 'by the tool’s risk', default: 'by default: no rule speaks of it', before_act: 'because a plugin wants it', breaker: 'because too many calls failed', grant: 'by what was approved for the session',
+  risk: 'by the tool’s risk', default: 'by default: no rule matches', before_act: 'because a plugin requires it', breaker: 'because too many calls failed', grant: 'by what was approved for the session',
 };
 
-// ruleText is which rule decided: policy[2] is the third of the configuration.
+// ruleText describes which rule decided: policy[2] is the third rule of the configuration.
 export function ruleText(rule) {
   if (!rule) return '';
   return RULES[rule] ?? `by the rule ${rule}`;
 }
 
-// about is a reason without the subject that its sentence has named already.
+// about replaces the subject of a reason with "It" if the sentence has already named it.
 function about(reason, name) {
   return reason.startsWith(`${name} `) ? `It ${reason.slice(name.length + 1)}` : reason;
 }
 
-const TELL = {
+const DESCRIBE = {
   'sense.perceived': (d) => {
     const who = spaced(d.writer, source(d.source));
     switch (d.disposition) {
-      case 'queued': return { lane: 'sense', tone: 'warn', text: `${who} said ${quote(d.text)}. It waits for the turn before.` };
-      case 'from_queue': return { lane: 'sense', text: `What ${d.writer} said has waited long enough: its turn begins.` };
-      case 'ended': return { lane: 'sense', text: d.text ? `${who} said ${quote(d.text)}. That was answered at once.` : `A command of ${d.writer} was answered at once.` };
+      case 'queued': return { lane: 'sense', tone: 'warn', text: `${who} said ${quote(d.text)}. It waits for the previous turn.` };
+      case 'from_queue': return { lane: 'sense', text: `The queued input by ${d.writer} begins its turn.` };
+      case 'ended': return { lane: 'sense', text: d.text ? `${who} said ${quote(d.text)}. That was answered at once.` : `A command by ${d.writer} was answered at once.` };
     }
     return { lane: 'sense', text: `${who} said ${quote(d.text)}. Its turn begins.` };
   },
   'plan.requested': (d) => (d.attempts > 1
-    ? { lane: 'plan', tone: 'warn', text: `The model is asked again, attempt ${d.attempts}: the one before gave nothing of use. Provider ${brief(d.provider)}.` }
+    ? { lane: 'plan', tone: 'warn', text: `The model is asked again, attempt ${d.attempts}: the previous one gave no usable answer. Provider ${brief(d.provider)}.` }
     : { lane: 'plan', text: `The model is asked, round ${d.round}, with ${d.tools?.length ?? 0} tools to choose from. Provider ${brief(d.provider)}.` }),
   'plan.completed': (d, { knows }) => {
     for (const s of d.steps ?? []) knows(s.call, s.tool);
@@ -178,35 +179,35 @@ const TELL = {
     if (!d.steps?.length) return { lane: 'plan', tone: 'ok', text: `The model answered${took}${tokens(d.response?.usage)}.${says}` };
     const calls = d.steps.filter((s) => !s.parent);
     const names = calls.slice(0, 4).map((s) => s.tool).join(', ') + (calls.length > 4 ? ` and ${calls.length - 4} more` : '');
-    const inside = d.steps.length > calls.length ? `, with ${d.steps.length - calls.length} steps of its own` : '';
+    const inside = d.steps.length > calls.length ? `, with ${d.steps.length - calls.length} steps inside` : '';
     return { lane: 'plan', text: `The model wants to use ${names}${inside}${took}.${says}` };
   },
   'security.audited': (d, { because }) => {
     const why = d.reason ? `: ${oneLine(d.reason, 300)}` : '';
     if (d.action === 'confirmation') {
-      return { lane: 'confirm', tone: 'bad', text: ends(`An answer of ${d.principal} does not count${why}`) };
+      return { lane: 'confirm', tone: 'bad', text: ends(`An answer by ${d.principal} does not count${why}`) };
     }
     because(d.call, d.reason);
     const said = d.reason ? ` ${ends(about(oneLine(d.reason, 300), d.resource).replace(/^./, (c) => c.toUpperCase()))}` : '';
     const by = d.rule ? `, ${ruleText(d.rule)}` : '';
     switch (d.effect) {
       case 'deny': return { lane: 'confirm', tone: 'bad', text: `Policy denies ${d.resource}${by}.${said}` };
-      case 'confirm': return { lane: 'confirm', tone: 'warn', text: `Policy wants a person to decide about ${d.resource}${by}.${said}` };
+      case 'confirm': return { lane: 'confirm', tone: 'warn', text: `Policy requires approval for ${d.resource}${by}.${said}` };
     }
-    if (d.grant) return { lane: 'confirm', tone: 'ok', text: `Policy lets ${d.resource} pass: a person approved ${grantText(d.grant)} for this session.` };
+    if (d.grant) return { lane: 'confirm', tone: 'ok', text: `Policy allows ${d.resource}: a person approved ${grantText(d.grant)} for this session.` };
     return { lane: 'confirm', text: `Policy allows ${d.resource}${by}.${said}` };
   },
   'ui.tool_call_request': (d, { knows, why }) => {
     knows(d.confirmation_id, d.tool_name);
-    const said = why(d.confirmation_id); // policy's reason stands in the row before
+    const said = why(d.confirmation_id); // the previous row shows policy's reason
     const w = d.security_warning?.message === said ? '' : d.security_warning?.message;
-    return { lane: 'confirm', tone: 'warn', text: `A person is asked: may ${d.tool_name} run${args(d.args)}?${w ? ` ${ends(oneLine(w, 200))}` : ''} No answer until ${clock(d.expires_at)} means no.` };
+    return { lane: 'confirm', tone: 'warn', text: `Approval requested: may ${d.tool_name} run${args(d.args)}?${w ? ` ${ends(oneLine(w, 200))}` : ''} No answer until ${clock(d.expires_at)} means no.` };
   },
   'act.confirmed': (d, { tool }) => {
     const where = spaced(d.by, { approved: 'approved', denied: 'refused' }[d.outcome], tool(d.call), source(d.source));
     const own = (d.reason ?? '').replace(new RegExp(`^refused by ${d.by}(: )?`), '');
     const why = own ? `: ${oneLine(own, 300)}` : '';
-    if (d.outcome === 'expired') return { lane: 'confirm', tone: 'bad', text: `Nobody answered in time, which means no: ${tool(d.call)} does not run.` };
+    if (d.outcome === 'expired') return { lane: 'confirm', tone: 'bad', text: `No answer in time, which means no: ${tool(d.call)} does not run.` };
     if (d.outcome === 'denied') return { lane: 'confirm', tone: 'bad', text: ends(`${where}${why}`) };
     const always = d.always ? `, and ${grantText(d.always)} from now on in this session` : '';
     return { lane: 'confirm', tone: 'ok', text: ends(`${where}${always}${why}`) };
@@ -214,20 +215,20 @@ const TELL = {
   'act.requested': (d, { knows }) => {
     knows(d.call, d.tool);
     const by = d.approved_by ? `, as ${d.approved_by} approved it` : '';
-    const again = d.uncertain ? ' The attempt before may have run; the tool is idempotent.' : '';
-    return { lane: 'act', tone: d.attempts > 1 ? 'warn' : '', text: `${d.tool} is given to runner ${brief(d.runner)}, attempt ${d.attempts}${by}.${again}` };
+    const again = d.uncertain ? ' The previous attempt may have run; the tool is idempotent.' : '';
+    return { lane: 'act', tone: d.attempts > 1 ? 'warn' : '', text: `${d.tool} is sent to runner ${brief(d.runner)}, attempt ${d.attempts}${by}.${again}` };
   },
   'act.completed': (d) => {
     const r = d.result ?? {};
     const took = d.duration_ms ? ` after ${duration(d.duration_ms)}` : '';
-    const note = d.note ? ` The model is told: ${ends(oneLine(d.note, 200))}` : '';
+    const note = d.note ? ` Note to the model: ${ends(oneLine(d.note, 200))}` : '';
     if (r.success) return { lane: 'act', tone: 'ok', text: `${d.tool} succeeded${took}.${note}` };
     const code = r.error?.code ?? 'failed';
-    const why = ends(oneLine(r.error?.message ?? 'it did not say why', 300)).replace(/^./, (c) => c.toUpperCase());
+    const why = ends(oneLine(r.error?.message ?? 'no reason given', 300)).replace(/^./, (c) => c.toUpperCase());
     const what = {
       denied: 'did not run', confirmation_expired: 'did not run', cancelled: 'did not run', not_run: 'did not run', skipped: 'was skipped',
       unknown_tool: 'did not run', invalid_arguments: 'did not run', invalid_plan: 'was refused', timeout: `ran out of time${took}`,
-      outcome_unknown: 'may or may not have run: nobody can know', result_too_large: 'ran, but its result is too large',
+      outcome_unknown: 'may or may not have run: its outcome is unknown', result_too_large: 'ran, but its result is too large',
     }[code] ?? `failed${took}`;
     return { lane: 'act', tone: code === 'skipped' || code === 'cancelled' ? 'warn' : 'bad', text: `${d.tool} ${what}. ${why}${note}` };
   },
@@ -239,14 +240,14 @@ const TELL = {
   'turn.failed': (d) => ({ lane: 'reflect', tone: ['cancelled', 'interrupted', 'reset', 'duplicate_of'].includes(d.code) ? 'warn' : 'bad', text: ends(`The turn ended without an answer (${d.code}): ${oneLine(d.reason, 300)}`) }),
   'session.locked': (d) => ({ lane: 'reflect', tone: 'bad', text: ends(`The session is locked until ${d.until ?? '/reset'}: ${oneLine(d.reason, 300)}`) }),
   'session.reset': (d) => ({ lane: 'reflect', tone: 'warn', text: `${d.by} reset the conversation.` }),
-  'session.checkpoint': () => ({ lane: 'reflect', text: 'The state of the session was written down; it goes on from there.' }),
-  'ui.message': (d) => ({ lane: 'ui', text: `People are told ${quote(d.content)}.` }),
+  'session.checkpoint': () => ({ lane: 'reflect', text: 'A checkpoint of the session was written; it continues from there.' }),
+  'ui.message': (d) => ({ lane: 'ui', text: `A message to the users: ${quote(d.content)}.` }),
   'ui.state': (d) => ({ lane: 'ui', text: `The agent is ${STATES[d.state] ?? d.state}.` }),
   'ui.ready': () => ({ lane: 'ui', text: 'The agent is ready for the next input.' }),
 };
 
-// particulars are an event's own facts, [name, text] each: who decided about what, by
-// which rule, and what for. Its JSON has all the rest.
+// particulars returns an event's main facts, as [name, text]: who decided what, by
+// which rule, and why. Its JSON has the rest.
 export function particulars({ type, data: d = {} }) {
   const who = (name, s) => spaced(name, source(s));
   const rule = d.rule && `${ruleText(d.rule)} (${d.rule})`;

@@ -11,25 +11,25 @@ import (
 	"strings"
 )
 
-// Bounds of what is kept of what was typed.
+// Bounds of the history.
 const (
-	maxTyped      = 1000
-	maxTypedBytes = 16 << 10 // of one entry; longer ones are not kept
+	maxEntries    = 1000
+	maxEntryBytes = 16 << 10 // per entry; longer ones are not kept
 )
 
-// typed is what was typed before, the latest last, and the way through it. The file
-// has an entry a line, quoted as in Go; it is its owner's alone.
-type typed struct {
+// history holds the earlier inputs, latest last, and the position in them. Its file has
+// one entry per line, quoted as in Go; only its owner can read it.
+type history struct {
 	file  string
 	all   []string
-	at    int    // len(all): at what is being typed
-	draft string // what was being typed
-	held  string // while the editor is used for something else
+	at    int    // len(all): at the draft
+	draft string // the unfinished text
+	held  string // the text while the editor is used for something else
 }
 
-// openTyped reads what was kept. A file that cannot be read is as good as none.
-func openTyped(file string) *typed {
-	t := &typed{file: file}
+// openHistory reads the history. It ignores a file that cannot be read.
+func openHistory(file string) *history {
+	t := &history{file: file}
 	if file == "" {
 		return t
 	}
@@ -39,24 +39,24 @@ func openTyped(file string) *typed {
 	}
 	defer func() { _ = f.Close() }()
 	s := bufio.NewScanner(f)
-	s.Buffer(nil, 8*maxTypedBytes)
+	s.Buffer(nil, 8*maxEntryBytes)
 	for s.Scan() {
 		if text, err := strconv.Unquote(s.Text()); err == nil {
 			t.all = append(t.all, text)
 		}
 	}
-	if len(t.all) > 2*maxTyped {
-		t.all = t.all[len(t.all)-maxTyped:]
-		_ = t.rewrite() // it stays long, and is cut the next time
+	if len(t.all) > 2*maxEntries {
+		t.all = t.all[len(t.all)-maxEntries:]
+		_ = t.rewrite() // on failure it is cut the next time
 	}
 	t.at = len(t.all)
 	return t
 }
 
-// add keeps an entry, unless it begins with a space or is the one before.
-func (t *typed) add(text string) error {
+// add adds an entry, unless it begins with a space or equals the previous one.
+func (t *history) add(text string) error {
 	defer func() { t.at, t.draft = len(t.all), "" }()
-	if strings.TrimSpace(text) == "" || strings.HasPrefix(text, " ") || len(text) > maxTypedBytes ||
+	if strings.TrimSpace(text) == "" || strings.HasPrefix(text, " ") || len(text) > maxEntryBytes ||
 		len(t.all) > 0 && t.all[len(t.all)-1] == text {
 		return nil
 	}
@@ -71,14 +71,14 @@ func (t *typed) add(text string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("keeping what was typed: %w", err)
+		return fmt.Errorf("saving the history: %w", err)
 	}
 	_, err = f.WriteString(strconv.Quote(text) + "\n")
 	return errors.Join(err, f.Close())
 }
 
-// rewrite cuts the file.
-func (t *typed) rewrite() error {
+// rewrite replaces the file with the kept entries.
+func (t *history) rewrite() error {
 	var b strings.Builder
 	for _, text := range t.all {
 		b.WriteString(strconv.Quote(text) + "\n")
@@ -90,8 +90,8 @@ func (t *typed) rewrite() error {
 	return os.Rename(next, t.file)
 }
 
-// back goes to the entry before; now is what the editor holds.
-func (t *typed) back(now string) (string, bool) {
+// back returns the previous entry; now is the editor's text.
+func (t *history) back(now string) (string, bool) {
 	if t.at == 0 {
 		return "", false
 	}
@@ -102,8 +102,8 @@ func (t *typed) back(now string) (string, bool) {
 	return t.all[t.at], true
 }
 
-// forth goes to the entry after, in the end to what was being typed.
-func (t *typed) forth() (string, bool) {
+// forth returns the next entry, or finally the draft.
+func (t *history) forth() (string, bool) {
 	if t.at >= len(t.all) {
 		return "", false
 	}
@@ -114,9 +114,9 @@ func (t *typed) forth() (string, bool) {
 	return t.all[t.at], true
 }
 
-func (t *typed) hold(text string) { t.held = text }
+func (t *history) hold(text string) { t.held = text }
 
-func (t *typed) release() string {
+func (t *history) release() string {
 	text := t.held
 	t.held = ""
 	return text

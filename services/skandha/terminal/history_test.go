@@ -10,13 +10,13 @@ import (
 
 func TestWhatWasTypedIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "history")
-	a := openTyped(file)
-	for _, text := range []string{"one", "two\nlines \"q\"", "two\nlines \"q\"", " secret", "  ", strings.Repeat("x", maxTypedBytes+1), "three"} {
+	a := openHistory(file)
+	for _, text := range []string{"one", "two\nlines \"q\"", "two\nlines \"q\"", " secret", "  ", strings.Repeat("x", maxEntryBytes+1), "three"} {
 		if err := a.add(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b := openTyped(file)
+	b := openHistory(file)
 	if want := []string{"one", "two\nlines \"q\"", "three"}; fmt.Sprint(b.all) != fmt.Sprint(want) {
 		t.Fatalf("%q, want %q", b.all, want)
 	}
@@ -45,15 +45,15 @@ func TestWhatWasTypedIsKept(t *testing.T) {
 func TestWhatWasTypedIsBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "history")
 	var b strings.Builder
-	for i := range 2*maxTyped + 1 {
+	for i := range 2*maxEntries + 1 {
 		fmt.Fprintf(&b, "%q\n", fmt.Sprint("line ", i))
 	}
 	b.WriteString("garbage\n")
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	openTyped(file)
-	if again := openTyped(file); len(again.all) != maxTyped || again.all[maxTyped-1] != fmt.Sprint("line ", 2*maxTyped) {
+	openHistory(file)
+	if again := openHistory(file); len(again.all) != maxEntries || again.all[maxEntries-1] != fmt.Sprint("line ", 2*maxEntries) {
 		t.Fatalf("%d entries are left, the last %q", len(again.all), again.all[len(again.all)-1])
 	}
 }
