@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// placeWithin is how long a call waits for a box while all are in use.
+	// placeWithin is how long a call waits for a sandbox while all are in use.
 	placeWithin = 30 * time.Second
 	// beforeEnd is how long before its deadline a call's run is stopped, so that what it
 	// has printed becomes part of the result.
@@ -38,9 +38,9 @@ type call struct {
 	progress func(string)
 }
 
-// place is the box that a call works in.
+// place is the sandbox that a call works in.
 type place struct {
-	box      *pool.Sandbox
+	sandbox  *pool.Sandbox
 	notice   string   // what the model has to know of it
 	packages []string // that are installed
 }
@@ -85,65 +85,65 @@ func (s *Service) work(ctx context.Context, req contract.Request, progress func(
 	res, why := s.carryOut(ctx, c, at)
 	if why != nil {
 		s.counts.broken.Add(1)
-		s.leases.broken(own, at.box, why)
+		s.leases.broken(own, at.sandbox, why)
 	}
 	return s.answer(ctx, c, res)
 }
 
-// left ends a call in its session. If somebody waits for a place, the session's box
+// left ends a call in its session. If somebody waits for a place, the session's sandbox
 // may be it.
 func (s *Service) left(own *session) {
 	s.leases.leave(own)
 	s.makeRoom()
 }
 
-// once carries out a call in a box of its own.
+// once carries out a call in a sandbox of its own.
 func (s *Service) once(ctx context.Context, c call, wanted deps.Requirements) contract.Answer {
 	set, err := s.install(ctx, c, wanted)
 	if err != nil {
 		return s.placeless(ctx, c, err)
 	}
-	box, err := s.get(ctx, c, set, wanted)
+	sandbox, err := s.get(ctx, c, set, wanted)
 	if err != nil {
 		return s.placeless(ctx, c, err)
 	}
-	defer s.pool.Discard(box)
-	res, why := s.carryOut(ctx, c, place{box: box, packages: wanted.Strings()})
+	defer s.pool.Discard(sandbox)
+	res, why := s.carryOut(ctx, c, place{sandbox: sandbox, packages: wanted.Strings()})
 	if why != nil {
 		s.counts.broken.Add(1)
 	}
 	return s.answer(ctx, c, res)
 }
 
-// place gives the call its session's box, with the packages that it wants.
+// place gives the call its session's sandbox, with the packages that it wants.
 func (s *Service) place(ctx context.Context, own *session, c call, wanted deps.Requirements) (place, error) {
-	box := s.leases.current(own)
+	sandbox := s.leases.current(own)
 	as, have := s.leases.state(own)
 	all := deps.Merge(have, wanted)
-	at := place{box: box, packages: all.Strings()}
-	if box != nil && len(wanted) == 0 {
+	at := place{sandbox: sandbox, packages: all.Strings()}
+	if sandbox != nil && len(wanted) == 0 {
 		return at, nil
 	}
 	set, err := s.install(ctx, c, all)
 	if err != nil {
 		return place{}, err
 	}
-	if box != nil && box.Set == set {
+	if sandbox != nil && sandbox.Set == set {
 		return at, nil
 	}
-	if at.box, err = s.get(ctx, c, set, all); err != nil {
+	if at.sandbox, err = s.get(ctx, c, set, all); err != nil {
 		return place{}, err
 	}
-	if box != nil {
+	if sandbox != nil {
 		c.progress("moving the session's files to a sandbox with the packages")
-		if err := move(ctx, box, at.box); err != nil {
-			s.pool.Discard(at.box)
+		if err := move(ctx, sandbox, at.sandbox); err != nil {
+			s.pool.Discard(at.sandbox)
 			return place{}, err
 		}
 	}
 	var ok bool
-	if at.notice, ok = s.leases.grant(own, as, at.box, all); !ok {
-		s.pool.Discard(at.box)
+	if at.notice, ok = s.leases.grant(own, as, at.sandbox, all); !ok {
+		s.pool.Discard(at.sandbox)
 		return place{}, errReset
 	}
 	return at, nil
@@ -152,14 +152,14 @@ func (s *Service) place(ctx context.Context, own *session, c call, wanted deps.R
 // errReset: whoever asked is not waiting any more.
 var errReset = &tools.Error{Message: "the session was reset meanwhile"}
 
-// get takes a box from the pool. A set that was removed meanwhile is made again, once.
+// get takes a sandbox from the pool. A set that was removed meanwhile is made again, once.
 func (s *Service) get(ctx context.Context, c call, set string, packages deps.Requirements) (*pool.Sandbox, error) {
 	if set != "" || s.pool.Stats().Warm == 0 {
 		c.progress("starting a sandbox")
 	}
-	box, err := s.await(ctx, c.owner, set)
+	sandbox, err := s.await(ctx, c.owner, set)
 	if !errors.Is(err, driver.ErrNoSet) {
-		return box, err
+		return sandbox, err
 	}
 	if set, err = s.install(ctx, c, packages); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s *Service) get(ctx context.Context, c call, set string, packages deps.Req
 	return s.await(ctx, c.owner, set)
 }
 
-// await waits for a box, and not longer than is of use.
+// await waits for a sandbox, and not longer than is of use.
 func (s *Service) await(ctx context.Context, owner, set string) (*pool.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeWithin)
 	defer cancel()
@@ -199,7 +199,7 @@ func (s *Service) install(ctx context.Context, c call, want deps.Requirements) (
 	return s.packages.Ensure(ctx, want, c.progress)
 }
 
-// move copies the workspace from one box into another.
+// move copies the workspace from one sandbox into another.
 func move(ctx context.Context, from, to *pool.Sandbox) error {
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
@@ -219,7 +219,7 @@ func move(ctx context.Context, from, to *pool.Sandbox) error {
 	return nil
 }
 
-// placeless is the answer to a call that got no box: it did not run.
+// placeless is the answer to a call that got no sandbox: it did not run.
 func (s *Service) placeless(ctx context.Context, c call, err error) contract.Answer {
 	var packages *deps.Error
 	var told *tools.Error
@@ -264,20 +264,20 @@ func markTruncated(data json.RawMessage) json.RawMessage {
 	return data
 }
 
-// carryOut does the job. why is set when the box is of no more use.
+// carryOut does the job. why is set when the sandbox is of no more use.
 func (s *Service) carryOut(ctx context.Context, c call, at place) (res tool.Result, why error) {
 	defer s.pool.Working()()
 	if c.job.Run != nil {
 		return s.run(ctx, c, at)
 	}
-	v, err := c.job.Do(ctx, at.box.Conn, c.Call, s.bus)
+	v, err := c.job.Do(ctx, at.sandbox.Conn, c.Call, s.bus)
 	if err == nil {
 		return withNotice(tool.OK(v), at.notice), nil
 	}
 	if res, ok := tools.Failure(err); ok {
 		return withNotice(res, at.notice), nil
 	}
-	if why := broken(at.box, err); why != nil {
+	if why := broken(at.sandbox, err); why != nil {
 		return s.brokenResult(why), why
 	}
 	return tool.Failure(tool.CodeFailed, err.Error()), nil
@@ -304,9 +304,9 @@ func withNotice(r tool.Result, notice string) tool.Result {
 	return tool.OK(fields)
 }
 
-// broken is why the box is of no more use, or nil.
-func broken(box *pool.Sandbox, err error) error {
-	if ended := box.Ended(); ended != nil {
+// broken is why the sandbox is of no more use, or nil.
+func broken(sandbox *pool.Sandbox, err error) error {
+	if ended := sandbox.Ended(); ended != nil {
 		return ended
 	}
 	if errors.Is(err, agent.ErrBroken) {
@@ -315,7 +315,7 @@ func broken(box *pool.Sandbox, err error) error {
 	return nil
 }
 
-// brokenResult says that the box broke while it worked.
+// brokenResult says that the sandbox broke while it worked.
 func (s *Service) brokenResult(why error) tool.Result {
 	msg := "the sandbox broke while this ran: " + why.Error()
 	if errors.Is(why, driver.ErrMemory) {

@@ -21,20 +21,20 @@ const (
 // Config says how a sandbox service uses its driver. The zero value is one with the
 // defaults.
 type Config struct {
-	// Slots is how many calls run, or wait for a box, at once; default 64, twice the boxes,
+	// Slots is how many calls run, or wait for a sandbox, at once; default 64, twice the sandboxes,
 	// so that those who wait for their share keep nobody from theirs. Four times as many may
 	// wait for a slot.
 	Slots int
-	// Warm is how many clean boxes are kept ready; default 2. Negative: none, so that
-	// each new session waits for the start of its box.
+	// Warm is how many clean sandboxes are kept ready; default 2. Negative: none, so that
+	// each new session waits for the start of its sandbox.
 	Warm int
-	// Max is how many boxes there may be in all, leased and warm ones; default 32.
+	// Max is how many sandboxes there may be in all, leased and warm ones; default 32.
 	Max int
-	// Idle is how long a session keeps a box that it does not use; default 15 min.
+	// Idle is how long a session keeps a sandbox that it does not use; default 15 min.
 	Idle time.Duration
-	// Limits of each box; zero: driver.DefaultLimits.
+	// Limits of each sandbox; zero: driver.DefaultLimits.
 	Limits driver.Limits
-	// FillAfter is how long after the start the first warm box is made; default at once.
+	// FillAfter is how long after the start the first warm sandbox is made; default at once.
 	FillAfter time.Duration
 	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
 	DrainTimeout time.Duration

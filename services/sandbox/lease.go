@@ -12,19 +12,19 @@ import (
 	"skandha.dev/services/sandbox/pool"
 )
 
-// remembered is how many sessions without a box are kept, which only know why theirs is gone.
+// remembered is how many sessions without a sandbox are kept, which only know why theirs is gone.
 const remembered = 1 << 16
 
-// session is what this instance knows of a session: its box, or why it is gone.
+// session is what this instance knows of a session: its sandbox, or why it is gone.
 type session struct {
 	ref  subject.Ref
-	turn chan struct{} // holds one element while a call works in the box
+	turn chan struct{} // holds one element while a call works in the sandbox
 
 	// Guarded by leases.mu.
 	lease    string            // core's name for what is kept here; another one: the session was reset
 	begun    beginning         // what made it begin here
 	seq      uint64            // of the latest turn that was seen
-	box      *pool.Sandbox     // nil: none; changed by who has the turn, and by who ends it
+	sandbox  *pool.Sandbox     // nil: none; changed by who has the turn, and by who ends it
 	packages deps.Requirements // that the session has asked for
 	calls    int               // that work or wait
 	used     time.Time         // when the last of them ended
@@ -47,7 +47,7 @@ type leases struct {
 	all map[subject.Ref]*session
 }
 
-// enter finds the session of a call, whose box ends first if what is in it is not what
+// enter finds the session of a call, whose sandbox ends first if what is in it is not what
 // the call expects. Each enter wants a leave. It returns nil for a call of a session
 // that was reset since.
 func (l *leases) enter(ref subject.Ref, c *contract.ToolCall) *session {
@@ -82,7 +82,7 @@ func (l *leases) begin(s *session, lease string, begun beginning) {
 	}
 }
 
-// await waits until no other call works in the session's box. Each wants a done.
+// await waits until no other call works in the session's sandbox. Each wants a done.
 func (s *session) await(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -100,38 +100,38 @@ func (l *leases) leave(s *session) {
 	defer l.mu.Unlock()
 	s.calls--
 	s.used = time.Now()
-	if s.calls == 0 && s.box == nil && s.lost == "" && len(s.packages) == 0 {
+	if s.calls == 0 && s.sandbox == nil && s.lost == "" && len(s.packages) == 0 {
 		delete(l.all, s.ref)
 	}
 }
 
-// current is the session's box, if it still works. Who calls it has the turn.
+// current is the session's sandbox, if it still works. Who calls it has the turn.
 func (l *leases) current(s *session) *pool.Sandbox {
 	l.mu.Lock()
-	box := s.box
+	sandbox := s.sandbox
 	l.mu.Unlock()
-	if box == nil {
+	if sandbox == nil {
 		return nil
 	}
-	if err := box.Ended(); err != nil {
-		l.broken(s, box, err)
+	if err := sandbox.Ended(); err != nil {
+		l.broken(s, sandbox, err)
 		return nil
 	}
-	return box
+	return sandbox
 }
 
-// broken ends the lease of a box that is of no more use.
-func (l *leases) broken(s *session, box *pool.Sandbox, why error) {
+// broken ends the lease of a sandbox that is of no more use.
+func (l *leases) broken(s *session, sandbox *pool.Sandbox, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.box == box {
+	if s.sandbox == sandbox {
 		l.drop(s, why.Error())
 	}
 }
 
-// grant gives the session a box. It reports false, and the box is not the session's,
+// grant gives the session a sandbox. It reports false, and the sandbox is not the session's,
 // when the session began anew meanwhile. notice is what the model has to know.
-func (l *leases) grant(s *session, as tenure, box *pool.Sandbox, packages deps.Requirements) (notice string, ok bool) {
+func (l *leases) grant(s *session, as tenure, sandbox *pool.Sandbox, packages deps.Requirements) (notice string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if as != (tenure{s.lease, s.begun}) {
@@ -140,21 +140,21 @@ func (l *leases) grant(s *session, as tenure, box *pool.Sandbox, packages deps.R
 	if s.lost != "" {
 		notice = fmt.Sprintf("this is a new sandbox; files of earlier calls are gone (reason: %s)", s.lost)
 	}
-	if s.box != nil {
-		l.pool.Discard(s.box)
+	if s.sandbox != nil {
+		l.pool.Discard(s.sandbox)
 	}
-	s.box, s.packages, s.lost = box, packages, ""
+	s.sandbox, s.packages, s.lost = sandbox, packages, ""
 	return notice, true
 }
 
-// state is what a call needs to know before it asks for a box.
+// state is what a call needs to know before it asks for a sandbox.
 func (l *leases) state(s *session) (as tenure, packages deps.Requirements) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return tenure{s.lease, s.begun}, s.packages
 }
 
-// tenure is for how long a session's box is its own: until it begins anew.
+// tenure is for how long a session's sandbox is its own: until it begins anew.
 type tenure struct {
 	lease string
 	begun beginning
@@ -162,16 +162,16 @@ type tenure struct {
 
 // drop ends a lease; why is for the model's next call, empty: it need not know.
 func (l *leases) drop(s *session, why string) {
-	if s.box != nil {
-		l.pool.Discard(s.box)
-		s.box, s.lost = nil, why
+	if s.sandbox != nil {
+		l.pool.Discard(s.sandbox)
+		s.sandbox, s.lost = nil, why
 	} else if why == "" {
 		s.lost = ""
 	}
 }
 
 // end ends what a session had before the turn of this sequence: it was reset, or
-// locked. Calls that still work in the box have been given up by core.
+// locked. Calls that still work in the sandbox have been given up by core.
 func (l *leases) end(ref subject.Ref, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *leases) expire(idle time.Duration) (ended int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.all {
-		if s.box != nil && s.calls == 0 && time.Since(s.used) >= idle {
+		if s.sandbox != nil && s.calls == 0 && time.Since(s.used) >= idle {
 			l.drop(s, fmt.Sprintf("nothing had used it for %v", idle))
 			ended++
 		}
@@ -200,28 +200,28 @@ func (l *leases) expire(idle time.Duration) (ended int) {
 }
 
 // evict ends an idle lease for somebody who waits for a place, and reports whether there
-// was one: of the owner with the most boxes, if those are more than the owner has who
+// was one: of the owner with the most sandboxes, if those are more than the owner has who
 // waits, the lease that was idle for the longest time. The owner with the most gives up one of its own.
 func (l *leases) evict(want pool.Want) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := map[string]int{}
 	for _, s := range l.all {
-		if s.box != nil {
-			held[s.box.Owner]++
+		if s.sandbox != nil {
+			held[s.sandbox.Owner]++
 		}
 	}
 	var victim *session
 	for _, s := range l.all {
-		if s.box == nil || s.calls > 0 {
+		if s.sandbox == nil || s.calls > 0 {
 			continue
 		}
-		owner := s.box.Owner
+		owner := s.sandbox.Owner
 		if owner != want.Owner && (want.Own || held[owner] <= held[want.Owner]) {
 			continue
 		}
-		if victim == nil || held[owner] > held[victim.box.Owner] ||
-			held[owner] == held[victim.box.Owner] && s.used.Before(victim.used) {
+		if victim == nil || held[owner] > held[victim.sandbox.Owner] ||
+			held[owner] == held[victim.sandbox.Owner] && s.used.Before(victim.used) {
 			victim = s
 		}
 	}
@@ -232,24 +232,24 @@ func (l *leases) evict(want pool.Want) bool {
 	return true
 }
 
-// prune forgets sessions that have no box, when there are very many.
+// prune forgets sessions that have no sandbox, when there are very many.
 func (l *leases) prune() {
 	if len(l.all) < remembered {
 		return
 	}
 	for ref, s := range l.all {
-		if s.box == nil && s.calls == 0 {
+		if s.sandbox == nil && s.calls == 0 {
 			delete(l.all, ref)
 		}
 	}
 }
 
-// count is how many sessions have a box.
+// count is how many sessions have a sandbox.
 func (l *leases) count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.all {
-		if s.box != nil {
+		if s.sandbox != nil {
 			n++
 		}
 	}

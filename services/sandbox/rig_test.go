@@ -106,8 +106,8 @@ func (c *core) serve(cfg sandbox.Config, d driver.Driver, packages sandbox.Packa
 		if i.driver == nil {
 			return
 		}
-		if n := len(i.driver.Boxes()); n != 0 {
-			c.t.Errorf("it left %d boxes", n)
+		if n := len(i.driver.Sandboxes()); n != 0 {
+			c.t.Errorf("it left %d sandboxes", n)
 		}
 		_ = sub.Unsubscribe()
 	}
@@ -283,9 +283,9 @@ func (s *session) live(p event.Payload, cause string) {
 	}
 }
 
-func (c *core) boxes(n int) {
+func (c *core) sandboxes(n int) {
 	c.t.Helper()
-	natstest.Eventually(c.t, fmt.Sprintf("there are %d boxes", n), func() bool { return len(c.driver.Boxes()) == n })
+	natstest.Eventually(c.t, fmt.Sprintf("there are %d sandboxes", n), func() bool { return len(c.driver.Sandboxes()) == n })
 }
 
 func contains(t testing.TB, what, text string, want ...string) {

@@ -51,14 +51,14 @@ func (s *Service) run(ctx context.Context, c call, at place) (res tool.Result, w
 		run.Timeout = max(min(run.Timeout, time.Until(deadline)-beforeEnd), time.Millisecond)
 	}
 	stop := c.report(out)
-	exit, err := at.box.Run(ctx, run)
+	exit, err := at.sandbox.Run(ctx, run)
 	stop()
 	out.close()
 	if err != nil && ctx.Err() == nil || err != nil && !errors.Is(err, ctx.Err()) {
 		if res, ok := tools.Failure(err); ok {
 			return withNotice(res, at.notice), nil
 		}
-		if why := broken(at.box, err); why != nil {
+		if why := broken(at.sandbox, err); why != nil {
 			return s.brokenResult(why), why
 		}
 		return tool.Failure(tool.CodeFailed, "the sandbox could not run it: "+err.Error()), nil
@@ -146,7 +146,7 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%.200s: it has %d bytes, at most %d are kept", f.Path, f.Size, tools.MaxArtifact))
 			continue
 		}
-		a, err := tools.Keep(ctx, at.box.Conn, c.Call, s.bus, f.Path)
+		a, err := tools.Keep(ctx, at.sandbox.Conn, c.Call, s.bus, f.Path)
 		if err != nil {
 			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%.200s: %s", f.Path, reasons.of(err)))
 			continue

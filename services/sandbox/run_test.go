@@ -189,7 +189,7 @@ func TestArgumentsThatDoNotFitCostNoSandbox(t *testing.T) {
 		contains(t, "the error", strings.Join(r.Error.Details, "\n"), x.want)
 	}
 	if n := c.driver.Started(); n != 0 {
-		t.Errorf("%d boxes were started", n)
+		t.Errorf("%d sandboxes were started", n)
 	}
 }
 

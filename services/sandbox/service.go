@@ -132,7 +132,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 }
 
-// fill begins to keep warm boxes. It reports false if it came to its end before.
+// fill begins to keep warm sandboxes. It reports false if it came to its end before.
 func (s *Service) fill(ctx context.Context) bool {
 	wait := time.NewTimer(s.cfg.FillAfter)
 	defer wait.Stop()
@@ -198,7 +198,7 @@ func (s *Service) makeRoom() {
 
 // heard ends the sandbox of a session that was reset, or locked until /reset. A
 // session that is locked for a time keeps its files. Live events may be lost: then the
-// session's next call reports it, or the box becomes idle.
+// session's next call reports it, or the sandbox becomes idle.
 func (s *Service) heard(m *nats.Msg) {
 	e, err := event.Decode(m.Data)
 	if err != nil || e.Type != event.TypeSessionReset && e.Type != event.TypeSessionLocked || e.Live() != m.Subject {

@@ -53,10 +53,10 @@ func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
 	})
 }
 
-// bubbles makes boxes with bubblewrap.
+// bubbles makes sandboxes with bubblewrap.
 func bubbles(t *testing.T) *bwrap.Driver {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // boxes of root run under users of their own, who see no directory of the test's
+	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // sandboxes of root run under users of their own, who see no directory of the test's
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		err = os.Chmod(dir, 0o755)

@@ -1,4 +1,4 @@
-# The agent: the first process of a box. One thread, one loop: it reads requests
+# The agent: the first process of a sandbox. One thread, one loop: it reads requests
 # from standard input, forks a child for each, relays what the child says, ends
 # it in time and sweeps away what a run has left. It comes after
 # the other parts in the same namespace.
@@ -18,7 +18,7 @@ MAX_SAID = 512 << 10     # bytes of what a run's child says
 OUT_FULL = 1 << 20       # bytes queued for the pipe from where on children wait
 LIVE_FULL = 256 << 10    # and from where on live output is left out
 LIVE_PIECE, LIVE_EVERY = 16 << 10, 0.05
-KILL_WITHIN = 10.0       # seconds that a kill may take, or the box is given up
+KILL_WITHIN = 10.0       # seconds that a kill may take, or the sandbox is given up
 MAX_FD = 1024
 
 ME = posix.getpid()
@@ -407,7 +407,7 @@ warming = warm_up()
 
 
 def leave():
-    """The end of the box: as the first process it takes all others along."""
+    """The end of the sandbox: as the first process it takes all others along."""
     if not PID1:
         for o in ops.values():
             if o.proc is not None and o.status is None:

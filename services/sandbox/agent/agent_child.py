@@ -1,7 +1,7 @@
 # What a forked child does: the run of Python code or of a command.
 #
 # Of the modules only those that the interpreter has built in are imported at
-# the top: what is imported here is waited for at every start of a box.
+# the top: what is imported here is waited for at every start of a sandbox.
 
 import errno
 import posix

@@ -138,7 +138,7 @@ def sweep():
     op = sweeping
     if not swept(op):
         if now() > op.gone_by:
-            leave()  # what cannot be killed goes with the box
+            leave()  # what cannot be killed goes with the sandbox
         return
     sweeping = None
     complete(op)
@@ -286,7 +286,7 @@ def fail(op, code, message):
 
 def give_up(op, why):
     """Nothing can run here any more: this and all later requests are refused, with what
-    makes the service destroy the box."""
+    makes the service destroy the sandbox."""
     global unfit
     unfit = why
     fail(op, "broken", why)

@@ -15,7 +15,7 @@ class Proc:
 
 
 def load_prctl():
-    """Finds prctl; without it (no _ctypes) boxes work, but are less apart."""
+    """Finds prctl; without it (no _ctypes) sandboxes work, but are less apart."""
     global prctl
     try:
         import _ctypes
@@ -24,7 +24,7 @@ def load_prctl():
         prctl = lambda *a: _ctypes.call_function(address, a)  # noqa: E731
     except (ImportError, OSError, AttributeError):
         prctl = lambda *a: -1  # noqa: E731
-    prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no other process of the box may look into this one
+    prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no other process of the sandbox may look into this one
     if not PID1:
         prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: strays become ours, and are found
 
@@ -41,7 +41,7 @@ def prepare():
 
 
 def show_fonts():
-    """Lets matplotlib find the lists of fonts that came with the box."""
+    """Lets matplotlib find the lists of fonts that came with the sandbox."""
     place, lists = posix.environ.get(b"MPLCONFIGDIR"), b"/etc/matplotlib-cache"
     try:
         names = posix.listdir(lists) if place else ()

@@ -24,7 +24,7 @@ type Run struct {
 	Argv  []string
 	Stdin []byte            // empty: end of file at once
 	Dir   string            // below the workspace; empty: the workspace
-	Env   map[string]string // beside the box's own
+	Env   map[string]string // beside the sandbox's own
 	// Timeout ends the run: first SIGTERM, after Grace SIGKILL to all it has started.
 	Timeout time.Duration // default 30 s
 	Grace   time.Duration // default 500 ms
@@ -96,6 +96,6 @@ func (e *Error) Error() string { return e.Message }
 
 // Errors of a Conn.
 var (
-	// ErrBroken is that the box has ended or makes no sense; it is of no more use.
+	// ErrBroken is that the sandbox has ended or makes no sense; it is of no more use.
 	ErrBroken = errors.New("the sandbox is broken")
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// BenchmarkWarm is a call in a started box, and beside it, in the same run, the
+// BenchmarkWarm is a call in a started sandbox, and beside it, in the same run, the
 // interpreter on the host. The pause lets the agent be as a call finds it that
 // does not follow another at once.
 func BenchmarkWarm(b *testing.B) {

@@ -21,8 +21,8 @@ const (
 	defaultGrace = 500 * time.Millisecond
 )
 
-// Conn speaks to the agent of one box. Its methods may be used at the same time.
-// It owns two goroutines, which end when the pipe does: whoever has made the box
+// Conn speaks to the agent of one sandbox. Its methods may be used at the same time.
+// It owns two goroutines, which end when the pipe does: whoever has made the sandbox
 // destroys it, above all after [ErrBroken].
 type Conn struct {
 	rw    io.ReadWriter
@@ -47,7 +47,7 @@ func Open(ctx context.Context, rw io.ReadWriter) (*Conn, error) {
 	return OpenIn(ctx, rw, Config{})
 }
 
-// OpenIn is Open for a box whose directories are not where drivers put them.
+// OpenIn is Open for a sandbox whose directories are not where drivers put them.
 func OpenIn(ctx context.Context, rw io.ReadWriter, place Config) (*Conn, error) {
 	c := &Conn{
 		rw: rw, place: place.withDefaults(), out: make(chan []byte, 16), ops: make(chan struct{}, maxOps), turn: make(chan struct{}, 1),

@@ -1,5 +1,5 @@
 // Package agent is what runs inside a sandbox and the service's way to speak to
-// it: the agent, first process of every box, and [Conn], the other end of its
+// it: the agent, first process of every sandbox, and [Conn], the other end of its
 // pipe. It speaks to no bus.
 //
 // The agent is a started interpreter. It forks a fresh process for each call,
@@ -17,7 +17,7 @@
 //
 // # Calls
 //
-// Runs of a box go one after the other, file operations beside them, and each of
+// Runs of a sandbox go one after the other, file operations beside them, and each of
 // them ends by its own timeout, by its context, or by the agent being given up.
 // A run is over when its main process is: what it has left is killed, what is
 // still in its pipes is kept, then the next one begins. When Python code says
@@ -26,7 +26,7 @@
 //
 // Memory is bounded on both sides: of output a head and a tail are kept, data
 // moves within a window of 512 KiB, and live output is left out rather than
-// waited for. When a box runs out of memory the kernel ends what runs before it
+// waited for. When a sandbox runs out of memory the kernel ends what runs before it
 // ends the agent.
 //
 // # Failure
@@ -34,13 +34,13 @@
 // A refusal is an [*Error]. Anything that makes no sense, an agent that does not
 // answer within its limits, that can start no process any more or whose own limits
 // were changed, and the end of the pipe are [ErrBroken], for this and all later
-// calls; the box is to be destroyed then. No call is repeated by this package.
+// calls; the sandbox is to be destroyed then. No call is repeated by this package.
 //
 // # Trust
 //
-// What runs in a box runs under the agent's own user. Whatever the agent says is
+// What runs in a sandbox runs under the agent's own user. Whatever the agent says is
 // therefore taken as said by untrusted code: sizes are bounded on this side,
-// names and texts are data, and a frame that makes no sense ends the box. The
-// agent's word is worth as much as the box's isolation needs: nothing. That code
+// names and texts are data, and a frame that makes no sense ends the sandbox. The
+// agent's word is worth as much as the sandbox's isolation needs: nothing. That code
 // cannot look into the agent's memory or use its pipes is so, and no promise.
 package agent

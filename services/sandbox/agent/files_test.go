@@ -307,7 +307,7 @@ func TestEditReplacesExactlyWhatIsMeant(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceMovesToAnotherBox(t *testing.T) {
+func TestAWorkspaceMovesToAnotherSandbox(t *testing.T) {
 	a := start(t)
 	a.shell(t, "mkdir -p d/e empty; echo text > d/e/f; chmod 700 d/e/f; touch -d 2020-01-01 d/e/f; ln -s e/f d/l; ln -s "+a.workspace+"/d abs; echo h > .hidden; head -c 3000000 /dev/urandom > big; mkfifo p")
 	var archive bytes.Buffer

@@ -39,7 +39,7 @@ const (
 	fromAnswer   = 'a' // the last of its id
 )
 
-// codeBroken is how the agent refuses when nothing can run in the box any more.
+// codeBroken is how the agent refuses when nothing can run in the sandbox any more.
 const codeBroken = "broken"
 
 type frame struct {

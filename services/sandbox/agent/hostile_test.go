@@ -68,7 +68,7 @@ func frameOf(kind byte, id uint32, payload string) []byte {
 
 func (l *liar) say(kind byte, id uint32, payload string) { _, _ = l.Write(frameOf(kind, id, payload)) }
 
-// Whatever the agent says that makes no sense ends the box, and nothing waits.
+// Whatever the agent says that makes no sense ends the sandbox, and nothing waits.
 func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 	run := func(c *agent.Conn) error {
 		_, err := c.Run(context.Background(), agent.Run{Kind: agent.Python, MaxOutput: 100, Output: func(agent.Stream, []byte) {}})
@@ -109,7 +109,7 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 			l.say('a', id, `{"exit":{"strays":9223372036854775807,"out":[0,0,0],"err":[0,0,0]}}`)
 		}, "counts"},
 		"countless output":           {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) }, "counts"},
-		"a box given up":             {run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why"},
+		"a sandbox given up":         {run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why"},
 		"negative counts":            {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "counts"},
 		"two results":                {run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not asked for"},
 		"a result of a file":         {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not asked for"},
@@ -342,7 +342,7 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// A box whose agent was tampered with is given up by the next call. It never answers
+// A sandbox whose agent was tampered with is given up by the next call. It never answers
 // with the agent's own failure as if the code had failed.
 func TestAnAgentThatWasTamperedWithIsGivenUp(t *testing.T) {
 	for _, limit := range []string{"AS, 1 << 20", "DATA, 1 << 20", "NOFILE, 30", "NOFILE, 4", "NPROC, 0", "FSIZE, 0", "STACK, 4096"} {
@@ -377,7 +377,7 @@ func TestCodeRunsBesideNoSpareChild(t *testing.T) {
 	}
 }
 
-func (b *box) awaitSpare(t *testing.T) {
+func (b *sandbox) awaitSpare(t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -163,7 +163,7 @@ func TestOutputIsBoundedInTheMiddle(t *testing.T) {
 	b.works(t)
 }
 
-func residentKB(t *testing.T, b *box) int {
+func residentKB(t *testing.T, b *sandbox) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.process.Process.Pid))
 	if err != nil {
@@ -323,7 +323,7 @@ func TestARunHasNoHandleOnTheAgent(t *testing.T) {
 	}
 }
 
-func TestTheBoxOutlivesWhatRunsDoToIt(t *testing.T) {
+func TestTheSandboxOutlivesWhatRunsDoToIt(t *testing.T) {
 	b := start(t)
 	pid := b.process.Process.Pid
 	for name, code := range map[string]string{

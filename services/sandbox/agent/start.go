@@ -52,10 +52,10 @@ else:
 exec(c,{"__name__":"agent","HELLO":h})
 `
 
-// Args are what a box's Python interpreter is to be started with.
+// Args are what a sandbox's Python interpreter is to be started with.
 func Args() []string { return []string{"-I", "-S", "-B", "-c", bootstrap} }
 
-// Config is where things are in a box.
+// Config is where things are in a sandbox.
 type Config struct {
 	Workspace string `json:"workspace"` // default /workspace
 	Tmp       string `json:"tmp"`       // default /tmp
@@ -84,8 +84,8 @@ func (p Config) withDefaults() Config {
 }
 
 // compiled keeps the agent as interpreters have compiled it, by their versions:
-// compiling it takes longer than all else that a box does at its start. It comes
-// from a box in which nothing has run yet but the agent, and runs only where the
+// compiling it takes longer than all else that a sandbox does at its start. It comes
+// from a sandbox in which nothing has run yet but the agent, and runs only where the
 // same interpreter would have made the same of the source.
 var compiled struct {
 	sync.Mutex

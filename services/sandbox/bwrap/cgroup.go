@@ -19,7 +19,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// hierarchy is where the cgroups of boxes are made.
+// hierarchy is where the cgroups of sandboxes are made.
 type hierarchy struct {
 	v2    bool
 	bases map[string]string // by controller: "memory", "pids", "cpu"; with v2 all the same
@@ -28,7 +28,7 @@ type hierarchy struct {
 	sockets bool
 }
 
-// group is the cgroup of one box: a directory, or with v1 one per controller. The
+// group is the cgroup of one sandbox: a directory, or with v1 one per controller. The
 // nil group is none.
 type group struct {
 	v2   bool
@@ -40,7 +40,7 @@ type group struct {
 
 var controllers = []string{"memory", "pids", "cpu"}
 
-// cgroupPrefix begins the names of our cgroups; instance and box follow.
+// cgroupPrefix begins the names of our cgroups; instance and sandbox follow.
 const cgroupPrefix = "skandha-"
 
 // ownLeaf is where a service with a v2 subtree of its own moves itself, since only
@@ -95,7 +95,7 @@ func bootedWith(option string) bool {
 	return false
 }
 
-// holds reports whether a controller bounds boxes.
+// holds reports whether a controller bounds sandboxes.
 func (h *hierarchy) holds(controller string) bool { return h != nil && h.bases[controller] != "" }
 
 func (h *hierarchy) holdsSockets() bool { return h != nil && h.sockets }
@@ -115,7 +115,7 @@ func (h *hierarchy) dirs() []string {
 	return out
 }
 
-// create makes a box's cgroup with its limits.
+// create makes a sandbox's cgroup with its limits.
 func (h *hierarchy) create(name string, l driver.Limits) (*group, error) {
 	if h == nil {
 		return nil, nil //nolint:nilnil // the nil group is none
@@ -205,7 +205,7 @@ func (g *group) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
 // moveThread moves the calling thread.
 func moveThread(dir string) error { return os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0) }
 
-// outOfMemory reports whether a process of the box was killed for want of memory.
+// outOfMemory reports whether a process of the sandbox was killed for want of memory.
 func (g *group) outOfMemory() bool {
 	if g == nil || g.memory == "" {
 		return false

@@ -14,7 +14,7 @@ import (
 
 var errNotDelegated = errors.New("the service's cgroup is not its own; run it as a systemd unit with Delegate=yes, or as root")
 
-// unified finds a place for boxes in a v2 hierarchy: the service's own subtree, if
+// unified finds a place for sandboxes in a v2 hierarchy: the service's own subtree, if
 // nobody else is in it, or, as root, a subtree at the top, as Docker has one.
 func unified(m mount, own string) (*hierarchy, error) {
 	if m.point == "" {

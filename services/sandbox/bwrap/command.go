@@ -11,7 +11,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Files of a box's /etc; nothing of the host's users is in them.
+// Files of a sandbox's /etc; nothing of the host's users is in them.
 var etc = map[string]string{
 	"/etc/passwd":        fmt.Sprintf("sandbox:x:%d:%d::%s:/bin/sh\n", driver.UID, driver.GID, driver.Workspace),
 	"/etc/group":         fmt.Sprintf("sandbox:x:%d:\n", driver.GID),
@@ -29,7 +29,7 @@ var (
 // Where programs look for programs and libraries, outside /usr on some hosts.
 var rootDirs = []string{"/bin", "/sbin", "/lib", "/lib32", "/libx32", "/lib64"}
 
-// constants are the arguments that all boxes on this host have in common, as far as
+// constants are the arguments that all sandboxes on this host have in common, as far as
 // they stand before what differs.
 func constants(python interpreter) []string {
 	args := []string{
@@ -64,7 +64,7 @@ func constants(python interpreter) []string {
 	return append(args, "--dev", "/dev", "--perms", "0555", "--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts")
 }
 
-// writable are the file systems that a box can write to; all others are sealed.
+// writable are the file systems that a sandbox can write to; all others are sealed.
 func writable(l driver.Limits) []string {
 	tmpfs := func(dir string, size int64) []string {
 		return []string{"--perms", "1777", "--size", strconv.FormatInt(size, 10), "--tmpfs", dir}

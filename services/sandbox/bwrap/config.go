@@ -9,25 +9,25 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Config says where and with what boxes are made.
+// Config says where and with what sandboxes are made.
 type Config struct {
 	// Dir holds package sets and the leases of services; services with the same Dir
 	// share sets and reap for each other. It is made if it is not there. Required.
 	Dir string
 	// Bwrap is the program; default: bwrap on PATH.
 	Bwrap string
-	// Python is the interpreter of the boxes; default: /usr/bin/python3, else the
+	// Python is the interpreter of the sandboxes; default: /usr/bin/python3, else the
 	// first python3 on PATH that is new enough.
 	Python string
-	// ForUntrusted says that boxes are for tenants who do not trust each other. New
+	// ForUntrusted says that sandboxes are for tenants who do not trust each other. New
 	// refuses it unless AcceptWeaker is true.
 	ForUntrusted bool
 	// AcceptWeaker accepts that bubblewrap isolates less than containers do.
 	AcceptWeaker bool
-	// FirstUID and UIDs are the range of user ids that boxes get when the service is
+	// FirstUID and UIDs are the range of user ids that sandboxes get when the service is
 	// root. Nobody else may use them. Default: 4096 from 2000000000 on.
 	FirstUID, UIDs uint32
-	// NoCgroups leaves the host's cgroups alone; boxes are then bounded per process.
+	// NoCgroups leaves the host's cgroups alone; sandboxes are then bounded per process.
 	NoCgroups bool
 	// Kernel is where kernel settings are read. Default: /proc/sys.
 	Kernel string
@@ -42,7 +42,7 @@ const (
 	defaultUIDs     = 4096
 )
 
-var errWeaker = errors.New("bwrap is not for tenants who do not trust each other: boxes share the host's kernel and see its /usr, " +
+var errWeaker = errors.New("bwrap is not for tenants who do not trust each other: sandboxes share the host's kernel and see its /usr, " +
 	"there is no image of their own, kernel namespaces and seccomp are all that separates them, and limits may be missing; " +
 	"use Docker with gVisor, or set accept_weaker to take the risk")
 

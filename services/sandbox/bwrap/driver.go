@@ -21,11 +21,11 @@ import (
 	"skandha.dev/services/sandbox/seccomp"
 )
 
-// Driver makes boxes with bubblewrap. It implements driver.Driver.
+// Driver makes sandboxes with bubblewrap. It implements driver.Driver.
 type Driver struct {
 	cfg     Config
 	log     *slog.Logger
-	root    bool // boxes get user ids of their own
+	root    bool // sandboxes get user ids of their own
 	filter  []byte
 	null    *os.File // where standard errors go
 	lease   *lease
@@ -37,11 +37,11 @@ type Driver struct {
 
 	installs sync.WaitGroup // each added under mu, before closed
 
-	mu     sync.Mutex
-	host   *host // nil: not known, or not able
-	boxes  map[*box]struct{}
-	stale  []*group // cgroups that could not be removed
-	closed bool
+	mu        sync.Mutex
+	host      *host // nil: not known, or not able
+	sandboxes map[*sandbox]struct{}
+	stale     []*group // cgroups that could not be removed
+	closed    bool
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -53,10 +53,10 @@ var (
 	errClosed = errors.New("the driver is closed")
 )
 
-// closeWithin bounds the end of all boxes.
+// closeWithin bounds the end of all sandboxes.
 const closeWithin = 10 * time.Second
 
-// New makes a driver and takes its lease in cfg.Dir. Whether boxes can be made
+// New makes a driver and takes its lease in cfg.Dir. Whether sandboxes can be made
 // here is what Report says.
 func New(cfg Config) (*Driver, error) {
 	cfg, err := cfg.complete()
@@ -69,12 +69,12 @@ func New(cfg Config) (*Driver, error) {
 	}
 	root := os.Geteuid() == 0
 	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, "sets")} {
-		// Boxes of other users read the sets; what is secret does not belong here.
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // read by the boxes' users
+		// Sandboxes of other users read the sets; what is secret does not belong here.
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // read by the sandboxes' users
 			return nil, fmt.Errorf("bwrap: making dir: %w", err)
 		}
 	}
-	// What the service was started with open is not for boxes; what Go opens never is.
+	// What the service was started with open is not for sandboxes; what Go opens never is.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		closeOnExec()
 	}
@@ -89,7 +89,7 @@ func New(cfg Config) (*Driver, error) {
 	return &Driver{
 		cfg: cfg, log: cfg.Log, root: root, filter: filter, null: null, lease: l, starter: newStarter(),
 		uids: newUIDs(cfg.FirstUID, cfg.UIDs), sets: newSets(filepath.Join(cfg.Dir, "sets"), l.instance),
-		boxes: map[*box]struct{}{},
+		sandboxes: map[*sandbox]struct{}{},
 	}, nil
 }
 
@@ -152,22 +152,22 @@ func check(spec driver.Spec) error {
 	return spec.Limits.Validate()
 }
 
-// add keeps a box until it has ended.
-func (d *Driver) add(b *box) error {
+// add keeps a sandbox until it has ended.
+func (d *Driver) add(b *sandbox) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return errClosed
 	}
-	d.boxes[b] = struct{}{}
+	d.sandboxes[b] = struct{}{}
 	return nil
 }
 
-// forget is told when all of a box is gone, or its cgroup could not be removed.
-func (d *Driver) forget(b *box, left *group) {
+// forget is told when all of a sandbox is gone, or its cgroup could not be removed.
+func (d *Driver) forget(b *sandbox, left *group) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.boxes, b)
+	delete(d.sandboxes, b)
 	if left != nil {
 		d.stale = append(d.stale, left)
 	}
@@ -184,7 +184,7 @@ func (d *Driver) beginInstall() (done func(), err error) {
 	return d.installs.Done, nil
 }
 
-// awaitInstalls waits until installations, whose boxes have ended, have removed what
+// awaitInstalls waits until installations, whose sandboxes have ended, have removed what
 // they had half done.
 func (d *Driver) awaitInstalls(ctx context.Context) {
 	over := make(chan struct{})
@@ -203,7 +203,7 @@ func (d *Driver) leaves() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	half, err := d.sets.half(d.lease.instance)
-	return err != nil || len(half)+len(d.boxes)+len(d.stale) > 0
+	return err != nil || len(half)+len(d.sandboxes)+len(d.stale) > 0
 }
 
 // Close implements driver.Driver.
@@ -214,8 +214,8 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	all := make([]*box, 0, len(d.boxes))
-	for b := range d.boxes {
+	all := make([]*sandbox, 0, len(d.sandboxes))
+	for b := range d.sandboxes {
 		all = append(all, b)
 	}
 	d.mu.Unlock()

@@ -18,11 +18,11 @@ import (
 // goneWithin bounds the wait for the end of what was killed.
 const goneWithin = 5 * time.Second
 
-// kill ends the box: its PID namespace dies with its first process, and bubblewrap
+// kill ends the sandbox: its PID namespace dies with its first process, and bubblewrap
 // waits for that. Where there is none yet, bubblewrap itself. A process dies when it gets
 // the processor, so what competes for it is killed too, until nothing is left. Not bubblewrap: it collects
 // the first process, and others would later.
-func (b *box) kill() {
+func (b *sandbox) kill() {
 	if b.bwrap == nil {
 		return
 	}
@@ -40,9 +40,9 @@ func (b *box) kill() {
 	}
 }
 
-// wait waits for the end of bubblewrap, and of all that was in the box, and frees
-// what the box had.
-func (b *box) wait() {
+// wait waits for the end of bubblewrap, and of all that was in the sandbox, and frees
+// what the sandbox had.
+func (b *sandbox) wait() {
 	state, err := b.bwrap.Wait()
 	memory := b.group.outOfMemory()
 	b.left = errors.Join(b.gone(), b.free())
@@ -58,15 +58,15 @@ func (b *box) wait() {
 
 // gone waits until the first process has ended. It has, unless bubblewrap was killed
 // by somebody else; then the kernel is about to kill it.
-func (b *box) gone() error {
+func (b *sandbox) gone() error {
 	if b.first.signal(unix.SIGKILL) == nil && !b.first.ended(goneWithin) {
 		return fmt.Errorf("sandbox %s was killed and has not ended within %s", b.launch.name, goneWithin)
 	}
 	return nil
 }
 
-// free gives back what a box has, when nothing runs in it any more.
-func (b *box) free() error {
+// free gives back what a sandbox has, when nothing runs in it any more.
+func (b *sandbox) free() error {
 	err := b.group.remove()
 	left := b.group
 	if err == nil {
@@ -82,8 +82,8 @@ func (b *box) free() error {
 	return err
 }
 
-// reason says why a box has ended by itself.
-func (b *box) reason(state *os.ProcessState, err error, memory bool) error {
+// reason says why a sandbox has ended by itself.
+func (b *sandbox) reason(state *os.ProcessState, err error, memory bool) error {
 	if err != nil {
 		return fmt.Errorf("waiting for sandbox %s: %w", b.launch.name, err)
 	}

@@ -28,7 +28,7 @@ print(os.path.basename(file))
 print(open(file).read(), end="", flush=True)
 `
 
-// fontLists are the files that matplotlib would otherwise make in each box before its
+// fontLists are the files that matplotlib would otherwise make in each sandbox before its
 // first plot. They are made once and kept in the user's cache, or else in Config.Dir.
 func (d *Driver) fontLists(ctx context.Context, h *host) []string {
 	if h.python.matplotlib == "" {
@@ -65,7 +65,7 @@ func listed(dir string) []string {
 	return lists
 }
 
-// makeFontList has a box make it, which sees the fonts that all boxes see.
+// makeFontList has a sandbox make it, which sees the fonts that all sandboxes see.
 func (d *Driver) makeFontList(ctx context.Context, h *host, dir string) error {
 	b, err := d.launch(h, launch{name: "fonts", args: []string{"-I", "-c", listFonts}, limits: driver.DefaultLimits()})
 	if err != nil {

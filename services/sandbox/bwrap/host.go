@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is what boxes are made with, as it was found.
+// host is what sandboxes are made with, as it was found.
 type host struct {
 	bwrap, version  string
 	python          interpreter
@@ -98,7 +98,7 @@ func (d *Driver) examine(ctx context.Context) (*host, error) {
 	return h, nil
 }
 
-// try makes a box, and does without what this host does not allow.
+// try makes a sandbox, and does without what this host does not allow.
 func (d *Driver) try(ctx context.Context, h *host) error {
 	for {
 		output, err := d.tryOnce(ctx, h)
@@ -193,7 +193,7 @@ func mapped(first, last uint64) bool {
 	return false
 }
 
-// reachable reports why a path cannot be read by the boxes' users.
+// reachable reports why a path cannot be read by the sandboxes' users.
 func (d *Driver) reachable(path string) error {
 	if !d.root {
 		return nil // they are the service's own
@@ -211,7 +211,7 @@ func (d *Driver) reachable(path string) error {
 			want = 0o4
 		}
 		if info.Mode().Perm()&want != want {
-			return unavailable("as root, boxes run under users of their own, who cannot read %s, for the mode of %s is %s: chmod o+rX it, or choose another place", path, dir, info.Mode())
+			return unavailable("as root, sandboxes run under users of their own, who cannot read %s, for the mode of %s is %s: chmod o+rX it, or choose another place", path, dir, info.Mode())
 		}
 		if dir == "/" {
 			return nil
@@ -227,7 +227,7 @@ print(json.dumps({"Path": sys.executable, "Matplotlib": matplotlib and matplotli
  "ABI": sysconfig.get_config_var("SOABI") or platform.machine(), "Pip": importlib.util.find_spec("pip") is not None,
  "Dirs": [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]}))`
 
-// findPython finds the interpreter of the boxes.
+// findPython finds the interpreter of the sandboxes.
 func (d *Driver) findPython(ctx context.Context) (interpreter, error) {
 	if d.cfg.Python != "" {
 		p, err := d.askPython(ctx, d.cfg.Python)

@@ -72,11 +72,11 @@ func (d *Driver) install(ctx context.Context, h *host, in driver.Install) (err e
 		}
 		defer d.uids.give(uid)
 	}
-	if err := os.Chmod(half, 0o755); err != nil { //nolint:gosec // the box's user goes through
+	if err := os.Chmod(half, 0o755); err != nil { //nolint:gosec // the sandbox's user goes through
 		return err
 	}
 	for _, dir := range []string{set, tmp} {
-		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // boxes' users read it
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes' users read it
 			return err
 		}
 		if d.root {
@@ -143,7 +143,7 @@ func tooLarge(kept []string, bytes int64) error {
 }
 
 // lines hands on what the installer prints, and keeps the last of it.
-func (b *box) lines(output func(string)) (kept []string) {
+func (b *sandbox) lines(output func(string)) (kept []string) {
 	r := bufio.NewReaderSize(b, maxLine)
 	for {
 		piece, err := r.ReadSlice('\n')
@@ -162,8 +162,8 @@ func (b *box) lines(output func(string)) (kept []string) {
 	}
 }
 
-// outgrows ends the box when it has written too much, and reports that.
-func (b *box) outgrows(dir string, bytes int64) bool {
+// outgrows ends the sandbox when it has written too much, and reports that.
+func (b *sandbox) outgrows(dir string, bytes int64) bool {
 	tick := time.NewTicker(sizeEvery)
 	defer tick.Stop()
 	for {

@@ -13,13 +13,13 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// dataSlack is what a process may map beyond the box's memory, where a cgroup counts
+// dataSlack is what a process may map beyond the sandbox's memory, where a cgroup counts
 // what it really uses: stacks of threads are mapped whole and used in part. What is
 // far too much fails in the program with an error that it can read, before the
 // cgroup kills it.
 const dataSlack = 1 << 30
 
-// rlimits are the bounds of each process of a box.
+// rlimits are the bounds of each process of a sandbox.
 func (h *host) rlimits(l driver.Limits, fileSize int64) map[int]uint64 {
 	if fileSize == 0 {
 		fileSize = max(l.Workspace, l.Tmp)
@@ -42,8 +42,8 @@ func (h *host) rlimits(l driver.Limits, fileSize int64) map[int]uint64 {
 	return out
 }
 
-// limit bounds the box's first process, which hands its bounds down. It runs on the
-// starter's thread, as the box's user: root without CAP_SYS_RESOURCE, as in many
+// limit bounds the sandbox's first process, which hands its bounds down. It runs on the
+// starter's thread, as the sandbox's user: root without CAP_SYS_RESOURCE, as in many
 // containers, may limit no other's process.
 func (h *host) limit(pid int, l driver.Limits, fileSize int64) error {
 	for resource, n := range h.rlimits(l, fileSize) {
@@ -80,8 +80,8 @@ func lower(pid int) error {
 	return unix.Setpriority(unix.PRIO_PROCESS, pid, lowPriority)
 }
 
-// countFiles bounds the number of files in a box's tmpfs, from outside: bubblewrap
-// has no option for it. It takes root on the host, and that the box is set up.
+// countFiles bounds the number of files in a sandbox's tmpfs, from outside: bubblewrap
+// has no option for it. It takes root on the host, and that the sandbox is set up.
 func countFiles(pid int, dir string, n int64) error {
 	name := "/proc/" + strconv.Itoa(pid) + "/root" + dir
 	var is unix.Statfs_t

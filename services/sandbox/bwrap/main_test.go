@@ -94,7 +94,7 @@ func small() driver.Limits {
 	return driver.Limits{Memory: 128 << 20, CPUs: 1, PIDs: 20, OpenFiles: 64, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20}
 }
 
-// begin starts a box that runs a Python program. The program waits for the test
+// begin starts a sandbox that runs a Python program. The program waits for the test
 // where it calls go().
 func begin(t *testing.T, d *Driver, code string, change func(*driver.Spec)) driver.Sandbox {
 	t.Helper()
@@ -141,10 +141,10 @@ func hear(t *testing.T, b driver.Sandbox, v any) {
 	t.Helper()
 	line, err := readLine(b)
 	if err != nil {
-		t.Fatalf("the box says nothing: %v (%v)", err, ended(b))
+		t.Fatalf("the sandbox says nothing: %v (%v)", err, ended(b))
 	}
 	if err := json.Unmarshal(line, v); err != nil {
-		t.Fatalf("the box says %q: %v", line, err)
+		t.Fatalf("the sandbox says %q: %v", line, err)
 	}
 }
 
@@ -166,14 +166,14 @@ func proceed(t *testing.T, b driver.Sandbox) {
 	t.Helper()
 	var word string
 	if hear(t, b, &word); word != "go" {
-		t.Fatalf("the box says %q", word)
+		t.Fatalf("the sandbox says %q", word)
 	}
 	if _, err := b.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ended waits for the end of a box that ends by itself.
+// ended waits for the end of a sandbox that ends by itself.
 func ended(b driver.Sandbox) error {
 	select {
 	case <-b.Done():
@@ -199,7 +199,7 @@ func eventually(t *testing.T, wrong func() string) {
 	}
 }
 
-// traces are what the host has of a box: processes with its name, cgroups.
+// traces are what the host has of a sandbox: processes with its name, cgroups.
 func traces(name string) (out []string) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {

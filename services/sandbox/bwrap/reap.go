@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marker begins the name under which bubblewrap runs; instance and box follow.
+// marker begins the name under which bubblewrap runs; instance and sandbox follow.
 const marker = "skandha-bwrap:"
 
 // Reap implements driver.Driver.
@@ -56,7 +56,7 @@ func (d *Driver) reapInstance(instance string, dirs []string) (n int, err error)
 	killed, err := killMarked(marker + instance + ":")
 	n += killed
 	errs = append(errs, err)
-	boxes := map[string]bool{} // with v1 a box has several cgroups, and is one thing
+	sandboxes := map[string]bool{} // with v1 a sandbox has several cgroups, and is one thing
 	for _, dir := range dirs {
 		found, err := filepath.Glob(filepath.Join(dir, cgroupPrefix+instance+"-*"))
 		errs = append(errs, err)
@@ -65,11 +65,11 @@ func (d *Driver) reapInstance(instance string, dirs []string) (n int, err error)
 				errs = append(errs, err)
 				continue
 			}
-			boxes[filepath.Base(cgroup)] = true
+			sandboxes[filepath.Base(cgroup)] = true
 		}
 	}
 	half, err := d.sets.reap(instance)
-	return n + len(boxes) + half, errors.Join(append(errs, err)...)
+	return n + len(sandboxes) + half, errors.Join(append(errs, err)...)
 }
 
 // killMarked kills the processes whose name begins so, bubblewraps that were caught

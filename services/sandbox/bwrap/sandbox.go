@@ -18,7 +18,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// launch is what is wanted of a process in a box.
+// launch is what is wanted of a process in a sandbox.
 type launch struct {
 	name    string
 	args    []string // for the interpreter
@@ -29,11 +29,11 @@ type launch struct {
 	uid     uint32 // 0: the driver takes one
 	// fileSize bounds a file's bytes; 0: what the limits say.
 	fileSize int64
-	release  func() // of what the box uses; nil: nothing
+	release  func() // of what the sandbox uses; nil: nothing
 }
 
-// box implements driver.Box.
-type box struct {
+// sandbox implements driver.Sandbox.
+type sandbox struct {
 	d      *Driver
 	h      *host
 	launch launch
@@ -64,9 +64,9 @@ var (
 // infoWithin bounds the wait for bubblewrap's fork.
 const infoWithin = 20 * time.Second
 
-// launch starts a box.
-func (d *Driver) launch(h *host, o launch) (*box, error) {
-	b := &box{d: d, h: h, launch: o, ready: make(chan struct{}), destroyed: make(chan struct{}), done: make(chan struct{})}
+// launch starts a sandbox.
+func (d *Driver) launch(h *host, o launch) (*sandbox, error) {
+	b := &sandbox{d: d, h: h, launch: o, ready: make(chan struct{}), destroyed: make(chan struct{}), done: make(chan struct{})}
 	defer close(b.ready)
 	if err := d.add(b); err != nil {
 		if o.release != nil {
@@ -94,8 +94,8 @@ func (d *Driver) launch(h *host, o launch) (*box, error) {
 	return b, nil
 }
 
-// begin takes what the box needs and forks.
-func (b *box) begin() (info *os.File, err error) {
+// begin takes what the sandbox needs and forks.
+func (b *sandbox) begin() (info *os.File, err error) {
 	if b.uid = b.launch.uid; b.d.root && b.uid == 0 {
 		if b.uid = b.d.uids.take(); b.uid == 0 {
 			return nil, fmt.Errorf("all %d user ids are in use", b.d.cfg.UIDs)
@@ -107,8 +107,8 @@ func (b *box) begin() (info *os.File, err error) {
 	return b.fork()
 }
 
-// fork starts bubblewrap and returns where it tells the box's first process.
-func (b *box) fork() (info *os.File, err error) {
+// fork starts bubblewrap and returns where it tells the sandbox's first process.
+func (b *sandbox) fork() (info *os.File, err error) {
 	in := &inherited{}
 	defer in.close()
 	infoW, err := b.pipes(in, &info)
@@ -148,8 +148,8 @@ func (b *box) fork() (info *os.File, err error) {
 	return info, nil
 }
 
-// pipes makes the box's standard files and the pipe for bubblewrap's word.
-func (b *box) pipes(in *inherited, info **os.File) (infoW string, err error) {
+// pipes makes the sandbox's standard files and the pipe for bubblewrap's word.
+func (b *sandbox) pipes(in *inherited, info **os.File) (infoW string, err error) {
 	stdin, w, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("making a pipe: %w", err)
@@ -175,9 +175,9 @@ func (b *box) pipes(in *inherited, info **os.File) (infoW string, err error) {
 	return in.add(w), nil
 }
 
-// confine waits for the box's first process and bounds it. It has not read from its
+// confine waits for the sandbox's first process and bounds it. It has not read from its
 // pipe yet, so what runs is what the service said.
-func (b *box) confine(info *os.File) error {
+func (b *sandbox) confine(info *os.File) error {
 	if err := info.SetReadDeadline(time.Now().Add(infoWithin)); err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
 	}
@@ -186,7 +186,7 @@ func (b *box) confine(info *os.File) error {
 	}
 	err := json.NewDecoder(info).Decode(&told)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("bubblewrap ended before it made the box")
+		return errors.New("bubblewrap ended before it made the sandbox")
 	}
 	if err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
@@ -196,7 +196,7 @@ func (b *box) confine(info *os.File) error {
 		return nil // it has ended already, and Err will say so
 	}
 	if err != nil {
-		return fmt.Errorf("opening the box's first process: %w", err)
+		return fmt.Errorf("opening the sandbox's first process: %w", err)
 	}
 	err = b.d.starter.as(b.uid, func() error { return b.h.limit(told.Child, b.launch.limits, b.launch.fileSize) })
 	if err != nil && b.first.signal(0) == nil {
@@ -205,11 +205,11 @@ func (b *box) confine(info *os.File) error {
 	return nil
 }
 
-// Name implements driver.Box.
-func (b *box) Name() string { return b.launch.name }
+// Name implements driver.Sandbox.
+func (b *sandbox) Name() string { return b.launch.name }
 
-// Write implements driver.Box.
-func (b *box) Write(p []byte) (int, error) {
+// Write implements driver.Sandbox.
+func (b *sandbox) Write(p []byte) (int, error) {
 	n, err := b.stdin.Write(p)
 	if err != nil {
 		return n, fmt.Errorf("writing to sandbox %s: %w", b.launch.name, err)
@@ -217,9 +217,9 @@ func (b *box) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Read implements driver.Box. What is read first says that the box is set up; before
+// Read implements driver.Sandbox. What is read first says that the sandbox is set up; before
 // it is handed on, the files are bounded.
-func (b *box) Read(p []byte) (int, error) {
+func (b *sandbox) Read(p []byte) (int, error) {
 	n, err := b.stdout.Read(p)
 	if n > 0 {
 		b.settle.Do(func() { b.settled = b.countFiles() })
@@ -233,7 +233,7 @@ func (b *box) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *box) countFiles() error {
+func (b *sandbox) countFiles() error {
 	if !b.h.countsFiles {
 		return nil
 	}
@@ -254,11 +254,11 @@ func (b *box) countFiles() error {
 	return nil
 }
 
-// Done implements driver.Box.
-func (b *box) Done() <-chan struct{} { return b.done }
+// Done implements driver.Sandbox.
+func (b *sandbox) Done() <-chan struct{} { return b.done }
 
-// Err implements driver.Box.
-func (b *box) Err() error {
+// Err implements driver.Sandbox.
+func (b *sandbox) Err() error {
 	select {
 	case <-b.done:
 		return b.err
@@ -267,8 +267,8 @@ func (b *box) Err() error {
 	}
 }
 
-// Destroy implements driver.Box.
-func (b *box) Destroy(ctx context.Context) error {
+// Destroy implements driver.Sandbox.
+func (b *sandbox) Destroy(ctx context.Context) error {
 	b.destroy.Do(func() {
 		close(b.destroyed)
 		<-b.ready
@@ -293,6 +293,6 @@ func closeAll(files ...*os.File) error {
 	return errors.Join(errs...)
 }
 
-func (b *box) closePipes() {
+func (b *sandbox) closePipes() {
 	b.closePipe.Do(func() { _ = closeAll(b.stdin, b.stdout) })
 }

@@ -31,7 +31,7 @@ type sets struct {
 	held map[string]*hold
 }
 
-// hold is the lock of this service on a set, and how many boxes want it.
+// hold is the lock of this service on a set, and how many sandboxes want it.
 type hold struct {
 	file *os.File
 	n    int

@@ -34,14 +34,14 @@ func newStarter() *starter {
 	return s
 }
 
-// start forks on the thread, in the box's cgroup, so that nothing of the box was
+// start forks on the thread, in the sandbox's cgroup, so that nothing of the sandbox was
 // ever outside it.
 func (s *starter) start(path string, argv []string, files []*os.File, uid uint32, g *group) (p *os.Process, err error) {
 	done := make(chan struct{})
 	s.work <- func() {
 		defer close(done)
 		attr := &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{
-			Setsid:    true, // a Ctrl-C at the service's terminal is not for the boxes
+			Setsid:    true, // a Ctrl-C at the service's terminal is not for the sandboxes
 			Pdeathsig: syscall.SIGKILL,
 		}}
 		if uid != 0 {
@@ -58,7 +58,7 @@ func (s *starter) start(path string, argv []string, files []*os.File, uid uint32
 	return p, err
 }
 
-// as calls f on the thread with the real user and group id of a box; 0 is the
+// as calls f on the thread with the real user and group id of a sandbox; 0 is the
 // service's own.
 func (s *starter) as(uid uint32, f func() error) (err error) {
 	done := make(chan struct{})
@@ -94,7 +94,7 @@ func (s *starter) close() {
 	<-s.ended
 }
 
-// uids hands out the user ids of boxes.
+// uids hands out the user ids of sandboxes.
 type uids struct {
 	mu    sync.Mutex
 	first uint32

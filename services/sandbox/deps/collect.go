@@ -11,7 +11,7 @@ import (
 )
 
 // Collect removes the sets that have not been used for longest, until what is left
-// is within Config.MaxSets and Config.MaxTotalBytes. Sets that a box uses, and those
+// is within Config.MaxSets and Config.MaxTotalBytes. Sets that a sandbox uses, and those
 // used less than Config.Settle ago, stay whatever the bounds say. It returns how
 // many it removed. Ensure calls it after each installation.
 func (m *Manager) Collect(ctx context.Context) (int, error) {

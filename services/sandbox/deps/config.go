@@ -40,7 +40,7 @@ type Config struct {
 	MaxSets       int
 	MaxTotalBytes int64
 	// Settle is how long a set is kept after its last use, whatever the bounds say:
-	// time for whoever asked for it to start a box. Default 1 minute.
+	// time for whoever asked for it to start a sandbox. Default 1 minute.
 	Settle time.Duration
 	// Remember is how long a failure is the answer to the same question, so that the
 	// index is not asked again at once. Default 30 s.

@@ -74,8 +74,8 @@ func TestWhatTheInterpreterIsTold(t *testing.T) {
 	}
 }
 
-// What a box prints is believed only as far as it is understood.
-func TestWhatABoxPrintsIsBounded(t *testing.T) {
+// What a sandbox prints is believed only as far as it is understood.
+func TestWhatASandboxPrintsIsBounded(t *testing.T) {
 	var told []string
 	l := &lines{progress: func(s string) { told = append(told, s) }}
 	for range 1000 {

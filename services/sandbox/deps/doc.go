@@ -8,7 +8,7 @@
 // [Manager] makes package sets. A set's id is a hash of all that makes it what it
 // is ([Hash]); what is there is not made again, what is being made is waited for,
 // and what has just failed is not tried again for a short time. It installs
-// through driver.Driver, in a box that has a network and nothing else, by a
+// through driver.Driver, in a sandbox that has a network and nothing else, by a
 // program of this package (install.py) that runs pip with wheels only. It has no
 // subjects; the sandbox service calls it.
 //

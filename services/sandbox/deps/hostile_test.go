@@ -22,7 +22,7 @@ func wheel(entries ...depstest.Entry) depstest.Wheel {
 const tooMuch = 4 << 20 // what the tests' sets may hold
 
 // What a package may do to the machine that installs it: nothing. A directory of the
-// host that the installing box could write to stays empty, no code of a package
+// host that the installing sandbox could write to stays empty, no code of a package
 // runs, and no set is left.
 func TestHostilePackages(t *testing.T) {
 	filler := depstest.Entry{Name: "filler.bin", Fill: 3 << 20}
@@ -50,11 +50,11 @@ func TestHostilePackages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setUp(t, Config{MaxBytes: tooMuch, MaxFiles: 1000}, c.sources...)
-			b.boxes.outside = t.TempDir()
+			b.sandboxes.outside = t.TempDir()
 			_, err := b.ensure("evil")
 			t.Log(err)
 			b.refused(err, c.code)
-			if entries, err := os.ReadDir(b.boxes.outside); err != nil || len(entries) > 0 {
+			if entries, err := os.ReadDir(b.sandboxes.outside); err != nil || len(entries) > 0 {
 				t.Errorf("outside there is %v (%v), want nothing", entries, err)
 			}
 			if ran := b.index.Marks(); len(ran) > 0 {
@@ -84,7 +84,7 @@ func TestAWheelIsTakenRatherThanSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.boxes.run(id, "import num_bers; print(num_bers.N)"); got != "25" {
+	if got := b.sandboxes.run(id, "import num_bers; print(num_bers.N)"); got != "25" {
 		t.Errorf("the package says %q, want 25", got)
 	}
 	if ran := b.index.Marks(); len(ran) > 0 {
@@ -107,12 +107,12 @@ func TestWhatRunsByItselfIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := b.boxes.files(id)
+	files := b.sandboxes.files(id)
 	for _, f := range files {
 		if dropped := path.Base(f); f != "pkg/kept.pth" && (strings.Contains(dropped, "customize") || strings.HasSuffix(dropped, ".pth")) {
 			t.Errorf("the set has %s", f)
 		}
-		info, err := os.Lstat(path.Join(b.boxes.dir, id, f))
+		info, err := os.Lstat(path.Join(b.sandboxes.dir, id, f))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,11 +141,11 @@ func TestAnEndlessFile(t *testing.T) {
 	b.refused(err, TooLarge)
 }
 
-// inProgram runs Python that has install.py's functions, in a box with the host's
+// inProgram runs Python that has install.py's functions, in a sandbox with the host's
 // directory dir at Packages.
 func inProgram(t *testing.T, dir, code string) map[string]string {
 	t.Helper()
-	b := newBoxes(t)
+	b := newSandboxes(t)
 	cmd := b.command(t.Context(), dir, "--bind", "-I", "-c", "import sys, json\nns = {'__name__': 'install'}\nexec(sys.argv[1], ns)\n"+code, program)
 	out, err := cmd.Output()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// program runs in the installing box; its text says what it prints.
+// program runs in the installing sandbox; its text says what it prints.
 //
 //go:embed install.py
 var program string
@@ -56,7 +56,7 @@ func (c Config) args(reqs Requirements) ([]string, error) {
 	return []string{"-I", "-B", "-c", program, string(told)}, nil
 }
 
-// lines reads what the program prints. It is said by a box: what is not known is
+// lines reads what the program prints. It is said by a sandbox: what is not known is
 // not passed on, and nothing is without bounds.
 type lines struct {
 	progress func(string)

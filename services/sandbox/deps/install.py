@@ -1,6 +1,6 @@
 """Makes a package set: runs pip and looks at what it has left.
 
-It runs in a box with a network, where the set's directory is writable and nothing
+It runs in a sandbox with a network, where the set's directory is writable and nothing
 else lasts. It is given its order as one JSON argument, and prints lines:
 
     collecting NAME | downloading FILE (SIZE) | installing N packages | retrying | checking
@@ -21,7 +21,7 @@ import sys
 import time
 
 MAX_METADATA = 16 << 20  # bytes of one file of a wheel's metadata, which pip reads whole
-MAX_ADDRESSES = 960 << 20  # bytes of pip's address space: less than the box has, so that pip fails and not the box
+MAX_ADDRESSES = 960 << 20  # bytes of pip's address space: less than the sandbox has, so that pip fails and not the sandbox
 MAX_LINES = 200  # of progress
 DROPPED = re.compile(r".*\.pth|(site|user)customize(\..*)?", re.S)  # what an interpreter runs by itself
 

@@ -70,7 +70,7 @@ func New(cfg Config, d driver.Driver) (*Manager, error) {
 // Progress is told what happens, in few words ("collecting numpy"), never after
 // Ensure has returned; lines that it is too slow for are left out.
 //
-// The set stays for Config.Settle at least. A box that is started later, or by a
+// The set stays for Config.Settle at least. A sandbox that is started later, or by a
 // driver whose sets another service removes too, may meet driver.ErrNoSet: ask again.
 func (m *Manager) Ensure(ctx context.Context, reqs Requirements, progress func(string)) (string, error) {
 	if len(reqs) == 0 {
@@ -236,7 +236,7 @@ func (m *Manager) provide(ctx context.Context, f *flight, id string, reqs Requir
 }
 
 // turn waits until the installation may run: each takes memory, processors and disk
-// beside those of the boxes.
+// beside those of the sandboxes.
 func (m *Manager) turn(ctx context.Context, f *flight) error {
 	select {
 	case m.slots <- struct{}{}:

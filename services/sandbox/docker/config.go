@@ -23,13 +23,13 @@ const (
 	Runc  = "runc"
 )
 
-// Config says where boxes are made, and of what.
+// Config says where sandboxes are made, and of what.
 type Config struct {
 	// Host is the engine's address, e.g. "unix:///var/run/docker.sock"; empty: that
 	// of the environment (DOCKER_HOST).
 	Host string
 	// Image is a name, "name@sha256:…" or "sha256:…". It is resolved when the driver
-	// connects to the engine, and boxes are made of the image that it was then. It
+	// connects to the engine, and sandboxes are made of the image that it was then. It
 	// is never pulled. Default: DefaultImage.
 	Image string
 	// Runtime is a name that the engine offers, or Auto, the default.
@@ -48,7 +48,7 @@ type Config struct {
 
 var owners = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// Driver makes boxes of containers. It implements driver.Driver.
+// Driver makes sandboxes of containers. It implements driver.Driver.
 type Driver struct {
 	cfg Config
 	cli *client.Client
@@ -59,7 +59,7 @@ type Driver struct {
 	mu     sync.Mutex
 	link   *link                // to the engine; nil: none yet, or it has ended
 	making map[string]bool      // volumes that Install is filling
-	used   map[string]time.Time // sets, by when a box of ours was given them
+	used   map[string]time.Time // sets, by when a sandbox of ours was given them
 	closed bool
 }
 
@@ -98,7 +98,7 @@ func New(cfg Config) (*Driver, error) {
 
 var errClosed = errors.New("the driver is closed")
 
-// Close destroys every box that the driver has started, and its lease.
+// Close destroys every sandbox that the driver has started, and its lease.
 func (d *Driver) Close() error {
 	d.linking <- struct{}{} // a link in the making is waited for
 	defer func() { <-d.linking }()

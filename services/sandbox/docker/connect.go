@@ -48,7 +48,7 @@ func (d *Driver) connect(ctx context.Context) (*link, error) {
 func (d *Driver) open(ctx context.Context) (*link, error) {
 	l := &link{
 		d: d, boot: strings.ToLower(rand.Text()), over: make(chan struct{}),
-		names: map[string]bool{}, boxes: map[string]*box{},
+		names: map[string]bool{}, sandboxes: map[string]*sandbox{},
 	}
 	var err error
 	if l.info, err = d.cli.Info(ctx); err != nil {
@@ -70,7 +70,7 @@ func (d *Driver) open(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// image is what boxes are made of, and what of its configuration has to be undone.
+// image is what sandboxes are made of, and what of its configuration has to be undone.
 type image struct {
 	id      string
 	env     []string // names of variables

@@ -22,7 +22,7 @@ const (
 	labelInstance = "dev.skandha.sandbox.instance" // of the service
 	labelBoot     = "dev.skandha.sandbox.boot"     // of the link that made it
 	labelPurpose  = "dev.skandha.sandbox.purpose"
-	labelName     = "dev.skandha.sandbox.name" // of the box
+	labelName     = "dev.skandha.sandbox.name" // of the sandbox
 	labelTime     = "dev.skandha.sandbox.time" // of the service, when it was made, for people
 	labelSet      = "dev.skandha.sandbox.set"  // id of the package set
 	labelData     = "dev.skandha.sandbox.data" // of a set: its volume of packages
@@ -32,7 +32,7 @@ const (
 // Purposes.
 const (
 	purposeLease   = "lease"   // container: says that its service is alive
-	purposeBox     = "box"     // container
+	purposeSandbox = "box"     // container
 	purposeInstall = "install" // container
 	purposeData    = "data"    // volume: packages
 	purposeSet     = "set"     // volume, empty: says that the packages of a set are whole
@@ -46,8 +46,8 @@ const (
 	shmFiles = 1024
 )
 
-// What gVisor's own processes need beside the box's, whose cgroup they are in: a
-// kernel in user space, and for each process of the box at least one more.
+// What gVisor's own processes need beside the sandbox's, whose cgroup they are in: a
+// kernel in user space, and for each process of the sandbox at least one more.
 const (
 	gvisorMemory  = 64 << 20
 	gvisorPIDs    = 128
@@ -75,9 +75,9 @@ func (l *link) labels(purpose string) map[string]string {
 	}
 }
 
-// ownUID is a user id that no other box has, nor anybody else on the host: what the
+// ownUID is a user id that no other sandbox has, nor anybody else on the host: what the
 // kernel counts by user (inotify instances, descriptors in flight, pages of pipes) is
-// then the box's own. Where the engine maps user ids, there are few.
+// then the sandbox's own. Where the engine maps user ids, there are few.
 func (l *link) ownUID() int {
 	first, n := 1_000_000_000, 1_000_000_000
 	for _, o := range l.info.SecurityOptions {
@@ -135,7 +135,7 @@ func (l *link) host(w wanted) *container.HostConfig {
 		CgroupnsMode:   "private",
 		Init:           &no, // the agent is the init, see the package's comment
 		LogConfig:      container.LogConfig{Type: "none"},
-		OomScoreAdj:    500, // boxes go before services
+		OomScoreAdj:    500, // sandboxes go before services
 		Tmpfs: map[string]string{
 			driver.Workspace: tmpfs(w.limits.Workspace, w.limits.WorkspaceFiles, "mode=0700,uid="+strconv.Itoa(w.uid)+",gid="+strconv.Itoa(driver.GID)+",exec"),
 			driver.Tmp:       tmpfs(w.limits.Tmp, w.limits.WorkspaceFiles, "mode=1777,exec"),

@@ -1,9 +1,9 @@
 // Package docker isolates with containers of a Docker engine, 20.10 or newer.
 //
-// A box is one container: without a network, a capability or a writable root, under
+// A sandbox is one container: without a network, a capability or a writable root, under
 // an unprivileged user, with a seccomp profile of our own and bounded memory, CPU,
 // processes and files. What it is made of are constants and [driver.Limits]. Where
-// the engine offers gVisor (runsc), boxes run on its kernel instead of the host's.
+// the engine offers gVisor (runsc), sandboxes run on its kernel instead of the host's.
 //
 // The agent is the container's first process, on purpose without Docker's own init
 // in front of it: as process 1 it cannot be killed from inside, and it inherits
@@ -19,12 +19,12 @@
 // An agent that untrusted code has taken over could stay. So every connection of a
 // driver to an engine first starts a lease: a small container that runs nothing
 // but "wait until standard input ends", under the connection's random id, which all
-// boxes bear too. While the lease runs, the service is alive, whichever host it
+// sandboxes bear too. While the lease runs, the service is alive, whichever host it
 // is on; Reap, of this or any other service with the same owner, removes what has
 // no running lease. Clocks of two hosts are never compared. Over TCP, the death of
 // a whole host is noticed when TCP does, minutes later.
 //
-// When the engine or the connection to it ends, all its boxes have ended; the next
+// When the engine or the connection to it ends, all its sandboxes have ended; the next
 // Start makes a new connection.
 //
 // # Package sets
@@ -40,19 +40,19 @@
 //
 // # What it cannot stop
 //
-// With runc, boxes share the host's kernel: a hole in it that the seccomp profile
-// leaves open is a way out. Each box runs under a user id of its own, so what the
+// With runc, sandboxes share the host's kernel: a hole in it that the seccomp profile
+// leaves open is a way out. Each sandbox runs under a user id of its own, so what the
 // kernel counts per user (inotify instances, descriptors in flight, pipe buffers,
-// pending signals) one box cannot use up for the others; the image knows no name of
+// pending signals) one sandbox cannot use up for the others; the image knows no name of
 // that user.
 //
-// With gVisor that is not so, but a fork bomb ends the whole box, and the number of
+// With gVisor that is not so, but a fork bomb ends the whole sandbox, and the number of
 // files is bounded by memory alone.
 //
-// With runc there are no pseudo-terminals, since all boxes and the host would share them.
+// With runc there are no pseudo-terminals, since all sandboxes and the host would share them.
 //
-// Of an image only its files are used. Its environment is not the boxes', its health
-// check does not run, and where it declares a volume, boxes have an empty directory that
+// Of an image only its files are used. Its environment is not the sandboxes', its health
+// check does not run, and where it declares a volume, sandboxes have an empty directory that
 // cannot be written to: otherwise the engine would make a volume on the host's disk.
 //
 // Sizes of package sets are checked twice a second, and a set may exceed its bound

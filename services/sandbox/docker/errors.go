@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// errLost is why boxes end when their engine does.
+// errLost is why sandboxes end when their engine does.
 var errLost = errors.New("the connection to the Docker engine was lost")
 
 // explain says what to do about an engine that is not there.

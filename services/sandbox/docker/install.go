@@ -25,7 +25,7 @@ const installTime = 15 * time.Minute
 // outputKept is how many of the last lines an InstallError has.
 const outputKept = 100
 
-// installLimits are those of the box that installs. What it unpacks lies in the
+// installLimits are those of the sandbox that installs. What it unpacks lies in the
 // set's volume, so it needs little beside.
 var installLimits = driver.Limits{Memory: 1 << 30, CPUs: 2, PIDs: 64, OpenFiles: 1024, Workspace: 16 << 20, WorkspaceFiles: 1000, Tmp: 64 << 20}
 

@@ -80,7 +80,7 @@ func newID() string {
 
 const usesGreeting = "import sys; sys.path.insert(0, '/packages'); import greeting; print(greeting.text)"
 
-func TestInstalledSetIsThereForBoxes(t *testing.T) {
+func TestInstalledSetIsThereForSandboxes(t *testing.T) {
 	r := newRig(t)
 	args := append(r.index(t), "greeting")
 	id := newID()
@@ -109,20 +109,20 @@ func TestInstalledSetIsThereForBoxes(t *testing.T) {
 		"import os\ntry:\n  os.remove('/packages/greeting.py')\nexcept OSError: print(1)": "1",
 	} {
 		if out, ok := b.do(t, code); !ok || out != want {
-			t.Errorf("%s: the box says %q, %t, want %q", code, out, ok, want)
+			t.Errorf("%s: the sandbox says %q, %t, want %q", code, out, ok, want)
 		}
 	}
 	if sets, err := r.Sets(t.Context()); err != nil || !sets[0].Used.After(made) {
 		t.Errorf("a set that was used is %+v, %v", sets, err)
 	}
 	if err := r.RemoveSet(t.Context(), id); !errors.Is(err, driver.ErrInUse) {
-		t.Errorf("removing it while a box uses it: %v, want %v", err, driver.ErrInUse)
+		t.Errorf("removing it while a sandbox uses it: %v, want %v", err, driver.ErrInUse)
 	}
 	if n, err := r.Reap(t.Context()); n != 0 || err != nil {
 		t.Errorf("Reap removed %d, %v", n, err)
 	}
 	if out, _ := b.do(t, usesGreeting); out != "hello" {
-		t.Errorf("after that, the box says %q", out)
+		t.Errorf("after that, the sandbox says %q", out)
 	}
 	if err := b.Destroy(t.Context()); err != nil {
 		t.Error(err)
@@ -201,7 +201,7 @@ func TestInstallThatFailsLeavesNothing(t *testing.T) {
 				t.Errorf("volumes are there: %v", left)
 			}
 			if _, err := r.Start(t.Context(), driver.Spec{Name: "a", Set: in.ID}); !errors.Is(err, driver.ErrNoSet) {
-				t.Errorf("a box with the set: %v, want %v", err, driver.ErrNoSet)
+				t.Errorf("a sandbox with the set: %v, want %v", err, driver.ErrNoSet)
 			}
 		})
 	}
@@ -231,7 +231,7 @@ func TestSetIsMadeTwiceAtOnce(t *testing.T) {
 			t.Errorf("Reap removed %d, %v", n, err)
 		}
 		if out, _ := r.start(t, runner, small, id).do(t, usesGreeting); out != "1" {
-			t.Errorf("a box says %q", out)
+			t.Errorf("a sandbox says %q", out)
 		}
 	}
 }
@@ -257,9 +257,9 @@ func TestSetWithoutPackagesIsNone(t *testing.T) {
 		t.Errorf("the sets are %v, %v", sets, err)
 	}
 	if _, err := r.Start(t.Context(), driver.Spec{Name: "a", Set: in.ID}); !errors.Is(err, driver.ErrNoSet) {
-		t.Errorf("a box with it: %v, want %v", err, driver.ErrNoSet)
+		t.Errorf("a sandbox with it: %v, want %v", err, driver.ErrNoSet)
 	}
-	r.reaps(t, 2) // and the volume that the engine made for that box
+	r.reaps(t, 2) // and the volume that the engine made for that sandbox
 	if left := r.volumes(t); len(left) > 0 {
 		t.Errorf("there are %v", left)
 	}
@@ -268,6 +268,6 @@ func TestSetWithoutPackagesIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, _ := r.start(t, runner, small, in.ID).do(t, usesGreeting); out != "1" {
-		t.Errorf("a box says %q", out)
+		t.Errorf("a sandbox says %q", out)
 	}
 }

@@ -26,7 +26,7 @@ var leaseSource string
 var leaseLimits = driver.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 64, Workspace: 1 << 20, WorkspaceFiles: 64, Tmp: 1 << 20}
 
 // link is a connection to the engine: a lease, which says that we are alive, and
-// the engine's news about our containers. When either ends, all its boxes have.
+// the engine's news about our containers. When either ends, all its sandboxes have.
 type link struct {
 	d       *Driver
 	boot    string // random
@@ -34,15 +34,15 @@ type link struct {
 	runtime string // empty: the engine's default
 	info    system.Info
 	seen    seen
-	lease   *box
+	lease   *sandbox
 
 	stop context.CancelFunc // ends the news
 	over chan struct{}      // closed when the news has ended
 
-	mu    sync.Mutex
-	names map[string]bool // being made
-	boxes map[string]*box // by container
-	err   error           // why it has ended
+	mu        sync.Mutex
+	names     map[string]bool     // being made
+	sandboxes map[string]*sandbox // by container
+	err       error               // why it has ended
 }
 
 // seen is what the lease's container sees of itself.
@@ -98,7 +98,7 @@ func (l *link) listen(ctx context.Context) {
 
 func (l *link) hear(m events.Message) {
 	l.mu.Lock()
-	b := l.boxes[m.Actor.ID]
+	b := l.sandboxes[m.Actor.ID]
 	l.mu.Unlock()
 	if b == nil {
 		return
@@ -116,27 +116,27 @@ func (l *link) hear(m events.Message) {
 	}
 }
 
-// end ends the link: without it, others take its boxes for left behind.
+// end ends the link: without it, others take its sandboxes for left behind.
 func (l *link) end(why error) {
 	l.mu.Lock()
 	first := l.err == nil
 	if first {
 		l.err = why
 	}
-	boxes := l.boxes
-	l.boxes = map[string]*box{}
+	sandboxes := l.sandboxes
+	l.sandboxes = map[string]*sandbox{}
 	l.mu.Unlock()
 	if !first {
 		return
 	}
 	l.stop()
-	for _, b := range boxes {
+	for _, b := range sandboxes {
 		_ = b.conn.Close() // and the engine closes its input
 		b.end(why)
 	}
 }
 
-// close destroys all boxes of the link, and the lease last. Those of a link that has
+// close destroys all sandboxes of the link, and the lease last. Those of a link that has
 // ended are the reaper's.
 func (l *link) close() error {
 	if l.failure() != nil {
@@ -146,16 +146,16 @@ func (l *link) close() error {
 	ctx, cancel := aside(context.Background())
 	defer cancel()
 	l.mu.Lock()
-	boxes := make([]*box, 0, len(l.boxes))
-	for _, b := range l.boxes {
+	sandboxes := make([]*sandbox, 0, len(l.sandboxes))
+	for _, b := range l.sandboxes {
 		if b != l.lease {
-			boxes = append(boxes, b)
+			sandboxes = append(sandboxes, b)
 		}
 	}
 	l.mu.Unlock()
-	errs := make([]error, len(boxes))
+	errs := make([]error, len(sandboxes))
 	var all sync.WaitGroup
-	for i, b := range boxes {
+	for i, b := range sandboxes {
 		all.Go(func() { errs[i] = b.Destroy(ctx) })
 	}
 	all.Wait()
@@ -193,27 +193,27 @@ func (l *link) release(name string) {
 	delete(l.names, name)
 }
 
-func (l *link) add(b *box) error {
+func (l *link) add(b *sandbox) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
-	l.boxes[b.id] = b
+	l.sandboxes[b.id] = b
 	return nil
 }
 
-func (l *link) forget(b *box) {
+func (l *link) forget(b *sandbox) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.boxes, b.id)
+	delete(l.sandboxes, b.id)
 }
 
 // keeps reports whether one of the link's containers is in use.
 func (l *link) keeps(id, name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.boxes[id]; b != nil {
+	if b := l.sandboxes[id]; b != nil {
 		return b.wanted()
 	}
 	return l.names[name]

@@ -122,7 +122,7 @@ func (d *Driver) reapVolumes(ctx context.Context, alive map[string]bool) (int, e
 		case err == nil:
 			n++
 			d.log.Info("removed a volume that was left behind", "volume", v.Name, "purpose", v.Labels[labelPurpose])
-		case errdefs.IsNotFound(err), errdefs.IsConflict(err): // somebody was faster; a box uses it still
+		case errdefs.IsNotFound(err), errdefs.IsConflict(err): // somebody was faster; a sandbox uses it still
 		default:
 			errs = append(errs, fmt.Errorf("removing volume %s: %w", v.Name, err))
 		}

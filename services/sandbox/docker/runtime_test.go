@@ -33,9 +33,9 @@ func TestRuntimeIsTheStrongestThatTheEngineOffers(t *testing.T) {
 		if want == Runsc {
 			memory += gvisorMemory
 		}
-		got := e.Docker(t, "inspect", "--format", "{{.HostConfig.Runtime}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", b.(*box).id)
+		got := e.Docker(t, "inspect", "--format", "{{.HostConfig.Runtime}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", b.(*sandbox).id)
 		if n := strconv.FormatInt(memory, 10); got != want+" "+n+" "+n {
-			t.Errorf("for %q, the box has %q, want %s and %s bytes", configured, got, want, n)
+			t.Errorf("for %q, the sandbox has %q, want %s and %s bytes", configured, got, want, n)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// How long a box whose output has ended may take to end, likewise one whose
+// How long a sandbox whose output has ended may take to end, likewise one whose
 // connection was closed on this side, and how far apart a busy engine may tell that
 // it has ended and that memory ran out, in whichever order.
 const (
@@ -24,8 +24,8 @@ const (
 	oomTime     = 2 * time.Second
 )
 
-// box is a container that was started. It implements driver.Box.
-type box struct {
+// sandbox is a container that was started. It implements driver.Sandbox.
+type sandbox struct {
 	l    *link
 	id   string // of the container
 	name string
@@ -45,29 +45,29 @@ type box struct {
 	isGone    bool
 }
 
-var _ driver.Sandbox = (*box)(nil)
+var _ driver.Sandbox = (*sandbox)(nil)
 
-func (b *box) Name() string          { return b.name }
-func (b *box) Done() <-chan struct{} { return b.done }
+func (b *sandbox) Name() string          { return b.name }
+func (b *sandbox) Done() <-chan struct{} { return b.done }
 
-func (b *box) Err() error {
+func (b *sandbox) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
 }
 
-func (b *box) Write(p []byte) (int, error) {
+func (b *sandbox) Write(p []byte) (int, error) {
 	n, err := b.conn.Write(p)
 	return n, b.because(err)
 }
 
-// Read returns io.EOF once the box has ended, and then Err says why.
-func (b *box) Read(p []byte) (int, error) {
+// Read returns io.EOF once the sandbox has ended, and then Err says why.
+func (b *sandbox) Read(p []byte) (int, error) {
 	n, err := b.out.Read(p)
 	if err == nil {
 		return n, nil
 	}
-	// The output ends a moment before the news of the box's end is here.
+	// The output ends a moment before the news of the sandbox's end is here.
 	wait := endingTime
 	if errors.Is(err, net.ErrClosed) {
 		wait = closingTime
@@ -84,8 +84,8 @@ func (b *box) Read(p []byte) (int, error) {
 	return n, b.because(err)
 }
 
-// because is the error of the pipe, told by the end of the box.
-func (b *box) because(err error) error {
+// because is the error of the pipe, told by the end of the sandbox.
+func (b *sandbox) because(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
@@ -96,7 +96,7 @@ func (b *box) because(err error) error {
 }
 
 // died is the engine's word that the first process has ended.
-func (b *box) died(exit int, at int64) {
+func (b *sandbox) died(exit int, at int64) {
 	b.mu.Lock()
 	b.exit, b.endedAt = exit, at
 	wait := exit == 128+9 && !b.outOfMemory() && !b.destroyed
@@ -108,8 +108,8 @@ func (b *box) died(exit int, at int64) {
 	b.ended()
 }
 
-// oom is the engine's word that something in the box was killed for its memory.
-func (b *box) oom(at int64) {
+// oom is the engine's word that something in the sandbox was killed for its memory.
+func (b *sandbox) oom(at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.starved = at
@@ -117,12 +117,12 @@ func (b *box) oom(at int64) {
 
 // outOfMemory reports whether the first process was killed for its memory, and not
 // a child of it earlier.
-func (b *box) outOfMemory() bool {
+func (b *sandbox) outOfMemory() bool {
 	apart := time.Duration(b.endedAt - b.starved)
 	return b.exit == 128+9 && apart.Abs() <= oomTime
 }
 
-func (b *box) ended() {
+func (b *sandbox) ended() {
 	b.mu.Lock()
 	why := fmt.Errorf("the sandbox has ended by itself, with exit status %d", b.exit)
 	switch {
@@ -137,8 +137,8 @@ func (b *box) ended() {
 	b.end(why)
 }
 
-// end notes why the box has ended, the first time.
-func (b *box) end(why error) {
+// end notes why the sandbox has ended, the first time.
+func (b *sandbox) end(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
@@ -148,7 +148,7 @@ func (b *box) end(why error) {
 }
 
 // removed is the engine's word that nothing is left.
-func (b *box) removed() {
+func (b *sandbox) removed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.isGone {
@@ -158,13 +158,13 @@ func (b *box) removed() {
 }
 
 // wanted reports whether the reaper has to leave it alone.
-func (b *box) wanted() bool {
+func (b *sandbox) wanted() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.destroyed
 }
 
-func (b *box) Destroy(ctx context.Context) error {
+func (b *sandbox) Destroy(ctx context.Context) error {
 	b.mu.Lock()
 	b.destroyed = true
 	b.mu.Unlock()
@@ -181,7 +181,7 @@ func (b *box) Destroy(ctx context.Context) error {
 // awaitGone waits for the engine's word that nothing is left. Of a container that
 // ends by itself it says sooner that there is no such one: it still lets go of the
 // volumes.
-func (b *box) awaitGone(ctx context.Context) {
+func (b *sandbox) awaitGone(ctx context.Context) {
 	late := time.NewTimer(endingTime)
 	defer late.Stop()
 	select {

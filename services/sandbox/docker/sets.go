@@ -40,7 +40,7 @@ func (d *Driver) dataOf(ctx context.Context, id string) (string, error) {
 	return v.Labels[labelData], nil
 }
 
-// mountOf is how a box gets a set. Should the volume be removed meanwhile, the
+// mountOf is how a sandbox gets a set. Should the volume be removed meanwhile, the
 // engine makes a new one, which verify sees by its labels.
 func (d *Driver) mountOf(ctx context.Context, id string) (*mount.Mount, error) {
 	data, err := d.dataOf(ctx, id)
@@ -66,7 +66,7 @@ func (d *Driver) verify(ctx context.Context, name string) error {
 	return nil
 }
 
-// Sets lists the package sets. Used is when a box of this driver was given one, or
+// Sets lists the package sets. Used is when a sandbox of this driver was given one, or
 // else when it was made.
 func (d *Driver) Sets(ctx context.Context) ([]driver.Set, error) {
 	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: d.ours()})
@@ -94,7 +94,7 @@ func (d *Driver) Sets(ctx context.Context) ([]driver.Set, error) {
 	return out, nil
 }
 
-// RemoveSet removes a set: its packages first, which fails while a box uses them.
+// RemoveSet removes a set: its packages first, which fails while a sandbox uses them.
 // A set without packages counts as absent.
 func (d *Driver) RemoveSet(ctx context.Context, id string) error {
 	data, err := d.dataOf(ctx, id)

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Start makes a box.
+// Start makes a sandbox.
 func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	if !names.MatchString(spec.Name) {
 		return nil, fmt.Errorf("name %q: want %s", spec.Name, names)
@@ -29,7 +29,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		return nil, err
 	}
 	w := wanted{
-		purpose: purposeBox, name: spec.Name, uid: l.ownUID(), args: spec.Args, env: driver.Environment(), limits: spec.Limits,
+		purpose: purposeSandbox, name: spec.Name, uid: l.ownUID(), args: spec.Args, env: driver.Environment(), limits: spec.Limits,
 		fsize: max(spec.Limits.Workspace, spec.Limits.Tmp),
 	}
 	if spec.Set != "" {
@@ -50,7 +50,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 }
 
 // create makes and starts a container that we are attached to.
-func (l *link) create(ctx context.Context, w wanted) (*box, error) {
+func (l *link) create(ctx context.Context, w wanted) (*sandbox, error) {
 	name := l.d.cfg.Owner + "-" + w.purpose + "-" + l.boot[:8] + "-" + w.name
 	if err := l.reserve(w.name); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (l *link) create(ctx context.Context, w wanted) (*box, error) {
 	return b, nil
 }
 
-func (l *link) start(ctx context.Context, w wanted, id string) (*box, error) {
+func (l *link) start(ctx context.Context, w wanted, id string) (*sandbox, error) {
 	if w.mount != nil {
 		if err := l.d.verify(ctx, w.mount.Source); err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (l *link) start(ctx context.Context, w wanted, id string) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &box{l: l, id: id, name: w.name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}), gone: make(chan struct{})}
+	b := &sandbox{l: l, id: id, name: w.name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}), gone: make(chan struct{})}
 	if err := l.add(b); err != nil {
 		pipe.Close()
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Where things are in every box.
+// Where things are in every sandbox.
 const (
 	Workspace = "/workspace" // the session's files; the only place that lasts from call to call, beside Tmp
 	Tmp       = "/tmp"
@@ -17,14 +17,14 @@ const (
 	// FontLists is where matplotlib's lists of fonts are, if there are any. Making one takes
 	// longer than most plots; the agent shows matplotlib those that are there.
 	FontLists = "/etc/matplotlib-cache"
-	UID       = 65532 // of all that runs in a box, unless the driver gives each one of its own
+	UID       = 65532 // of all that runs in a sandbox, unless the driver gives each one of its own
 	GID       = 65532
-	// FirstOwnUID is the least user id that a driver may give to one box alone, so that
-	// what the kernel counts by user is the box's own.
+	// FirstOwnUID is the least user id that a driver may give to one sandbox alone, so that
+	// what the kernel counts by user is the sandbox's own.
 	FirstOwnUID = 10000
 )
 
-// Environment is the whole environment of what runs in a box.
+// Environment is the whole environment of what runs in a sandbox.
 func Environment() []string {
 	return []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + Workspace, "PWD=" + Workspace, "TMPDIR=" + Tmp, "LANG=C.UTF-8", "USER=sandbox", "LOGNAME=sandbox", "TZ=UTC",
@@ -35,23 +35,23 @@ func Environment() []string {
 // Driver isolates. Its methods may be used at the same time.
 type Driver interface {
 	// Report says what the driver is and what it cannot stop. It fails, with what
-	// to install or to start, when boxes cannot be made here.
+	// to install or to start, when sandboxes cannot be made here.
 	Report(ctx context.Context) (Report, error)
-	// Start makes a box. It returns when the box's first process has been started;
+	// Start makes a sandbox. It returns when the sandbox's first process has been started;
 	// whether it works is seen on the pipe.
 	Start(ctx context.Context, spec Spec) (Sandbox, error)
-	// Install makes a package set, in a box that has a network and nothing else. A
+	// Install makes a package set, in a sandbox that has a network and nothing else. A
 	// set is there whole or not at all. Making one that is there does nothing.
 	Install(ctx context.Context, in Install) error
 	// Sets lists the package sets that are there.
 	Sets(ctx context.Context) ([]Set, error)
-	// RemoveSet removes a package set; it fails while a box uses it.
+	// RemoveSet removes a package set; it fails while a sandbox uses it.
 	RemoveSet(ctx context.Context, id string) error
-	// Reap removes what services that are not alive any more have left: boxes, and
+	// Reap removes what services that are not alive any more have left: sandboxes, and
 	// half-made package sets. It returns how many things it removed. The service
 	// calls it at its start and every ReapEvery.
 	Reap(ctx context.Context) (int, error)
-	// Close destroys every box that this driver has started.
+	// Close destroys every sandbox that this driver has started.
 	Close() error
 }
 
@@ -64,26 +64,26 @@ type Report struct {
 	Driver    string   `json:"driver"`    // "docker" or "bwrap"
 	Version   string   `json:"version"`   // of what isolates, e.g. "engine 28.5.2, runsc"
 	Isolation string   `json:"isolation"` // for people, in one sentence
-	Python    string   `json:"python"`    // version of the interpreter in the box, e.g. "3.11.2"
+	Python    string   `json:"python"`    // version of the interpreter in the sandbox, e.g. "3.11.2"
 	Platform  string   `json:"platform"`  // changes with whatever makes package sets differ: interpreter, architecture, image
 	Untrusted bool     `json:"untrusted"` // strong enough for tenants who do not trust each other
-	Enforced  []string `json:"enforced"`  // limits that hold for the box as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
+	Enforced  []string `json:"enforced"`  // limits that hold for the sandbox as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
 	Missing   []string `json:"missing"`   // limits and probes that are not held here, each with the reason, for people
 }
 
-// Spec is the box that is wanted.
+// Spec is the sandbox that is wanted.
 type Spec struct {
-	// Name is unique among boxes, [a-z0-9-]{1,48}; it shows in names and labels.
+	// Name is unique among sandboxes, [a-z0-9-]{1,48}; it shows in names and labels.
 	Name string
 	// Args are given to the Python interpreter, the agent's.
 	Args []string
-	// Limits of the box; the zero value is DefaultLimits.
+	// Limits of the sandbox; the zero value is DefaultLimits.
 	Limits Limits
 	// Set is the id of a package set to mount on Packages; empty: none.
 	Set string
 }
 
-// Limits bound a box as a whole.
+// Limits bound a sandbox as a whole.
 type Limits struct {
 	Memory         int64   // bytes, workspace and tmp included; no swap
 	CPUs           float64 // cores
@@ -121,18 +121,18 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Sandbox is one sandbox. Read and Write are the agent's pipe: what the box's first
+// Sandbox is one sandbox. Read and Write are the agent's pipe: what the sandbox's first
 // process has as standard output and input. Its standard error is dropped.
 type Sandbox interface {
 	io.ReadWriter
 	// Name is that of the spec.
 	Name() string
-	// Done is closed when the box has ended, by itself or by Destroy.
+	// Done is closed when the sandbox has ended, by itself or by Destroy.
 	Done() <-chan struct{}
 	// Err says why it has ended, for people: "it ran out of memory", "it was
 	// destroyed". It is nil before Done is closed.
 	Err() error
-	// Destroy ends all that runs in the box and removes it. It may be called again.
+	// Destroy ends all that runs in the sandbox and removes it. It may be called again.
 	// It returns when nothing is left, or with what could not be removed; then the
 	// reaper tries again.
 	Destroy(ctx context.Context) error
@@ -142,7 +142,7 @@ type Sandbox interface {
 type Install struct {
 	// ID names the set: [a-f0-9]{64}, a hash of all that makes it what it is.
 	ID string
-	// Args are given to the Python interpreter in a box with a network, where the
+	// Args are given to the Python interpreter in a sandbox with a network, where the
 	// set's directory is writable at Packages and is all that is kept. The Python
 	// there must have pip. Nothing but the index is expected to be reached.
 	Args []string

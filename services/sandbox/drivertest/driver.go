@@ -1,4 +1,4 @@
-// Package drivertest has a driver for the tests of what stands on drivers: boxes are real
+// Package drivertest has a driver for the tests of what stands on drivers: sandboxes are real
 // processes with the agent in them, in namespaces of their own by bubblewrap's command,
 // and nothing else is held. It can be told to fail.
 package drivertest
@@ -20,24 +20,24 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Driver starts boxes for a test.
+// Driver starts sandboxes for a test.
 type Driver struct {
 	// BeforeStart is called before each start; its error is the start's. It may wait.
 	BeforeStart func(ctx context.Context, spec driver.Spec) error
 	// Reports is the error of Report; nil: it works.
 	Reports error
 
-	mu    sync.Mutex
-	boxes map[string]*Box
-	sets  []driver.Set
-	reaps atomic.Int64
-	total atomic.Int64
+	mu        sync.Mutex
+	sandboxes map[string]*Sandbox
+	sets      []driver.Set
+	reaps     atomic.Int64
+	total     atomic.Int64
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
 // New makes a driver, or skips the test where bubblewrap or Python is missing. All its
-// boxes are destroyed when the test ends.
+// sandboxes are destroyed when the test ends.
 func New(t testing.TB) *Driver {
 	t.Helper()
 	for _, need := range []string{"bwrap", python} {
@@ -48,7 +48,7 @@ func New(t testing.TB) *Driver {
 			t.Skipf("SKIPPED: %s is needed: %v", need, err)
 		}
 	}
-	d := &Driver{boxes: map[string]*Box{}}
+	d := &Driver{sandboxes: map[string]*Sandbox{}}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Errorf("closing the driver: %v", err)
@@ -59,8 +59,8 @@ func New(t testing.TB) *Driver {
 
 const python = "/usr/bin/python3"
 
-// Box is a box of a Driver.
-type Box struct {
+// Sandbox is a sandbox of a Driver.
+type Sandbox struct {
 	io.Reader
 	io.Writer
 	name string
@@ -100,7 +100,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		args = append(args, "--setenv", name, value)
 	}
 	args = append(append(args, python), spec.Args...)
-	b := &Box{name: spec.Name, set: spec.Set, d: d, cmd: exec.Command("bwrap", args...), done: make(chan struct{})} //nolint:noctx // it outlives the call
+	b := &Sandbox{name: spec.Name, set: spec.Set, d: d, cmd: exec.Command("bwrap", args...), done: make(chan struct{})} //nolint:noctx // it outlives the call
 	stdin, err := b.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		return nil, errors.Join(err, out.Close(), child.Close())
 	}
 	_ = child.Close() // the child has it
-	d.boxes[spec.Name] = b
+	d.sandboxes[spec.Name] = b
 	d.total.Add(1)
 	go b.wait(out)
 	return b, nil
@@ -130,7 +130,7 @@ func cutEnv(e string) (name, value string, ok bool) {
 	return e, "", false
 }
 
-func (b *Box) wait(out *os.File) {
+func (b *Sandbox) wait(out *os.File) {
 	err := b.cmd.Wait()
 	if err == nil {
 		err = errors.New("exit status 0")
@@ -141,27 +141,27 @@ func (b *Box) wait(out *os.File) {
 	}
 	b.mu.Unlock()
 	b.d.mu.Lock()
-	delete(b.d.boxes, b.name)
+	delete(b.d.sandboxes, b.name)
 	b.d.mu.Unlock()
 	close(b.done)
 	_ = out.Close() // whoever reads sees the end
 }
 
-// Name implements driver.Box.
-func (b *Box) Name() string { return b.name }
+// Name implements driver.Sandbox.
+func (b *Sandbox) Name() string { return b.name }
 
-// Done implements driver.Box.
-func (b *Box) Done() <-chan struct{} { return b.done }
+// Done implements driver.Sandbox.
+func (b *Sandbox) Done() <-chan struct{} { return b.done }
 
-// Err implements driver.Box.
-func (b *Box) Err() error {
+// Err implements driver.Sandbox.
+func (b *Sandbox) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
 }
 
-// End ends the box as if it had done so itself, for the reason.
-func (b *Box) End(why error) {
+// End ends the sandbox as if it had done so itself, for the reason.
+func (b *Sandbox) End(why error) {
 	b.mu.Lock()
 	if b.why == nil {
 		b.why = why
@@ -170,8 +170,8 @@ func (b *Box) End(why error) {
 	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 }
 
-// Destroy implements driver.Box.
-func (b *Box) Destroy(ctx context.Context) error {
+// Destroy implements driver.Sandbox.
+func (b *Sandbox) Destroy(ctx context.Context) error {
 	b.End(driver.ErrDestroyed)
 	select {
 	case <-b.done:
@@ -181,17 +181,17 @@ func (b *Box) Destroy(ctx context.Context) error {
 	}
 }
 
-// Boxes are those that stand.
-func (d *Driver) Boxes() (out []*Box) {
+// Sandboxes are those that stand.
+func (d *Driver) Sandboxes() (out []*Sandbox) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, b := range d.boxes {
+	for _, b := range d.sandboxes {
 		out = append(out, b)
 	}
 	return out
 }
 
-// Started is how many boxes were started in all.
+// Started is how many sandboxes were started in all.
 func (d *Driver) Started() int { return int(d.total.Load()) }
 
 // Reaps is how often Reap was called.
@@ -239,7 +239,7 @@ func (d *Driver) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var errs []error
-	for _, b := range d.Boxes() {
+	for _, b := range d.Sandboxes() {
 		errs = append(errs, b.Destroy(ctx))
 	}
 	return errors.Join(errs...)

@@ -14,13 +14,13 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// schedule gives boxes to those who wait, starts what they need, and refills. It is
+// schedule gives sandboxes to those who wait, starts what they need, and refills. It is
 // called with the lock, after every change.
 func (p *Pool) schedule() {
 	if p.closed {
 		return
 	}
-	h, clean, short := p.holdings(), p.clean, 0 // short of places for boxes
+	h, clean, short := p.holdings(), p.clean, 0 // short of places for sandboxes
 	before := p.blocked
 	p.blocked = nil
 	for _, w := range p.queue(h) {
@@ -33,7 +33,7 @@ func (p *Pool) schedule() {
 		}
 		if w.set == "" {
 			if b := p.takeWarm(w.owner); b != nil {
-				p.serve(w, result{box: b})
+				p.serve(w, result{sandbox: b})
 				h.give(w.owner)
 				continue
 			}
@@ -66,7 +66,7 @@ func (p *Pool) schedule() {
 	}
 }
 
-// makeRoom ends warm boxes for those who wait for a place.
+// makeRoom ends warm sandboxes for those who wait for a place.
 func (p *Pool) makeRoom(short int) {
 	for short > p.ending && len(p.warm) > 0 {
 		p.end(p.warm[0])
@@ -82,7 +82,7 @@ func (p *Pool) serve(w *waiter, r result) {
 	w.got <- r
 }
 
-// refill starts what is missing of the warm boxes, unless it failed a short time ago.
+// refill starts what is missing of the warm sandboxes, unless it failed a short time ago.
 func (p *Pool) refill() {
 	for p.filling && !p.closed && p.retry == nil && !p.hurried() && len(p.warm)+p.clean < p.cfg.Warm &&
 		p.clean < refills && p.total() < p.cfg.Max {
@@ -122,7 +122,7 @@ func (p *Pool) refillLater() {
 	})
 }
 
-// start starts a box in the background: for one waiter with its set, or a clean one
+// start starts a sandbox in the background: for one waiter with its set, or a clean one
 // for whoever is first.
 func (p *Pool) start(w *waiter) {
 	p.tasks.Go(func() {
@@ -168,7 +168,7 @@ func (p *Pool) arrived(w *waiter, b *Sandbox, err error) {
 	case err != nil:
 	case w != nil:
 		p.use(b, w.owner)
-		p.serve(w, result{box: b})
+		p.serve(w, result{sandbox: b})
 	case len(p.warm) < p.cfg.Warm:
 		p.warm = append(p.warm, b)
 	default: // it was started for somebody who has gone
@@ -198,57 +198,57 @@ func (p *Pool) record(took time.Duration, err error) {
 	p.stats.Starts.add(took)
 }
 
-// make starts a box and waits until its interpreter answers.
+// make starts a sandbox and waits until its interpreter answers.
 func (p *Pool) make(set string) (*Sandbox, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.StartTimeout)
 	defer cancel()
-	box, err := p.cfg.Driver.Start(ctx, driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
+	sandbox, err := p.cfg.Driver.Start(ctx, driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
 	if errors.Is(err, driver.ErrUnavailable) {
 		return nil, err // it says all
 	}
 	if err != nil {
 		return nil, fmt.Errorf("starting a sandbox: %w", err)
 	}
-	conn, err := agent.Open(ctx, box)
+	conn, err := agent.Open(ctx, sandbox)
 	if err != nil {
-		if ended := why(box); ended != nil {
+		if ended := why(sandbox); ended != nil {
 			err = ended
 		}
-		p.destroy(box)
+		p.destroy(sandbox)
 		return nil, fmt.Errorf("starting the interpreter in a sandbox: %w", err)
 	}
-	return &Sandbox{Conn: conn, Set: set, box: box, gone: make(chan struct{}), over: make(chan struct{})}, nil
+	return &Sandbox{Conn: conn, Set: set, sandbox: sandbox, gone: make(chan struct{}), over: make(chan struct{})}, nil
 }
 
-// why is what the driver says of a box that has ended.
-func why(box driver.Sandbox) error {
+// why is what the driver says of a sandbox that has ended.
+func why(sandbox driver.Sandbox) error {
 	select {
-	case <-box.Done():
-		return box.Err()
+	case <-sandbox.Done():
+		return sandbox.Err()
 	default:
 		return nil
 	}
 }
 
-// watch takes a box that dies while it is warm out of the pool.
+// watch takes a sandbox that dies while it is warm out of the pool.
 func (p *Pool) watch(b *Sandbox) {
 	select {
 	case <-b.gone:
 		return
 	case <-b.Done():
-	case <-b.box.Done():
+	case <-b.sandbox.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slices.Contains(p.warm, b) {
 		p.stats.Died++
 		p.cfg.Logger.Warn("a warm sandbox has died; it is replaced", "sandbox", b.Name())
-		p.backoff = max(p.backoff, minBackoff) // or boxes that die at once would be started without end
+		p.backoff = max(p.backoff, minBackoff) // or sandboxes that die at once would be started without end
 		p.end(b)
 	}
 }
 
-// end takes a box out of the pool and destroys it in the background. It is called
+// end takes a sandbox out of the pool and destroys it in the background. It is called
 // with the lock.
 func (p *Pool) end(b *Sandbox) {
 	b.once.Do(func() {
@@ -257,7 +257,7 @@ func (p *Pool) end(b *Sandbox) {
 		p.warm = slices.DeleteFunc(p.warm, func(o *Sandbox) bool { return o == b })
 		p.ending++
 		p.tasks.Go(func() {
-			p.destroy(b.box)
+			p.destroy(b.sandbox)
 			close(b.over)
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -268,16 +268,16 @@ func (p *Pool) end(b *Sandbox) {
 	})
 }
 
-// destroy ends a box. What is left of it is the reaper's.
-func (p *Pool) destroy(box driver.Sandbox) {
+// destroy ends a sandbox. What is left of it is the reaper's.
+func (p *Pool) destroy(sandbox driver.Sandbox) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), destroying)
 	defer cancel()
-	if err := box.Destroy(ctx); err != nil {
-		p.cfg.Logger.Warn("a sandbox could not be destroyed; the reaper tries again", "sandbox", box.Name(), "error", err)
+	if err := sandbox.Destroy(ctx); err != nil {
+		p.cfg.Logger.Warn("a sandbox could not be destroyed; the reaper tries again", "sandbox", sandbox.Name(), "error", err)
 	}
 }
 
-// newName is a box's.
+// newName is a sandbox's.
 func newName() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// shares bounds an owner: it gets another box only while it has fewer than this many
-	// times the boxes that are free for others. Alone it may have two thirds of all.
+	// shares bounds an owner: it gets another sandbox only while it has fewer than this many
+	// times the sandboxes that are free for others. Alone it may have two thirds of all.
 	shares = 2
 	// howToGetOne ends the errors of those who got none.
 	howToGetOne = "try again when calls have ended, /reset sessions that need theirs no more, " +
@@ -19,11 +19,11 @@ const (
 // Want is somebody who waits for a place.
 type Want struct {
 	Owner string
-	// Own says that only a box of the same owner makes a place: it has its share.
+	// Own says that only a sandbox of the same owner makes a place: it has its share.
 	Own bool
 }
 
-// Blocked are those who wait for a place that no box on its way, or being destroyed,
+// Blocked are those who wait for a place that no sandbox on its way, or being destroyed,
 // makes: in the order in which they are served.
 func (p *Pool) Blocked() []Want {
 	p.mu.Lock()
@@ -31,10 +31,10 @@ func (p *Pool) Blocked() []Want {
 	return slices.Clone(p.blocked)
 }
 
-// holdings are how many boxes owners have, those on their way to one included.
+// holdings are how many sandboxes owners have, those on their way to one included.
 type holdings struct {
 	of   map[string]int
-	free int // boxes that nobody has yet
+	free int // sandboxes that nobody has yet
 }
 
 func (p *Pool) holdings() holdings {
@@ -52,13 +52,13 @@ func (p *Pool) holdings() holdings {
 
 func (h *holdings) give(owner string) { h.of[owner]++; h.free-- }
 
-// admits reports whether the owner may have another box, if there is a place.
+// admits reports whether the owner may have another sandbox, if there is a place.
 func (h *holdings) admits(owner string) bool {
 	return h.of[owner] == 0 || h.free <= 0 || h.of[owner] < shares*h.free
 }
 
 // queue is the order in which those who wait are served: owners in turns, those with
-// the fewest boxes first, and the waiters of one owner as they came.
+// the fewest sandboxes first, and the waiters of one owner as they came.
 func (p *Pool) queue(h holdings) []*waiter {
 	ahead := make(map[*waiter]int, len(p.waiters))
 	has := map[string]int{}
@@ -71,7 +71,7 @@ func (p *Pool) queue(h holdings) []*waiter {
 	return out
 }
 
-// first is who gets the next clean box, or nil.
+// first is who gets the next clean sandbox, or nil.
 func (p *Pool) first() *waiter {
 	h := p.holdings()
 	for _, w := range p.queue(h) {
@@ -82,7 +82,7 @@ func (p *Pool) first() *waiter {
 	return nil
 }
 
-// hurried reports whether somebody waits who may have a box.
+// hurried reports whether somebody waits who may have a sandbox.
 func (p *Pool) hurried() bool {
 	own := 0
 	for _, w := range p.blocked {
@@ -93,7 +93,7 @@ func (p *Pool) hurried() bool {
 	return len(p.waiters) > own
 }
 
-// waiting is how many boxes an owner waits for.
+// waiting is how many sandboxes an owner waits for.
 func (p *Pool) waiting(owner string) (n int) {
 	for _, w := range p.waiters {
 		if w.owner == owner {
@@ -103,7 +103,7 @@ func (p *Pool) waiting(owner string) (n int) {
 	return n
 }
 
-// full is why an owner got no box, for the model and for people.
+// full is why an owner got no sandbox, for the model and for people.
 func (p *Pool) full(owner string, why error) error {
 	h := p.holdings()
 	if has := h.of[owner]; !h.admits(owner) {

@@ -8,7 +8,7 @@ type Stats struct {
 	Used     int `json:"used"`     // given out
 	Starting int `json:"starting"` // not ready yet
 	Ending   int `json:"ending"`   // being destroyed
-	Waiting  int `json:"waiting"`  // callers without a box
+	Waiting  int `json:"waiting"`  // callers without a sandbox
 	Max      int `json:"max"`
 
 	Started   int64 `json:"started"`   // since the beginning, as all below
@@ -16,7 +16,7 @@ type Stats struct {
 	Failed    int64 `json:"failed"`    // starts
 	Died      int64 `json:"died"`      // of the warm ones, by themselves
 	Gets      int64 `json:"gets"`      //
-	Drained   int64 `json:"drained"`   // of those: no warm box was there, or one with packages was wanted
+	Drained   int64 `json:"drained"`   // of those: no warm sandbox was there, or one with packages was wanted
 
 	Starts Latency `json:"starts"` // until the interpreter answers
 

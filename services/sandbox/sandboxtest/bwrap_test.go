@@ -62,11 +62,11 @@ func bwrapCannot() map[string]string {
 		return nil
 	}
 	return map[string]string{
-		"quotas that the kernel keeps per user": "without root all boxes run as the service's own user, and what the kernel counts by user (inotify instances, descriptors in flight, pages of pipes) they share",
+		"quotas that the kernel keeps per user": "without root all sandboxes run as the service's own user, and what the kernel counts by user (inotify instances, descriptors in flight, pages of pipes) they share",
 	}
 }
 
-// openDir is a directory that the boxes' users can read; t.TempDir is for its
+// openDir is a directory that the sandboxes' users can read; t.TempDir is for its
 // owner alone.
 func openDir(t *testing.T) string {
 	t.Helper()

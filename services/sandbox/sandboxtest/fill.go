@@ -197,7 +197,7 @@ func hugeArguments(a *attempt) (outcome, error) {
 	if err == nil && exit.Code == 0 {
 		return hole("an argument of 200 KiB was taken")
 	}
-	return refused("%s in the box; by the agent: exit %d, %v", said, exit.Code, err)
+	return refused("%s in the sandbox; by the agent: exit %d, %v", said, exit.Code, err)
 }
 
 func deepRecursion(a *attempt) (outcome, error) {
@@ -252,7 +252,7 @@ list(resource.getrlimit(resource.RLIMIT_CORE))`); err != nil {
 		return outcome{}, err
 	}
 	if limits[0] != 0 || limits[1] != 0 {
-		return hole("a core may have %d bytes, and %d if the box wants so", limits[0], limits[1])
+		return hole("a core may have %d bytes, and %d if the sandbox wants so", limits[0], limits[1])
 	}
 	exit, err := a.python(a.ctx, `ctypes.string_at(0)`)
 	if err != nil || exit.Signal != "SIGSEGV" {
@@ -262,7 +262,7 @@ list(resource.getrlimit(resource.RLIMIT_CORE))`); err != nil {
 }
 
 // userQuotas uses up what the kernel counts per user and not per namespace or
-// cgroup: where boxes share a user, a neighbour would find nothing left.
+// cgroup: where sandboxes share a user, a neighbour would find nothing left.
 func userQuotas(a *attempt) (outcome, error) {
 	const take = `
 import fcntl
@@ -316,18 +316,18 @@ time.sleep(3600)`,
 		err = errors.Join(err, ended)
 	}
 	if err != nil {
-		return hole("while another box uses up quotas the neighbour says %v", err)
+		return hole("while another sandbox uses up quotas the neighbour says %v", err)
 	}
 	for _, what := range said {
 		if !strings.HasPrefix(what, "done") && what != "EPERM" && what != "ENOSYS" {
-			return hole("another box has used up what the neighbour needs: inotify %s, descriptors in flight %s, pipes %s", said[0], said[1], said[2])
+			return hole("another sandbox has used up what the neighbour needs: inotify %s, descriptors in flight %s, pipes %s", said[0], said[1], said[2])
 		}
 	}
 	return bounded("the neighbour still has its own: %q", said)
 }
 
 // socketBuffers fills sockets that nobody reads, in many processes, until the kernel takes
-// no more or far too much is there. What the host's sockets have in all is seen in any box.
+// no more or far too much is there. What the host's sockets have in all is seen in any sandbox.
 func socketBuffers(a *attempt) (outcome, error) {
 	var pages []int
 	err := a.eval(a.ctx, &pages, `
@@ -365,7 +365,7 @@ for _ in range(12):
     select.select([full[0]], [], [], 10) and os.read(full[0], 1)
 [before, used()]`)
 	if err != nil {
-		return bounded("the box: %v", err)
+		return bounded("the sandbox: %v", err)
 	}
 	taken := int64(pages[1]-pages[0]) * int64(os.Getpagesize())
 	if taken > a.limits.Memory {

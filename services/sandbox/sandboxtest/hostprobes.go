@@ -190,7 +190,7 @@ out += [p for p in ("/proc/self/root/..", "/proc/1/cwd", "/proc/self/cwd/../..",
 out`, pyList(a.host.files), a.host.token), "files of the host are there")
 }
 
-// hostSecrets are files whose content no box may have.
+// hostSecrets are files whose content no sandbox may have.
 func hostSecrets(a *attempt) (outcome, error) {
 	compared := 0
 	for _, path := range []string{"/etc/machine-id", "/etc/shadow", "/etc/gshadow", "/etc/ssh/ssh_host_ed25519_key", "/root/.bash_history", "/etc/hostname"} {
@@ -204,7 +204,7 @@ func hostSecrets(a *attempt) (outcome, error) {
 			return outcome{}, err
 		}
 		if got == string(host) {
-			return hole("the box reads the host's %s", path)
+			return hole("the sandbox reads the host's %s", path)
 		}
 	}
 	if compared == 0 {
@@ -236,7 +236,7 @@ func hostName(a *attempt) (outcome, error) {
 		return outcome{}, err
 	}
 	if strings.Contains(said, name) {
-		return hole("the box knows the host's name: %s", said)
+		return hole("the sandbox knows the host's name: %s", said)
 	}
 	return refused("it is called %s", strings.Fields(said)[0])
 }
@@ -270,7 +270,7 @@ except OSError:
 out`, "the kernel's memory can be read")
 }
 
-// mountsAreSilent wants that no mount of a box names a place of the host that
+// mountsAreSilent wants that no mount of a sandbox names a place of the host that
 // holds the canary.
 func mountsAreSilent(a *attempt) (outcome, error) {
 	var mounts []string

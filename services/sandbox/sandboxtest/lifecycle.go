@@ -43,7 +43,7 @@ while True:
 		{name: "cancelled before it begins", try: cancelledEarly},
 		{name: "many calls at once", try: manyCalls},
 		{name: "destroyed in the middle of a run", alone: true, try: destroyedInRun},
-		{name: "a call after the box is gone", alone: true, try: callAfterEnd},
+		{name: "a call after the sandbox is gone", alone: true, try: callAfterEnd},
 	}
 }
 
@@ -135,7 +135,7 @@ func silentExits(a *attempt) (outcome, error) {
 	} {
 		exit, err := a.python(a.ctx, code)
 		if err != nil {
-			return hole("%s breaks the box: %v", code, err)
+			return hole("%s breaks the sandbox: %v", code, err)
 		}
 		if exit.Code != want.Code || want.Signal != "" && exit.Signal != want.Signal || exit.TimedOut {
 			return hole("%s ends with %d %q (%s), want %d %q", code, exit.Code, exit.Signal, tail(exit.Stderr.Text), want.Code, want.Signal)
@@ -277,7 +277,7 @@ for o in gc.get_objects():
         for k in list(o):
             if callable(o[k]):
                 o[k] = lambda *a, **k: 666`); err != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
 	for range 3 {
 		if err := a.answers(a.ctx); err != nil {
@@ -319,7 +319,7 @@ func shadowedPrograms(a *attempt) (outcome, error) {
 	if _, err := a.shell("for p in ls sh true python3 cat; do printf '#!/bin/sh\\necho evil\\n' > $p; chmod +x $p; done"); err != nil {
 		return outcome{}, err
 	}
-	defer func() { _ = a.Remove(a.ctx, "ls", false) }() // the box goes with the group
+	defer func() { _ = a.Remove(a.ctx, "ls", false) }() // the sandbox goes with the group
 	for _, r := range []agent.Run{{Kind: agent.Argv, Argv: []string{"ls"}}, {Kind: agent.Shell, Code: "ls; true"}, {Kind: agent.Argv, Argv: []string{"cat", "/dev/null"}}} {
 		exit, err := a.run(a.ctx, r)
 		if err != nil || strings.Contains(exit.Stdout.Text, "evil") {
@@ -419,7 +419,7 @@ func destroyedInRun(a *attempt) (outcome, error) {
 		return hole("%v", err)
 	}
 	if err := <-done; !errors.Is(err, agent.ErrBroken) {
-		return hole("the run in a destroyed box ends with %v", err)
+		return hole("the run in a destroyed sandbox ends with %v", err)
 	}
 	return bounded("all is gone, the run's caller knows")
 }
@@ -431,7 +431,7 @@ func callAfterEnd(a *attempt) (outcome, error) {
 	_, runErr := a.Run(a.ctx, agent.Run{Kind: agent.Python, Code: "1", Timeout: patience})
 	_, fileErr := a.List(a.ctx, ".")
 	if !errors.Is(runErr, agent.ErrBroken) || !errors.Is(fileErr, agent.ErrBroken) {
-		return hole("in a destroyed box a run says %v, a file operation %v", runErr, fileErr)
+		return hole("in a destroyed sandbox a run says %v, a file operation %v", runErr, fileErr)
 	}
 	return refused("%v", runErr)
 }

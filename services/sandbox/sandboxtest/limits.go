@@ -23,7 +23,7 @@ func (s *suite) need(t *testing.T, limit string) {
 	t.Skip(why)
 }
 
-// limitsHold compares boxes that differ in one limit.
+// limitsHold compares sandboxes that differ in one limit.
 func (s *suite) limitsHold(t *testing.T) {
 	const memory = `
 n = 0
@@ -86,7 +86,7 @@ print(n)`
 			}
 			var got [2]int64
 			for i, v := range []int64{c.small, c.large} {
-				b := s.start(t, boxOptions{limits: func(l *driver.Limits) { c.set(l, v) }})
+				b := s.start(t, sandboxOptions{limits: func(l *driver.Limits) { c.set(l, v) }})
 				exit, err := b.python(t.Context(), c.code)
 				if err != nil && exit.Stdout.Text == "" {
 					t.Fatalf("with %d: %v", v, err)
@@ -111,7 +111,7 @@ print(n)`
 func (s *suite) boundsCPU(t *testing.T) {
 	s.need(t, "cpu")
 	const cpus = 0.25
-	b := s.start(t, boxOptions{limits: func(l *driver.Limits) { l.CPUs = cpus }})
+	b := s.start(t, sandboxOptions{limits: func(l *driver.Limits) { l.CPUs = cpus }})
 	var used float64
 	exit, err := b.run(t.Context(), agent.Run{Kind: agent.Python, Timeout: patience, Code: prelude + `
 def burn():

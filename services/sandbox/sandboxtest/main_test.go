@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox/sandboxtest"
 )
 
-// The test binary is also a service that is killed with a box: these say with
+// The test binary is also a service that is killed with a sandbox: these say with
 // which driver.
 const (
 	childVariable = "SANDBOXTEST_CHILD"

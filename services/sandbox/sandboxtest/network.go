@@ -64,8 +64,8 @@ func interfaces(a *attempt) (outcome, error) {
 	return refused("none but lo, no route")
 }
 
-// cannotReach passes when nothing listens there for the box. The canaries tell
-// whether that is so when the box lies.
+// cannotReach passes when nothing listens there for the sandbox. The canaries tell
+// whether that is so when the sandbox lies.
 func (a *attempt) cannotReach(addrs []string, ports []int) (outcome, error) {
 	var said map[string]int
 	err := a.eval(a.ctx, &said, fmt.Sprintf(`
@@ -117,10 +117,10 @@ func gateways(addrs []string) (out []string) {
 	return slices.Compact(out)
 }
 
-// neighbourServer lets another box listen on all its addresses while this one calls.
+// neighbourServer lets another sandbox listen on all its addresses while this one calls.
 func neighbourServer(a *attempt) (outcome, error) {
 	var port int
-	other := a.s.start(a.t, boxOptions{})
+	other := a.s.start(a.t, sandboxOptions{})
 	ready, result := make(chan int, 1), make(chan error, 1)
 	go func() { result <- serveFrom(a, other, ready) }()
 	select {
@@ -141,7 +141,7 @@ attempt(reach)`)
 		return outcome{}, err
 	}
 	if said != "ECONNREFUSED" && said != "EPERM" {
-		return hole("an abstract socket of another box: %s", said)
+		return hole("an abstract socket of another sandbox: %s", said)
 	}
 	return o, other.end()
 }
@@ -200,8 +200,8 @@ for addr in %s:
 	return refused("%s", said)
 }
 
-// serveFrom listens in a box, tells the port, and serves until the attempt ends.
-func serveFrom(a *attempt, b *box, ready chan<- int) error {
+// serveFrom listens in a sandbox, tells the port, and serves until the attempt ends.
+func serveFrom(a *attempt, b *sandbox, ready chan<- int) error {
 	var text strings.Builder
 	_, err := b.run(a.ctx, agent.Run{
 		Kind: agent.Python, Code: prelude + `

@@ -167,7 +167,7 @@ func hugeResults(a *attempt) (outcome, error) {
 	for _, code := range []string{`"x" * (64 << 20)`, `[0] * (8 << 20)`, `{"a": {i: "y" * 100 for i in range(200000)}}`, `type("R", (), {"__repr__": lambda self: "r" * (32 << 20)})()`, `10 ** 3000`, "a = []\nfor _ in range(100000):\n    a = [a]\na"} {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: code, Timeout: patience / 2})
 		if err != nil {
-			return hole("%s breaks the box: %v", code, err)
+			return hole("%s breaks the sandbox: %v", code, err)
 		}
 		if len(exit.Result)+len(exit.Repr) > 1<<20 {
 			return hole("%s comes as %d bytes of result and %d of repr", code, len(exit.Result), len(exit.Repr))
@@ -186,7 +186,7 @@ func lyingResults(a *attempt) (outcome, error) {
 	} {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: code, Timeout: patience / 2})
 		if err != nil {
-			return hole("%s breaks the box: %v", code, err)
+			return hole("%s breaks the sandbox: %v", code, err)
 		}
 		if !utf8.ValidString(exit.Repr) || !utf8.Valid(exit.Result) {
 			return hole("%s comes as %q, %q", code, exit.Result, exit.Repr)
@@ -207,7 +207,7 @@ for fd in list(range(3, 300)):
     attempt(os.write, fd, b"s\xff\xff\xff\xff")
 os._exit(3)`)
 	if err != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
 	for _, f := range exit.Files {
 		if strings.Contains(f.Path, "..") || f.Size < 0 {
@@ -219,7 +219,7 @@ os._exit(3)`)
 	}
 	for range 3 {
 		if err := a.answers(a.ctx); err != nil {
-			return harmless("the box is broken: %v", err)
+			return harmless("the sandbox is broken: %v", err)
 		}
 	}
 	return harmless("exit 3, result %s, the next calls are answered truly", exit.Result)

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// A place in the box, beside the workspace, that file operations must not reach.
+// A place in the sandbox, beside the workspace, that file operations must not reach.
 const (
 	outside       = "/tmp/outside"
 	outsideSecret = "this-is-outside-the-workspace"

@@ -35,7 +35,7 @@ attempt(os.setxattr, "capable", "security.capability", struct.pack("<IIIII", 0x0
 	}
 }
 
-// noPrivilege looks at what the kernel says of a process of the box.
+// noPrivilege looks at what the kernel says of a process of the sandbox.
 func noPrivilege(a *attempt) (outcome, error) {
 	var status map[string]string
 	if err := a.eval(a.ctx, &status, `dict((k, v.strip()) for k, _, v in (l.partition(":") for l in open("/proc/self/status")))`); err != nil {
@@ -54,7 +54,7 @@ func noPrivilege(a *attempt) (outcome, error) {
 	ids := strings.Fields(status["Uid"])
 	uid, err := strconv.Atoi(cmp.Or(strings.Join(slices.Compact(ids), " "), "none"))
 	if err != nil || len(ids) != 4 || !ownUser(uid) {
-		return hole("/proc/self/status says Uid: %q, want four times the box's own", status["Uid"])
+		return hole("/proc/self/status says Uid: %q, want four times the sandbox's own", status["Uid"])
 	}
 	return refused("no capability, NoNewPrivs, seccomp filter, uid %d", uid)
 }
@@ -74,7 +74,7 @@ func setuidBinary(a *attempt) (outcome, error) {
 	return harmless("it runs as %s:%s", lines[0], lines[1])
 }
 
-// systemSetuid runs what the box's system offers with the bit set.
+// systemSetuid runs what the sandbox's system offers with the bit set.
 func systemSetuid(a *attempt) (outcome, error) {
 	var got struct {
 		Found int

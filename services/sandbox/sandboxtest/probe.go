@@ -16,9 +16,9 @@ import (
 // probe is one attempt to get out or to do harm.
 type probe struct {
 	name string
-	// alone wants a box that no other probe has used or will use.
+	// alone wants a sandbox that no other probe has used or will use.
 	alone  bool
-	limits func(*driver.Limits) // of that box
+	limits func(*driver.Limits) // of that sandbox
 	limit  string               // what the driver must enforce for this to be held, e.g. "pids"
 	unfit  string               // why it cannot be tried on this machine
 	try    func(*attempt) (outcome, error)
@@ -30,7 +30,7 @@ type verdict string
 const (
 	wasRefused  verdict = "refused"  // it was not done
 	wasBounded  verdict = "bounded"  // it was done, and came to its end
-	wasHarmless verdict = "harmless" // it was done, and reached nothing but its own box
+	wasHarmless verdict = "harmless" // it was done, and reached nothing but its own sandbox
 	wasSkipped  verdict = "skipped"
 	isHole      verdict = "HOLE"
 )
@@ -60,20 +60,20 @@ func hole(format string, args ...any) (outcome, error) {
 
 // attempt is a probe at work.
 type attempt struct {
-	*box
+	*sandbox
 
 	ctx  context.Context //nolint:containedctx // an attempt is one call's, and a hundred probes are plainer so
 	t    testing.TB
 	host *host
 }
 
-// probeAll runs a group. Its probes share a box as long as it can be used.
+// probeAll runs a group. Its probes share a sandbox as long as it can be used.
 func (s *suite) probeAll(t *testing.T, g group) {
-	var shared *box
+	var shared *sandbox
 	defer func() {
 		if shared != nil {
 			if err := shared.end(); err != nil {
-				t.Errorf("the end of the box that the probes shared: %v", err)
+				t.Errorf("the end of the sandbox that the probes shared: %v", err)
 			}
 		}
 	}()
@@ -84,7 +84,7 @@ func (s *suite) probeAll(t *testing.T, g group) {
 				return
 			}
 			if p.alone || b == nil {
-				b = s.start(s.t, boxOptions{limits: p.limits})
+				b = s.start(s.t, sandboxOptions{limits: p.limits})
 			}
 			o, usable := s.probe(t, p, b)
 			if t.Failed() {
@@ -94,7 +94,7 @@ func (s *suite) probeAll(t *testing.T, g group) {
 			switch {
 			case p.alone || !usable:
 				if err := b.end(); err != nil {
-					t.Errorf("the end of its box: %v", err)
+					t.Errorf("the end of its sandbox: %v", err)
 				}
 				if !p.alone {
 					shared = nil
@@ -131,11 +131,11 @@ func (s *suite) skipped(t *testing.T, g group, p probe) bool {
 	return true
 }
 
-// probe runs one and looks at the box, the neighbour and the host afterwards.
-func (s *suite) probe(t *testing.T, p probe, b *box) (o outcome, usable bool) {
+// probe runs one and looks at the sandbox, the neighbour and the host afterwards.
+func (s *suite) probe(t *testing.T, p probe, b *sandbox) (o outcome, usable bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	a := &attempt{box: b, ctx: ctx, t: t, host: s.host}
+	a := &attempt{sandbox: b, ctx: ctx, t: t, host: s.host}
 	o, err := p.try(a)
 	if err != nil {
 		o = outcome{isHole, err.Error()}
@@ -146,7 +146,7 @@ func (s *suite) probe(t *testing.T, p probe, b *box) (o outcome, usable bool) {
 		t.Errorf("afterwards: %v", err)
 	}
 	if !usable {
-		o.note += " (its box is broken)"
+		o.note += " (its sandbox is broken)"
 	}
 	if err := s.neighbour.knows(ctx); err != nil {
 		t.Errorf("afterwards: %v", err)
@@ -189,7 +189,7 @@ func (a *attempt) shell(code string) (agent.Exit, error) {
 	return a.run(a.ctx, agent.Run{Kind: agent.Shell, Code: code})
 }
 
-// watch measures the box's processes from outside while f runs, and returns the
+// watch measures the sandbox's processes from outside while f runs, and returns the
 // most that was seen.
 func (a *attempt) watch(measure func(namespace) int, f func() error) (most int, err error) {
 	stop := make(chan struct{})

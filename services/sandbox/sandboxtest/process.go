@@ -18,10 +18,10 @@ type namespace struct {
 	file *os.File
 }
 
-// findNamespace finds the namespace that a box says it has among the host's processes.
+// findNamespace finds the namespace that a sandbox says it has among the host's processes.
 func findNamespace(name string) (namespace, error) {
 	if own, err := os.Readlink("/proc/self/ns/pid"); err != nil || own == name {
-		return namespace{}, fmt.Errorf("the box is in PID namespace %s, the host in %s (%w)", name, own, err)
+		return namespace{}, fmt.Errorf("the sandbox is in PID namespace %s, the host in %s (%w)", name, own, err)
 	}
 	for _, pid := range pids() {
 		path := "/proc/" + pid + "/ns/pid"
@@ -32,7 +32,7 @@ func findNamespace(name string) (namespace, error) {
 			return namespace{name, f}, nil
 		}
 	}
-	return namespace{}, fmt.Errorf("no process on this host is in %s; the suite needs boxes whose processes it sees", name)
+	return namespace{}, fmt.Errorf("no process on this host is in %s; the suite needs sandboxes whose processes it sees", name)
 }
 
 func (n namespace) close() { _ = n.file.Close() } // it was only read
@@ -100,7 +100,7 @@ func pids() (out []string) {
 	return out
 }
 
-// traces are the processes, mounts and cgroups on the host that carry a box's name.
+// traces are the processes, mounts and cgroups on the host that carry a sandbox's name.
 func traces(name string) (out []string) {
 	for _, pid := range pids() {
 		cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")

@@ -26,7 +26,7 @@ def steal(pid, fd):
     return syscall(438, syscall(434, pid, 0), fd, 0)
 `
 
-// processProbes attack the box's first process, the agent, and what else runs.
+// processProbes attack the sandbox's first process, the agent, and what else runs.
 func processProbes() []probe {
 	denied := append([]string{"ENOENT", "ENXIO"}, no...)
 	var out []probe
@@ -105,13 +105,13 @@ for fd in range(0, 256):
         pass
 tried`)
 	if err != nil && a.answersAfterForging() != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
 	if exit.Code == 77 {
 		return hole("a run has forged its exit frame: %+v", exit)
 	}
 	if err := a.answersAfterForging(); err != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
 	return harmless("%s descriptors tried, the next call is answered truly", exit.Result)
 }
@@ -178,7 +178,7 @@ keep = []
 while True:
     keep.append(bytearray(b"x") * (8 << 20))`)
 	if err != nil {
-		return bounded("writing the score: %s; the box: %v", said, err)
+		return bounded("writing the score: %s; the sandbox: %v", said, err)
 	}
 	return bounded("writing the score: %s; the eater: %d %s", said, exit.Code, exit.Signal)
 }

@@ -13,7 +13,7 @@ import (
 // shortRun is the timeout of runs that would go on for ever.
 const shortRun = 1500 * time.Millisecond
 
-// resourceProbes use up what a box has.
+// resourceProbes use up what a sandbox has.
 func resourceProbes() []probe {
 	return []probe{
 		{name: "fork bomb", alone: true, limit: "pids", try: forkBomb(agent.Python, `
@@ -105,7 +105,7 @@ func forkBomb(kind agent.Kind, code string) func(*attempt) (outcome, error) {
 		if left := a.strays(); len(left) > 0 {
 			return hole("when the call is over there still is %v", left)
 		}
-		// A bomb that was not seen to fill the box must say itself that it had.
+		// A bomb that was not seen to fill the sandbox must say itself that it had.
 		if fizzled() {
 			return hole("it was no bomb: at most %d processes, exit %d %s %s", most, exit.Code, exit.Signal, tail(exit.Stderr.Text))
 		}
@@ -127,8 +127,8 @@ func (a *attempt) endless(says string, r agent.Run) (exit agent.Exit, err error)
 	}
 }
 
-// strays are the processes that a call has left, in a box that had none before:
-// more than the box has when it is idle.
+// strays are the processes that a call has left, in a sandbox that had none before:
+// more than the sandbox has when it is idle.
 func (a *attempt) strays() []string {
 	return until(gone, func() []string {
 		procs := a.ns.processes()

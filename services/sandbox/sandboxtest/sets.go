@@ -90,7 +90,7 @@ func (s *suite) sneakyPackage(t *testing.T, m *deps.Manager, pkg string) (outcom
 	if err != nil {
 		return outcome{}, err
 	}
-	b := s.start(t, boxOptions{set: id})
+	b := s.start(t, sandboxOptions{set: id})
 	exit, err := b.python(t.Context(), "import "+pkg+", json, os; json.dumps([1])")
 	if err != nil || exit.Code != 0 || strings.Contains(exit.Stdout.Text, "started") {
 		return hole("with the package a run ends with %+v, %v", exit, err)
@@ -104,7 +104,7 @@ func (s *suite) sneakyPackage(t *testing.T, m *deps.Manager, pkg string) (outcom
 	return harmless("it is installed, and nothing of it runs by itself")
 }
 
-// depsProbe is a probe that needs no box of the suite.
+// depsProbe is a probe that needs no sandbox of the suite.
 func (s *suite) depsProbe(t *testing.T, name string, try func(*testing.T) (outcome, error)) {
 	t.Run(name, func(t *testing.T) {
 		o, err := try(t)
@@ -145,7 +145,7 @@ func (s *suite) setIsMounted(t *testing.T, m *deps.Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := s.start(t, boxOptions{set: id})
+	b := s.start(t, sandboxOptions{set: id})
 	var got []string
 	if err := b.eval(ctx, &got, `
 import greet, world
@@ -157,19 +157,19 @@ import greet, world
 	}
 	for _, said := range got[2:] {
 		if strings.HasPrefix(said, "done") {
-			t.Errorf("the set can be changed from a box: %q", got)
+			t.Errorf("the set can be changed from a sandbox: %q", got)
 		}
 	}
 	s.setIsKept(t, id, b)
-	other := s.start(t, boxOptions{})
+	other := s.start(t, sandboxOptions{})
 	var names []string
 	if err := other.eval(ctx, &names, `os.listdir("/packages")`); err != nil || len(names) > 0 {
-		t.Errorf("a box without a set has %q (%v)", names, err)
+		t.Errorf("a sandbox without a set has %q (%v)", names, err)
 	}
 }
 
-// setIsKept removes the set as long as the box has it, and then.
-func (s *suite) setIsKept(t *testing.T, id string, b *box) {
+// setIsKept removes the set as long as the sandbox has it, and then.
+func (s *suite) setIsKept(t *testing.T, id string, b *sandbox) {
 	t.Helper()
 	ctx := within(t)
 	has := func() bool {

@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds a wait for what must happen soon; nothing is timed. Gone is how
-// long something of a box may be there when Destroy has returned, on a machine that
+// long something of a sandbox may be there when Destroy has returned, on a machine that
 // does much else.
 const (
 	patience = 80 * time.Second
@@ -34,7 +34,7 @@ type Suite struct {
 	// SKANDHA_REQUIRE=all. It is the caller's so that it stands in the test that
 	// archtest lets skip even there.
 	SkipNow func(t *testing.T, reason string)
-	// Leftovers lists what the engine itself knows of the box with that name, e.g.
+	// Leftovers lists what the engine itself knows of the sandbox with that name, e.g.
 	// its containers; the suite looks at processes, mounts and cgroups on its own.
 	Leftovers func(t *testing.T, name string) []string
 	// Child is a command that makes a driver like New's, in a process of its own,
@@ -54,13 +54,13 @@ type suite struct {
 	driver    driver.Driver
 	report    driver.Report
 	host      *host
-	neighbour *box
+	neighbour *sandbox
 	table     table
-	boxes     atomic.Int64
+	sandboxes atomic.Int64
 }
 
 // Run holds a driver against the contract and probes it. It needs Linux, Python 3
-// is in the boxes, and the boxes' processes are processes of this host.
+// is in the sandboxes, and the sandboxes' processes are processes of this host.
 func Run(t *testing.T, s Suite) {
 	r := &suite{Suite: s, t: t, host: newHost(t, s.Listen)}
 	r.driver = r.open(t)
@@ -73,7 +73,7 @@ func Run(t *testing.T, s Suite) {
 	r.table.driver = r.report.Driver + ", " + r.report.Version
 	t.Cleanup(func() { r.table.print(t) })
 	r.knowsSkips(t)
-	r.neighbour = r.start(t, boxOptions{})
+	r.neighbour = r.start(t, sandboxOptions{})
 	r.neighbour.remember(t)
 	if r.Group == "" || r.Group == "conformance" {
 		t.Run("conformance", r.conformance)
@@ -154,15 +154,15 @@ func groups() []group {
 	}
 }
 
-// Orphan starts one box and prints its name, then waits to be killed. It is what
+// Orphan starts one sandbox and prints its name, then waits to be killed. It is what
 // [Suite].Child's process does.
 func Orphan(ctx context.Context, d driver.Driver, name string) error {
-	b, c, err := openBox(ctx, d, driver.Spec{Name: name})
+	b, c, err := openSandbox(ctx, d, driver.Spec{Name: name})
 	if err != nil {
-		return fmt.Errorf("starting a box to be orphaned: %w", err)
+		return fmt.Errorf("starting a sandbox to be orphaned: %w", err)
 	}
 	if err := c.Mkdir(ctx, "alive"); err != nil {
-		return fmt.Errorf("speaking to a box to be orphaned: %w", err)
+		return fmt.Errorf("speaking to a sandbox to be orphaned: %w", err)
 	}
 	fmt.Println("orphan", b.Name())
 	<-ctx.Done()

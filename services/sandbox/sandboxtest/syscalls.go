@@ -5,14 +5,14 @@ import (
 	"runtime"
 )
 
-// no are the errors by which a box says no. An error about an argument is none of
+// no are the errors by which a sandbox says no. An error about an argument is none of
 // them: it would mean that the kernel has looked.
 var no = []string{"EPERM", "ENOSYS", "EACCES", "SIGSYS"}
 
-// noFamily is what else a box may say about a family of sockets.
+// noFamily is what else a sandbox may say about a family of sockets.
 var noFamily = append([]string{"EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT"}, no...)
 
-// syscallProbes make system calls that no program of a box needs. The numbers are
+// syscallProbes make system calls that no program of a sandbox needs. The numbers are
 // amd64's.
 func syscallProbes() []probe {
 	if runtime.GOARCH != "amd64" {

@@ -47,11 +47,11 @@ str(n)`)
 		return hole("a glob of 100 returns %d of %s, more: %v", len(globbed), said, more)
 	}
 	if errors.Is(listErr, agent.ErrBroken) || errors.Is(globErr, agent.ErrBroken) || a.ctx.Err() != nil {
-		return hole("listing breaks the box: %v, %v", listErr, globErr)
+		return hole("listing breaks the sandbox: %v, %v", listErr, globErr)
 	}
 	exportErr := a.Export(a.ctx, new(counter))
 	if errors.Is(exportErr, agent.ErrBroken) {
-		return hole("exporting breaks the box: %v", exportErr)
+		return hole("exporting breaks the sandbox: %v", exportErr)
 	}
 	if err := a.Remove(a.ctx, "many", true); err != nil {
 		return hole("they cannot be removed: %v", err)
@@ -183,7 +183,7 @@ func explodingEdit(a *attempt) (outcome, error) {
 		return hole("64 GiB were written: %d replacements", n)
 	}
 	if errors.Is(err, agent.ErrBroken) {
-		return bounded("the box is broken: %v", err)
+		return bounded("the sandbox is broken: %v", err)
 	}
 	return refused("%v", err)
 }
@@ -256,7 +256,7 @@ func archiveSlip(a *attempt) (outcome, error) {
 	} {
 		if err := a.Import(a.ctx, archive(records...)); err != nil {
 			if errors.Is(err, agent.ErrBroken) {
-				return hole("the import breaks the box: %v", err)
+				return hole("the import breaks the sandbox: %v", err)
 			}
 			count++
 		}

@@ -1,4 +1,4 @@
-// Package seccomp is the one list of system calls that a box may make, rendered
+// Package seccomp is the one list of system calls that a sandbox may make, rendered
 // for Docker ([Docker]) and for bubblewrap ([BPF]).
 //
 // It denies by default: what is not in the list fails with EPERM. What libc and
@@ -17,5 +17,5 @@
 // among others: namespaces and mounts, ptrace and its like, keyrings, bpf, perf,
 // userfaultfd, io_uring, kernel modules, raw, packet, netlink, vsock and crypto
 // sockets, file handles, clocks, swap and quota, System V IPC and POSIX message
-// queues, whose memory no limit of a box would count.
+// queues, whose memory no limit of a sandbox would count.
 package seccomp

@@ -121,7 +121,7 @@ func (d *Driver) Passed() []string {
 	return d.passed
 }
 
-// lost forgets a driver that cannot make boxes any more.
+// lost forgets a driver that cannot make sandboxes any more.
 func (d *Driver) lost(c *choice, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +131,7 @@ func (d *Driver) lost(c *choice, err error) {
 	}
 }
 
-// use calls a driver; if that cannot make boxes any more, the next that works.
+// use calls a driver; if that cannot make sandboxes any more, the next that works.
 func use[T any](ctx context.Context, d *Driver, f func(driver.Driver) (T, error)) (T, error) {
 	c, err := d.pick(ctx)
 	if err != nil {

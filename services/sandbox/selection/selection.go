@@ -28,7 +28,7 @@ type Config struct {
 	Driver string
 	// Image, Runtime, Owner and Host are Docker's: see docker.Config. Empty: its defaults.
 	Image, Runtime, Owner, Host string
-	// Dir is where bubblewrap keeps package sets and what its boxes need. It is made
+	// Dir is where bubblewrap keeps package sets and what its sandboxes need. It is made
 	// if it does not exist. Empty: a directory of the user's own.
 	Dir string
 	// Untrusted says that tenants share the service who do not trust each other: drivers
@@ -98,7 +98,7 @@ func (c Config) dir() (string, error) {
 	if c.Dir != "" {
 		return c.Dir, nil
 	}
-	if os.Geteuid() == 0 { // boxes run under users of their own, who see nothing of root's home
+	if os.Geteuid() == 0 { // sandboxes run under users of their own, who see nothing of root's home
 		return "/var/cache/skandha/sandbox", nil
 	}
 	cache, err := os.UserCacheDir()

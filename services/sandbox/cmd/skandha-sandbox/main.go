@@ -39,13 +39,13 @@ func (s *service) Run(ctx context.Context, e *process.Env) (err error) {
 	if packages != nil {
 		deps.Packages = packages
 	}
-	box, err := sandbox.New(s.config(), deps)
+	sb, err := sandbox.New(s.config(), deps)
 	if err != nil {
 		return err
 	}
-	e.Ready(box.Ready)
-	e.Metrics(box.Counters)
-	return box.Run(ctx)
+	e.Ready(sb.Ready)
+	e.Metrics(sb.Counters)
+	return sb.Run(ctx)
 }
 
 func main() {

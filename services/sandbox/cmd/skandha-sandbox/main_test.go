@@ -174,16 +174,16 @@ func TestKill9LeavesNothingForLongerThanTheReaper(t *testing.T) {
 		}
 		t.Skipf("SKIPPED: %v", a.Result.Error)
 	}
-	var boxes []descendant
+	var sandboxes []descendant
 	natstest.Eventually(t, "two sandboxes run", func() bool {
-		boxes = below(t, r.cmd.Process.Pid)
-		return len(boxes) >= 2
+		sandboxes = below(t, r.cmd.Process.Pid)
+		return len(sandboxes) >= 2
 	})
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = r.cmd.Wait() // it was killed
-	natstest.Eventually(t, "their processes are gone", func() bool { return !slices.ContainsFunc(boxes, descendant.lives) })
+	natstest.Eventually(t, "their processes are gone", func() bool { return !slices.ContainsFunc(sandboxes, descendant.lives) })
 }
 
 // descendant is a process of the service's; a number is used again, the time of its start is not.
