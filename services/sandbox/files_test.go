@@ -207,7 +207,7 @@ func TestFilesGoInAndOutThroughArtifacts(t *testing.T) {
 	}
 	for _, ref := range []string{"main/other/secret", "main/s/../other/secret", "main/s/", "main/s", "/main/s/x", "main/s//x"} {
 		r := s.call("sandbox_fs:upload", args{"artifact": ref, "path": "x"})
-		if r.Success || !strings.Contains(r.Error.Message, "no artifact of this conversation") {
+		if r.Success || !strings.Contains(r.Error.Message, "not an artifact of this session") {
 			t.Errorf("%s: got %+v", ref, r)
 		}
 	}
@@ -239,7 +239,7 @@ func TestAFullArtifactQuotaCostsTheFilesAndNotTheRun(t *testing.T) {
 		t.Errorf("another session: %+v", got)
 	}
 	r = s.call("sandbox_fs:upload", args{"artifact": "main/s/gone", "path": "x"})
-	contains(t, "the error", r.Error.Message, "there is no artifact \"main/s/gone\"")
+	contains(t, "the error", r.Error.Message, "artifact \"main/s/gone\" not found")
 }
 
 func TestAListingSaysThatThereIsMore(t *testing.T) {

@@ -106,7 +106,7 @@ func TestAnIdleSandboxEndsAndTheNextCallSaysSo(t *testing.T) {
 	c.sandboxes(0)
 	r := s.call("sandbox_fs:list", args{})
 	got := s.decode(r)
-	contains(t, "the notice", got.Notice, "new sandbox", "files of earlier calls are gone", "nothing had used it for 1s")
+	contains(t, "the notice", got.Notice, "new sandbox", "files of earlier calls are lost", "it was idle for 1s")
 }
 
 func TestASandboxThatBreaksIsAFailureThatSaysWhy(t *testing.T) {
@@ -126,9 +126,9 @@ func TestASandboxThatBreaksIsAFailureThatSaysWhy(t *testing.T) {
 			if a.State != executor.Finished || a.Result.Success || a.Result.Error.Code != tool.CodeFailed {
 				t.Fatalf("got %+v", a)
 			}
-			contains(t, "the error", a.Result.Error.Message, x.want, "while this ran", "the next call gets a new sandbox")
+			contains(t, "the error", a.Result.Error.Message, x.want, "during this call", "the next call gets a new sandbox")
 			s.before = c.offer.Instance
-			contains(t, "the next notice", s.python("1").Notice, "files of earlier calls are gone", x.why.Error())
+			contains(t, "the next notice", s.python("1").Notice, "files of earlier calls are lost", x.why.Error())
 		})
 	}
 }
@@ -157,7 +157,7 @@ func TestAnotherInstanceThatIsGoneLeavesANote(t *testing.T) {
 	if string(got.Result) != `["out"]` {
 		t.Errorf("got %s", got.Result)
 	}
-	contains(t, "the notice", got.Notice, "files of earlier calls are gone", "another instance")
+	contains(t, "the notice", got.Notice, "files of earlier calls are lost", "another instance")
 	if got := s.python("1"); got.Notice != "" {
 		t.Errorf("it is said twice: %s", got.Notice)
 	}
@@ -197,7 +197,7 @@ func TestAnIdleSessionMakesRoomForAnother(t *testing.T) {
 	for _, s := range []*session{first, second, third} {
 		s.python("open('a','w')")
 	}
-	contains(t, "the notice", first.python("1").Notice, "another conversation")
+	contains(t, "the notice", first.python("1").Notice, "another session")
 	if got := third.python("1"); got.Notice != "" {
 		t.Errorf("the one that was used last made room: %s", got.Notice)
 	}
@@ -253,7 +253,7 @@ func TestOnePrincipalDeniesNobodyElseAndEvictsNobodysFiles(t *testing.T) {
 	if got := bob.python("1"); got.Notice != "" {
 		t.Errorf("bob's: %s", got.Notice)
 	}
-	contains(t, "the notice of the one of its own", one.python("1").Notice, "another conversation")
+	contains(t, "the notice of the one of its own", one.python("1").Notice, "another session")
 }
 
 // A call that was made before the session was reset, and comes late, changes nothing.
@@ -328,7 +328,7 @@ func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T)
 	if r.Success {
 		t.Fatalf("got %+v", r)
 	}
-	contains(t, "the error", r.Error.Message, "packages cannot be installed here", "nothing ran")
+	contains(t, "the error", r.Error.Message, "packages cannot be installed here", "the tool was not run")
 	d := drivertest.New(t)
 	c.instance = c.serve(sandbox.Config{Warm: -1}, d, &shelf{d: d, err: &deps.Error{Code: deps.NotFound, Detail: "no matching distribution"}})
 	s = c.session("s")
@@ -337,7 +337,7 @@ func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T)
 	if r.Success {
 		t.Fatalf("got %+v", r)
 	}
-	contains(t, "the error", r.Error.Message, "no such package", "did not run")
+	contains(t, "the error", r.Error.Message, "no such package", "was not run")
 	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["before","out"]` {
 		t.Errorf("got %s", got.Result)
 	}

@@ -314,7 +314,7 @@ func TestWithoutADriverEveryCallSaysWhatToInstallUntilThereIsOne(t *testing.T) {
 		if r.Success || r.Error.Code != tool.CodeFailed {
 			t.Fatalf("got %+v", r)
 		}
-		contains(t, "the error", r.Error.Message, "install bubblewrap", "nothing ran")
+		contains(t, "the error", r.Error.Message, "install bubblewrap", "the tool was not run")
 	}
 	there.Store(true)
 	if got := s.python("6*7"); string(got.Result) != "42" || got.Notice != "" {

@@ -9,20 +9,20 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// sandboxFindings say where the code of models would run here, how well that isolates,
-// and what it does not hold.
+// sandboxFindings reports which driver would run the code of models here, how well it
+// isolates, and what it does not enforce.
 func (g *globals) sandboxFindings(ctx context.Context) []finding {
 	if g.NoSandbox {
-		return []finding{{ok: true, what: "sandbox: off", advice: "without --no-sandbox models can run code, isolated"}}
+		return []finding{{ok: true, what: "sandbox: off", advice: "without --no-sandbox models can run code in isolation"}}
 	}
 	d, _, err := g.Sandbox.Make("doctor", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []finding{{need: true, what: "sandbox", advice: err.Error()}}
 	}
-	defer func() { _ = d.Close() }() // nothing was started that lasts
+	defer func() { _ = d.Close() }() // nothing persistent was started
 	r, err := d.Report(ctx)
 	if err != nil {
-		return []finding{{what: "sandbox: none; python:execute and shell:execute fail, and say so", advice: err.Error()}}
+		return []finding{{what: "sandbox: none; python:execute and shell:execute fail", advice: err.Error()}}
 	}
 	out := describeSandbox(r, g.Sandbox.Limits())
 	for _, why := range d.Passed() { // e.g. an engine without the image
@@ -39,10 +39,10 @@ func describeSandbox(r driver.Report, l driver.Limits) []finding {
 	out := []finding{
 		{ok: true, what: fmt.Sprintf("sandbox: %s (%s), Python %s", r.Driver, r.Version, r.Python), advice: isolation},
 		{ok: true, what: "sandbox limits: " + strings.Join(r.Enforced, ", "), advice: fmt.Sprintf(
-			"each has %d MiB of memory, %g CPUs, %d processes, %d MiB for files", l.Memory>>20, l.CPUs, l.PIDs, l.Workspace>>20)},
+			"per sandbox: %d MiB of memory, %g CPUs, %d processes, %d MiB for files", l.Memory>>20, l.CPUs, l.PIDs, l.Workspace>>20)},
 	}
 	for _, m := range r.Missing {
-		out = append(out, finding{what: "sandbox does not hold " + m})
+		out = append(out, finding{what: "sandbox does not enforce " + m})
 	}
 	return out
 }

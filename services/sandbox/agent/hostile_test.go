@@ -68,7 +68,7 @@ func frameOf(kind byte, id uint32, payload string) []byte {
 
 func (l *liar) say(kind byte, id uint32, payload string) { _, _ = l.Write(frameOf(kind, id, payload)) }
 
-// Whatever the agent says that makes no sense ends the sandbox, and nothing waits.
+// Invalid data from the agent ends the sandbox, and nothing waits.
 func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 	run := func(c *agent.Conn) error {
 		_, err := c.Run(context.Background(), agent.Run{Kind: agent.Python, MaxOutput: 100, Output: func(agent.Stream, []byte) {}})
@@ -90,37 +90,37 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 		"a frame without end":        {run, func(l *liar, _ uint32) { _, _ = l.Write([]byte{255, 255, 255, 255, 'a', 0, 0, 0, 1}) }, "4294967295 bytes"},
 		"a frame without a head":     {run, func(l *liar, _ uint32) { _, _ = l.Write(make([]byte, 9)) }, "0 bytes"},
 		"an unknown kind":            {run, func(l *liar, id uint32) { l.say('?', id, "x") }, "'?'"},
-		"an unknown operation":       {run, func(l *liar, id uint32) { l.say('a', id+7, exit) }, "no operation"},
-		"operation 0":                {run, func(l *liar, _ uint32) { l.say('a', 0, exit) }, "no operation"},
-		"ready again":                {run, func(l *liar, _ uint32) { l.say('r', 0, `{}`) }, "no operation"},
-		"an answer that is no JSON":  {run, func(l *liar, id uint32) { l.say('a', id, "no") }, "makes no sense"},
+		"an unknown operation":       {run, func(l *liar, id uint32) { l.say('a', id+7, exit) }, "unknown operation"},
+		"operation 0":                {run, func(l *liar, _ uint32) { l.say('a', 0, exit) }, "unknown operation"},
+		"ready again":                {run, func(l *liar, _ uint32) { l.say('r', 0, `{}`) }, "unknown operation"},
+		"an answer that is no JSON":  {run, func(l *liar, id uint32) { l.say('a', id, "no") }, "invalid answer"},
 		"an answer without an exit":  {run, func(l *liar, id uint32) { l.say('a', id, "{}") }, "no exit"},
-		"nested JSON":                {read, func(l *liar, id uint32) { l.say('a', id, strings.Repeat("[", 1000)+strings.Repeat("]", 1000)) }, "1000 deep"},
-		"output of no stream":        {run, func(l *liar, id uint32) { l.say('k', id, "\x02x") }, "no stream"},
-		"empty output":               {run, func(l *liar, id uint32) { l.say('o', id, "\x00") }, "no stream"},
+		"nested JSON":                {read, func(l *liar, id uint32) { l.say('a', id, strings.Repeat("[", 1000)+strings.Repeat("]", 1000)) }, "depth of 1000"},
+		"output of no stream":        {run, func(l *liar, id uint32) { l.say('k', id, "\x02x") }, "unknown stream"},
+		"empty output":               {run, func(l *liar, id uint32) { l.say('o', id, "\x00") }, "unknown stream"},
 		"too much output":            {run, func(l *liar, id uint32) { l.say('k', id, "\x00"+strings.Repeat("x", 101)) }, "more output"},
 		"too much live output":       {run, func(l *liar, id uint32) { l.say('o', id, "\x01"+strings.Repeat("x", 101)) }, "more output"},
 		"output of a file operation": {read, func(l *liar, id uint32) { l.say('k', id, "\x00x") }, "more output"},
 		"output that does not add up": {run, func(l *liar, id uint32) {
 			l.say('k', id, "\x00abc")
 			l.say('a', id, `{"exit":{"out":[5,2,2],"err":[0,0,0]}}`)
-		}, "counts"},
+		}, "count of the agent"},
 		"countless processes": {run, func(l *liar, id uint32) {
 			l.say('a', id, `{"exit":{"strays":9223372036854775807,"out":[0,0,0],"err":[0,0,0]}}`)
-		}, "counts"},
-		"countless output":           {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) }, "counts"},
+		}, "count of the agent"},
+		"countless output":           {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) }, "count of the agent"},
 		"a sandbox given up":         {run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why"},
-		"negative counts":            {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "counts"},
-		"two results":                {run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not asked for"},
-		"a result of a file":         {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not asked for"},
-		"a result that is too large": {run, func(l *liar, id uint32) { l.say('s', id, strings.Repeat("x", 600<<10)) }, "not asked for"},
+		"negative counts":            {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "count of the agent"},
+		"two results":                {run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not requested"},
+		"a result of a file":         {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not requested"},
+		"a result that is too large": {run, func(l *liar, id uint32) { l.say('s', id, strings.Repeat("x", 600<<10)) }, "not requested"},
 		"data of a run":              {run, func(l *liar, id uint32) { l.say('d', id, "x") }, "more data"},
 		"too much data":              {read, func(l *liar, id uint32) { l.say('d', id, strings.Repeat("x", 101)) }, "more data"},
 		"empty data":                 {read, func(l *liar, id uint32) { l.say('d', id, "") }, "more data"},
 		"credit for nothing":         {run, func(l *liar, id uint32) { l.say('c', id, "\x00\x00\x00\x01") }, "credit"},
 		"half a credit":              {run, func(l *liar, id uint32) { l.say('c', id, "\x00") }, "credit"},
-		"a list that is none":        {list, func(l *liar, id uint32) { l.say('d', id, "{}"); l.say('a', id, "{}") }, "list makes no sense"},
-		"no list":                    {list, func(l *liar, id uint32) { l.say('a', id, "{}") }, "list makes no sense"},
+		"a list that is none":        {list, func(l *liar, id uint32) { l.say('d', id, "{}"); l.say('a', id, "{}") }, "invalid list"},
+		"no list":                    {list, func(l *liar, id uint32) { l.say('a', id, "{}") }, "invalid list"},
 		"a stat without a file":      {func(c *agent.Conn) error { return second(c.Stat(context.Background(), "x")) }, func(l *liar, id uint32) { l.say('a', id, "{}") }, "no file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 	}
 }
 
-// What is said in words is made text and cut; it is no reason to give up.
+// Texts of the agent are made valid and cut; they are no reason to give up.
 func TestWhatTheAgentSaysIsOnlyText(t *testing.T) {
 	c, l := lie(t)
 	go func() {

@@ -249,7 +249,7 @@ func TestOpenFiguresAreSaved(t *testing.T) {
 		t.Errorf("the figure is %q", got)
 	}
 	x = b.python(t, "import matplotlib.pyplot as plt\nplt.figure = None")
-	if x.Code != 0 || !strings.Contains(x.Stderr.Text, "figures could not be saved") {
+	if x.Code != 0 || !strings.Contains(x.Stderr.Text, "cannot save the figures") {
 		t.Errorf("got %+v", x)
 	}
 }

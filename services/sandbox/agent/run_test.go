@@ -147,10 +147,10 @@ func TestFilesThatAreNotListedAreCounted(t *testing.T) {
 	}{
 		"many":             {agent.Run{Kind: agent.Python, Code: many}, 64, 4936, "[]"},
 		"many by a shell":  {agent.Run{Kind: agent.Shell, Code: "cd out && seq 5000 | xargs touch"}, 64, 4936, "[]"},
-		"a link":           {agent.Run{Kind: agent.Shell, Code: "rmdir out; ln -s /tmp out"}, 0, 0, "[out is not a directory, so nothing in it is kept; remove it, and make a directory]"},
-		"a file":           {agent.Run{Kind: agent.Python, Code: "import os\nos.rmdir('out')\nopen('out', 'w').close()"}, 0, 0, "[out is not a directory, so nothing in it is kept; remove it, and make a directory]"},
-		"levels":           {agent.Run{Kind: agent.Python, Code: "import os\nos.makedirs('out' + '/d' * 20)\nopen('out/f', 'w')"}, 1, 0, "[1 directories more than 16 levels below out were not looked at]"},
-		"closed directory": {agent.Run{Kind: agent.Shell, Code: "mkdir out/x; touch out/x/f; chmod 0 out/x"}, 0, 0, "[1 directories below out could not be read]"},
+		"a link":           {agent.Run{Kind: agent.Shell, Code: "rmdir out; ln -s /tmp out"}, 0, 0, "[out is not a directory, so no file in it is kept; replace it with a directory]"},
+		"a file":           {agent.Run{Kind: agent.Python, Code: "import os\nos.rmdir('out')\nopen('out', 'w').close()"}, 0, 0, "[out is not a directory, so no file in it is kept; replace it with a directory]"},
+		"levels":           {agent.Run{Kind: agent.Python, Code: "import os\nos.makedirs('out' + '/d' * 20)\nopen('out/f', 'w')"}, 1, 0, "[1 directories more than 16 levels below out were not examined]"},
+		"closed directory": {agent.Run{Kind: agent.Shell, Code: "mkdir out/x; touch out/x/f; chmod 0 out/x"}, 0, 0, "[1 directories below out were not readable]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t)

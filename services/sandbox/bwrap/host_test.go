@@ -44,8 +44,8 @@ func TestUnavailable(t *testing.T) {
 		"no namespaces":              {Config{Kernel: kernel("user/max_user_namespaces")}, "user.max_user_namespaces"},
 		"no python":                  {Config{Python: "/nowhere/python3"}, "/nowhere/python3"},
 		"an old python":              {Config{Python: program(`echo '{"Major":3,"Minor":8,"Version":"3.8.1"}'`)}, "3.8.1 is too old"},
-		"no python at all":           {Config{Python: program("echo hello")}, "it is no Python"},
-		"a bubblewrap that fails":    {Config{Bwrap: program(`[ "$1" = --version ] && echo bubblewrap 0.9.0 || exit 1`)}, "bubblewrap ended before it made the sandbox"},
+		"no python at all":           {Config{Python: program("echo hello")}, "not a Python interpreter"},
+		"a bubblewrap that fails":    {Config{Bwrap: program(`[ "$1" = --version ] && echo bubblewrap 0.9.0 || exit 1`)}, "bubblewrap ended before it created the sandbox"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.Dir = openDir(t)

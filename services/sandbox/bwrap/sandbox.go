@@ -18,18 +18,18 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// launch is what is wanted of a process in a sandbox.
+// launch describes a process to run in a sandbox.
 type launch struct {
 	name    string
 	args    []string // for the interpreter
 	limits  driver.Limits
 	mounts  []string // arguments for bubblewrap
 	network bool
-	errors  bool   // standard error goes to the pipe too
-	uid     uint32 // 0: the driver takes one
-	// fileSize bounds a file's bytes; 0: what the limits say.
+	errors  bool   // send standard error to the pipe too
+	uid     uint32 // 0: the driver chooses one
+	// fileSize bounds a file's bytes; 0: as in limits.
 	fileSize int64
-	release  func() // of what the sandbox uses; nil: nothing
+	release  func() // releases what the sandbox uses; may be nil
 }
 
 // sandbox implements driver.Sandbox.
@@ -46,7 +46,7 @@ type sandbox struct {
 
 	settle    sync.Once
 	settled   error
-	ready     chan struct{} // closed when launch is over
+	ready     chan struct{} // closed when launch has returned
 	destroyed chan struct{} // closed by Destroy
 	destroy   sync.Once
 	closePipe sync.Once
@@ -55,7 +55,7 @@ type sandbox struct {
 	err, left error // written before done is closed
 }
 
-// What can be done without, if it fails when the host is looked at.
+// Optional features, which are dropped if they fail while the host is examined.
 var (
 	errCgroup = errors.New("using cgroups")
 	errFiles  = errors.New("counting files")
@@ -94,7 +94,7 @@ func (d *Driver) launch(h *host, o launch) (*sandbox, error) {
 	return b, nil
 }
 
-// begin takes what the sandbox needs and forks.
+// begin acquires the sandbox's resources and forks.
 func (b *sandbox) begin() (info *os.File, err error) {
 	if b.uid = b.launch.uid; b.d.root && b.uid == 0 {
 		if b.uid = b.d.uids.take(); b.uid == 0 {
@@ -107,7 +107,7 @@ func (b *sandbox) begin() (info *os.File, err error) {
 	return b.fork()
 }
 
-// fork starts bubblewrap and returns where it tells the sandbox's first process.
+// fork starts bubblewrap and returns the pipe on which it reports the first process.
 func (b *sandbox) fork() (info *os.File, err error) {
 	in := &inherited{}
 	defer in.close()
@@ -126,7 +126,7 @@ func (b *sandbox) fork() (info *os.File, err error) {
 	for _, list := range b.h.fonts {
 		f, err := os.Open(list)
 		if err != nil {
-			continue // somebody has emptied the user's cache; matplotlib makes its own list
+			continue // the user's cache was emptied; matplotlib builds its own list
 		}
 		args = append(args, "--perms", "0444", "--file", in.add(f), driver.FontLists+"/"+filepath.Base(list))
 	}
@@ -148,17 +148,17 @@ func (b *sandbox) fork() (info *os.File, err error) {
 	return info, nil
 }
 
-// pipes makes the sandbox's standard files and the pipe for bubblewrap's word.
+// pipes creates the sandbox's standard files and the pipe for bubblewrap's report.
 func (b *sandbox) pipes(in *inherited, info **os.File) (infoW string, err error) {
 	stdin, w, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	b.stdin = w
 	in.add(stdin)
 	r, stdout, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	b.stdout = r
 	in.add(stdout)
@@ -169,14 +169,14 @@ func (b *sandbox) pipes(in *inherited, info **os.File) (infoW string, err error)
 	}
 	r, w, err = os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	*info = r
 	return in.add(w), nil
 }
 
-// confine waits for the sandbox's first process and bounds it. It has not read from its
-// pipe yet, so what runs is what the service said.
+// confine waits for the sandbox's first process and bounds it. The process has not read
+// from its pipe yet, so it only runs what the service sent.
 func (b *sandbox) confine(info *os.File) error {
 	if err := info.SetReadDeadline(time.Now().Add(infoWithin)); err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
@@ -186,14 +186,14 @@ func (b *sandbox) confine(info *os.File) error {
 	}
 	err := json.NewDecoder(info).Decode(&told)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("bubblewrap ended before it made the sandbox")
+		return errors.New("bubblewrap ended before it created the sandbox")
 	}
 	if err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
 	}
 	err = b.first.open(told.Child)
 	if errors.Is(err, unix.ESRCH) {
-		return nil // it has ended already, and Err will say so
+		return nil // it has already ended; Err will report that
 	}
 	if err != nil {
 		return fmt.Errorf("opening the sandbox's first process: %w", err)
@@ -217,8 +217,8 @@ func (b *sandbox) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Read implements driver.Sandbox. What is read first says that the sandbox is set up; before
-// it is handed on, the files are bounded.
+// Read implements driver.Sandbox. The first output shows that the sandbox is set up; its
+// files are bounded before that output is returned.
 func (b *sandbox) Read(p []byte) (int, error) {
 	n, err := b.stdout.Read(p)
 	if n > 0 {
@@ -239,7 +239,7 @@ func (b *sandbox) countFiles() error {
 	}
 	for _, dir := range []string{driver.Workspace, driver.Tmp, "/dev/shm"} {
 		if dir == driver.Tmp && b.launch.network {
-			continue // an installation's is on disk
+			continue // that of an installation is on disk
 		}
 		err := countFiles(b.first.pid, dir, b.launch.limits.WorkspaceFiles)
 		if err == nil {
@@ -247,7 +247,7 @@ func (b *sandbox) countFiles() error {
 		}
 		b.kill()
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-			return nil // it was about to end, and what it said counts
+			return nil // it was about to end, and its output counts
 		}
 		return fmt.Errorf("%w: %w", errFiles, err)
 	}

@@ -81,10 +81,10 @@ func TestWhatASandboxPrintsIsBounded(t *testing.T) {
 	for range 1000 {
 		l.line("collecting a")
 	}
-	if len(told) != maxTold {
-		t.Errorf("%d lines are passed on, want %d", len(told), maxTold)
+	if len(told) != maxReported {
+		t.Errorf("%d lines are passed on, want %d", len(told), maxReported)
 	}
-	l.told, told = 0, nil
+	l.reported, told = 0, nil
 	for _, s := range []string{
 		"collecting a b", "collecting \x1b[31m", "collecting", "hello", "downloading http://x/y (1 kB)", "downloading " + strings.Repeat("x", 300),
 		"installing -1 packages", "downloading a-1.0+x-py3-none-any.whl (1.5 MB)", "downloading a.whl (712 bytes)", "collecting Foo.bar_1",

@@ -157,7 +157,7 @@ func TestForeignThingsAreNotTouched(t *testing.T) {
 		r.engine.Docker(t, "volume", "inspect", v)
 	}
 	id := strings.Repeat("d", 64)
-	if err := r.RemoveSet(t.Context(), id); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+	if err := r.RemoveSet(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has another owner") {
 		t.Errorf("removing a set that somebody else's volume is called like: %v", err)
 	}
 	if out, _ := theirs.do(t, "print(1)"); out != "1" {

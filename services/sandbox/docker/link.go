@@ -17,16 +17,16 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// lease.py tells what it sees and then waits until its standard input ends.
+// lease.py reports what it sees and then waits until its standard input ends.
 //
 //go:embed lease.py
 var leaseSource string
 
-// leaseLimits are a lease's; what it sees of them goes into the report.
+// leaseLimits are the limits of a lease; those that it sees are reported.
 var leaseLimits = driver.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 64, Workspace: 1 << 20, WorkspaceFiles: 64, Tmp: 1 << 20}
 
-// link is a connection to the engine: a lease, which says that we are alive, and
-// the engine's news about our containers. When either ends, all its sandboxes have.
+// link is a connection to the engine: a lease, which shows that we are alive, and the
+// engine's events about our containers. When either ends, all its sandboxes have ended.
 type link struct {
 	d       *Driver
 	boot    string // random
@@ -36,32 +36,32 @@ type link struct {
 	seen    seen
 	lease   *sandbox
 
-	stop context.CancelFunc // ends the news
-	over chan struct{}      // closed when the news has ended
+	stop context.CancelFunc // ends the event stream
+	over chan struct{}      // closed when the event stream has ended
 
 	mu        sync.Mutex
-	names     map[string]bool     // being made
+	names     map[string]bool     // being created
 	sandboxes map[string]*sandbox // by container
-	err       error               // why it has ended
+	err       error               // why the link has ended
 }
 
-// seen is what the lease's container sees of itself.
+// seen is what the lease's container reports about itself.
 type seen struct {
 	Python   string `json:"python"`
 	Platform string `json:"platform"`
 	Bytes    int64  `json:"bytes"` // of the workspace
 	Files    int64  `json:"files"`
-	Sockets  int64  `json:"sockets"` // bytes of their buffers, with cgroups v1; 0: not known
+	Sockets  int64  `json:"sockets"` // bytes of their buffers, with cgroups v1; 0: unknown
 }
 
-// begin starts the lease and hears what it sees.
+// begin starts the lease and reads its report.
 func (l *link) begin(ctx context.Context) (err error) {
 	l.lease, err = l.create(ctx, wanted{
 		purpose: purposeLease, name: "lease", uid: l.ownUID(), args: []string{"-I", "-S", "-c", leaseSource},
 		env: driver.Environment(), limits: leaseLimits, fsize: leaseLimits.Workspace,
 	})
 	if err != nil {
-		return fmt.Errorf("trying a sandbox: %w", err)
+		return fmt.Errorf("testing a sandbox: %w", err)
 	}
 	unblock := context.AfterFunc(ctx, func() { _ = l.lease.conn.Close() })
 	defer unblock()
@@ -75,7 +75,7 @@ func (l *link) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// listen follows what the engine says about our containers, from before the first.
+// listen follows the engine's events about our containers, starting before the first one.
 func (l *link) listen(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	messages, errs := l.d.cli.Events(ctx, events.ListOptions{Since: l.info.SystemTime, Filters: filters.NewArgs(
@@ -116,7 +116,7 @@ func (l *link) hear(m events.Message) {
 	}
 }
 
-// end ends the link: without it, others take its sandboxes for left behind.
+// end ends the link: without it, other services treat its sandboxes as left behind.
 func (l *link) end(why error) {
 	l.mu.Lock()
 	first := l.err == nil
@@ -136,8 +136,8 @@ func (l *link) end(why error) {
 	}
 }
 
-// close destroys all sandboxes of the link, and the lease last. Those of a link that has
-// ended are the reaper's.
+// close destroys all sandboxes of the link, and the lease last. The reaper removes those of
+// a link that has ended.
 func (l *link) close() error {
 	if l.failure() != nil {
 		<-l.over
@@ -173,7 +173,7 @@ func (l *link) failure() error {
 	return l.err
 }
 
-// reserve keeps the reaper from a container that is being made.
+// reserve protects a container that is being created from the reaper.
 func (l *link) reserve(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +181,7 @@ func (l *link) reserve(name string) error {
 		return l.err
 	}
 	if l.names[name] {
-		return fmt.Errorf("a sandbox called %s is being made already", name)
+		return fmt.Errorf("duplicate sandbox %s: it is already being created", name)
 	}
 	l.names[name] = true
 	return nil

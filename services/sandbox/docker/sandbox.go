@@ -15,16 +15,16 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// How long a sandbox whose output has ended may take to end, likewise one whose
-// connection was closed on this side, and how far apart a busy engine may tell that
-// it has ended and that memory ran out, in whichever order.
+// How long a sandbox may take to end after its output has ended, or after its connection
+// was closed on this side; and how far apart a busy engine may report that it has ended and
+// that memory ran out, in either order.
 const (
 	endingTime  = 10 * time.Second
 	closingTime = 2 * time.Second
 	oomTime     = 2 * time.Second
 )
 
-// sandbox is a container that was started. It implements driver.Sandbox.
+// sandbox is a started container. It implements driver.Sandbox.
 type sandbox struct {
 	l    *link
 	id   string // of the container
@@ -39,7 +39,7 @@ type sandbox struct {
 	mu        sync.Mutex
 	err       error // why it has ended
 	exit      int   // its exit status
-	starved   int64 // when something in it was last killed for its memory, by the engine's clock, in ns
+	starved   int64 // when a process in it was last killed for its memory, by the engine's clock, in ns
 	endedAt   int64 // likewise
 	destroyed bool  // Destroy was called
 	isGone    bool
@@ -61,13 +61,13 @@ func (b *sandbox) Write(p []byte) (int, error) {
 	return n, b.because(err)
 }
 
-// Read returns io.EOF once the sandbox has ended, and then Err says why.
+// Read returns io.EOF once the sandbox has ended; then Err returns why.
 func (b *sandbox) Read(p []byte) (int, error) {
 	n, err := b.out.Read(p)
 	if err == nil {
 		return n, nil
 	}
-	// The output ends a moment before the news of the sandbox's end is here.
+	// The output ends a moment before the event of the sandbox's end arrives.
 	wait := endingTime
 	if errors.Is(err, net.ErrClosed) {
 		wait = closingTime
@@ -84,7 +84,7 @@ func (b *sandbox) Read(p []byte) (int, error) {
 	return n, b.because(err)
 }
 
-// because is the error of the pipe, told by the end of the sandbox.
+// because returns the pipe's error, or the reason for the sandbox's end if it has ended.
 func (b *sandbox) because(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
@@ -95,28 +95,28 @@ func (b *sandbox) because(err error) error {
 	return err
 }
 
-// died is the engine's word that the first process has ended.
+// died handles the engine's event that the first process has ended.
 func (b *sandbox) died(exit int, at int64) {
 	b.mu.Lock()
 	b.exit, b.endedAt = exit, at
 	wait := exit == 128+9 && !b.outOfMemory() && !b.destroyed
 	b.mu.Unlock()
-	if wait { // killed: whether for its memory may be told after it
+	if wait { // killed: the event about its memory may arrive later
 		time.AfterFunc(oomTime, b.ended)
 		return
 	}
 	b.ended()
 }
 
-// oom is the engine's word that something in the sandbox was killed for its memory.
+// oom handles the engine's event that a process in the sandbox was killed for its memory.
 func (b *sandbox) oom(at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.starved = at
 }
 
-// outOfMemory reports whether the first process was killed for its memory, and not
-// a child of it earlier.
+// outOfMemory reports whether the first process was killed for its memory, as opposed to an
+// earlier kill of a child.
 func (b *sandbox) outOfMemory() bool {
 	apart := time.Duration(b.endedAt - b.starved)
 	return b.exit == 128+9 && apart.Abs() <= oomTime
@@ -124,7 +124,7 @@ func (b *sandbox) outOfMemory() bool {
 
 func (b *sandbox) ended() {
 	b.mu.Lock()
-	why := fmt.Errorf("the sandbox has ended by itself, with exit status %d", b.exit)
+	why := fmt.Errorf("the sandbox exited by itself with status %d", b.exit)
 	switch {
 	case b.destroyed:
 		why = driver.ErrDestroyed
@@ -137,7 +137,7 @@ func (b *sandbox) ended() {
 	b.end(why)
 }
 
-// end notes why the sandbox has ended, the first time.
+// end records why the sandbox has ended; the first reason is kept.
 func (b *sandbox) end(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *sandbox) end(why error) {
 	}
 }
 
-// removed is the engine's word that nothing is left.
+// removed handles the engine's event that nothing is left.
 func (b *sandbox) removed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +157,7 @@ func (b *sandbox) removed() {
 	}
 }
 
-// wanted reports whether the reaper has to leave it alone.
+// wanted reports whether the reaper must not remove it.
 func (b *sandbox) wanted() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +168,7 @@ func (b *sandbox) Destroy(ctx context.Context) error {
 	b.mu.Lock()
 	b.destroyed = true
 	b.mu.Unlock()
-	_ = b.conn.Close() // ends Read and Write, and the agent if it behaves
+	_ = b.conn.Close() // ends Read and Write, and a well-behaved agent
 	if err := b.l.d.remove(ctx, b.id, b.gone); err != nil {
 		return fmt.Errorf("destroying sandbox %s: %w", b.name, err)
 	}
@@ -178,21 +178,21 @@ func (b *sandbox) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// awaitGone waits for the engine's word that nothing is left. Of a container that
-// ends by itself it says sooner that there is no such one: it still lets go of the
+// awaitGone waits for the engine's event that nothing is left. For a container that ends by
+// itself the engine reports earlier that it does not exist, while it still releases the
 // volumes.
 func (b *sandbox) awaitGone(ctx context.Context) {
 	late := time.NewTimer(endingTime)
 	defer late.Stop()
 	select {
 	case <-b.gone:
-	case <-b.l.over: // there is no news any more
+	case <-b.l.over: // no more events arrive
 	case <-ctx.Done():
 	case <-late.C:
 	}
 }
 
-// remove kills and removes a container, and returns when it is gone; gone may be
+// remove kills and removes a container, and returns when nothing of it is left; gone may be
 // nil.
 func (d *Driver) remove(ctx context.Context, id string, gone <-chan struct{}) error {
 	for {

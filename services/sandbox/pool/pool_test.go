@@ -151,7 +151,7 @@ func TestAtTheirDeadlineThoseWhoWaitAreToldWhy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := p.Get(ctx, "", "")
-	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1, the most") {
+	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "limit is 1") {
 		t.Errorf("got %v", err)
 	}
 	p.Discard(b)
@@ -179,7 +179,7 @@ func TestAnOwnerLeavesSandboxesForOthers(t *testing.T) {
 		}
 	}
 	err = take(expired(t), "eve")
-	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "6, the most") {
+	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "limit is 6") {
 		t.Errorf("all are in use: %v", err)
 	}
 }

@@ -126,7 +126,7 @@ func TestAmongTenantsWhoDoNotTrustEachOtherAWeakOneIsRefused(t *testing.T) {
 	}
 	d = choose(t, &named{name: "weak"})
 	d.untrusted = true
-	if got := d.which(t); !strings.Contains(got, "not strong enough") {
+	if got := d.which(t); !strings.Contains(got, "not isolate strongly enough") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-// Command skandha-sandbox is the sandbox service as a process of its own.
+// Command skandha-sandbox runs the sandbox service as a separate process.
 package main
 
 import (
@@ -15,8 +15,8 @@ type service struct {
 	process.Flags
 
 	Sandbox selection.Flags `embed:""`
-	Slots   int             `env:"SKANDHA_SLOTS" default:"64" help:"How many calls run, or wait for a sandbox, at once."`
-	Drain   time.Duration   `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
+	Slots   int             `env:"SKANDHA_SLOTS" default:"64" help:"Maximum number of calls that run, or wait for a sandbox, at once."`
+	Drain   time.Duration   `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 }
 
 func (s *service) config() sandbox.Config {
@@ -50,5 +50,5 @@ func (s *service) Run(ctx context.Context, e *process.Env) (err error) {
 
 func main() {
 	var s service
-	process.Main("skandha-sandbox", "Runs the code of models, isolated, for Skandha's core, over NATS.", &s.Flags, &s)
+	process.Main("skandha-sandbox", "Runs the code of models in sandboxes, for Skandha's core, over NATS.", &s.Flags, &s)
 }
