@@ -246,14 +246,14 @@ func TestOnePrincipalDeniesNobodyElseAndEvictsNobodysFiles(t *testing.T) {
 	default:
 	}
 	// All are in use. The owner without any gets the one that was idle for the longest time, eve's;
-	// who then has as many as others gets one of its own.
+	// who then has as many as others loses one itself.
 	one, two := of("max", "one"), of("max", "two")
 	one.python("1")
 	two.python("1")
 	if got := bob.python("1"); got.Notice != "" {
 		t.Errorf("bob's: %s", got.Notice)
 	}
-	contains(t, "the notice of the one of its own", one.python("1").Notice, "another session")
+	contains(t, "the notice in its session", one.python("1").Notice, "another session")
 }
 
 // A call that was made before the session was reset, and comes late, changes nothing.

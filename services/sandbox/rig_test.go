@@ -192,7 +192,7 @@ func (s *session) final(answers <-chan executor.Answer) executor.Answer {
 	}
 }
 
-// call has a tool run in a turn of its own, and gives its result.
+// call runs a tool in a new turn, and returns its result.
 func (s *session) call(name string, args any) tool.Result {
 	s.c.t.Helper()
 	s.turn++
@@ -208,7 +208,7 @@ func (s *session) call(name string, args any) tool.Result {
 	return *a.Result
 }
 
-// begin has Python run code in a turn of its own, and returns when that has begun.
+// begin runs Python code in a new turn, and returns when the code has started.
 func (s *session) begin(code string) (executor.Request, <-chan executor.Answer) {
 	s.c.t.Helper()
 	heard := make(chan *nats.Msg, 100)

@@ -56,7 +56,7 @@ func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
 // bubbles makes sandboxes with bubblewrap.
 func bubbles(t *testing.T) *bwrap.Driver {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // sandboxes of root run under users of their own, who see no directory of the test's
+	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // sandboxes of root run under separate users, who cannot read the test's directory
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		err = os.Chmod(dir, 0o755)

@@ -44,11 +44,11 @@ _components = {}
 
 
 def path_match(patterns, names):
-    """Reports whether the components match; ** stands for any number of them."""
+    """Reports whether the components match; ** matches any number of them."""
     states = {0}
     for name in names + [None]:
         todo = list(states)
-        for s in todo:  # ** also stands for none
+        for s in todo:  # ** also matches none
             if s < len(patterns) and patterns[s] == "**" and s + 1 not in states:
                 states.add(s + 1)
                 todo.append(s + 1)

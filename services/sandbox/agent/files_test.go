@@ -449,7 +449,7 @@ func (l *laggard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Whoever takes data slowly is sent no more than was agreed, whatever the pieces are.
+// A slow reader is sent no more than was agreed, whatever the pieces are.
 func TestASlowReaderIsWaitedFor(t *testing.T) {
 	b := start(t)
 	b.python(t, "import os, random", "r = random.Random(1)",

@@ -111,7 +111,7 @@ func TestNothingOutlivesARun(t *testing.T) {
 	b := start(t)
 	for name, code := range map[string]string{
 		"in the background":    "sleep 1000 & echo $! > pid",
-		"a session of its own": "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep .01; done",
+		"a separate session":   "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep .01; done",
 		"holding the pipes":    "sh -c 'trap \"\" TERM HUP; echo $$ > pid; while :; do sleep 1; done' & while [ ! -s pid ]; do sleep .01; done",
 		"printing without end": "yes > /dev/stdout & echo $! > pid",
 		"a daemon, forked twice": `python3 -c "
@@ -235,7 +235,7 @@ func TestFilesBelowOutAreListed(t *testing.T) {
 	}
 }
 
-// The figures that are open at the end are files. A small stand-in for
+// The figures that are open at the end become files. A small substitute for
 // matplotlib's interface, as a package of the workspace, is enough to see that.
 func TestOpenFiguresAreSaved(t *testing.T) {
 	b := start(t)

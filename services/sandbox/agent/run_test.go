@@ -56,7 +56,7 @@ func TestPythonAnswersLikeAnInterpreter(t *testing.T) {
 		"the collector works":          {code: "import gc\ngc.isenabled()", result: "true"},
 		"the import path":              {code: "import sys, os\nsys.path[0] == os.getcwd()", result: "true"},
 		"no core dumps":                {code: "import resource\nresource.getrlimit(resource.RLIMIT_CORE)", result: "[0,0]"},
-		"a session of its own":         {code: "import os\nos.getsid(0) == os.getpid() == os.getpgid(0)", result: "true"},
+		"a separate session":           {code: "import os\nos.getsid(0) == os.getpid() == os.getpgid(0)", result: "true"},
 		"source of a function":         {code: "import inspect\ndef f():\n  return 1\ninspect.getsource(f)", result: `"def f():\n  return 1\n"`},
 		"random is not the same twice": {code: "import random, os\nr = random.random()\nos.path.exists('r') and open('r').read() == str(r)", result: "false"},
 	} {
@@ -82,7 +82,7 @@ func TestTracebacksShowTheCodeAndNothingElse(t *testing.T) {
 		"of what is no syntax": {"x = (1,\ny = 2", []string{"File \"<code>\", line 1", "SyntaxError"}},
 		"a chain":              {"try: 1/0\nexcept ZeroDivisionError as e: raise KeyError(1) from e", []string{"ZeroDivisionError", "direct cause", "KeyError: 1"}},
 		"in a thread":          {"import threading\ndef work(): 1/0\nt = threading.Thread(target=work); t.start(); t.join()\nraise SystemExit(1)", []string{"Exception in thread Thread-", "def work(): 1/0", "ZeroDivisionError"}},
-		"a hook of its own":    {"import sys\nsys.excepthook = lambda t, v, tb: print('mine', t.__name__, file=sys.stderr)\n1/0", []string{"mine ZeroDivisionError"}},
+		"its own hook":         {"import sys\nsys.excepthook = lambda t, v, tb: print('mine', t.__name__, file=sys.stderr)\n1/0", []string{"mine ZeroDivisionError"}},
 		"recursion":            {"def f(): f()\nf()", []string{"RecursionError"}},
 		"NUL":                  {"x = '\x00'", []string{"null byte"}},
 		"at exit":              {"import atexit\ndef bye(): 1/0\natexit.register(bye)\nraise SystemExit(1)", []string{"ZeroDivisionError"}},

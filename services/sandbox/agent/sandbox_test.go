@@ -17,7 +17,7 @@ import (
 )
 
 // sandbox is an agent as it runs in a sandbox, without the sandbox: a process beside this
-// one, with a directory of its own as its workspace.
+// one, with a temporary directory as its workspace.
 type sandbox struct {
 	*agent.Conn
 	workspace, packages string
@@ -260,7 +260,7 @@ func jsonOf(v any) string {
 	return string(b)
 }
 
-// findPython finds an interpreter that whoever runs in a sandbox may execute.
+// findPython finds an interpreter that the user of a sandbox may execute.
 func findPython(version string) string {
 	for _, pattern := range []string{"/usr/bin/python" + version, "/usr/local/bin/python" + version, "/opt/*/bin/python" + version} {
 		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {

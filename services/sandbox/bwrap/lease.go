@@ -35,7 +35,7 @@ func takeLease(dir string) (*lease, error) {
 		if err != nil {
 			return nil, fmt.Errorf("creating a lease: %w", err)
 		}
-		if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil && l.stands() {
+		if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil && l.linked() {
 			return l, nil
 		}
 		// A reaper treated the new file as a dead service's.
@@ -45,7 +45,7 @@ func takeLease(dir string) (*lease, error) {
 
 func (l *lease) path() string { return filepath.Join(l.dir, l.instance) }
 
-func (l *lease) stands() bool {
+func (l *lease) linked() bool {
 	mine, err := l.file.Stat()
 	if err != nil {
 		return false

@@ -157,7 +157,7 @@ func TestKilledServiceLeavesNothing(t *testing.T) {
 // A service may be killed at any moment of a start.
 func TestServiceKilledWhileItStartsSandboxes(t *testing.T) {
 	if os.Geteuid() != 0 {
-		missing(t, "sandboxes have no users of their own by which they could be found, for that takes root")
+		missing(t, "sandboxes have no separate users by which they could be found, since that takes root")
 	}
 	dir := openDir(t)
 	d := newDriver(t, Config{Dir: dir})
@@ -210,8 +210,8 @@ func cgroupsLike(part string) (out []string) {
 	return out
 }
 
-// told is what beUser tells.
-type told struct {
+// report is what beUser sends.
+type report struct {
 	Report driver.Report
 	UIDs   string // real ids of the sandbox's first process, on the host
 	Forks  []any
@@ -224,7 +224,7 @@ func beUser() (err error) {
 	if err != nil {
 		return err
 	}
-	var say told
+	var say report
 	if say.Report, err = d.Report(context.Background()); err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func TestAsAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd, out := play(t, "user", dir, nobody)
-	var got told
+	var got report
 	if err := json.NewDecoder(out).Decode(&got); err != nil {
 		t.Fatalf("%v, %v", err, cmd.Wait())
 	}

@@ -181,24 +181,24 @@ func (b *sandbox) confine(info *os.File) error {
 	if err := info.SetReadDeadline(time.Now().Add(infoWithin)); err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
 	}
-	var told struct {
+	var started struct {
 		Child int `json:"child-pid"`
 	}
-	err := json.NewDecoder(info).Decode(&told)
+	err := json.NewDecoder(info).Decode(&started)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("bubblewrap ended before it created the sandbox")
 	}
 	if err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
 	}
-	err = b.first.open(told.Child)
+	err = b.first.open(started.Child)
 	if errors.Is(err, unix.ESRCH) {
 		return nil // it has already ended; Err will report that
 	}
 	if err != nil {
 		return fmt.Errorf("opening the sandbox's first process: %w", err)
 	}
-	err = b.d.starter.as(b.uid, func() error { return b.h.limit(told.Child, b.launch.limits, b.launch.fileSize) })
+	err = b.d.starter.as(b.uid, func() error { return b.h.limit(started.Child, b.launch.limits, b.launch.fileSize) })
 	if err != nil && b.first.signal(0) == nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func TestReportSaysWhatHolds(t *testing.T) {
 	}
 }
 
-// What a program sees and can do, told by itself.
+// What a program sees and can do, as it reports itself.
 func TestInside(t *testing.T) {
 	d := newDriver(t, Config{})
 	for name, c := range map[string]struct{ code, want string }{

@@ -35,7 +35,7 @@ func withBwrap(t *testing.T, cfg Config, sources ...depstest.Source) *live {
 	t.Helper()
 	python(t) // its pip
 	r := &live{t: t, index: depstest.New(t, sources...), dir: t.TempDir()}
-	// Sandboxes run under users of their own, who have to reach the sets.
+	// Sandboxes run under separate users, who must reach the sets.
 	for dir := r.dir; strings.HasPrefix(dir, os.TempDir()+"/"); dir = dir[:strings.LastIndexByte(dir, '/')] {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func (r *live) run(set, code string) (out string) {
 }
 
 // From the index to the sandbox: the model's code imports what it asked for, in a sandbox
-// that has no network, and whoever asks again waits for nothing.
+// that has no network, and a later caller does not wait.
 func TestInstalledAndImportedInASandbox(t *testing.T) {
 	r := withBwrap(t, Config{}, append(numbers, greet)...)
 	id, err := r.Ensure(t.Context(), want(t, "greet"), nil)

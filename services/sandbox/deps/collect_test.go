@@ -152,7 +152,7 @@ func TestWhatHasJustBeenGivenOutStays(t *testing.T) {
 	}
 }
 
-// Whoever asks and whoever collects at the same time: what Ensure has given out is
+// With concurrent Ensure and Collect: a set that Ensure has returned is
 // there, though it was due to be removed.
 func TestASetThatIsGivenOutIsThere(t *testing.T) {
 	b := keeping(t, Config{MaxSets: 1})

@@ -42,7 +42,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	}
 }
 
-// The model's words stand behind "--", as data of a JSON string.
+// The model's words follow "--", as data of a JSON string.
 func TestWhatTheInterpreterIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg       Config
@@ -76,23 +76,23 @@ func TestWhatTheInterpreterIsTold(t *testing.T) {
 
 // What a sandbox prints is believed only as far as it is understood.
 func TestWhatASandboxPrintsIsBounded(t *testing.T) {
-	var told []string
-	l := &lines{progress: func(s string) { told = append(told, s) }}
+	var forwarded []string
+	l := &lines{progress: func(s string) { forwarded = append(forwarded, s) }}
 	for range 1000 {
 		l.line("collecting a")
 	}
-	if len(told) != maxReported {
-		t.Errorf("%d lines are passed on, want %d", len(told), maxReported)
+	if len(forwarded) != maxReported {
+		t.Errorf("%d lines are forwarded, want %d", len(forwarded), maxReported)
 	}
-	l.reported, told = 0, nil
+	l.reported, forwarded = 0, nil
 	for _, s := range []string{
 		"collecting a b", "collecting \x1b[31m", "collecting", "hello", "downloading http://x/y (1 kB)", "downloading " + strings.Repeat("x", 300),
 		"installing -1 packages", "downloading a-1.0+x-py3-none-any.whl (1.5 MB)", "downloading a.whl (712 bytes)", "collecting Foo.bar_1",
 	} {
 		l.line(s)
 	}
-	if len(told) != 3 {
-		t.Errorf("%q are passed on, want the three that are progress", told)
+	if len(forwarded) != 3 {
+		t.Errorf("%q are forwarded, want the three that are progress", forwarded)
 	}
 	l.line("failed made_up: " + strings.Repeat("\u202e", 1000))
 	if l.failure.Code != Failed || len(l.failure.Detail) > maxDetail || strings.Trim(l.failure.Detail, "?") != "" {

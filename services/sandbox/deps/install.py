@@ -119,7 +119,7 @@ class Log:
     NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)"
 
     def __init__(self):
-        self.told, self.last = 0, ""
+        self.reported, self.last = 0, ""
         self.skipped = {}  # project: why its files do not fit
         self.unreached, self.errors, self.raised, self.causes = [], [], [], []
         self.installed = ""
@@ -127,8 +127,8 @@ class Log:
 
     def report(self, line):
         line = plain(line)
-        if line != self.last and self.told < MAX_LINES:
-            self.told, self.last = self.told + 1, line
+        if line != self.last and self.reported < MAX_LINES:
+            self.reported, self.last = self.reported + 1, line
             say(line)
 
     def line(self, text):

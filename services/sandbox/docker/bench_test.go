@@ -36,7 +36,7 @@ func BenchmarkStart(b *testing.B) {
 	if _, err := r.Report(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	b.Run("box", func(b *testing.B) {
+	b.Run("sandbox", func(b *testing.B) {
 		for i := range b.N {
 			r.once(b, fmt.Sprint("b", i))
 		}

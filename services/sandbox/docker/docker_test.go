@@ -55,7 +55,7 @@ while True:
 // small are limits that suit many sandboxes at once.
 var small = driver.Limits{Memory: 64 << 20, CPUs: 0.5, PIDs: 32, OpenFiles: 128, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20}
 
-// rig is a driver on the package's engine, with an owner of its own.
+// rig is a driver on the package's engine, with a separate owner.
 type rig struct {
 	*Driver
 	engine *enginetest.Engine

@@ -61,7 +61,7 @@ func TestImageWithoutPythonIsUnavailable(t *testing.T) {
 	}
 }
 
-// A user without the engine's permission is told of the group. Another user's
+// A user without the engine's permission learns about the group. Another user's
 // process asks.
 func TestNoPermissionForTheSocket(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -58,7 +58,7 @@ func TestSandboxIsHardenedForTheEngine(t *testing.T) {
 	}
 	for problem, found := range map[string]bool{
 		"is not made of the image's id":       !strings.HasPrefix(c.Image, "sha256:"),
-		"has no user of its own":              !ownUser(c.Config.User),
+		"has no separate user":                !ownUser(c.Config.User),
 		"has another environment":             !slices.Equal(c.Config.Env, append(driver.Environment(), "HOSTNAME")),
 		"runs the image's entry point":        !slices.Equal(c.Config.Entrypoint, []string{"python3"}),
 		"keeps its input open":                !c.Config.StdinOnce,
@@ -181,7 +181,7 @@ func TestSandsandboxesAreApart(t *testing.T) {
 	}
 }
 
-// ownUser reports whether the container's user is one of its own.
+// ownUser reports whether the container has a separate user.
 func ownUser(user string) bool {
 	uid, gid, _ := strings.Cut(user, ":")
 	n, err := strconv.Atoi(uid)

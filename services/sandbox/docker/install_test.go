@@ -20,7 +20,7 @@ import (
 )
 
 // index serves one wheel, called greeting, in the engine's network, and returns
-// what pip is to be told.
+// what pip must print.
 func (r *rig) index(t *testing.T) []string {
 	t.Helper()
 	gateway := r.engine.Docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")

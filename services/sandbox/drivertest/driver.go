@@ -1,6 +1,6 @@
-// Package drivertest has a driver for the tests of what stands on drivers: sandboxes are real
-// processes with the agent in them, in namespaces of their own by bubblewrap's command,
-// and nothing else is held. It can be told to fail.
+// Package drivertest has a driver for the tests of packages that use drivers: sandboxes are
+// real processes with the agent in them, in separate namespaces by bubblewrap's command,
+// without limits. It can be made to fail.
 package drivertest
 
 import (
@@ -22,9 +22,9 @@ import (
 
 // Driver starts sandboxes for a test.
 type Driver struct {
-	// BeforeStart is called before each start; its error is the start's. It may wait.
+	// BeforeStart is called before each start; its error becomes the start's. It may block.
 	BeforeStart func(ctx context.Context, spec driver.Spec) error
-	// Reports is the error of Report; nil: it works.
+	// Reports is the error of Report; nil: the driver works.
 	Reports error
 
 	mu        sync.Mutex
@@ -36,7 +36,7 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New makes a driver, or skips the test where bubblewrap or Python is missing. All its
+// New returns a driver, or skips the test where bubblewrap or Python is missing. All its
 // sandboxes are destroyed when the test ends.
 func New(t testing.TB) *Driver {
 	t.Helper()
@@ -144,7 +144,7 @@ func (b *Sandbox) wait(out *os.File) {
 	delete(b.d.sandboxes, b.name)
 	b.d.mu.Unlock()
 	close(b.done)
-	_ = out.Close() // whoever reads sees the end
+	_ = out.Close() // readers see the end
 }
 
 // Name implements driver.Sandbox.
@@ -160,14 +160,14 @@ func (b *Sandbox) Err() error {
 	return b.err
 }
 
-// End ends the sandbox as if it had done so itself, for the reason.
+// End ends the sandbox as if it had ended by itself, for that reason.
 func (b *Sandbox) End(why error) {
 	b.mu.Lock()
 	if b.why == nil {
 		b.why = why
 	}
 	b.mu.Unlock()
-	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // fails if it has ended
 }
 
 // Destroy implements driver.Sandbox.
@@ -181,7 +181,7 @@ func (b *Sandbox) Destroy(ctx context.Context) error {
 	}
 }
 
-// Sandboxes are those that stand.
+// Sandboxes returns the running sandboxes.
 func (d *Driver) Sandboxes() (out []*Sandbox) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,10 +191,10 @@ func (d *Driver) Sandboxes() (out []*Sandbox) {
 	return out
 }
 
-// Started is how many sandboxes were started in all.
+// Started returns how many sandboxes were started in total.
 func (d *Driver) Started() int { return int(d.total.Load()) }
 
-// Reaps is how often Reap was called.
+// Reaps returns how often Reap was called.
 func (d *Driver) Reaps() int { return int(d.reaps.Load()) }
 
 // Report implements driver.Driver.
@@ -202,7 +202,7 @@ func (d *Driver) Report(context.Context) (driver.Report, error) {
 	return driver.Report{Driver: "drivertest", Isolation: "none to speak of", Python: "3", Platform: "drivertest"}, d.Reports
 }
 
-// Install implements driver.Driver. The set is a name alone.
+// Install implements driver.Driver. The set is only a name.
 func (d *Driver) Install(_ context.Context, in driver.Install) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

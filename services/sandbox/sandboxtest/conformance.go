@@ -14,21 +14,21 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// conformance holds a driver against what package driver says.
+// conformance checks a driver against the contract of package driver.
 func (s *suite) conformance(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		test func(*suite, *testing.T)
 	}{
-		{"the report is true", (*suite).reports},
+		{"the report is correct", (*suite).reports},
 		{"the environment is what the contract says", (*suite).environment},
 		{"a sandbox is where and who the contract says", (*suite).place},
 		{"each limit is the sandbox's own", (*suite).limitsHold},
 		{"processor time is bounded", (*suite).boundsCPU},
 		{"two sandboxes see nothing of each other", (*suite).sandboxesAreApart},
 		{"the pipe carries any bytes, and standard error goes nowhere", (*suite).pipeIsClean},
-		{"the context of Start bounds the start alone", (*suite).outlivesStart},
-		{"what makes no sense is not started", (*suite).refusesNonsense},
+		{"the context of Start bounds only the start", (*suite).outlivesStart},
+		{"an invalid spec is not started", (*suite).refusesNonsense},
 		{"Destroy is complete and can be repeated", (*suite).destroys},
 		{"a sandbox that ends says why", (*suite).saysWhyItEnded},
 		{"a sandbox that runs out of memory says so", (*suite).runsOutOfMemory},
@@ -70,12 +70,12 @@ func (s *suite) reports(t *testing.T) {
 	}
 	for _, name := range limitNames {
 		if !s.enforces(name) && !slices.ContainsFunc(r.Missing, func(m string) bool { return strings.HasPrefix(m, name+":") }) {
-			t.Errorf("it does not enforce %q and does not say why: %q", name, r.Missing)
+			t.Errorf("it does not enforce %q and gives no reason: %q", name, r.Missing)
 		}
 	}
 	again, err := s.driver.Report(within(t))
 	if err != nil || again.Platform != r.Platform {
-		t.Errorf("asked again, the platform is %q, it was %q (%v)", again.Platform, r.Platform, err)
+		t.Errorf("the platform is %q the second time, %q the first (%v)", again.Platform, r.Platform, err)
 	}
 	b := s.start(t, sandboxOptions{})
 	var version string
@@ -130,10 +130,10 @@ func (s *suite) place(t *testing.T) {
 	}
 }
 
-// ownUser reports whether a user id is one that sandboxes may have.
+// ownUser reports whether sandboxes may have that user id.
 func ownUser(uid int) bool { return uid == driver.UID || uid >= driver.FirstOwnUID }
 
-// sandboxesAreApart looks from two sandboxes at what could be one.
+// sandboxesAreApart compares what two sandboxes could share.
 func (s *suite) sandboxesAreApart(t *testing.T) {
 	a, b := s.start(t, sandboxOptions{}), s.start(t, sandboxOptions{})
 	secret := token()
@@ -173,7 +173,7 @@ out`, secret)
 	}
 }
 
-// pipeIsClean runs a first process of the test's own.
+// pipeIsClean runs the test's own first process.
 func (s *suite) pipeIsClean(t *testing.T) {
 	b := s.first(t, `
 import sys
@@ -235,7 +235,7 @@ func (s *suite) outlivesStart(t *testing.T) {
 		cancel()
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.Destroy(context.Background()) }) // Close would tell
+	t.Cleanup(func() { _ = b.Destroy(context.Background()) }) // Close would report it
 	opening, opened := context.WithTimeout(t.Context(), patience)
 	defer opened()
 	c, err := agent.Open(opening, b)
@@ -260,25 +260,25 @@ func (s *suite) refusesNonsense(t *testing.T) {
 		"too little memory":  func(s *driver.Spec) { s.Limits.Memory = 1 },
 		"negative processes": func(s *driver.Spec) { s.Limits.PIDs = -1 },
 		"a set by its path":  func(s *driver.Spec) { s.Set = "../../../etc" },
-		"a set nobody made":  func(s *driver.Spec) { s.Set = strings.Repeat("0", 64) },
+		"a missing set":      func(s *driver.Spec) { s.Set = strings.Repeat("0", 64) },
 	} {
 		spec := good
 		change(&spec)
 		b, err := s.driver.Start(within(t), spec)
 		if err == nil {
 			t.Errorf("a sandbox with %s was started", name)
-			_ = b.Destroy(within(t)) // Close would tell
+			_ = b.Destroy(within(t)) // Close would report it
 			continue
 		}
 		if spec.Set == strings.Repeat("0", 64) && !errors.Is(err, driver.ErrNoSet) {
-			t.Errorf("a set nobody made: %v, want ErrNoSet", err)
+			t.Errorf("a missing set: %v, want ErrNoSet", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if b, err := s.driver.Start(ctx, good); err == nil {
 		t.Error("a sandbox was started under a context that had ended")
-		_ = b.Destroy(within(t)) // Close would tell
+		_ = b.Destroy(within(t)) // Close would report it
 	}
 	if left := until(gone, func() []string { return traces(good.Name) }); len(left) > 0 {
 		t.Errorf("a start that failed left %v", left)

@@ -35,7 +35,7 @@ func (s *suite) destroys(t *testing.T) {
 		t.Errorf("it ended because %v, want ErrDestroyed", b.raw.Err())
 	}
 	if err := b.end(); err != nil {
-		t.Errorf("once more: %v", err)
+		t.Errorf("the second time: %v", err)
 	}
 	if _, err := b.raw.Write([]byte("x")); err == nil {
 		t.Error("a destroyed sandbox can be written to")
@@ -45,7 +45,7 @@ func (s *suite) destroys(t *testing.T) {
 	}
 }
 
-// saysWhyItEnded ends sandboxes by other means than Destroy.
+// saysWhyItEnded ends sandboxes by means other than Destroy.
 func (s *suite) saysWhyItEnded(t *testing.T) {
 	exits := s.first(t, "raise SystemExit(3)")
 	s.ended(t, exits, driver.ErrDestroyed)
@@ -56,7 +56,7 @@ func (s *suite) saysWhyItEnded(t *testing.T) {
 	for _, p := range killed.ns.processes() {
 		if pid, err := strconv.Atoi(p.pid); err == nil {
 			if p, err := os.FindProcess(pid); err == nil {
-				_ = p.Kill() // it may have gone with its parent
+				_ = p.Kill() // it may have ended with its parent
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func (s *suite) saysWhyItEnded(t *testing.T) {
 	}
 }
 
-// ended waits for a sandbox's end, which must have another reason than the one given.
+// ended waits for a sandbox's end, which must have a reason other than not.
 func (s *suite) ended(t *testing.T, b driver.Sandbox, not error) {
 	t.Helper()
 	select {
@@ -80,13 +80,13 @@ func (s *suite) ended(t *testing.T, b driver.Sandbox, not error) {
 	if b.Err() == nil || errors.Is(b.Err(), not) {
 		t.Errorf("sandbox %s ended because: %v", b.Name(), b.Err())
 	}
-	t.Logf("it says: %v", b.Err())
+	t.Logf("the reason: %v", b.Err())
 }
 
 func (s *suite) runsOutOfMemory(t *testing.T) {
 	s.need(t, "memory")
 	b := s.first(t, "keep = []\ninput()\nwhile True: keep.append(bytearray(b'x') * (4 << 20))")
-	if _, err := io.WriteString(b, "\n"); err != nil { // an engine may not tell what happens while a sandbox starts
+	if _, err := io.WriteString(b, "\n"); err != nil { // an engine may not report events during the start of a sandbox
 		t.Fatal(err)
 	}
 	s.ended(t, b, driver.ErrDestroyed)
@@ -110,11 +110,11 @@ func (s *suite) closes(t *testing.T) {
 	}
 	if b, err := d.Start(within(t), driver.Spec{Name: NewName("late"), Args: agent.Args(), Limits: smallLimits()}); err == nil {
 		t.Error("a closed driver starts sandboxes")
-		_ = b.Destroy(within(t)) // it is reaped, then
+		_ = b.Destroy(within(t)) // the reaper removes it otherwise
 	}
 }
 
-// reaps kills a service that has a sandbox, as a machine's own killer would.
+// reaps kills a service that has a sandbox, like the kernel's out-of-memory killer.
 func (s *suite) reaps(t *testing.T) {
 	if s.Child == nil {
 		t.Fatal("the suite has no Child to kill")
@@ -129,21 +129,21 @@ func (s *suite) reaps(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting another service: %v", err)
 	}
-	waited := sync.OnceFunc(func() { _ = cmd.Wait() }) // it is killed
+	waited := sync.OnceFunc(func() { _ = cmd.Wait() }) // it was killed
 	t.Cleanup(func() { _ = cmd.Process.Kill(); waited() })
 	started := false
 	for lines := bufio.NewScanner(out); !started && lines.Scan(); {
 		started = lines.Text() == "orphan "+name
 	}
 	if !started {
-		t.Fatal("the other service has started no sandbox")
+		t.Fatal("the other service did not start a sandbox")
 	}
 	if n, err := s.driver.Reap(ctx); err != nil || n > 0 {
 		t.Errorf("while all services live, %d things are reaped (%v)", n, err)
 	}
 	orphan := &sandbox{s: s, raw: named(name)}
 	if len(orphan.leftovers(namespace{})) == 0 {
-		t.Fatalf("of the other service's sandbox %s nothing is seen while it lives, so that to see nothing says nothing", name)
+		t.Fatalf("no traces of the other service's live sandbox %s are visible, so their absence would prove nothing", name)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -156,11 +156,11 @@ func (s *suite) reaps(t *testing.T) {
 		return orphan.leftovers(namespace{})
 	})
 	if len(left) > 0 {
-		t.Errorf("%s after its service was killed there still is %v", patience, left)
+		t.Errorf("%s after its service was killed these are left: %v", patience, left)
 	}
 }
 
-// named is a sandbox of which the name is all that is known.
+// named is a sandbox of which only the name is known.
 type named string
 
 func (n named) Name() string                { return string(n) }
@@ -192,7 +192,7 @@ func (s *suite) startsAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// leaksNothing counts what this process and the host have before and after.
+// leaksNothing compares the resources of this process and the host before and after.
 func (s *suite) leaksNothing(t *testing.T) {
 	one := func() {
 		b := s.start(t, sandboxOptions{})
@@ -202,7 +202,7 @@ func (s *suite) leaksNothing(t *testing.T) {
 		b.ns.close()
 	}
 	one()
-	one() // what is made once is made
+	one() // allocate what is allocated only once
 	fds, goroutines := openFiles(t), runtime.NumGoroutine()
 	for range 30 {
 		one()

@@ -14,9 +14,9 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// leaky makes sandboxes that are weak on purpose: namespaces for processes and users,
-// and nothing else of what a driver does. It shares the host's network, IPC, name,
-// environment and /tmp, and has no seccomp profile and no limits.
+// leaky starts sandboxes that are weak on purpose: namespaces for processes and users, and
+// nothing else. It shares the host's network, IPC, name, environment and /tmp, and has no
+// seccomp profile and no limits.
 type leaky struct{ driver.Driver }
 
 func (leaky) Start(_ context.Context, spec driver.Spec) (driver.Sandbox, error) {
@@ -54,9 +54,9 @@ func (b *leakySandbox) Destroy(context.Context) error {
 	return nil
 }
 
-// TestProbesFindHoles runs probes against a sandbox that has the holes that they look
-// for: a probe that passes there would pass everywhere. Left out are those that
-// would harm this machine if they found what they look for.
+// TestProbesFindHoles runs probes against a sandbox that has the holes that they look for:
+// a probe that passes there would pass everywhere. It omits those that would harm this
+// machine if they succeeded.
 func TestProbesFindHoles(t *testing.T) {
 	for _, program := range []string{"bwrap", "/usr/bin/python3"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -88,13 +88,13 @@ func TestProbesFindHoles(t *testing.T) {
 				err = errors.Join(err, s.host.unharmed())
 				s.host.visits.Store(nil)
 				if err == nil {
-					t.Errorf("in a sandbox that has this hole the probe says %q, %s", o.verdict, o.note)
+					t.Errorf("in a sandbox that has this hole the probe reports %q, %s", o.verdict, o.note)
 				}
 				t.Log(err)
 			})
 		}
 	}
 	if len(holes) > 0 {
-		t.Errorf("no probe is called %q", holes)
+		t.Errorf("no probe has the name %q", holes)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// need skips what the driver says that it does not hold here; where everything is
-// required, it has to.
+// need skips limits that the driver reports as missing here; where everything is required,
+// it fails instead.
 func (s *suite) need(t *testing.T, limit string) {
 	t.Helper()
 	if s.enforces(limit) {
@@ -70,7 +70,7 @@ print(n)`
 	}
 	for _, c := range []struct {
 		limit, enforced, code string
-		small, large          int64 // two values, in the unit that the code prints
+		small, large          int64 // two values, in the unit of the code's output
 		set                   func(*driver.Limits, int64)
 	}{
 		{"memory", "memory", memory, 128, 320, func(l *driver.Limits, v int64) { l.Memory = v << 20 }},
@@ -106,8 +106,8 @@ print(n)`
 	}
 }
 
-// boundsCPU compares processor time with time. A busy machine gives less of the
-// first, never more.
+// boundsCPU compares processor time with time. A busy machine yields less processor time,
+// never more.
 func (s *suite) boundsCPU(t *testing.T) {
 	s.need(t, "cpu")
 	const cpus = 0.25

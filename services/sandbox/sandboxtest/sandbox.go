@@ -27,17 +27,17 @@ type sandbox struct {
 	s      *suite
 	limits driver.Limits
 	ns     namespace // its PID namespace, as the host sees it
-	idle   int       // how many processes it has when nothing runs
+	idle   int       // number of processes when no call runs
 	secret string    // what the neighbour must still know
 }
 
-// sandboxOptions are what a probe may want of its sandbox.
+// sandboxOptions are a probe's requirements for its sandbox.
 type sandboxOptions struct {
 	limits func(*driver.Limits)
 	set    string
 }
 
-// smallLimits make that what fills a sandbox fills it soon.
+// smallLimits returns limits that are soon exhausted.
 func smallLimits() driver.Limits {
 	l := driver.DefaultLimits()
 	l.Memory, l.PIDs, l.OpenFiles = 256<<20, 64, 256
@@ -45,12 +45,12 @@ func smallLimits() driver.Limits {
 	return l
 }
 
-// NewName is a name that nobody else on this host has.
+// NewName returns a name that is unique on this host.
 func NewName(kind string) string { return "sbt-" + kind + "-" + token()[:12] }
 
 func token() string {
 	b := make([]byte, 16)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
@@ -68,7 +68,7 @@ func openSandbox(ctx context.Context, d driver.Driver, spec driver.Spec) (driver
 	return b, c, nil
 }
 
-// start makes a sandbox that is destroyed with the test at the latest.
+// start starts a sandbox that is destroyed at the end of the test at the latest.
 func (s *suite) start(t testing.TB, o sandboxOptions) *sandbox { return s.startWith(t, s.driver, o) }
 
 func (s *suite) startWith(t testing.TB, d driver.Driver, o sandboxOptions) *sandbox {
@@ -94,20 +94,20 @@ func (s *suite) startWith(t testing.TB, d driver.Driver, o sandboxOptions) *sand
 	})
 	var inside string
 	if err := b.eval(t.Context(), &inside, `os.readlink("/proc/self/ns/pid")`); err != nil {
-		t.Fatalf("asking the sandbox for its PID namespace: %v", err)
+		t.Fatalf("reading the sandbox's PID namespace: %v", err)
 	}
 	if b.ns, err = findNamespace(inside); err != nil {
 		t.Fatalf("finding the sandbox's processes on the host: %v", err)
 	}
 	t.Cleanup(b.ns.close)
 	if b.settle(); b.idle == 0 {
-		t.Fatalf("none of the processes of sandbox %s is seen, so that to see none says nothing", b.Name())
+		t.Fatalf("no processes of sandbox %s are visible, so their absence would prove nothing", b.Name())
 	}
 	return b
 }
 
-// settle counts what runs when nothing does: the agent, and the child that it
-// keeps for the next call, which is there soon after each.
+// settle counts the processes of an idle sandbox: the agent, and the child that it keeps
+// for the next call, which exists soon after each call.
 func (b *sandbox) settle() {
 	until(patience, func() []string {
 		if b.idle = len(b.ns.processes()); b.idle < 2 {
@@ -117,7 +117,7 @@ func (b *sandbox) settle() {
 	})
 }
 
-// Name is the sandbox's.
+// Name returns the sandbox's name.
 func (b *sandbox) Name() string { return b.raw.Name() }
 
 // Destroy destroys the sandbox.
@@ -128,7 +128,7 @@ func (b *sandbox) python(ctx context.Context, code string) (agent.Exit, error) {
 	return b.run(ctx, agent.Run{Kind: agent.Python, Code: prelude + code})
 }
 
-// run runs within the suite's patience.
+// run runs r within the suite's patience.
 func (b *sandbox) run(ctx context.Context, r agent.Run) (agent.Exit, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -166,13 +166,13 @@ func (b *sandbox) answers(ctx context.Context) error {
 		return err
 	}
 	if n != 42 {
-		return fmt.Errorf("it says that 6 * 7 is %d", n)
+		return fmt.Errorf("it computes 6 * 7 as %d", n)
 	}
 	return nil
 }
 
-// answersOrIsBroken is what must be true of a sandbox after a probe. It reports
-// whether the sandbox can be used again.
+// answersOrIsBroken checks what must be true of a sandbox after a probe. It reports whether
+// the sandbox can be used again.
 func (b *sandbox) answersOrIsBroken(ctx context.Context) (usable bool, err error) {
 	err = b.answers(ctx)
 	if err == nil {
@@ -182,12 +182,12 @@ func (b *sandbox) answersOrIsBroken(ctx context.Context) (usable bool, err error
 		return false, fmt.Errorf("the sandbox neither answers nor is it broken: %w", err)
 	}
 	if text := strings.TrimSpace(strings.TrimPrefix(err.Error(), agent.ErrBroken.Error())); text == "" {
-		return false, errors.New("the sandbox is broken, and nothing says why")
+		return false, errors.New("the sandbox is broken without a reason")
 	}
 	return false, nil
 }
 
-// remember gives the neighbour something to know.
+// remember gives the neighbour a secret.
 func (b *sandbox) remember(t *testing.T) {
 	t.Helper()
 	b.secret = token()
@@ -198,7 +198,7 @@ func (b *sandbox) remember(t *testing.T) {
 	}
 }
 
-// knows is a round trip to the neighbour: it runs code and still has its file.
+// knows checks that the neighbour runs code and still has its file.
 func (b *sandbox) knows(ctx context.Context) error {
 	var got struct {
 		Text  string
@@ -208,7 +208,7 @@ func (b *sandbox) knows(ctx context.Context) error {
 		return fmt.Errorf("the neighbour does not answer: %w", err)
 	}
 	if got.Text != b.secret || len(got.Files) != 1 {
-		return fmt.Errorf("the neighbour's files are %q, secret.txt says %q, want %q alone", got.Files, got.Text, b.secret)
+		return fmt.Errorf("the neighbour's files are %q, secret.txt has %q, want only %q", got.Files, got.Text, b.secret)
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (b *sandbox) end() error {
 	return b.isGone()
 }
 
-// isGone reports what stays of a sandbox that was destroyed.
+// isGone reports what is left of a destroyed sandbox.
 func (b *sandbox) isGone() error {
 	select {
 	case <-b.raw.Done():
@@ -235,12 +235,12 @@ func (b *sandbox) isGone() error {
 	}
 	left := until(gone, func() []string { return b.leftovers(b.ns) })
 	if len(left) > 0 {
-		return fmt.Errorf("%s after Destroy there still is: %s", gone, strings.Join(left, "; "))
+		return fmt.Errorf("%s after Destroy these are left: %s", gone, strings.Join(left, "; "))
 	}
 	return nil
 }
 
-// leftovers are what the host has of the sandbox.
+// leftovers returns what the host has of the sandbox.
 func (b *sandbox) leftovers(ns namespace) []string {
 	out := traces(b.Name())
 	for _, p := range ns.processes() {
@@ -252,7 +252,7 @@ func (b *sandbox) leftovers(ns namespace) []string {
 	return out
 }
 
-// until polls until nothing is found any more, for so long.
+// until polls until nothing is found any more, for at most that long.
 func until(limit time.Duration, find func() []string) []string {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

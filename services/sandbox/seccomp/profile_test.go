@@ -243,13 +243,13 @@ func TestEveryNameIsACall(t *testing.T) {
 	}
 }
 
-// A name that stands twice would be answered by whichever rule comes first.
+// For a duplicate name the first rule would apply.
 func TestEveryNameStandsOnce(t *testing.T) {
 	all := slices.Concat(allNames()...)
 	slices.Sort(all)
 	for i := 1; i < len(all); i++ {
 		if all[i] == all[i-1] {
-			t.Errorf("%q stands twice", all[i])
+			t.Errorf("duplicate %q", all[i])
 		}
 	}
 }

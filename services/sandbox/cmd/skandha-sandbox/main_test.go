@@ -70,7 +70,7 @@ func TestAWrongSettingIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// runner is the command as a process of its own, and how core asks it.
+// runner is the command as a separate process, and how core calls it.
 type runner struct {
 	t      *testing.T
 	cmd    *exec.Cmd
