@@ -152,7 +152,8 @@ func (s *Service) place(ctx context.Context, own *session, c call, wanted deps.R
 // errReset: the caller no longer waits for the call.
 var errReset = &tools.Error{Message: "the session was reset in the meantime"}
 
-// get takes a sandbox from the pool. A set that was removed in the meantime is installed again, once.
+// get takes a sandbox from the pool. A set that was removed in the meantime is installed
+// again, once.
 func (s *Service) get(ctx context.Context, c call, set string, packages deps.Requirements) (*pool.Sandbox, error) {
 	if set != "" || s.pool.Stats().Warm == 0 {
 		c.progress("starting a sandbox")

@@ -278,8 +278,8 @@ func TestRunsShareFilesAndNothingElse(t *testing.T) {
 	}
 }
 
-// Packages are found behind the workspace and the standard library; what they would run at the start of
-// an interpreter is not.
+// Packages are found behind the workspace and the standard library; what they would run at
+// the start of an interpreter is not.
 func TestPackagesAreOnThePath(t *testing.T) {
 	b := start(t)
 	for name, text := range map[string]string{"lib.py": "value = 'package'\n", "wave.py": "value = 'shadow'\n", "evil.pth": "import sys; sys.evil = 1\n", "sitecustomize.py": "import sys; sys.evil = 1\n"} {

@@ -104,7 +104,8 @@ func alternatives(rules [][]condition) []bpf.Instruction {
 	return append(p, bpf.RetConstant{Val: retErrno | errnoPerm})
 }
 
-// alternative returns instructions that allow the call if all conditions hold, and fall through otherwise.
+// alternative returns instructions that allow the call if all conditions hold, and fall
+// through otherwise.
 func alternative(all []condition) []bpf.Instruction {
 	p := []bpf.Instruction{bpf.RetConstant{Val: retAllow}}
 	for _, c := range slices.Backward(all) {
