@@ -76,7 +76,7 @@ func TestTheLiveEventOfAResetEndsTheSandboxAtOnce(t *testing.T) {
 	c.sandboxes(0)
 }
 
-// What is given out together says the same of what was before.
+// Calls that are assigned together name the same predecessor.
 func TestCallsOfOneRoundShareTheSandbox(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
@@ -256,7 +256,7 @@ func TestOnePrincipalDeniesNobodyElseAndEvictsNobodysFiles(t *testing.T) {
 	contains(t, "the notice in its session", one.python("1").Notice, "another session")
 }
 
-// A call that was made before the session was reset, and comes late, changes nothing.
+// A late call that was made before the session was reset changes nothing.
 func TestALateCallOfAnEarlierLeaseDoesNotRun(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
@@ -273,7 +273,7 @@ func TestALateCallOfAnEarlierLeaseDoesNotRun(t *testing.T) {
 	}
 }
 
-// shelf has package sets installed, whatever is asked for.
+// shelf installs package sets for all requirements.
 type shelf struct {
 	d    *drivertest.Driver
 	mu   sync.Mutex

@@ -23,7 +23,7 @@ import (
 	"skandha.dev/services/sandbox/drivertest"
 )
 
-// core asks one sandbox service over a real bus, as core does.
+// core calls one sandbox service over a real bus, as core does.
 type core struct {
 	t      testing.TB
 	server *natsserver.Server
@@ -120,7 +120,7 @@ func (c *core) serve(cfg sandbox.Config, d driver.Driver, packages sandbox.Packa
 	return i
 }
 
-// session is one whose calls are given to an instance, as core would.
+// session is a session whose calls are sent to an instance, as core would.
 type session struct {
 	c      *core
 	at     *instance
@@ -140,7 +140,8 @@ func (c *core) session(name string) *session {
 	return s
 }
 
-// reset is what core makes of /reset: another lease, which nobody has run a call of.
+// reset does what core does for /reset: it sets another lease, under which no instance has
+// run a call.
 func (s *session) reset() {
 	s.turn++
 	s.lease, s.before = fmt.Sprintf("t%d-p1-c0", s.turn), ""
@@ -263,7 +264,7 @@ func (s *session) decode(r tool.Result) (out ran) {
 	return out
 }
 
-// python runs code and wants success.
+// python runs code and checks that it succeeds.
 func (s *session) python(code string) ran {
 	s.c.t.Helper()
 	r := s.call("python:execute", args{"code": code})

@@ -322,7 +322,7 @@ func TestWithoutADriverEveryCallSaysWhatToInstallUntilThereIsOne(t *testing.T) {
 	}
 }
 
-// only leaves out what the tool does not take.
+// only drops the arguments that the tool does not accept.
 func (a args) only(name string) args {
 	if name == "python:execute" {
 		return a

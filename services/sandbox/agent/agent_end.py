@@ -147,9 +147,9 @@ def sweep():
 
 
 def answer_early(op, code):
-    """The child says that all is done and nothing of it is left, and is ending:
-    what the kernel takes to dissolve it is not waited for. It may lie, then it
-    is swept away like any other, before anything else is done."""
+    """Answers when the child reports that it is done and has left nothing, without waiting
+    for the kernel to tear it down. If the child lies, it is swept away like any other,
+    before anything else is done."""
     if op.kill_at is not None or children() != own_pids():
         return
     op.duration = int((now() - op.started) * 1e6)

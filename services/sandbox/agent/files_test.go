@@ -342,8 +342,8 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no") }
 func (failing) Read([]byte) (int, error)  { return 0, errors.New("no") }
 
-// An archive from who knows where can neither leave the workspace nor fill more
-// than was agreed.
+// An archive from an unknown source can neither leave the workspace nor exceed the agreed
+// size.
 func TestAnArchiveIsNotTrusted(t *testing.T) {
 	b := start(t)
 	file := func(path string) string {
@@ -411,7 +411,7 @@ func TestAnArchiveIsNotTrusted(t *testing.T) {
 	b.works(t)
 }
 
-// A file system that is full is said to be, and what was there stays.
+// A full file system is reported, and existing files stay.
 func TestAFullWorkspace(t *testing.T) {
 	if os.Getuid() != 0 {
 		lack(t, "mounting a small file system needs root")

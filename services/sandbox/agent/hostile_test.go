@@ -17,12 +17,12 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// liar is an agent that says what a test wants it to.
+// liar is an agent that sends what a test wants.
 type liar struct {
 	net.Conn
 }
 
-// lie starts a Conn on a liar that has said that it is ready.
+// lie starts a Conn on a liar that has reported itself ready.
 func lie(t testing.TB) (*agent.Conn, *liar) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -198,7 +198,7 @@ func TestAnAgentThatDoesNotStopIsGivenUp(t *testing.T) {
 	}
 }
 
-// One that does not even read keeps nobody waiting.
+// An agent that does not even read does not block callers.
 func TestAnAgentThatDoesNotReadIsGivenUp(t *testing.T) {
 	c, l := lie(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -290,8 +290,8 @@ func TestAConnLeavesNoGoroutines(t *testing.T) {
 	eventually(t, "goroutines are left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// FuzzAgent: whatever an agent says, a Conn neither panics nor hangs, and what it
-// returns is text within its bounds.
+// FuzzAgent: whatever an agent sends, a Conn neither panics nor hangs, and returns text
+// within its bounds.
 func FuzzAgent(f *testing.F) {
 	good := bytes.Join([][]byte{
 		frameOf('o', 1, "\x00hi"), frameOf('k', 1, "\x00hi"), frameOf('s', 1, `{"result":[1],"files":[{"path":"out/x","type":"file"}]}`),
@@ -362,7 +362,7 @@ func TestAnAgentThatWasTamperedWithIsGivenUp(t *testing.T) {
 	}
 }
 
-// The child that waits for the next call is gone when code runs that it does not run.
+// The spare child has ended when other code runs than its own.
 func TestCodeRunsBesideNoSpareChild(t *testing.T) {
 	b := start(t)
 	code := "\nimport os, signal\nfor pid in open('/proc/%d/task/%d/children' % ((os.getppid(),) * 2)).read().split():\n" +

@@ -91,8 +91,8 @@ func testFirst(t *testing.T, b *sandbox) {
 	}
 }
 
-// While file operations run beside a run, its end takes its strays along and not
-// them.
+// File operations that run beside a run survive its end, which sweeps only the run's
+// strays.
 func TestTheSweepSparesFileOperations(t *testing.T) {
 	b := startFirst(t, "unshare")
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -119,7 +119,7 @@ func TestTheSweepSparesFileOperations(t *testing.T) {
 	<-stopped
 }
 
-// With no process to spare the sandbox refuses what it is asked, and lives on.
+// Without a spare process the sandbox refuses calls, and survives.
 func TestWhenNothingCanBeForked(t *testing.T) {
 	if os.Getuid() != 0 {
 		lack(t, "another user with a limit needs root")

@@ -136,7 +136,7 @@ func TestACommandRunsWithAndWithoutAShell(t *testing.T) {
 	}
 }
 
-// What is left out of the list of files is counted, and the reasons are said.
+// Files left out of the list are counted, with the reasons.
 func TestFilesThatAreNotListedAreCounted(t *testing.T) {
 	many := "import os\nfor i in range(5000): open('out/%04d' % i, 'w').close()"
 	for name, c := range map[string]struct {
@@ -165,7 +165,7 @@ func TestFilesThatAreNotListedAreCounted(t *testing.T) {
 	}
 }
 
-// Every run finds the directory for what the user gets.
+// Every run finds the directory for the user's files.
 func TestOutIsThere(t *testing.T) {
 	b := start(t)
 	for range 2 {

@@ -16,8 +16,8 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// sandbox is an agent as it runs in a sandbox, without the sandbox: a process beside this
-// one, with a temporary directory as its workspace.
+// sandbox is an agent as in a sandbox, but without isolation: a process beside this one,
+// with a temporary directory as its workspace.
 type sandbox struct {
 	*agent.Conn
 	workspace, packages string
@@ -67,7 +67,7 @@ func startWith(t testing.TB, o options) *sandbox {
 	return b
 }
 
-// launch starts the interpreter, and nobody speaks to it yet.
+// launch starts the interpreter without a Conn.
 func launch(t testing.TB, o options) *sandbox {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-test-")
@@ -117,10 +117,10 @@ func launch(t testing.TB, o options) *sandbox {
 
 const nobody = 65534
 
-// patience is how long anything may take on a slow machine that does other things.
+// patience bounds every wait, for slow and busy machines.
 const patience = time.Minute
 
-// end closes the agent's pipe, which is to end it and all that it has started.
+// end closes the agent's pipe, which must end it and everything it has started.
 func (b *sandbox) end(t testing.TB) {
 	_ = b.pipe.Close()
 	gone := make(chan struct{})
@@ -148,9 +148,9 @@ func (b *sandbox) must(t testing.TB, r agent.Run) agent.Exit {
 	return x
 }
 
-// outOfTime runs r, which does not end, out of its time. Its code makes the file
-// "ready" where it is in the midst of what is tried; a time that was over before, on
-// this machine, is too short to say anything.
+// outOfTime runs r, which does not end by itself, until its timeout. Its code creates the
+// file "ready" when it has reached the tested state; if the timeout comes earlier, this
+// machine is too slow for the test.
 func (b *sandbox) outOfTime(t testing.TB, r agent.Run) agent.Exit {
 	t.Helper()
 	for r.Timeout = 300 * time.Millisecond; ; r.Timeout *= 2 {
@@ -196,8 +196,8 @@ func (b *sandbox) read(t testing.TB, name string) string {
 	return string(data)
 }
 
-// later waits until the clock that files' times are taken from has moved on: it ticks
-// some hundred times a second, and what changes twice within a tick looks unchanged.
+// later waits until the clock of file times has advanced: it ticks some hundred times a
+// second, and a file that changes twice within a tick looks unchanged.
 func (b *sandbox) later(t *testing.T) {
 	t.Helper()
 	touch := func() time.Time {

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Where sandboxes cannot be made, the error says what to do.
+// Where sandboxes cannot be created, the error says what to do.
 func TestUnavailable(t *testing.T) {
 	newDriver(t, Config{}) // on this host they can
 	kernel := func(name string) string {
@@ -65,7 +65,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// What AppArmor stops can only be seen by trying.
+// Only a test start shows that AppArmor prevents sandboxes.
 func TestAppArmorIsNamed(t *testing.T) {
 	dir := openDir(t)
 	if err := os.MkdirAll(filepath.Join(dir, "kernel"), 0o700); err != nil {
@@ -80,7 +80,7 @@ func TestAppArmorIsNamed(t *testing.T) {
 	}
 }
 
-// What could not be had is looked for again.
+// Missing features are looked for again.
 func TestUnavailableIsNotForever(t *testing.T) {
 	newDriver(t, Config{})
 	dir := openDir(t)
@@ -104,7 +104,7 @@ func TestUnavailableIsNotForever(t *testing.T) {
 	}
 }
 
-// As root, what sandboxes cannot read is found out before a sandbox is made.
+// As root, unreadable files are detected before a sandbox is started.
 func TestRootSaysWhatSandboxesCannotRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		missing(t, "sandboxes of other users take root")

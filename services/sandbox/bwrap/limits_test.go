@@ -75,7 +75,7 @@ say([fails(fill), n])`, nil)
 	}
 }
 
-// Both with and without cgroups.
+// The tests run both with and without cgroups.
 func TestProcessesAreCounted(t *testing.T) {
 	for name, cfg := range map[string]Config{"with cgroups": {}, "without": {NoCgroups: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 const patience = time.Minute
 
-// missing is for what a test needs and the host has not.
+// missing skips a test, or fails it, because the host lacks something.
 func missing(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("SKANDHA_REQUIRE") == "all" {
@@ -45,7 +45,7 @@ func missing(t *testing.T, why string) {
 	t.Skip("NOT TESTED: " + why)
 }
 
-// newDriver makes a driver that works.
+// newDriver returns a working driver.
 func newDriver(t *testing.T, cfg Config) *Driver {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err != nil {
@@ -71,7 +71,7 @@ func newDriver(t *testing.T, cfg Config) *Driver {
 	return d
 }
 
-// openDir is a directory that all users can go through; t.TempDir is private.
+// openDir returns a directory that all users can traverse; t.TempDir is private.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bwrap-test-")
@@ -136,7 +136,7 @@ func destroy(t *testing.T, b driver.Sandbox) {
 	}
 }
 
-// hear decodes the next line that the program says.
+// hear decodes the next line that the program prints.
 func hear(t *testing.T, b driver.Sandbox, v any) {
 	t.Helper()
 	line, err := readLine(b)
@@ -161,7 +161,7 @@ func readLine(b driver.Sandbox) (line []byte, err error) {
 	}
 }
 
-// proceed lets a program go on that waits in go().
+// proceed resumes a program that waits in go().
 func proceed(t *testing.T, b driver.Sandbox) {
 	t.Helper()
 	var word string
@@ -183,7 +183,7 @@ func ended(b driver.Sandbox) error {
 	}
 }
 
-// eventually waits until nothing is wrong any more.
+// eventually waits until wrong returns nothing.
 func eventually(t *testing.T, wrong func() string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -199,7 +199,7 @@ func eventually(t *testing.T, wrong func() string) {
 	}
 }
 
-// traces are what the host has of a sandbox: processes with its name, cgroups.
+// traces returns what the host has of a sandbox: processes with its name, cgroups.
 func traces(name string) (out []string) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -238,7 +238,7 @@ func inNamespace(ns string) (pids []int) {
 	return pids
 }
 
-// status is a field of a process's status, as the host sees it.
+// status returns a field of a process's status, as the host sees it.
 func status(t *testing.T, pid int, field string) []string {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))

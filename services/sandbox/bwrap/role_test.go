@@ -24,7 +24,7 @@ import (
 
 var roles = map[string]func() error{"service": serveUntilKilled, "storm": startUntilKilled, "user": beUser}
 
-// The users of services that are to be killed are no one else's.
+// The user ids of services to be killed; nothing else uses them.
 const (
 	dirEnv    = "BWRAP_TEST_DIR"
 	killedUID = 2_100_000_000
@@ -218,7 +218,7 @@ type report struct {
 	Closed string
 }
 
-// beUser makes a sandbox as a user who is not root.
+// beUser starts a sandbox as a user who is not root.
 func beUser() (err error) {
 	d, err := New(roleConfig())
 	if err != nil {
@@ -268,7 +268,7 @@ go(); say([fails(more), n])`}})
 	return json.NewEncoder(os.Stdout).Encode(say)
 }
 
-// A service that is not root makes sandboxes, too; they run under its own user.
+// A service that is not root can start sandboxes too; they run under its own user.
 func TestAsAnotherUser(t *testing.T) {
 	newDriver(t, Config{}) // sandboxes can be made here
 	if os.Geteuid() != 0 {

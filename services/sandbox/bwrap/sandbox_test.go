@@ -100,7 +100,7 @@ func TestEnvironmentIsWhole(t *testing.T) {
 	}
 }
 
-// On the host a sandbox is no user that there is, and has no power.
+// On the host a sandbox has an unused user id, and no privileges.
 func TestOutside(t *testing.T) {
 	d := newDriver(t, Config{})
 	a, b := begin(t, d, `go()`, nil), begin(t, d, `go()`, nil)
@@ -252,7 +252,7 @@ func TestTwentyAtOnce(t *testing.T) {
 	})
 }
 
-// The thread that asked for a sandbox may end; the sandbox stays.
+// The thread that requested a sandbox may end; the sandbox stays.
 func TestSandboxesOutliveThreads(t *testing.T) {
 	d := newDriver(t, Config{})
 	var b driver.Sandbox
@@ -335,7 +335,7 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// A first process that does not get the processor dies with what takes it away.
+// A first process that does not get the processor dies with its competitors.
 func TestKillEndsASandboxWhoseFirstProcessIsStarved(t *testing.T) {
 	d := newDriver(t, Config{})
 	if d.host.cgroups == nil {
@@ -363,7 +363,7 @@ say("busy"); go()`, nil).(*sandbox)
 	}
 }
 
-// Each sandbox has matplotlib's list of fonts, which was made once.
+// Each sandbox has matplotlib's font list, which is built once.
 func TestFontsAreListed(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for range 2 {

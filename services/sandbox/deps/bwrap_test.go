@@ -64,7 +64,7 @@ func withBwrap(t *testing.T, cfg Config, sources ...depstest.Source) *live {
 	return r
 }
 
-// run has the code run by the agent in a sandbox that has the set, and returns its
+// run runs the code through the agent in a sandbox that has the set, and returns its
 // result.
 func (r *live) run(set, code string) (out string) {
 	r.t.Helper()
@@ -155,7 +155,7 @@ func TestBwrapHoldsHostilePackages(t *testing.T) {
 	}
 }
 
-// nothingLeft wants no set, whole or half.
+// nothingLeft checks that no set exists, complete or not.
 func (r *live) nothingLeft() {
 	r.t.Helper()
 	sets, err := r.driver.Sets(r.t.Context())
@@ -169,8 +169,8 @@ func (r *live) nothingLeft() {
 	eventually(r.t, "no half-made set is left", func() bool { return !half() })
 }
 
-// Nobody waits any more for an index that does not answer: nothing half-made is
-// left, and the next one who asks gets the set.
+// When all callers of an index that does not answer have given up, nothing incomplete is
+// left, and the next caller gets the set.
 func TestAnInstallationThatIsEndedLeavesNothing(t *testing.T) {
 	r := withBwrap(t, Config{}, append(numbers, greet)...)
 	asked := make(chan struct{}, 8)

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// kept are the names of the packages whose sets are there.
+// kept returns the names of the packages whose sets exist.
 func (b *bench) kept(ids map[string]string) (out []string) {
 	sets, err := b.sandboxes.Sets(b.t.Context())
 	if err != nil {
@@ -29,8 +29,7 @@ func (b *bench) kept(ids map[string]string) (out []string) {
 	return out
 }
 
-// shelves keep sets, and make them empty: for what is kept and removed, pip does not
-// matter.
+// shelves keeps sets, which are empty: pip does not matter for what is kept and removed.
 type shelves struct{ *sandboxes }
 
 func (s shelves) Install(_ context.Context, in driver.Install) error {
@@ -131,7 +130,7 @@ func TestTheDriverKnowsOfUseToo(t *testing.T) {
 	}
 }
 
-// What has just been given out stays: its sandbox may be about to start.
+// A set that Ensure has just returned stays: its sandbox may be about to start.
 func TestWhatHasJustBeenGivenOutStays(t *testing.T) {
 	b := keeping(t, Config{MaxSets: 1})
 	later := b.hours()
@@ -152,8 +151,8 @@ func TestWhatHasJustBeenGivenOutStays(t *testing.T) {
 	}
 }
 
-// With concurrent Ensure and Collect: a set that Ensure has returned is
-// there, though it was due to be removed.
+// With concurrent Ensure and Collect, a set that Ensure has returned exists, even if it was
+// due for removal.
 func TestASetThatIsGivenOutIsThere(t *testing.T) {
 	b := keeping(t, Config{MaxSets: 1})
 	later := b.hours()
@@ -201,7 +200,7 @@ func (q queue) Install(ctx context.Context, in driver.Install) error {
 	}
 }
 
-// However many sessions want packages, a few installations run at once.
+// However many sessions request packages, only a few installations run concurrently.
 func TestInstallationsAreBoundedInNumber(t *testing.T) {
 	q := queue{shelves{emptySandboxes(t)}, make(chan string, 8), make(chan string)}
 	m, err := New(Config{Installs: 1}, q)

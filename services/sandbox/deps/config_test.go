@@ -74,7 +74,7 @@ func TestWhatTheInterpreterIsTold(t *testing.T) {
 	}
 }
 
-// What a sandbox prints is believed only as far as it is understood.
+// Of a sandbox's output only known lines are used.
 func TestWhatASandboxPrintsIsBounded(t *testing.T) {
 	var forwarded []string
 	l := &lines{progress: func(s string) { forwarded = append(forwarded, s) }}

@@ -14,16 +14,16 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// wheel is one with entries that no tool would write.
+// wheel returns a wheel with entries that no tool would write.
 func wheel(entries ...depstest.Entry) depstest.Wheel {
 	return depstest.Wheel{Name: "evil", Version: "1.0", Entries: entries}
 }
 
 const tooMuch = 4 << 20 // what the tests' sets may hold
 
-// What a package may do to the machine that installs it: nothing. A directory of the
-// host that the installing sandbox could write to stays empty, no code of a package
-// runs, and no set is left.
+// A package cannot affect the machine that installs it: a directory of the host that the
+// installing sandbox could write to stays empty, no code of a package runs, and no set is
+// left.
 func TestHostilePackages(t *testing.T) {
 	filler := depstest.Entry{Name: "filler.bin", Fill: 3 << 20}
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func many(n int) []depstest.Entry {
 	return out
 }
 
-// A wheel is taken, even where a newer source distribution is to be had.
+// A wheel is installed, even if a newer source distribution exists.
 func TestAWheelIsTakenRatherThanSource(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, depstest.SDist{Name: "num-bers", Version: "9.0"})...)
 	id, err := b.ensure("num-bers")
@@ -92,8 +92,8 @@ func TestAWheelIsTakenRatherThanSource(t *testing.T) {
 	}
 }
 
-// What an interpreter would run by itself is not in the set; scripts are files like
-// others, and no file has more rights than a file needs.
+// Files that an interpreter would run automatically are not in the set; scripts are plain
+// files, and no file has more permissions than it needs.
 func TestWhatRunsByItselfIsDropped(t *testing.T) {
 	b := setUp(t, Config{}, depstest.Wheel{
 		Name: "evil", Version: "1.0",
@@ -158,7 +158,7 @@ func inProgram(t *testing.T, dir, code string) map[string]string {
 	return said
 }
 
-// The guard holds pip whatever pip lets pass, so it is tried without pip.
+// The guard confines pip whatever pip allows, so it is tested without pip.
 func TestTheGuard(t *testing.T) {
 	said := inProgram(t, t.TempDir(), `
 import os, subprocess, shutil, multiprocessing
@@ -197,7 +197,7 @@ print(json.dumps(said))
 	}
 }
 
-// What is there after pip is looked at whatever pip did, so it is tried without pip.
+// The result is checked whatever pip did, so the check is tested without pip.
 func TestWhatIsThereIsLookedAt(t *testing.T) {
 	said := inProgram(t, t.TempDir(), `
 import os, shutil

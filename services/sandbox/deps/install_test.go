@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/sandbox/deps/depstest"
 )
 
-// want parses what a test asks for.
+// want parses a test's requirements.
 func want(t testing.TB, list ...string) Requirements {
 	t.Helper()
 	reqs, errs := Parse(list)
@@ -60,7 +60,7 @@ func (b *bench) ensure(list ...string) (string, error) {
 	})
 }
 
-// refused wants a failure with the code, whose message has all the words.
+// refused checks for a failure with the code, whose message has all the words.
 func (b *bench) refused(err error, code Code, words ...string) {
 	b.t.Helper()
 	var e *Error
@@ -246,7 +246,7 @@ func TestTooManyPackages(t *testing.T) {
 	b.refused(err, TooMany, "129, want at most 128")
 }
 
-// A failure is the answer for a while; afterwards the index is asked again.
+// A failure is cached for a while; afterwards the index is queried again.
 func TestAFailureIsRemembered(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, greet)...)
 	now := time.Now()
@@ -268,7 +268,7 @@ func TestAFailureIsRemembered(t *testing.T) {
 	}
 }
 
-// Who has gone ends the installation only if nobody else waits for it.
+// A caller that gives up ends the installation only if no other caller waits for it.
 func TestNobodyWaitsAnyMore(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, greet)...)
 	asked := make(chan struct{}, 8)
@@ -320,7 +320,7 @@ func (b *bench) waiting() (n int) {
 	return n
 }
 
-// eventually looks until it is so.
+// eventually waits until the condition holds.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -199,7 +199,7 @@ func plain(entry string) error {
 	case trimmed[0] == '-':
 		return errors.New("options are not admitted; " + admitted)
 	case strings.Contains(entry, "://") || strings.Contains(entry, "@"):
-		return errors.New("URLs are not admitted, packages come from the package index alone; " + admitted)
+		return errors.New("URLs are not admitted, packages are installed from the package index only; " + admitted)
 	case strings.ContainsAny(entry, `/\`) || trimmed[0] == '.':
 		return errors.New("paths are not admitted, packages are installed from the package index only; " + admitted)
 	case strings.Contains(entry, ";"):

@@ -225,7 +225,7 @@ func TestRequirementsTravelAsTheyAreSpelled(t *testing.T) {
 	}
 }
 
-// harmless is what pip can read as a name with versions and as nothing else: no
+// harmless matches what pip can only read as a name with versions: no
 // leading dash, no separator of paths, no scheme, no "@", no marker, no archive.
 var harmless = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*(?:\[[a-z0-9]+(?:-[a-z0-9]+)*(?:,[a-z0-9]+(?:-[a-z0-9]+)*)*\])?` +
 	`(?:(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*(?:,(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*)*)?$`)

@@ -17,9 +17,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// python is where the tests' interpreter with pip is. Without it, or without
-// bubblewrap for the tests' sandboxes, the test is skipped, and fails if the
-// environment says SKANDHA_REQUIRE=all.
+// python is the path of the tests' interpreter with pip. Without it, or without bubblewrap
+// for the tests' sandboxes, the test is skipped, and fails if SKANDHA_REQUIRE=all.
 func python(t testing.TB) string {
 	t.Helper()
 	const python = "/usr/bin/python3"
@@ -35,8 +34,8 @@ func python(t testing.TB) string {
 	return python
 }
 
-// sandboxes is a driver of package sets alone, for tests: real pip in a real sandbox, on the
-// host's network, where the set's directory is at its place.
+// sandboxes is a driver for package sets only, for tests: real pip in a real sandbox, on
+// the host's network, where the set's directory is at its place.
 type sandboxes struct {
 	t      testing.TB
 	dir    string

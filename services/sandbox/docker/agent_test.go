@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// The agent itself, and not a program of these tests.
+// This tests the agent itself, not a program of these tests.
 func TestAgentRunsInASandbox(t *testing.T) {
 	r := newRig(t)
 	b, err := r.Start(t.Context(), driver.Spec{Name: strings.ToLower(rand.Text()), Args: agent.Args()})

@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// first is a first process that says that it is there, and waits.
+// first is a first process that reports that it runs, and waits.
 const first = "import sys; print('x', end='', flush=True); sys.stdin.read()"
 
 func (r *rig) once(b *testing.B, name string) {
@@ -29,8 +29,8 @@ func (r *rig) once(b *testing.B, name string) {
 	b.StartTimer()
 }
 
-// From nothing to an interpreter that has answered; beside it, what people would
-// run instead.
+// From a start to an interpreter that has answered, and for comparison the equivalent
+// docker run.
 func BenchmarkStart(b *testing.B) {
 	r := newRig(b)
 	if _, err := r.Report(b.Context()); err != nil {
@@ -66,7 +66,7 @@ func BenchmarkDestroy(b *testing.B) {
 	}
 }
 
-// Sandboxes made, answered and destroyed, several at a time.
+// Sandboxes are started, called and destroyed, several at a time.
 func BenchmarkRate(b *testing.B) {
 	r := newRig(b)
 	if _, err := r.Report(b.Context()); err != nil {
@@ -102,7 +102,7 @@ func BenchmarkRate(b *testing.B) {
 	}
 }
 
-// What an empty test engine costs: with the image in the cache.
+// The cost of an empty test engine, with the image in the cache.
 func BenchmarkEngine(b *testing.B) {
 	for range b.N {
 		e := enginetest.Start(b)

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// patience is how long anything may take on a slow machine that does other things.
+// patience bounds every wait, for slow and busy machines.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -91,7 +91,7 @@ func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
 	return r
 }
 
-// left are the containers with the driver's label, in any state.
+// left returns the containers with the driver's label, in any state.
 func (r *rig) left(t testing.TB) []string {
 	t.Helper()
 	return strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
@@ -141,7 +141,7 @@ func (p *program) do(t testing.TB, code string) (out string, ok bool) {
 	return strings.TrimSpace(reply.Out), reply.OK
 }
 
-// awaitEnd waits until the sandbox has ended and says why.
+// awaitEnd waits until the sandbox has ended and checks why.
 func awaitEnd(t testing.TB, b driver.Sandbox) error {
 	t.Helper()
 	select {

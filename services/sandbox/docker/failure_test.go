@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// A driver that cannot make sandboxes says what to do.
+// A driver that cannot create sandboxes reports what to do.
 func TestUnavailable(t *testing.T) {
 	for _, c := range []struct {
 		about  string
@@ -97,7 +97,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// A context that ends in the middle leaves nothing that the reaper would not find.
+// A context that ends during a start leaves nothing that the reaper would not find.
 func TestCancelledStartLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.Report(t.Context()); err != nil {
@@ -205,7 +205,7 @@ func TestDestroyWakesThePipe(t *testing.T) {
 	}
 }
 
-// Output that nobody reads stops the sandbox, not the service or the engine.
+// Unread output blocks the sandbox, not the service or the engine.
 func TestUnreadOutputHoldsTheSandbox(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, "import sys\nwhile True: sys.stdout.buffer.write(b'x' * 65536)", small, "")
@@ -250,8 +250,8 @@ func TestEngineThatStops(t *testing.T) {
 	}
 }
 
-// Without its lease, a driver's sandboxes are anybody's to reap, so it gives them up
-// and starts anew.
+// Without its lease any service may reap a driver's sandboxes, so the driver gives them up
+// and reconnects.
 func TestLeaseThatIsRemoved(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, runner, small, "")

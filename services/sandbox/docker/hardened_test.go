@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// What the engine says of a sandbox.
+// What the engine reports about a sandbox.
 func TestSandboxIsHardenedForTheEngine(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, runner, small, "").Sandbox.(*sandbox)
@@ -93,7 +93,7 @@ func TestSandboxIsHardenedForTheEngine(t *testing.T) {
 	}
 }
 
-// What a sandbox sees of itself.
+// What a sandbox reports about itself.
 func TestSandboxIsHardenedFromInside(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, runner, small, "")
@@ -188,8 +188,8 @@ func ownUser(user string) bool {
 	return err == nil && n >= driver.FirstOwnUID && n != driver.UID && gid == strconv.Itoa(driver.GID)
 }
 
-// What an image says beside its files has no effect: its volumes would be directories of
-// the host that nothing bounds, and its health check would run beside the sandbox's code.
+// Only an image's files have an effect: its volumes would be unbounded directories of the
+// host, and its health check would run beside the sandbox's code.
 func TestOnlyTheFilesOfAnImageAreUsed(t *testing.T) {
 	e := enginetest.Shared(t)
 	made := e.Docker(t, "create", enginetest.SandboxImage(t, e), "true")

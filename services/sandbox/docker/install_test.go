@@ -48,7 +48,7 @@ func (r *rig) index(t *testing.T) []string {
 	}
 }
 
-// wheel is one with a single module.
+// wheel returns a wheel with a single module.
 func wheel(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -156,7 +156,7 @@ func TestInstallWithTheHostsNetwork(t *testing.T) {
 	}
 }
 
-// A set is there whole or not at all.
+// A set exists completely or not at all.
 func TestInstallThatFailsLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	index := r.index(t)
@@ -208,7 +208,7 @@ func TestInstallThatFailsLeavesNothing(t *testing.T) {
 	r.awaitLeft(t, 1)
 }
 
-// Of two services that make one set at once, one wins, and both have it.
+// Of two services that install one set concurrently one wins, and both have it.
 func TestSetIsMadeTwiceAtOnce(t *testing.T) {
 	a := newRig(t)
 	b := newRig(t, func(c *Config) { c.Owner = a.cfg.Owner })
@@ -236,8 +236,8 @@ func TestSetIsMadeTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// A removal that was cut off between the packages and the set is finished by Reap,
-// or by making the set again.
+// A removal that was interrupted between the packages and the set is finished by Reap, or
+// by installing the set again.
 func TestSetWithoutPackagesIsNone(t *testing.T) {
 	r := newRig(t)
 	in := driver.Install{ID: newID(), MaxBytes: 1 << 20, Args: []string{"-c", "open('/packages/greeting.py', 'w').write('text = 1')"}}

@@ -31,7 +31,7 @@ func (r *rig) killed(t *testing.T, job string, before func()) {
 	}
 }
 
-// awaitLeft waits until that many containers are there.
+// awaitLeft waits until that many containers exist.
 func (r *rig) awaitLeft(t *testing.T, n int) {
 	t.Helper()
 	enginetest.Await(t, patience, func(context.Context) error {
@@ -42,8 +42,8 @@ func (r *rig) awaitLeft(t *testing.T, n int) {
 	})
 }
 
-// reaps has things removed that nobody uses any more, until it were that many. One
-// of which the engine still lets go is left to the next time.
+// reaps calls Reap until it has removed that many unused things. One that the engine is
+// still releasing is left to the next call.
 func (r *rig) reaps(t *testing.T, want int) {
 	t.Helper()
 	removed := 0
@@ -59,15 +59,15 @@ func (r *rig) reaps(t *testing.T, want int) {
 	}
 }
 
-// Sandboxes whose agent behaves are gone without anybody's help.
+// Sandboxes with a well-behaved agent end by themselves.
 func TestKilledServiceLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	r.killed(t, "hold", func() { r.awaitLeft(t, 4) })
 	r.awaitLeft(t, 0)
 }
 
-// Sandboxes whose agent does not are there until somebody reaps, and not before their
-// service is dead.
+// Sandboxes with another agent stay until they are reaped, and not before their service is
+// dead.
 func TestReapEndsWhatAKilledServiceLeft(t *testing.T) {
 	r := newRig(t)
 	mine := r.start(t, runner, small, "")
@@ -101,7 +101,7 @@ func TestKilledServiceLeavesNoHalfMadeSet(t *testing.T) {
 	}
 }
 
-// A service may die between making its lease and starting it.
+// A service may die between creating its lease and starting it.
 func TestLeaseThatWasNeverStarted(t *testing.T) {
 	r := newRig(t)
 	labels := []string{
@@ -121,7 +121,7 @@ func TestLeaseThatWasNeverStarted(t *testing.T) {
 	}
 }
 
-// What is not ours is not touched, even if it looks like it.
+// Things of others are not touched, even if they look like ours.
 func TestForeignThingsAreNotTouched(t *testing.T) {
 	r := newRig(t)
 	foreign := newRig(t) // another owner

@@ -10,8 +10,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Where the engine offers a runtime called runsc, it is taken. Here it is runc under
-// that name: what is tested is the choice, not gVisor.
+// Where the engine offers a runtime with the name runsc, it is used. Here it is runc under
+// that name: the test covers the choice, not gVisor.
 func TestRuntimeIsTheStrongestThatTheEngineOffers(t *testing.T) {
 	enginetest.Need(t, "runc")
 	path, err := exec.LookPath("runc")

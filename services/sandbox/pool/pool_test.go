@@ -306,7 +306,7 @@ func TestASandboxWithoutAnInterpreterIsDestroyed(t *testing.T) {
 	natstest.Eventually(t, "nothing is left", func() bool { return len(d.Sandboxes()) == 0 })
 }
 
-// mute starts sandboxes in which nobody answers.
+// mute starts sandboxes that do not answer.
 type mute struct{ *drivertest.Driver }
 
 func (m mute) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {

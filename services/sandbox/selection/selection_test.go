@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/sandbox/drivertest"
 )
 
-// named is a driver that works, or says why not.
+// named is a driver that works, or reports why not.
 type named struct {
 	*drivertest.Driver
 	name   string
