@@ -70,7 +70,7 @@ func (s *Service) work(ctx context.Context, req contract.Request, progress func(
 	if own == nil {
 		return executor.DidNotRun("the session was reset after the call was made")
 	}
-	defer s.left(own)
+	defer s.leave(own)
 	if job.Fresh {
 		return s.once(ctx, c, wanted)
 	}
@@ -80,7 +80,7 @@ func (s *Service) work(ctx context.Context, req contract.Request, progress func(
 	defer own.done()
 	at, err := s.place(ctx, own, c, wanted)
 	if err != nil {
-		return s.placeless(ctx, c, err)
+		return s.withoutSandbox(ctx, c, err)
 	}
 	res, why := s.carryOut(ctx, c, at)
 	if why != nil {
@@ -90,9 +90,9 @@ func (s *Service) work(ctx context.Context, req contract.Request, progress func(
 	return s.answer(ctx, c, res)
 }
 
-// left ends a call in its session. If another call waits for a place, the session's sandbox
+// leave ends a call in its session. If another call waits for a place, the session's sandbox
 // may become free for it.
-func (s *Service) left(own *session) {
+func (s *Service) leave(own *session) {
 	s.leases.leave(own)
 	s.makeRoom()
 }
@@ -101,11 +101,11 @@ func (s *Service) left(own *session) {
 func (s *Service) once(ctx context.Context, c call, wanted deps.Requirements) contract.Answer {
 	set, err := s.install(ctx, c, wanted)
 	if err != nil {
-		return s.placeless(ctx, c, err)
+		return s.withoutSandbox(ctx, c, err)
 	}
 	sandbox, err := s.get(ctx, c, set, wanted)
 	if err != nil {
-		return s.placeless(ctx, c, err)
+		return s.withoutSandbox(ctx, c, err)
 	}
 	defer s.pool.Discard(sandbox)
 	res, why := s.carryOut(ctx, c, place{sandbox: sandbox, packages: wanted.Strings()})
@@ -220,8 +220,8 @@ func move(ctx context.Context, from, to *pool.Sandbox) error {
 	return nil
 }
 
-// placeless returns the answer to a call that got no sandbox: it did not run.
-func (s *Service) placeless(ctx context.Context, c call, err error) contract.Answer {
+// withoutSandbox returns the answer to a call that got no sandbox: it did not run.
+func (s *Service) withoutSandbox(ctx context.Context, c call, err error) contract.Answer {
 	var packages *deps.Error
 	var refused *tools.Error
 	switch {

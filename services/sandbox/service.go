@@ -114,7 +114,7 @@ func (s *Service) Run(ctx context.Context) error {
 		loops.Wait()
 		s.pool.Close()
 	}()
-	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), s.heard)
+	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), s.onSessionEvent)
 	if err != nil {
 		return fmt.Errorf("sandbox: following sessions: %w", err)
 	}
@@ -196,10 +196,10 @@ func (s *Service) makeRoom() {
 	}
 }
 
-// heard ends the sandbox of a session that was reset, or locked until /reset. A session
+// onSessionEvent ends the sandbox of a session that was reset, or locked until /reset. A session
 // that is locked for a limited time keeps its files. Live events may be lost: then the
 // session's next call reports the reset, or the sandbox becomes idle.
-func (s *Service) heard(m *nats.Msg) {
+func (s *Service) onSessionEvent(m *nats.Msg) {
 	e, err := event.Decode(m.Data)
 	if err != nil || e.Type != event.TypeSessionReset && e.Type != event.TypeSessionLocked || e.Live() != m.Subject {
 		return

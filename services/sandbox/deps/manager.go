@@ -43,7 +43,7 @@ type flight struct {
 
 	// Under Manager.mu:
 	listeners map[*listener]struct{}
-	forsaken  bool
+	abandoned bool
 }
 
 // listener is one waiter. Its progress is forwarded on a separate goroutine, so that a slow
@@ -158,7 +158,7 @@ func (m *Manager) join(ctx context.Context, id string, reqs Requirements) (*flig
 		return nil, nil, &again
 	}
 	f := m.flights[id]
-	if f == nil || f.forsaken {
+	if f == nil || f.abandoned {
 		run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		f = &flight{cancel: cancel, done: make(chan struct{}), earlier: f, listeners: map[*listener]struct{}{}}
 		m.flights[id] = f
@@ -176,7 +176,7 @@ func (m *Manager) leave(f *flight, l *listener) {
 	defer m.mu.Unlock()
 	delete(f.listeners, l)
 	if len(f.listeners) == 0 {
-		f.forsaken = true
+		f.abandoned = true
 		f.cancel(errAbandoned)
 	}
 }

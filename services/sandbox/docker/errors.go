@@ -36,7 +36,7 @@ func (d *Driver) noImage() error {
 	return fmt.Errorf("%w: the image %s is not in the Docker engine: run `make sandbox-image`", driver.ErrUnavailable, d.cfg.Image)
 }
 
-// aside returns a context for cleaning up after the caller's context has ended.
-func aside(ctx context.Context) (context.Context, context.CancelFunc) {
+// detached returns a context for cleaning up after the caller's context has ended.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }

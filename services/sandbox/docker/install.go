@@ -109,7 +109,7 @@ func (d *Driver) publish(ctx context.Context, l *link, data, id string, bytes in
 
 // discard removes a volume that did not become a set.
 func (d *Driver) discard(ctx context.Context, data string) {
-	ctx, cancel := aside(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	if err := d.cli.VolumeRemove(ctx, data, true); err != nil {
 		d.log.Warn("cannot remove a volume of packages; the reaper retries", "volume", data, "error", err)
@@ -133,9 +133,9 @@ func (d *Driver) install(ctx context.Context, l *link, data string, in driver.In
 		return ended{}, err
 	}
 	defer func() {
-		aside, cancel := aside(ctx)
+		detached, cancel := detached(ctx)
 		defer cancel()
-		if e := b.Destroy(aside); e != nil {
+		if e := b.Destroy(detached); e != nil {
 			err = errors.Join(err, e)
 		}
 	}()

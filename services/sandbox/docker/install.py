@@ -1,9 +1,9 @@
 """The first process of a sandbox that installs packages: install.py BYTES ARGS…
 
-Runs the interpreter with ARGS, tells each line that it prints, and ends it when
-/packages has outgrown three times BYTES (half-made files included) or when the
-service has gone. Of what it prints, a line that begins with "o" is output; the one
-that begins with "r" is the last: how it ended, as JSON.
+Runs the interpreter with ARGS, forwards each line that it prints, and ends it when
+/packages exceeds three times BYTES (including incomplete files) or when the service has
+died. Of its own lines, those that begin with "o" are output; the one that begins with
+"r" is the last: how the interpreter ended, as JSON.
 """
 
 import json, os, select, shutil, subprocess, sys

@@ -143,7 +143,7 @@ func (l *link) close() error {
 		<-l.over
 		return nil
 	}
-	ctx, cancel := aside(context.Background())
+	ctx, cancel := detached(context.Background())
 	defer cancel()
 	l.mu.Lock()
 	sandboxes := make([]*sandbox, 0, len(l.sandboxes))

@@ -66,7 +66,7 @@ func (l *link) create(ctx context.Context, w wanted) (*sandbox, error) {
 	}
 	b, err := l.start(ctx, w, made.ID)
 	if err != nil {
-		ctx, cancel := aside(ctx)
+		ctx, cancel := detached(ctx)
 		defer cancel()
 		if e := l.d.remove(ctx, made.ID, nil); e != nil {
 			l.d.log.Warn("cannot remove a container that did not start; the reaper retries", "container", name, "error", e)

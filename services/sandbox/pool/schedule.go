@@ -84,7 +84,7 @@ func (p *Pool) serve(w *waiter, r result) {
 
 // refill starts the missing warm sandboxes, unless a start failed recently.
 func (p *Pool) refill() {
-	for p.filling && !p.closed && p.retry == nil && !p.hurried() && len(p.warm)+p.clean < p.cfg.Warm &&
+	for p.filling && !p.closed && p.retry == nil && !p.canServe() && len(p.warm)+p.clean < p.cfg.Warm &&
 		p.clean < refills && p.total() < p.cfg.Max {
 		if p.running == 0 && p.backoff == 0 {
 			p.clean++
@@ -114,7 +114,7 @@ func (p *Pool) refillLater() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.retry = nil
-		if p.closed || p.hurried() || len(p.warm)+p.clean >= p.cfg.Warm || p.total() >= p.cfg.Max {
+		if p.closed || p.canServe() || len(p.warm)+p.clean >= p.cfg.Warm || p.total() >= p.cfg.Max {
 			return
 		}
 		p.clean++

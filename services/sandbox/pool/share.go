@@ -12,8 +12,8 @@ const (
 	// many times the sandboxes that are free for others. A single owner may have two thirds
 	// of all.
 	shares = 2
-	// howToGetOne ends the errors of callers that got no sandbox.
-	howToGetOne = "try again when calls have finished, /reset sessions that no longer need theirs, " +
+	// advice ends the errors of callers that got no sandbox.
+	advice = "try again when calls have finished, /reset sessions that no longer need theirs, " +
 		"or raise SKANDHA_SANDBOX_MAX"
 )
 
@@ -84,8 +84,8 @@ func (p *Pool) first() *waiter {
 	return nil
 }
 
-// hurried reports whether a waiter may have a sandbox.
-func (p *Pool) hurried() bool {
+// canServe reports whether a waiter may have a sandbox.
+func (p *Pool) canServe() bool {
 	own := 0
 	for _, w := range p.blocked {
 		if w.Own {
@@ -110,9 +110,9 @@ func (p *Pool) full(owner string, why error) error {
 	h := p.holdings()
 	if has := h.of[owner]; !h.admits(owner) {
 		return &fullError{fmt.Sprintf("%v: this user has %d of %d with this agent, and the rest is reserved for other users; %s",
-			ErrFull, has, p.cfg.Max, howToGetOne), why}
+			ErrFull, has, p.cfg.Max, advice), why}
 	}
-	return &fullError{fmt.Sprintf("%v (the limit is %d); %s", ErrFull, p.cfg.Max, howToGetOne), why}
+	return &fullError{fmt.Sprintf("%v (the limit is %d); %s", ErrFull, p.cfg.Max, advice), why}
 }
 
 // fullError is [ErrFull] with a text that says what to do.

@@ -16,8 +16,8 @@ import (
 const (
 	// lookWithin bounds one check of a driver.
 	lookWithin = 20 * time.Second
-	// again is how long a failed selection is cached.
-	again = 3 * time.Second
+	// retryAfter is how long a failed selection is cached.
+	retryAfter = 3 * time.Second
 )
 
 // Driver uses the first of several drivers that works here.
@@ -93,7 +93,7 @@ func (d *Driver) known() (c *choice, err error, known bool) { //nolint:revive //
 	if d.chosen != nil {
 		return d.chosen, nil, true
 	}
-	return nil, d.why, d.why != nil && time.Since(d.looked) < again
+	return nil, d.why, d.why != nil && time.Since(d.looked) < retryAfter
 }
 
 // look checks whether a driver works here and isolates strongly enough.

@@ -28,13 +28,13 @@ func Files() []Tool {
 	}
 }
 
-// ofTheSandbox ends the descriptions of the file tools.
-const ofTheSandbox = " The files are those of the sandbox in which python:execute and shell:execute run, relative to /workspace."
+// filesSuffix ends the descriptions of the file tools.
+const filesSuffix = " The files are those of the sandbox in which python:execute and shell:execute run, relative to /workspace."
 
 // fileTool defines a tool that works with files. Tools that only read are idempotent.
 func fileTool[A any](name, description, args string, reads bool, do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error)) Tool {
 	spec := tool.Spec{
-		Name: "sandbox_fs:" + name, Description: description + ofTheSandbox,
+		Name: "sandbox_fs:" + name, Description: description + filesSuffix,
 		Args:         json.RawMessage(`{"type":"object","properties":{` + args + `,"additionalProperties":false}`),
 		Permissions:  []string{"fs.write"},
 		Scope:        pathsOf(args),
