@@ -30,7 +30,7 @@ const (
 type outcome struct {
 	Stdout     string           `json:"stdout"`
 	Stderr     string           `json:"stderr"`
-	Result     json.RawMessage  `json:"result,omitempty"` // Python: the last expression; absent if there is none, or it is None
+	Result     json.RawMessage  `json:"result,omitempty"` // Python: the last expression; absent if none, or None
 	ExitCode   int              `json:"exit_code"`
 	Signal     string           `json:"signal,omitempty"` // the signal that ended it
 	DurationMS int64            `json:"duration_ms"`
@@ -39,7 +39,7 @@ type outcome struct {
 	LeftOut    []string         `json:"artifacts_left_out,omitempty"` // with the reasons
 	Notice     string           `json:"notice,omitempty"`             // what else the model must know
 	Packages   []string         `json:"packages,omitempty"`           // requested and installed
-	Strays     int              `json:"ended_processes,omitempty"`    // processes that the code left running, and that were ended
+	Strays     int              `json:"ended_processes,omitempty"`    // processes left running, and ended
 }
 
 // run executes the call's code.

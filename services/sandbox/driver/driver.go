@@ -64,10 +64,10 @@ type Report struct {
 	Version   string   `json:"version"`   // of the isolating software, e.g. "engine 28.5.2, runsc"
 	Isolation string   `json:"isolation"` // for people, in one sentence
 	Python    string   `json:"python"`    // version of the interpreter in the sandbox, e.g. "3.11.2"
-	Platform  string   `json:"platform"`  // changes with everything that package sets depend on: interpreter, architecture, image
+	Platform  string   `json:"platform"`  // what package sets depend on: interpreter, architecture, image
 	Untrusted bool     `json:"untrusted"` // strong enough for tenants who do not trust each other
 	Enforced  []string `json:"enforced"`  // limits that apply to the sandbox as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
-	Missing   []string `json:"missing"`   // limits and probes that this driver does not enforce here, each with the reason, for people
+	Missing   []string `json:"missing"`   // limits and probes not enforced here, with the reasons, for people
 }
 
 // Spec describes the sandbox to start.
@@ -162,7 +162,7 @@ type Set struct {
 
 // Errors of drivers, for errors.Is.
 var (
-	ErrUnavailable = errors.New("cannot create sandboxes on this host") // wrapped by an error that names what to install or start
+	ErrUnavailable = errors.New("cannot create sandboxes on this host") // wrapped with what to install or start
 	ErrNoSet       = errors.New("package set not found")
 	ErrInUse       = errors.New("package set in use")
 	ErrDestroyed   = errors.New("the sandbox was destroyed")
