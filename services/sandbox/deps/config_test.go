@@ -18,7 +18,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"an option":       {Config{Index: "--pre"}, "index has scheme"},
 		"no host":         {Config{Index: "https:///simple"}, "index names no host"},
 		"a query":         {Config{Index: "https://packages.example.com/simple?x=1"}, "index has a query"},
-		"no URL":          {Config{Index: "https://user:secret@[::1/"}, "index is no URL"},
+		"no URL":          {Config{Index: "https://user:secret@[::1/"}, "index is not a URL"},
 		"a proxy":         {Config{Proxy: "socks://proxy.example.com"}, "proxy has scheme"},
 		"a timeout":       {Config{Timeout: time.Millisecond}, "timeout is 1ms"},
 		"a size":          {Config{MaxBytes: 1}, "max_bytes is 1, want at least 1 MiB"},

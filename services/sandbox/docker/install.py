@@ -2,7 +2,7 @@
 
 Runs the interpreter with ARGS, forwards each line that it prints, and ends it when
 /packages exceeds three times BYTES (including incomplete files) or when the service has
-died. Of its own lines, those that begin with "o" are output; the one that begins with
+died. Among its own lines, those that begin with "o" are output; the one that begins with
 "r" is the last: how the interpreter ended, as JSON.
 """
 
