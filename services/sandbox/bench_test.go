@@ -6,8 +6,8 @@ import (
 	"skandha.dev/services/sandbox"
 )
 
-// BenchmarkWarmCall is a call of python:execute in a session that has its sandbox, from
-// the request on the bus to its answer.
+// BenchmarkWarmCall measures a call of python:execute in a session that has its sandbox,
+// from the request on the bus to its answer.
 func BenchmarkWarmCall(b *testing.B) {
 	s := start(b, sandbox.Config{Warm: -1}).session("s")
 	s.python("1")
@@ -16,8 +16,8 @@ func BenchmarkWarmCall(b *testing.B) {
 	}
 }
 
-// BenchmarkNewSession is the first call of a session, which takes a warm sandbox if the
-// pool has one.
+// BenchmarkNewSession measures the first call of a session, which takes a warm sandbox if
+// the pool has one.
 func BenchmarkNewSession(b *testing.B) {
 	s := start(b, sandbox.Config{Warm: 4}).session("s")
 	for b.Loop() {

@@ -18,25 +18,24 @@ const (
 	DefaultIdle  = 15 * time.Minute
 )
 
-// Config says how a sandbox service uses its driver. The zero value is one with the
-// defaults.
+// Config configures a sandbox service. The zero value selects the defaults.
 type Config struct {
-	// Slots is how many calls run, or wait for a box, at once; default 64, twice the boxes,
-	// so that those who wait for their share keep nobody from theirs. Four times as many may
-	// wait for a slot.
+	// Slots is how many calls run, or wait for a sandbox, at once. The default is 64, twice
+	// the number of sandboxes, so that calls that wait for their share do not keep others
+	// from theirs. Four times as many may wait for a slot.
 	Slots int
-	// Warm is how many clean boxes are kept ready; default 2. Negative: none, so that
-	// each new session waits for the start of its box.
+	// Warm is how many clean sandboxes are kept ready; default 2. Negative: none, so that
+	// each new session waits until its sandbox has started.
 	Warm int
-	// Max is how many boxes there may be in all, leased and warm ones; default 32.
+	// Max is the maximum number of sandboxes, leased and warm; default 32.
 	Max int
-	// Idle is how long a session keeps a box that it does not use; default 15 min.
+	// Idle is how long a session keeps an unused sandbox; default 15 min.
 	Idle time.Duration
-	// Limits of each box; zero: driver.DefaultLimits.
+	// Limits of each sandbox; zero: driver.DefaultLimits.
 	Limits driver.Limits
-	// FillAfter is how long after the start the first warm box is made; default at once.
+	// FillAfter is the delay before the first warm sandbox is started; default none.
 	FillAfter time.Duration
-	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
+	// DrainTimeout bounds the wait for running calls on shutdown; default 30 s.
 	DrainTimeout time.Duration
 }
 
@@ -52,7 +51,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports every field that is wrong; each error names its field.
+// Validate reports every invalid field by name.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Slots < 0 || c.Slots > 4096 {
@@ -62,7 +61,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("max is %d, want 1 to 4096", c.Max))
 	}
 	if most := cmp.Or(c.Max, pool.DefaultMax); c.Warm > most {
-		errs = append(errs, fmt.Errorf("warm is %d, want at most max, which is %d", c.Warm, most))
+		errs = append(errs, fmt.Errorf("warm is %d, want at most max (%d)", c.Warm, most))
 	}
 	if c.Idle < 0 || c.Idle > 0 && c.Idle < time.Second {
 		errs = append(errs, fmt.Errorf("idle is %v, want 1s or more, or 0 for %v", c.Idle, DefaultIdle))

@@ -1,44 +1,46 @@
-// Package sandbox runs the code of models, isolated: it is the executor of
+// Package sandbox runs the code of models in isolation. It is the executor of
 // python:execute, shell:execute and the tools of the group sandbox_fs.
 //
 // # Subjects
 //
-// It is an executor of kind runner (see services/internal/executor) with slots of its
-// own, the pool "sandbox", so that sandboxes scale apart from other runners. It follows
-// the live events agent.*.*.session.* and publishes what code prints while it runs on
-// stream.<agent>.<session>, lossy by design. Files that code leaves in /workspace/out,
+// The service is an executor of kind runner (see services/internal/executor) with its own
+// slots, the pool "sandbox", so that sandboxes scale separately from other runners. It
+// follows the live events agent.*.*.session.* and publishes what code prints while it runs
+// on stream.<agent>.<session>, lossy by design. Files that code leaves in /workspace/out,
 // and data too large for a result, are stored in the object store "artifacts" under
-// <agent>/<session>/<call>/<attempt>. What does not fit its quotas (bus.ArtifactLimits) is
-// left out, and the result says so.
+// <agent>/<session>/<call>/<attempt>. Whatever exceeds its quotas (bus.ArtifactLimits) is
+// left out, and the result reports it.
 //
 // # Sessions
 //
-// A session has one box, leased from a pool of clean ones (package pool) by its first
-// call. Its calls go one after the other, each in a fresh process; its files last. The
-// lease ends when the session is reset or locked, when it was idle for [Config].Idle,
-// when the box breaks, or when its place is needed: of the principal with the most boxes,
-// the idle one that was not used for the longest time. Principals (the agent, and who wrote
-// the turn's input) share the boxes as package pool says. A call
-// that then comes gets a new box, and its result says so with the reason ("notice"),
-// unless the session itself was reset. With lifecycle "call" a box is for one call.
+// A session has one sandbox. Its first call leases it from a pool of clean ones (package
+// pool). The session's calls run one after the other, each in a fresh process; its files
+// persist. The lease ends when the session is reset or locked, when it has been idle for
+// [Config].Idle, when the sandbox breaks, or when another session needs the place. In the
+// last case the principal with the most sandboxes loses the one that has been idle longest.
+// Principals (the agent, and the writer of the turn's input) share the sandboxes as package
+// pool describes. The next call gets a new sandbox, and its result gives the reason
+// ("notice"), unless the session itself was reset. With lifecycle "call" a sandbox is used
+// for one call only.
 //
-// Which instance has a session's box is core's to remember (tool.Spec.Sticky): a call
-// says of which lease it is, and which instance ran the one before it
-// (executor.ToolCall.Lease and Before; ADR 11).
+// Core remembers which instance has a session's sandbox (tool.Spec.Sticky): a call names
+// its lease, and the instance that ran the previous call (executor.ToolCall.Lease and
+// Before; ADR 11).
 //
 // # Guarantee
 //
-// A call's attempt is carried out at most once. A box is never used for two sessions,
-// and nothing of a model ever runs outside of one: without a driver every call fails
-// with what to install. A program that raises, does not parse or ends with an exit code
-// other than 0 is a failure (tool_failed), so that a plan skips what depends on it. So is
-// a run that was out of time, was killed or broke its sandbox. The result has what was
-// printed and the files that were left until then.
+// A call's attempt is carried out at most once. A sandbox is never used for two sessions,
+// and a model's code never runs outside of a sandbox: without a driver every call fails and
+// reports what to install. A program that raises, does not parse or exits with a code
+// other than 0 is a failure (tool_failed), so that a plan skips whatever depends on it. So
+// is a run that timed out, was killed or broke its sandbox. The result has the output and
+// the files up to that point.
 //
 // # Failure
 //
-// A box that breaks in a call is that call's failure, never outcome_unknown: it did
-// run. When the service dies, its boxes are gone within the reaper's period, and the
-// session's next call gets a new one elsewhere. The end of the context drains: what
-// runs is finished, then all boxes are destroyed.
+// A sandbox that breaks during a call fails that call with tool_failed, never with
+// outcome_unknown: the call did run. When the service dies, its sandboxes are removed
+// within the reaper's period, and the session's next call gets a new one elsewhere. When
+// the context ends, the service drains: running calls finish, then all sandboxes are
+// destroyed.
 package sandbox

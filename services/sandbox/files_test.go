@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox"
 )
 
-// file is the data of the answers about files.
+// file is the data of the results about files.
 type file struct {
 	Path, Type, Content, Encoding, Unit, Target, Mode, Note string
 	Size, Offset                                            int64
@@ -30,7 +30,7 @@ type file struct {
 	}
 }
 
-// fs calls a tool of the group sandbox_fs and wants success.
+// fs calls a tool of the group sandbox_fs and checks that it succeeds.
 func (s *session) fs(name string, a args) (out file) {
 	s.c.t.Helper()
 	r := s.call("sandbox_fs:"+name, a)
@@ -43,7 +43,7 @@ func (s *session) fs(name string, a args) (out file) {
 	return out
 }
 
-// refused wants a failure of the tool with the code of the sandbox.
+// refused checks that the tool fails with the sandbox's code.
 func (s *session) refused(code, name string, a args) {
 	s.c.t.Helper()
 	r := s.call("sandbox_fs:"+name, a)
@@ -207,7 +207,7 @@ func TestFilesGoInAndOutThroughArtifacts(t *testing.T) {
 	}
 	for _, ref := range []string{"main/other/secret", "main/s/../other/secret", "main/s/", "main/s", "/main/s/x", "main/s//x"} {
 		r := s.call("sandbox_fs:upload", args{"artifact": ref, "path": "x"})
-		if r.Success || !strings.Contains(r.Error.Message, "no artifact of this conversation") {
+		if r.Success || !strings.Contains(r.Error.Message, "not an artifact of this session") {
 			t.Errorf("%s: got %+v", ref, r)
 		}
 	}
@@ -217,7 +217,7 @@ func TestFilesGoInAndOutThroughArtifacts(t *testing.T) {
 	}
 }
 
-// The run keeps what it printed, and says of the files what frees space.
+// The result keeps the output, and says how to free space for the files.
 func TestAFullArtifactQuotaCostsTheFilesAndNotTheRun(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	if err := c.bus.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxSessionArtifactBytes: 10}); err != nil {
@@ -239,7 +239,7 @@ func TestAFullArtifactQuotaCostsTheFilesAndNotTheRun(t *testing.T) {
 		t.Errorf("another session: %+v", got)
 	}
 	r = s.call("sandbox_fs:upload", args{"artifact": "main/s/gone", "path": "x"})
-	contains(t, "the error", r.Error.Message, "there is no artifact \"main/s/gone\"")
+	contains(t, "the error", r.Error.Message, "artifact \"main/s/gone\" not found")
 }
 
 func TestAListingSaysThatThereIsMore(t *testing.T) {

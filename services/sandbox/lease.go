@@ -12,27 +12,28 @@ import (
 	"skandha.dev/services/sandbox/pool"
 )
 
-// remembered is how many sessions without a box are kept, which only know why theirs is gone.
+// remembered bounds the sessions without a sandbox that are kept only for the reason why
+// theirs ended.
 const remembered = 1 << 16
 
-// session is what this instance knows of a session: its box, or why it is gone.
+// session is what this instance knows about a session: its sandbox, or why it ended.
 type session struct {
 	ref  subject.Ref
-	turn chan struct{} // holds one element while a call works in the box
+	turn chan struct{} // holds one element while a call works in the sandbox
 
 	// Guarded by leases.mu.
-	lease    string            // core's name for what is kept here; another one: the session was reset
-	begun    beginning         // what made it begin here
-	seq      uint64            // of the latest turn that was seen
-	box      *pool.Sandbox     // nil: none; changed by who has the turn, and by who ends it
-	packages deps.Requirements // that the session has asked for
-	calls    int               // that work or wait
-	used     time.Time         // when the last of them ended
-	lost     string            // why its files are gone, for the model; empty: it has lost none
+	lease    string            // core's name for the state here; a different one: the session was reset
+	begun    beginning         // the turn that made it begin here
+	seq      uint64            // of the latest turn seen
+	sandbox  *pool.Sandbox     // nil: none; changed by the call that has the turn, and by whatever ends the lease
+	packages deps.Requirements // requested by the session
+	calls    int               // working or waiting
+	used     time.Time         // when the last call ended
+	lost     string            // why its files are lost, for the model; empty: none are
 }
 
-// beginning is the turn in which a session came here, and who had it before. Calls
-// that were assigned together say the same.
+// beginning is the turn in which a session arrived at this instance, and the instance that
+// had it before. Calls that were assigned together have the same one.
 type beginning struct {
 	turn   string
 	before subject.Instance
@@ -47,9 +48,9 @@ type leases struct {
 	all map[subject.Ref]*session
 }
 
-// enter finds the session of a call, whose box ends first if what is in it is not what
-// the call expects. Each enter wants a leave. It returns nil for a call of a session
-// that was reset since.
+// enter finds the session of a call. If the session's sandbox does not hold what the call
+// expects, that sandbox ends first. Each enter requires a leave. It returns nil if the
+// session was reset after the call was made.
 func (l *leases) enter(ref subject.Ref, c *contract.ToolCall) *session {
 	seq := turnSequence(c.Turn)
 	l.mu.Lock()
@@ -73,16 +74,16 @@ func (l *leases) enter(ref subject.Ref, c *contract.ToolCall) *session {
 	return s
 }
 
-// begin makes the session begin anew here: it was reset, or somebody else had it.
+// begin restarts the session here: it was reset, or another instance had it.
 func (l *leases) begin(s *session, lease string, begun beginning) {
 	l.drop(s, "")
 	s.lease, s.begun, s.packages = lease, begun, nil
 	if begun.before != "" && begun.before != l.self {
-		s.lost = "another instance of the service had it, which is gone or takes no more calls"
+		s.lost = "it was on another instance of the service, which has stopped or accepts no more calls"
 	}
 }
 
-// await waits until no other call works in the session's box. Each wants a done.
+// await waits until no other call works in the session's sandbox. Each await requires a done.
 func (s *session) await(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -94,90 +95,90 @@ func (s *session) await(ctx context.Context) error {
 
 func (s *session) done() { <-s.turn }
 
-// leave ends what enter began.
+// leave undoes enter.
 func (l *leases) leave(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.calls--
 	s.used = time.Now()
-	if s.calls == 0 && s.box == nil && s.lost == "" && len(s.packages) == 0 {
+	if s.calls == 0 && s.sandbox == nil && s.lost == "" && len(s.packages) == 0 {
 		delete(l.all, s.ref)
 	}
 }
 
-// current is the session's box, if it still works. Who calls it has the turn.
+// current returns the session's sandbox, if it still works. The caller has the turn.
 func (l *leases) current(s *session) *pool.Sandbox {
 	l.mu.Lock()
-	box := s.box
+	sandbox := s.sandbox
 	l.mu.Unlock()
-	if box == nil {
+	if sandbox == nil {
 		return nil
 	}
-	if err := box.Ended(); err != nil {
-		l.broken(s, box, err)
+	if err := sandbox.Ended(); err != nil {
+		l.broken(s, sandbox, err)
 		return nil
 	}
-	return box
+	return sandbox
 }
 
-// broken ends the lease of a box that is of no more use.
-func (l *leases) broken(s *session, box *pool.Sandbox, why error) {
+// broken ends the lease of a sandbox that can no longer be used.
+func (l *leases) broken(s *session, sandbox *pool.Sandbox, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.box == box {
+	if s.sandbox == sandbox {
 		l.drop(s, why.Error())
 	}
 }
 
-// grant gives the session a box. It reports false, and the box is not the session's,
-// when the session began anew meanwhile. notice is what the model has to know.
-func (l *leases) grant(s *session, as tenure, box *pool.Sandbox, packages deps.Requirements) (notice string, ok bool) {
+// grant gives the session a sandbox. It reports false, and the session does not own the
+// sandbox, when the session was restarted in the meantime. notice is for the model.
+func (l *leases) grant(s *session, as tenure, sandbox *pool.Sandbox, packages deps.Requirements) (notice string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if as != (tenure{s.lease, s.begun}) {
 		return "", false
 	}
 	if s.lost != "" {
-		notice = fmt.Sprintf("this is a new sandbox; files of earlier calls are gone (reason: %s)", s.lost)
+		notice = fmt.Sprintf("this is a new sandbox; files of earlier calls are lost (reason: %s)", s.lost)
 	}
-	if s.box != nil {
-		l.pool.Discard(s.box)
+	if s.sandbox != nil {
+		l.pool.Discard(s.sandbox)
 	}
-	s.box, s.packages, s.lost = box, packages, ""
+	s.sandbox, s.packages, s.lost = sandbox, packages, ""
 	return notice, true
 }
 
-// state is what a call needs to know before it asks for a box.
+// state returns what a call must know before it requests a sandbox.
 func (l *leases) state(s *session) (as tenure, packages deps.Requirements) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return tenure{s.lease, s.begun}, s.packages
 }
 
-// tenure is for how long a session's box is its own: until it begins anew.
+// tenure identifies the period between two restarts of a session, in which it owns its sandbox.
 type tenure struct {
 	lease string
 	begun beginning
 }
 
-// drop ends a lease; why is for the model's next call, empty: it need not know.
+// drop ends a lease; why is for the model's next call; empty: no notice.
 func (l *leases) drop(s *session, why string) {
-	if s.box != nil {
-		l.pool.Discard(s.box)
-		s.box, s.lost = nil, why
+	if s.sandbox != nil {
+		l.pool.Discard(s.sandbox)
+		s.sandbox, s.lost = nil, why
 	} else if why == "" {
 		s.lost = ""
 	}
 }
 
-// end ends what a session had before the turn of this sequence: it was reset, or
-// locked. Calls that still work in the box have been given up by core.
+// end ends what a session had before the turn with this sequence: it was reset, or locked.
+// Core has already given up the calls that still work in the sandbox.
 func (l *leases) end(ref subject.Ref, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.all[ref]
 	if s == nil || s.seq >= seq {
-		return // it has begun anew already
+		return // already restarted
 	}
 	l.begin(s, "", beginning{})
 	s.seq = seq
@@ -186,70 +187,71 @@ func (l *leases) end(ref subject.Ref, seq uint64) {
 	}
 }
 
-// expire ends the leases that were idle for so long.
+// expire ends the leases that have been idle for at least that long.
 func (l *leases) expire(idle time.Duration) (ended int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.all {
-		if s.box != nil && s.calls == 0 && time.Since(s.used) >= idle {
-			l.drop(s, fmt.Sprintf("nothing had used it for %v", idle))
+		if s.sandbox != nil && s.calls == 0 && time.Since(s.used) >= idle {
+			l.drop(s, fmt.Sprintf("it was idle for %v", idle))
 			ended++
 		}
 	}
 	return ended
 }
 
-// evict ends an idle lease for somebody who waits for a place, and reports whether there
-// was one: of the owner with the most boxes, if those are more than the owner has who
-// waits, the lease that was idle for the longest time. The owner with the most gives up one of its own.
+// evict ends an idle lease for an owner that waits for a place, and reports whether there
+// was one. The victim is the longest idle lease of the owner with the most sandboxes, if
+// that owner has more than the waiting one. The owner with the most gives up one of its
+// sandboxes itself.
 func (l *leases) evict(want pool.Want) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := map[string]int{}
 	for _, s := range l.all {
-		if s.box != nil {
-			held[s.box.Owner]++
+		if s.sandbox != nil {
+			held[s.sandbox.Owner]++
 		}
 	}
 	var victim *session
 	for _, s := range l.all {
-		if s.box == nil || s.calls > 0 {
+		if s.sandbox == nil || s.calls > 0 {
 			continue
 		}
-		owner := s.box.Owner
+		owner := s.sandbox.Owner
 		if owner != want.Owner && (want.Own || held[owner] <= held[want.Owner]) {
 			continue
 		}
-		if victim == nil || held[owner] > held[victim.box.Owner] ||
-			held[owner] == held[victim.box.Owner] && s.used.Before(victim.used) {
+		if victim == nil || held[owner] > held[victim.sandbox.Owner] ||
+			held[owner] == held[victim.sandbox.Owner] && s.used.Before(victim.used) {
 			victim = s
 		}
 	}
 	if victim == nil {
 		return false
 	}
-	l.drop(victim, "its place was needed by another conversation")
+	l.drop(victim, "another session needed its place")
 	return true
 }
 
-// prune forgets sessions that have no box, when there are very many.
+// prune forgets sessions without a sandbox when there are too many.
 func (l *leases) prune() {
 	if len(l.all) < remembered {
 		return
 	}
 	for ref, s := range l.all {
-		if s.box == nil && s.calls == 0 {
+		if s.sandbox == nil && s.calls == 0 {
 			delete(l.all, ref)
 		}
 	}
 }
 
-// count is how many sessions have a box.
+// count returns how many sessions have a sandbox.
 func (l *leases) count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.all {
-		if s.box != nil {
+		if s.sandbox != nil {
 			n++
 		}
 	}

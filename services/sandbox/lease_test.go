@@ -37,7 +37,7 @@ func TestFilesLastForTheSessionAndNoLonger(t *testing.T) {
 		t.Errorf("variables last: %s", got.Result)
 	}
 	if n := c.driver.Started(); n != 2 {
-		t.Errorf("two sessions had %d boxes", n)
+		t.Errorf("two sessions had %d sandboxes", n)
 	}
 }
 
@@ -49,34 +49,34 @@ func TestAResetSessionBeginsAnewWithoutANote(t *testing.T) {
 	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["out"]` || got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
-	c.boxes(1)
+	c.sandboxes(1)
 }
 
 func TestTheLiveEventOfAResetEndsTheSandboxAtOnce(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
 	s.python("1") // in turn t2
-	box := c.driver.Boxes()[0]
+	sb := c.driver.Sandboxes()[0]
 	s.live(event.SessionReset{By: "ada"}, "2")
 	other := c.session("other")
 	other.python("1")
 	s.live(event.SessionLocked{Reason: "8 of the last 10 tool calls failed", Until: time.Now().Add(time.Minute)}, "")
 	other.live(event.SessionReset{By: "ada"}, "5")
-	c.boxes(1) // only the second is gone: the first was reset before its turn, and locked for a time
-	if left := c.driver.Boxes(); len(left) != 1 || left[0] != box {
-		t.Errorf("the box of the session that was not reset is gone: %v", left)
+	c.sandboxes(1) // only the second is gone: the first was reset before its turn, and locked for a time
+	if left := c.driver.Sandboxes(); len(left) != 1 || left[0] != sb {
+		t.Errorf("the sandbox of the session that was not reset is gone: %v", left)
 	}
 	s.live(event.SessionReset{By: "ada"}, "3")
-	c.boxes(0)
+	c.sandboxes(0)
 	s.reset()
 	if got := s.python("1"); got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
 	s.live(event.SessionLocked{Reason: "its log contradicts itself"}, "")
-	c.boxes(0)
+	c.sandboxes(0)
 }
 
-// What is given out together says the same of what was before.
+// Calls that are assigned together name the same predecessor.
 func TestCallsOfOneRoundShareTheSandbox(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
@@ -95,7 +95,7 @@ func TestCallsOfOneRoundShareTheSandbox(t *testing.T) {
 		t.Errorf("%s files are there", got.Result)
 	}
 	if n := c.driver.Started(); n != 1 {
-		t.Errorf("%d boxes were started", n)
+		t.Errorf("%d sandboxes were started", n)
 	}
 }
 
@@ -103,10 +103,10 @@ func TestAnIdleSandboxEndsAndTheNextCallSaysSo(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1, Idle: time.Second})
 	s := c.session("s")
 	s.python("open('a','w')")
-	c.boxes(0)
+	c.sandboxes(0)
 	r := s.call("sandbox_fs:list", args{})
 	got := s.decode(r)
-	contains(t, "the notice", got.Notice, "new sandbox", "files of earlier calls are gone", "nothing had used it for 1s")
+	contains(t, "the notice", got.Notice, "new sandbox", "files of earlier calls are lost", "it was idle for 1s")
 }
 
 func TestASandboxThatBreaksIsAFailureThatSaysWhy(t *testing.T) {
@@ -121,14 +121,14 @@ func TestASandboxThatBreaksIsAFailureThatSaysWhy(t *testing.T) {
 			c := start(t, sandbox.Config{Warm: -1})
 			s := c.session("s")
 			_, answers := s.begin("import time\ntime.sleep(60)")
-			c.driver.Boxes()[0].End(x.why)
+			c.driver.Sandboxes()[0].End(x.why)
 			a := s.final(answers)
 			if a.State != executor.Finished || a.Result.Success || a.Result.Error.Code != tool.CodeFailed {
 				t.Fatalf("got %+v", a)
 			}
-			contains(t, "the error", a.Result.Error.Message, x.want, "while this ran", "the next call gets a new sandbox")
+			contains(t, "the error", a.Result.Error.Message, x.want, "during this call", "the next call gets a new sandbox")
 			s.before = c.offer.Instance
-			contains(t, "the next notice", s.python("1").Notice, "files of earlier calls are gone", x.why.Error())
+			contains(t, "the next notice", s.python("1").Notice, "files of earlier calls are lost", x.why.Error())
 		})
 	}
 }
@@ -137,9 +137,9 @@ func TestASandboxThatBreaksBetweenCallsIsReplaced(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
 	s.python("1")
-	box := c.driver.Boxes()[0]
-	box.End(driver.ErrMemory)
-	<-box.Done()
+	sb := c.driver.Sandboxes()[0]
+	sb.End(driver.ErrMemory)
+	<-sb.Done()
 	contains(t, "the notice", s.python("1").Notice, "memory")
 	if got := s.python("1"); got.Notice != "" {
 		t.Errorf("it is said twice: %s", got.Notice)
@@ -157,7 +157,7 @@ func TestAnotherInstanceThatIsGoneLeavesANote(t *testing.T) {
 	if string(got.Result) != `["out"]` {
 		t.Errorf("got %s", got.Result)
 	}
-	contains(t, "the notice", got.Notice, "files of earlier calls are gone", "another instance")
+	contains(t, "the notice", got.Notice, "files of earlier calls are lost", "another instance")
 	if got := s.python("1"); got.Notice != "" {
 		t.Errorf("it is said twice: %s", got.Notice)
 	}
@@ -185,7 +185,7 @@ func TestACallOfItsOwnHasAnEmptySandbox(t *testing.T) {
 	if got := s.decode(r); string(got.Result) != `["out"]` || got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
-	c.boxes(1)
+	c.sandboxes(1)
 	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["a","out"]` {
 		t.Errorf("the session's own files: %s", got.Result)
 	}
@@ -197,7 +197,7 @@ func TestAnIdleSessionMakesRoomForAnother(t *testing.T) {
 	for _, s := range []*session{first, second, third} {
 		s.python("open('a','w')")
 	}
-	contains(t, "the notice", first.python("1").Notice, "another conversation")
+	contains(t, "the notice", first.python("1").Notice, "another session")
 	if got := third.python("1"); got.Notice != "" {
 		t.Errorf("the one that was used last made room: %s", got.Notice)
 	}
@@ -246,17 +246,17 @@ func TestOnePrincipalDeniesNobodyElseAndEvictsNobodysFiles(t *testing.T) {
 	default:
 	}
 	// All are in use. The owner without any gets the one that was idle for the longest time, eve's;
-	// who then has as many as others gets one of its own.
+	// who then has as many as others loses one itself.
 	one, two := of("max", "one"), of("max", "two")
 	one.python("1")
 	two.python("1")
 	if got := bob.python("1"); got.Notice != "" {
 		t.Errorf("bob's: %s", got.Notice)
 	}
-	contains(t, "the notice of the one of its own", one.python("1").Notice, "another conversation")
+	contains(t, "the notice in its session", one.python("1").Notice, "another session")
 }
 
-// A call that was made before the session was reset, and comes late, changes nothing.
+// A late call that was made before the session was reset changes nothing.
 func TestALateCallOfAnEarlierLeaseDoesNotRun(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
@@ -273,7 +273,7 @@ func TestALateCallOfAnEarlierLeaseDoesNotRun(t *testing.T) {
 	}
 }
 
-// shelf has package sets installed, whatever is asked for.
+// shelf installs package sets for all requirements.
 type shelf struct {
 	d    *drivertest.Driver
 	mu   sync.Mutex
@@ -315,7 +315,7 @@ func TestPackagesAreAddedAndFilesMoveAlong(t *testing.T) {
 	if n := len(packages.want); n != 2 {
 		t.Errorf("installed: %q", packages.want)
 	}
-	natstest.Eventually(t, "the old boxes are gone", func() bool {
+	natstest.Eventually(t, "the old sandboxes are gone", func() bool {
 		p := c.service.Status(t.Context()).Pool
 		return p.Used == 1 && p.Ending == 0
 	})
@@ -328,7 +328,7 @@ func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T)
 	if r.Success {
 		t.Fatalf("got %+v", r)
 	}
-	contains(t, "the error", r.Error.Message, "packages cannot be installed here", "nothing ran")
+	contains(t, "the error", r.Error.Message, "packages cannot be installed here", "the tool was not run")
 	d := drivertest.New(t)
 	c.instance = c.serve(sandbox.Config{Warm: -1}, d, &shelf{d: d, err: &deps.Error{Code: deps.NotFound, Detail: "no matching distribution"}})
 	s = c.session("s")
@@ -337,7 +337,7 @@ func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T)
 	if r.Success {
 		t.Fatalf("got %+v", r)
 	}
-	contains(t, "the error", r.Error.Message, "no such package", "did not run")
+	contains(t, "the error", r.Error.Message, "no such package", "was not run")
 	if got := s.python("import os\nsorted(os.listdir())"); string(got.Result) != `["before","out"]` {
 		t.Errorf("got %s", got.Result)
 	}
@@ -355,7 +355,7 @@ func TestADrainFinishesCallsAndLeavesNothing(t *testing.T) {
 	}
 	req.Op, req.Tool = executor.OpRelease, nil
 	s.send(req)
-	<-stopped // it wants no box to be left
+	<-stopped // it wants no sandbox to be left
 }
 
 func TestTheStatusSaysWhatIsThere(t *testing.T) {

@@ -39,8 +39,8 @@ func onBubblewrap(t *testing.T, index string) *core {
 	return c
 }
 
-// What a model asks for is installed from the index, stays for the session with its
-// files, and the sandbox stays offline.
+// Requested packages are installed from the index and stay for the session with its files,
+// and the sandbox stays offline.
 func TestPackagesComeFromTheIndexAndTheSandboxStaysOffline(t *testing.T) {
 	index := depstest.New(t,
 		depstest.Wheel{Name: "greeting", Version: "1.2", Files: map[string]string{"greeting.py": "text = 'hello'\n"}},
@@ -74,7 +74,7 @@ func TestPackagesComeFromTheIndexAndTheSandboxStaysOffline(t *testing.T) {
 	}
 }
 
-// Data analysis as a model does it: the figure that is open is the user's.
+// Data analysis as a model does it: the open figure is handed to the user.
 func TestAPlotBecomesAnArtifact(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import matplotlib, pandas").Run(); err != nil {
 		if os.Getenv("SKANDHA_REQUIRE") == "all" {

@@ -23,7 +23,7 @@ import (
 	"skandha.dev/services/sandbox/drivertest"
 )
 
-// core asks one sandbox service over a real bus, as core does.
+// core calls one sandbox service over a real bus, as core does.
 type core struct {
 	t      testing.TB
 	server *natsserver.Server
@@ -106,8 +106,8 @@ func (c *core) serve(cfg sandbox.Config, d driver.Driver, packages sandbox.Packa
 		if i.driver == nil {
 			return
 		}
-		if n := len(i.driver.Boxes()); n != 0 {
-			c.t.Errorf("it left %d boxes", n)
+		if n := len(i.driver.Sandboxes()); n != 0 {
+			c.t.Errorf("it left %d sandboxes", n)
 		}
 		_ = sub.Unsubscribe()
 	}
@@ -120,7 +120,7 @@ func (c *core) serve(cfg sandbox.Config, d driver.Driver, packages sandbox.Packa
 	return i
 }
 
-// session is one whose calls are given to an instance, as core would.
+// session is a session whose calls are sent to an instance, as core would.
 type session struct {
 	c      *core
 	at     *instance
@@ -140,7 +140,8 @@ func (c *core) session(name string) *session {
 	return s
 }
 
-// reset is what core makes of /reset: another lease, which nobody has run a call of.
+// reset does what core does for /reset: it sets another lease, under which no instance has
+// run a call.
 func (s *session) reset() {
 	s.turn++
 	s.lease, s.before = fmt.Sprintf("t%d-p1-c0", s.turn), ""
@@ -192,7 +193,7 @@ func (s *session) final(answers <-chan executor.Answer) executor.Answer {
 	}
 }
 
-// call has a tool run in a turn of its own, and gives its result.
+// call runs a tool in a new turn, and returns its result.
 func (s *session) call(name string, args any) tool.Result {
 	s.c.t.Helper()
 	s.turn++
@@ -208,7 +209,7 @@ func (s *session) call(name string, args any) tool.Result {
 	return *a.Result
 }
 
-// begin has Python run code in a turn of its own, and returns when that has begun.
+// begin runs Python code in a new turn, and returns when the code has started.
 func (s *session) begin(code string) (executor.Request, <-chan executor.Answer) {
 	s.c.t.Helper()
 	heard := make(chan *nats.Msg, 100)
@@ -263,7 +264,7 @@ func (s *session) decode(r tool.Result) (out ran) {
 	return out
 }
 
-// python runs code and wants success.
+// python runs code and checks that it succeeds.
 func (s *session) python(code string) ran {
 	s.c.t.Helper()
 	r := s.call("python:execute", args{"code": code})
@@ -283,9 +284,9 @@ func (s *session) live(p event.Payload, cause string) {
 	}
 }
 
-func (c *core) boxes(n int) {
+func (c *core) sandboxes(n int) {
 	c.t.Helper()
-	natstest.Eventually(c.t, fmt.Sprintf("there are %d boxes", n), func() bool { return len(c.driver.Boxes()) == n })
+	natstest.Eventually(c.t, fmt.Sprintf("there are %d sandboxes", n), func() bool { return len(c.driver.Sandboxes()) == n })
 }
 
 func contains(t testing.TB, what, text string, want ...string) {

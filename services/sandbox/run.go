@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// maxArtifacts is how many files of a run are kept.
+	// maxArtifacts bounds the files that are kept per run.
 	maxArtifacts = 20
-	// keepWithin bounds the storing of them.
+	// keepWithin bounds how long storing them may take.
 	keepWithin = 30 * time.Second
-	// saying is how often a run's progress is told.
-	saying = time.Second
+	// progressEvery is how often a run's progress is reported.
+	progressEvery = time.Second
 )
 
 // outcome is the data of a run's result.
 type outcome struct {
 	Stdout     string           `json:"stdout"`
 	Stderr     string           `json:"stderr"`
-	Result     json.RawMessage  `json:"result,omitempty"` // of Python: the last expression; absent if there is none, or None
+	Result     json.RawMessage  `json:"result,omitempty"` // Python: the last expression; absent if none, or None
 	ExitCode   int              `json:"exit_code"`
-	Signal     string           `json:"signal,omitempty"` // that ended it
+	Signal     string           `json:"signal,omitempty"` // the signal that ended it
 	DurationMS int64            `json:"duration_ms"`
-	Truncated  bool             `json:"truncated"` // of stdout and stderr something is left out
+	Truncated  bool             `json:"truncated"` // stdout or stderr is incomplete
 	Artifacts  []tools.Artifact `json:"artifacts"`
 	LeftOut    []string         `json:"artifacts_left_out,omitempty"` // with the reasons
-	Notice     string           `json:"notice,omitempty"`             // what else the model has to know
-	Packages   []string         `json:"packages,omitempty"`           // that were asked for and are installed
-	Strays     int              `json:"ended_processes,omitempty"`    // left running by the code, and ended
+	Notice     string           `json:"notice,omitempty"`             // what else the model must know
+	Packages   []string         `json:"packages,omitempty"`           // requested and installed
+	Strays     int              `json:"ended_processes,omitempty"`    // processes left running, and ended
 }
 
 // run executes the call's code.
@@ -51,17 +51,17 @@ func (s *Service) run(ctx context.Context, c call, at place) (res tool.Result, w
 		run.Timeout = max(min(run.Timeout, time.Until(deadline)-beforeEnd), time.Millisecond)
 	}
 	stop := c.report(out)
-	exit, err := at.box.Run(ctx, run)
+	exit, err := at.sandbox.Run(ctx, run)
 	stop()
 	out.close()
 	if err != nil && ctx.Err() == nil || err != nil && !errors.Is(err, ctx.Err()) {
 		if res, ok := tools.Failure(err); ok {
 			return withNotice(res, at.notice), nil
 		}
-		if why := broken(at.box, err); why != nil {
+		if why := broken(at.sandbox, err); why != nil {
 			return s.brokenResult(why), why
 		}
-		return tool.Failure(tool.CodeFailed, "the sandbox could not run it: "+err.Error()), nil
+		return tool.Failure(tool.CodeFailed, "the sandbox cannot run it: "+err.Error()), nil
 	}
 	o := outcomeOf(exit)
 	o.Notice, o.Packages = at.notice, at.packages
@@ -87,8 +87,8 @@ func outcomeOf(exit agent.Exit) outcome {
 	return o
 }
 
-// judge decides whether a run succeeded. What depends on a program that failed must not
-// run, so an exit code other than 0 is a failure; the data says what it had done until then.
+// judge decides whether a run succeeded. Whatever depends on a failed program must not run,
+// so an exit code other than 0 is a failure; the data has what it did until then.
 func judge(exit agent.Exit, stopped error, limit time.Duration, o outcome) tool.Result {
 	r := tool.OK(o)
 	if !r.Success {
@@ -96,12 +96,12 @@ func judge(exit agent.Exit, stopped error, limit time.Duration, o outcome) tool.
 	}
 	switch {
 	case exit.TimedOut:
-		r.Error = &tool.Error{Code: tool.CodeTimeout, Message: fmt.Sprintf("it did not end within %v and was stopped; what it had printed and written until then is there. "+
+		r.Error = &tool.Error{Code: tool.CodeTimeout, Message: fmt.Sprintf("it was stopped after %v, its time limit; its output and files up to then are kept. "+
 			"If it needs longer, set timeout (seconds)", limit.Round(time.Millisecond))}
 	case exit.Stopped || stopped != nil:
-		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was stopped from outside before it had ended"}
+		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was stopped from outside before it ended"}
 	case exit.Signal == "SIGKILL":
-		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was killed, as processes are when the sandbox has no memory left for them; use less at a time"}
+		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was killed, probably because the sandbox ran out of memory; process less data at a time"}
 	case exit.Signal != "":
 		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "ended by " + exit.Signal}
 	case exit.Code != 0:
@@ -111,11 +111,11 @@ func judge(exit agent.Exit, stopped error, limit time.Duration, o outcome) tool.
 	return r
 }
 
-// maxLastLine bounds what the message repeats of standard error, in bytes.
+// maxLastLine bounds the last line of standard error in the message, in bytes.
 const maxLastLine = 500
 
-// exitMessage is the last line of standard error, where interpreters and most commands
-// say what went wrong, and the exit code.
+// exitMessage returns the last line of standard error, where interpreters and most commands
+// report what went wrong, and the exit code.
 func exitMessage(exit agent.Exit) string {
 	code := fmt.Sprintf("exit %d", exit.Code)
 	lines := strings.Split(strings.TrimSpace(exit.Stderr.Text), "\n")
@@ -126,10 +126,10 @@ func exitMessage(exit agent.Exit) string {
 	return fmt.Sprintf("%s (%s)", result.Clip(last, maxLastLine), code)
 }
 
-// keep stores the files that the run has left for the user.
+// keep stores the files that the run left for the user.
 func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o *outcome) {
 	defer func() { o.LeftOut = append(o.LeftOut, exit.UnseenFiles...) }()
-	// The call's own deadline may be near, and the files are there.
+	// The call's own deadline may be near, but the files exist.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepWithin)
 	defer cancel()
 	var reasons reasons
@@ -139,14 +139,14 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 		}
 		if len(o.Artifacts) == maxArtifacts {
 			more := len(exit.Files) - i + exit.MoreFiles
-			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are kept of one call", more, maxArtifacts))
+			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are kept per call", more, maxArtifacts))
 			return
 		}
 		if f.Size > tools.MaxArtifact {
-			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%.200s: it has %d bytes, at most %d are kept", f.Path, f.Size, tools.MaxArtifact))
+			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%.200s: %d bytes, the limit is %d", f.Path, f.Size, tools.MaxArtifact))
 			continue
 		}
-		a, err := tools.Keep(ctx, at.box.Conn, c.Call, s.bus, f.Path)
+		a, err := tools.Keep(ctx, at.sandbox.Conn, c.Call, s.bus, f.Path)
 		if err != nil {
 			o.LeftOut = append(o.LeftOut, fmt.Sprintf("%.200s: %s", f.Path, reasons.of(err)))
 			continue
@@ -155,12 +155,12 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 		o.Artifacts = append(o.Artifacts, a)
 	}
 	if exit.MoreFiles > 0 {
-		o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are looked at of one call", exit.MoreFiles, len(exit.Files)))
+		o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are considered per call", exit.MoreFiles, len(exit.Files)))
 	}
 }
 
-// reasons say why files were not kept, a quota or a full store once: that is the
-// same for every file, and long.
+// reasons formats why files were not kept. It gives the text about a quota or a full store
+// only once: it is long, and the same for every file.
 type reasons struct{ full bool }
 
 func (r *reasons) of(err error) string {
@@ -175,29 +175,29 @@ func (r *reasons) of(err error) string {
 	return e.Error()
 }
 
-// report tells how far a run is, until it is stopped.
+// report reports a run's progress until it is stopped.
 func (c call) report(out *printer) (stop func()) {
 	began := time.Now()
-	c.progress("it runs")
+	c.progress("running")
 	ended := make(chan struct{})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(saying)
+		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ended:
 				return
 			case <-tick.C:
-				c.progress(fmt.Sprintf("it runs for %v, %d bytes printed", time.Since(began).Round(time.Second), out.printed()))
+				c.progress(fmt.Sprintf("running for %v, %d bytes printed", time.Since(began).Round(time.Second), out.printed()))
 			}
 		}
 	}()
 	return func() { close(ended); <-done }
 }
 
-// output is the payload of an event about what is printed.
+// output is the payload of an event with a piece of output.
 type output tool.Output
 
 // EventType implements event.Payload.
@@ -209,5 +209,5 @@ func outputEvent(c call, source string, o tool.Output) event.Event {
 	return e
 }
 
-// errEnough ends a copy whose reader has had enough.
-var errEnough = errors.New("the copy has ended")
+// errEnough ends a copy whose reader needs no more.
+var errEnough = errors.New("copy ended")

@@ -189,7 +189,7 @@ func TestArgumentsThatDoNotFitCostNoSandbox(t *testing.T) {
 		contains(t, "the error", strings.Join(r.Error.Details, "\n"), x.want)
 	}
 	if n := c.driver.Started(); n != 0 {
-		t.Errorf("%d boxes were started", n)
+		t.Errorf("%d sandboxes were started", n)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestWithoutADriverEveryCallSaysWhatToInstallUntilThereIsOne(t *testing.T) {
 		if r.Success || r.Error.Code != tool.CodeFailed {
 			t.Fatalf("got %+v", r)
 		}
-		contains(t, "the error", r.Error.Message, "install bubblewrap", "nothing ran")
+		contains(t, "the error", r.Error.Message, "install bubblewrap", "the tool was not run")
 	}
 	there.Store(true)
 	if got := s.python("6*7"); string(got.Result) != "42" || got.Notice != "" {
@@ -322,7 +322,7 @@ func TestWithoutADriverEveryCallSaysWhatToInstallUntilThereIsOne(t *testing.T) {
 	}
 }
 
-// only leaves out what the tool does not take.
+// only drops the arguments that the tool does not accept.
 func (a args) only(name string) args {
 	if name == "python:execute" {
 		return a

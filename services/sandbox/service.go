@@ -29,24 +29,24 @@ import (
 // Name is the service's name in announcements and logs.
 const Name = "sandbox"
 
-// Packages has package sets made; a *deps.Manager is one.
+// Packages creates package sets; *deps.Manager implements it.
 type Packages interface {
-	// Ensure makes the set unless it is there, and returns its id.
+	// Ensure creates the set unless it exists, and returns its id.
 	Ensure(ctx context.Context, want deps.Requirements, progress func(string)) (set string, err error)
 }
 
-// Deps is what a sandbox service needs of its process.
+// Deps are the dependencies of a sandbox service.
 type Deps struct {
 	Bus    *bus.Bus // its instance id is the service's
 	Logger *slog.Logger
-	// Driver isolates. The service destroys what it starts; closing is the owner's.
+	// Driver starts sandboxes. The service destroys those it started; the caller closes the driver.
 	Driver driver.Driver
-	// Packages installs what code wants; nil: calls that want packages fail.
+	// Packages installs packages for code; nil: calls that require packages fail.
 	Packages Packages
 }
 
-// Run offers the tools until ctx ends, and then drains. It returns nil if it ended
-// because ctx did.
+// Run offers the tools until ctx ends, and then drains. It returns nil if it ended because
+// ctx ended.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	s, err := New(cfg, deps)
 	if err != nil {
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	return s.Run(ctx)
 }
 
-// Service is one instance.
+// Service is one instance of the sandbox service.
 type Service struct {
 	cfg      Config
 	bus      *bus.Bus
@@ -79,7 +79,7 @@ type counts struct {
 	calls, failures, broken, expired, evicted, resets, reaped, artifacts atomic.Int64
 }
 
-// New checks the configuration. Nothing is started before Run.
+// New returns a service with a valid configuration. It starts nothing before Run.
 func New(cfg Config, d Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
@@ -114,7 +114,7 @@ func (s *Service) Run(ctx context.Context) error {
 		loops.Wait()
 		s.pool.Close()
 	}()
-	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), s.heard)
+	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), s.onSessionEvent)
 	if err != nil {
 		return fmt.Errorf("sandbox: following sessions: %w", err)
 	}
@@ -132,7 +132,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 }
 
-// fill begins to keep warm boxes. It reports false if it came to its end before.
+// fill starts to keep warm sandboxes. It reports false if ctx ended before.
 func (s *Service) fill(ctx context.Context) bool {
 	wait := time.NewTimer(s.cfg.FillAfter)
 	defer wait.Stop()
@@ -145,25 +145,25 @@ func (s *Service) fill(ctx context.Context) bool {
 	}
 }
 
-// reap removes what services that have died left behind.
+// reap removes what dead services left behind.
 func (s *Service) reap(ctx context.Context) {
 	tick := time.NewTicker(driver.ReapEvery)
 	defer tick.Stop()
-	var said string
+	var logged string
 	for {
 		n, err := s.driver.Reap(ctx)
 		if n > 0 {
 			s.counts.reaped.Add(int64(n))
-			s.log.Info("removed what sandbox services that are gone had left", "things", n)
+			s.log.Info("removed leftovers of dead sandbox services", "things", n)
 		}
 		now := ""
 		if err != nil && ctx.Err() == nil {
 			now = err.Error()
 		}
-		if now != "" && now != said { // the same every 15 s helps nobody
-			s.log.Warn("looking for what sandbox services that are gone have left", "error", now)
+		if now != "" && now != logged { // not the same error every 15 s
+			s.log.Warn("cannot look for leftovers of dead sandbox services", "error", now)
 		}
-		said = now
+		logged = now
 		select {
 		case <-ctx.Done():
 			return
@@ -186,7 +186,7 @@ func (s *Service) expire(ctx context.Context) {
 	}
 }
 
-// makeRoom ends an idle lease for the first who waits for a place and whom that helps.
+// makeRoom ends an idle lease for the first waiter that benefits.
 func (s *Service) makeRoom() {
 	for _, want := range s.pool.Blocked() {
 		if s.leases.evict(want) {
@@ -196,10 +196,10 @@ func (s *Service) makeRoom() {
 	}
 }
 
-// heard ends the sandbox of a session that was reset, or locked until /reset. A
-// session that is locked for a time keeps its files. Live events may be lost: then the
-// session's next call reports it, or the box becomes idle.
-func (s *Service) heard(m *nats.Msg) {
+// onSessionEvent ends the sandbox of a session that was reset, or locked until /reset. A session
+// that is locked for a limited time keeps its files. Live events may be lost: then the
+// session's next call reports the reset, or the sandbox becomes idle.
+func (s *Service) onSessionEvent(m *nats.Msg) {
 	e, err := event.Decode(m.Data)
 	if err != nil || e.Type != event.TypeSessionReset && e.Type != event.TypeSessionLocked || e.Live() != m.Subject {
 		return
@@ -210,7 +210,7 @@ func (s *Service) heard(m *nats.Msg) {
 		if e.DataAs(&p) != nil || !p.Until.IsZero() {
 			return
 		}
-		seq, err = turnSequence(e.Turn)+1, nil // the turn that locks it ends with it
+		seq, err = turnSequence(e.Turn)+1, nil // the locking turn ends with it
 	}
 	if err != nil {
 		return
@@ -219,7 +219,7 @@ func (s *Service) heard(m *nats.Msg) {
 	s.leases.end(e.Ref(), seq)
 }
 
-// turnSequence is the sequence of the turn's input, as its id says: t<sequence>.
+// turnSequence returns the sequence of the turn's input, from its id t<sequence>.
 func turnSequence(turn string) uint64 {
 	n, err := strconv.ParseUint(strings.TrimPrefix(turn, "t"), 10, 64)
 	if err != nil {
@@ -228,8 +228,8 @@ func turnSequence(turn string) uint64 {
 	return n
 }
 
-// Ready reports why the service cannot take calls. That sandboxes cannot be made here
-// is no such reason: the calls say so.
+// Ready reports why the service cannot accept calls. A missing driver is not a reason: the
+// calls themselves report it.
 func (s *Service) Ready() error {
 	if !s.bus.Connected() {
 		return errors.New("not connected to the bus")
@@ -237,7 +237,7 @@ func (s *Service) Ready() error {
 	return nil
 }
 
-// Counters are figures for /metrics.
+// Counters returns the figures for /metrics.
 func (s *Service) Counters() map[string]int64 {
 	p := s.pool.Stats()
 	return map[string]int64{

@@ -20,7 +20,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// soakFor is how long the sessions work: SKANDHA_SOAK says how long, such as 2m.
+// soakFor returns how long the sessions work: SKANDHA_SOAK sets it, such as 2m.
 func soakFor(t *testing.T, usual time.Duration) time.Duration {
 	if text := os.Getenv("SKANDHA_SOAK"); text != "" {
 		d, err := time.ParseDuration(text)
@@ -35,8 +35,8 @@ func soakFor(t *testing.T, usual time.Duration) time.Duration {
 	return usual
 }
 
-// Eight sessions write, read and are reset side by side; each sees its own files alone,
-// and in the end nothing is left of any.
+// Eight sessions write, read and are reset concurrently; each sees only its own files, and
+// nothing is left of any in the end.
 func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
 	t.Run("bwrap", func(t *testing.T) { sideBySide(t, bubbles(t), 20*time.Second) })
 	t.Run("docker", func(t *testing.T) {
@@ -53,10 +53,10 @@ func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
 	})
 }
 
-// bubbles makes boxes with bubblewrap.
+// bubbles returns a driver that uses bubblewrap.
 func bubbles(t *testing.T) *bwrap.Driver {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // boxes of root run under users of their own, who see no directory of the test's
+	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // sandboxes of root run under separate users, who cannot read the test's directory
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		err = os.Chmod(dir, 0o755)

@@ -12,8 +12,8 @@ import (
 // Status describes an instance.
 type Status struct {
 	Instance subject.Instance `json:"instance"`
-	Driver   *driver.Report   `json:"driver,omitempty"` // absent: there is none
-	Error    string           `json:"error,omitempty"`  // then why, and what to do
+	Driver   *driver.Report   `json:"driver,omitempty"` // absent: no driver
+	Error    string           `json:"error,omitempty"`  // why there is no driver, and what to do
 	Limits   driver.Limits    `json:"limits"`
 	Sessions int              `json:"sessions"` // that have a sandbox
 	Pool     pool.Stats       `json:"pool"`
@@ -22,7 +22,7 @@ type Status struct {
 // reportWithin bounds how long the driver may take to describe itself.
 const reportWithin = 5 * time.Second
 
-// Status describes the instance as it is now.
+// Status returns the instance's current status.
 func (s *Service) Status(ctx context.Context) Status {
 	ctx, cancel := context.WithTimeout(ctx, reportWithin)
 	defer cancel()

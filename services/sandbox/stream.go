@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// streamEvery is how often what was printed is published.
+	// streamEvery is how often output is published.
 	streamEvery = 50 * time.Millisecond
 	// maxPiece bounds the text of one message, in bytes.
 	maxPiece = 16 << 10
-	// maxPending bounds what waits to be published; what exceeds it is left out.
+	// maxPending bounds the output that waits to be published, in bytes; the rest is dropped.
 	maxPending = 64 << 10
-	// maxStreamed bounds what is published of one call. Its result has the rest.
+	// maxStreamed bounds the output published for one call, in bytes. Its result has the rest.
 	maxStreamed = 1 << 20
 )
 
-// printer publishes what a run prints while it runs. Nobody waits for that, and the
-// run never does.
+// printer publishes a run's output while it runs. The run never waits for it.
 type printer struct {
-	send func(tool.Output) // called in order; fills in call and attempt
+	send func(tool.Output) // called in order; sets call and attempt
 
 	sending sync.Mutex // held while something is sent
 
 	mu      sync.Mutex
 	pending []piece
-	bytes   int // of them
+	bytes   int // in pending
 	total   int
-	timer   *time.Timer // set while something waits
+	timer   *time.Timer // set while output waits
 	closed  bool
 
 	n int // guarded by sending
@@ -48,7 +47,7 @@ func newPrinter(send func(tool.Output)) *printer {
 	return &printer{send: send}
 }
 
-// add takes what was printed; it never blocks.
+// add queues output; it never blocks.
 func (p *printer) add(stream agent.Stream, text []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +74,7 @@ func (p *printer) keep(stream agent.Stream, text []byte) {
 	p.pending = append(p.pending, piece{stream, bytes.Clone(text)})
 }
 
-// printed is how many bytes were.
+// printed returns how many bytes were printed.
 func (p *printer) printed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +91,7 @@ func (p *printer) tick() {
 	}
 }
 
-// close sends what waits. Nothing is sent after it.
+// close sends the pending output. Nothing is sent afterwards.
 func (p *printer) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -121,7 +120,7 @@ func (p *printer) flush() {
 	}
 }
 
-// splitText takes a piece off the front, at the edge of a rune.
+// splitText splits s after at most maxPiece bytes, on a rune boundary.
 func splitText(s string) (head, rest string) {
 	if len(s) <= maxPiece {
 		return s, ""

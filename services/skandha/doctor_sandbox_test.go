@@ -22,20 +22,20 @@ func TestTheDoctorSaysHowWellASandboxIsolates(t *testing.T) {
 	}
 	for _, want := range []string{"bwrap (bubblewrap 0.8.0), Python 3.11.2", "namespaces", "limits: pids", "1024 MiB", "not enforce memory: there is no cgroup"} {
 		if !strings.Contains(all.String(), want) {
-			t.Errorf("%q is not said:\n%s", want, all.String())
+			t.Errorf("%q is missing in:\n%s", want, all.String())
 		}
 	}
 	if strings.Contains(all.String(), "strong enough") {
 		t.Error("a weak driver is called strong")
 	}
 	if last := got[len(got)-1]; last.ok {
-		t.Error("what is missing is called well")
+		t.Error("a missing limit is reported as ok")
 	}
 }
 
 func TestTheDoctorSaysWhatToDoWithoutASandbox(t *testing.T) {
 	g := &globals{Sandbox: selection.Flags{Driver: selection.None}}
-	if got := g.sandboxFindings(t.Context()); len(got) != 1 || got[0].ok || !strings.Contains(got[0].advice, "by configuration") {
+	if got := g.sandboxFindings(t.Context()); len(got) != 1 || got[0].ok || !strings.Contains(got[0].advice, "configuration disables") {
 		t.Errorf("got %+v", got)
 	}
 	g.NoSandbox = true

@@ -1,24 +1,23 @@
-# The agent: the first process of a box. One thread, one loop: it reads requests
-# from standard input, forks a child for each, relays what the child says, ends
-# it in time and sweeps away what a run has left. It comes after
-# the other parts in the same namespace.
+# The agent: the first process of a sandbox. One thread, one loop: it reads requests
+# from standard input, forks a child for each, relays the child's frames, ends it in
+# time and kills what a run has left. It follows the other parts in the same namespace.
 #
 # A frame is its length (4 bytes, big-endian), a kind (1 byte), an id (4 bytes),
 # and a payload. To the agent: h hello, q request, d data, e end of data,
-# c credit, x stop. From it: r ready, o live output, k kept output, s what a
-# run's child says of its result, d data, c credit, a answer, the last of an id.
+# c credit, x stop. From it: r ready, o live output, k kept output, s a run's
+# result as its child sends it, d data, c credit, a answer, the last of an id.
 
 import select
 
 VERSION = 1
 MAX_FRAME = 1 << 20      # payload
-MAX_OPS = 16             # at once; runs that wait included
-WINDOW = 512 << 10       # bytes of data that may be under way without credit
-MAX_SAID = 512 << 10     # bytes of what a run's child says
-OUT_FULL = 1 << 20       # bytes queued for the pipe from where on children wait
-LIVE_FULL = 256 << 10    # and from where on live output is left out
+MAX_OPS = 16             # at once, including waiting runs
+WINDOW = 512 << 10       # bytes of data that may be in transit without credit
+MAX_SAID = 512 << 10     # bytes that a run's child may send about its result
+OUT_FULL = 1 << 20       # bytes queued for the pipe at which children wait
+LIVE_FULL = 256 << 10    # and at which live output is dropped
 LIVE_PIECE, LIVE_EVERY = 16 << 10, 0.05
-KILL_WITHIN = 10.0       # seconds that a kill may take, or the box is given up
+KILL_WITHIN = 10.0       # seconds that a kill may take before the sandbox is given up
 MAX_FD = 1024
 
 ME = posix.getpid()
@@ -53,7 +52,7 @@ class Keep:
 
 
 class Op:
-    """A request and what is known of its child."""
+    """A request and the state of its child."""
 
     def __init__(self, id, payload):
         self.id, self.payload = id, payload
@@ -67,8 +66,8 @@ class Op:
         self.started = self.deadline = self.kill_at = self.gone_by = None
         self.timed_out = self.stopped = False
         self.strays, self.sweeps, self.killed, self.duration = 0, 0, set(), 0
-        self.run_status, self.scanning = None, False  # of a run whose files are looked for
-        self.early = False  # it has been answered, and its child is about to be gone
+        self.run_status, self.scanning = None, False  # of a run whose files are being collected
+        self.early = False  # answered; its child is about to end
         if self.is_run:
             self.keeps = [Keep(request["max_output"], request.get("live")) for _ in (1, 2)]
 
@@ -76,13 +75,13 @@ class Op:
 poll = select.poll()
 watched = {}        # fd -> (function, argument)
 ops = {}            # id -> Op
-waiting = []        # runs that wait
+waiting = []        # waiting runs
 running = None      # the run that has its turn, until it is answered
-unfit = None        # why nothing can run here any more
+unfit = None        # why nothing can run here any more, or None
 sweeping = None     # (op, when) while strays are being ended
-held = []           # operations that wait for the end of a sweep
+held = []           # operations waiting for the end of a sweep
 prepared = False    # whether a child can be forked
-used = False        # whether there was a request
+used = False        # whether a request has arrived
 leaving = {}        # pid -> Proc of children that have answered and are ending
 spare = None        # a child that was forked ahead and waits for its request
 out, out_size = [], 0
@@ -100,7 +99,7 @@ def send(kind, id, payload=b""):
 
 
 def flush():
-    """Writes what the pipe takes."""
+    """Writes as much as the pipe accepts."""
     global out_size, out_watched
     while out:
         data = out[0] if len(out) == 1 else b"".join(out[:64])
@@ -128,7 +127,7 @@ def flush():
 
 
 def resume():
-    """Lets children whose data waited for the pipe go on."""
+    """Resumes children whose data waited for the pipe."""
     for op in list(ops.values()):
         if op.paused and op.credit > 0:
             op.paused = False
@@ -157,7 +156,7 @@ def close(p, name):
 # Requests.
 
 def on_control(_, events):
-    """Reads what the service says."""
+    """Reads the service's frames."""
     global inbox
     try:
         data = posix.read(0, 65536)
@@ -189,7 +188,7 @@ def handle(kind, id, payload):
     if kind == b"q":
         op = ops[id] = Op(id, payload)
         if len(ops) > MAX_OPS:
-            fail(op, "failed", "the sandbox has too much to do at once")
+            fail(op, "failed", "too many operations at once in the sandbox")
         elif op.is_run:
             waiting.append(op)
             next_run()
@@ -198,12 +197,12 @@ def handle(kind, id, payload):
         else:
             start(op)
     elif op is None:
-        return  # it has been answered meanwhile
+        return  # already answered
     elif kind == b"d":
         op.queue.append(payload)
         op.queued += len(payload)
         if op.queued > WINDOW + MAX_FRAME:
-            leave()  # not as agreed
+            leave()  # a protocol violation
         feed(op, 0)
     elif kind == b"e":
         op.input_ended = True
@@ -226,7 +225,7 @@ def next_run():
 
 
 def start(op):
-    """Gives the operation a child."""
+    """Starts a child for the operation."""
     global used
     used = True
     if unfit:
@@ -240,10 +239,10 @@ def start(op):
     except OSError as e:
         why = "the sandbox cannot start a process: " + posix.strerror(e.errno)
         if e.errno in (errno.EAGAIN, errno.EMFILE) and not leaving and not any(o.proc for o in ops.values()):
-            return give_up(op, why)  # and nothing that ends will change that
+            return give_up(op, why)  # and this is permanent
         return fail(op, "failed", why)
     except MemoryError:
-        return fail(op, "failed", "the sandbox has no memory left")
+        return fail(op, "failed", "the sandbox is out of memory")
     op.payload = b""
     p = op.proc
     watch(p.res, POLLIN, on_result, op)
@@ -256,7 +255,7 @@ def start(op):
 
 
 def feed(op, events):
-    """Gives the child what came for it, and the service credit for that."""
+    """Forwards received data to the child, and gives the service credit for it."""
     p = op.proc
     if p is None:
         return
@@ -270,7 +269,7 @@ def feed(op, events):
                 watch(p.inp, POLLOUT, feed, op)
                 break
             except OSError:
-                close(p, "inp")  # it does not read any more
+                close(p, "inp")  # it no longer reads
                 continue
         else:
             n = len(data)
@@ -289,7 +288,7 @@ def feed(op, events):
 
 
 def stop(op):
-    """The service wants it to end."""
+    """Handles the service's request to stop an operation."""
     if op.ended or op.scanning or op.early:
         return
     op.stopped = True
@@ -329,10 +328,10 @@ def tick():
             continue
         if op.ended:
             if op.is_run:
-                continue  # it is being swept
+                continue  # being swept
             if not op.paused:
                 complete(op)
-            elif t > op.deadline:  # nobody takes its data
+            elif t > op.deadline:  # nothing reads its data
                 op.timed_out = True
                 finish(op)
             else:
@@ -363,10 +362,10 @@ def tick():
                     else:
                         by(keep.since + LIVE_EVERY)
         if op.proc.pidfd < 0:
-            reap()  # there is nothing that would wake the loop
+            reap()  # nothing else would wake the loop
             by(t + min(0.005, max(0.0002, (t - op.started) / 8)))
         elif op.is_run:
-            by(t + 0.2)  # orphans that have ended meanwhile
+            by(t + 0.2)  # orphans that ended in the meantime
             if t >= reap_at[0]:
                 reap_at[0] = t + 0.2
                 reap()
@@ -388,7 +387,7 @@ WARM_AFTER = 10  # ms without a request, before the first
 
 
 def warm_up():
-    """With nothing to do: loads, piece by piece, what code will likely need."""
+    """When idle, loads modules that code will likely need, one by one."""
     for name in ("traceback", "linecache", "json", "re", "random", "datetime", "threading", "collections", "functools", "itertools", "math", "atexit"):
         try:
             __import__(name)
@@ -399,7 +398,7 @@ def warm_up():
     import gc
 
     gc.collect()
-    gc.freeze()  # so that collections in children touch, and copy, none of it
+    gc.freeze()  # so that collections in children do not touch, and copy, it
     gc.disable()
 
 
@@ -407,7 +406,7 @@ warming = warm_up()
 
 
 def leave():
-    """The end of the box: as the first process it takes all others along."""
+    """Ends the sandbox: when the first process ends, all others do."""
     if not PID1:
         for o in ops.values():
             if o.proc is not None and o.status is None:
@@ -427,7 +426,7 @@ def leave():
 
 def begin():
     global null
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # ignored as the first process, like all that is not handled
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # a first process ignores signals without a handler
     if not PID1:
         for name in IGNORED:
             _signal.signal(getattr(_signal, name), _signal.SIG_IGN)
@@ -454,7 +453,7 @@ def loop():
         if not ops and warming is not None:
             wait = 0 if not prepared else 1 if used else WARM_AFTER
         elif not ops and spare is None:
-            wait = 1  # what follows at once is faster without one
+            wait = 1  # skip the wait for whatever follows immediately
         ready = poll.poll(wait)
         if not ready and not prepared:
             prepare()
@@ -474,7 +473,7 @@ def loop():
 
 
 def main():
-    PLACE.update(loads(HELLO.decode()))  # noqa: F821, given by the bootstrap
+    PLACE.update(loads(HELLO.decode()))  # noqa: F821, set by the bootstrap
     try:
         begin()
         loop()

@@ -7,7 +7,7 @@ MAGIC = b"skandha workspace 1\n"
 def op_export(q, tail):
     root = Root()
     v = posix.statvfs(root.place)
-    if v.f_blocks:  # sparse files claim more than there is room for
+    if v.f_blocks:  # sparse files claim more than there is space for
         q["max_bytes"] = min(q["max_bytes"], v.f_blocks * v.f_frsize)
     count = size = 0
     send_data(MAGIC)
@@ -22,7 +22,7 @@ def op_export(q, tail):
             try:
                 send_record(dict(head, k="l", to=posix.readlink(name, dir_fd=fd)))
             except OSError:
-                pass  # it is no link any more
+                pass  # no longer a link
         elif kind == REG:
             try:
                 f, st = open_regular(fd, name, head["p"], posix.O_RDONLY)
@@ -35,7 +35,7 @@ def op_export(q, tail):
             posix.close(f)
         bounded(q, count, size)
     if walk.more:
-        raise Refused("too_large", "the workspace has more than %d files, or is nested too deep" % MAX_SEARCH)
+        raise Refused("too_large", "the workspace has more than %d files, or its nesting is too deep" % MAX_SEARCH)
     send_data((0).to_bytes(4, "big"))
     answer(files=count, bytes=size)
 
@@ -44,7 +44,7 @@ def bounded(q, count, size):
     if count > q["max_files"]:
         raise Refused("too_large", "the workspace has more than %d files" % q["max_files"])
     if size > q["max_bytes"]:
-        raise Refused("too_large", "the workspace's files have more than %d bytes" % q["max_bytes"])
+        raise Refused("too_large", "the workspace's files exceed %d bytes" % q["max_bytes"])
 
 
 def send_record(head):
@@ -53,7 +53,7 @@ def send_record(head):
 
 
 def send_content(f, size):
-    """Exactly size bytes, whatever happens to the file meanwhile."""
+    """Yields exactly size bytes, even if the file changes meanwhile."""
     while size > 0:
         b = posix.read(f, min(CHUNK, size)) or bytes(min(CHUNK, size))
         send_data(b)
@@ -61,13 +61,13 @@ def send_content(f, size):
 
 
 class Stream:
-    """Reads exact pieces of what comes in."""
+    """Reads exact pieces of the input."""
 
     def __init__(self, pieces):
         self.pieces, self.left = pieces, b""
 
     def take(self, n):
-        """At most n bytes, at least one."""
+        """Returns at most n bytes, at least one."""
         if not self.left:
             self.left = next(self.pieces, b"")
             if not self.left:
@@ -85,7 +85,7 @@ class Stream:
 def op_import(q, tail):
     root, stream = Root(), Stream(incoming(tail))
     if stream.exact(len(MAGIC)) != MAGIC:
-        raise Refused("invalid", "this is no archive of a workspace")
+        raise Refused("invalid", "not an archive of a workspace")
     count = size = 0
     while True:
         n = int.from_bytes(stream.exact(4), "big")
@@ -110,11 +110,11 @@ def archive_head(root, text):
     except (ValueError, KeyError, StopIteration, RecursionError):
         ok = False
     if not ok:
-        raise Refused("invalid", "the archive has a record that makes no sense")
+        raise Refused("invalid", "the archive has an invalid record")
     p = h["p"]
     parts = p.split("/")
     if p.startswith("/") or ".." in parts or "" in parts or "." in parts or "\0" in p or len(p) > MAX_PATH or len(parts) > MAX_DEPTH:
-        raise Refused("outside", "the archive has a path that leads elsewhere: %s" % p[:200])
+        raise Refused("outside", "the archive has an invalid path: %s" % p[:200])
     if h["k"] == "l" and not link_inside(root, parts[:-1], h["to"]):
         raise Refused("outside", "the archive's link %s leads outside the workspace" % p[:200])
     return h
@@ -142,7 +142,7 @@ def import_record(root, head, stream):
             except FileExistsError:
                 if kind_of(posix.stat(name, dir_fd=fd, follow_symlinks=False)) != DIR:
                     raise Refused("exists", "%s exists already and is not a directory" % path)
-            posix.chmod(name, head["m"] & 0o777 | 0o700, dir_fd=fd)  # it has just been seen to be a directory of ours
+            posix.chmod(name, head["m"] & 0o777 | 0o700, dir_fd=fd)  # just verified to be a directory of ours
         elif head["k"] == "l":
             existing_or_link(fd, name, path)
             posix.symlink(head["to"], name, dir_fd=fd)
@@ -162,7 +162,7 @@ def import_record(root, head, stream):
 
 
 def import_parent(root, parts):
-    """(fd, name); no link is followed: an archive names directories only."""
+    """Returns (fd, name) without following links: an archive names directories only."""
     fd = posix.open(".", O_WALK, dir_fd=root.fd)
     for p in parts[:-1]:
         try:
@@ -182,12 +182,12 @@ def import_parent(root, parts):
 
 
 def existing_or_link(fd, name, path, remove=True):
-    """Makes room for a file or a link: what is there must be one."""
+    """Removes the existing file or link at a path; anything else is refused."""
     try:
         st = posix.stat(name, dir_fd=fd, follow_symlinks=False)
     except FileNotFoundError:
         return
     if kind_of(st) == DIR:
-        raise Refused("is_a_directory", "%s is a directory already" % path)
+        raise Refused("is_a_directory", "%s is already a directory" % path)
     if remove:
         posix.unlink(name, dir_fd=fd)

@@ -1,7 +1,7 @@
 # What a forked child does: the run of Python code or of a command.
 #
-# Of the modules only those that the interpreter has built in are imported at
-# the top: what is imported here is waited for at every start of a box.
+# The top imports only modules that are built into the interpreter: every import here
+# delays every start of a sandbox.
 
 import errno
 import posix
@@ -13,7 +13,7 @@ import _signal
 try:
     import _json
 
-    class _Context:  # what _json's scanner wants to know of a decoder
+    class _Context:  # what _json's scanner requires of a decoder
         strict, object_hook, object_pairs_hook = True, None, None
         parse_float, parse_int, parse_constant, memo = float, int, float, {}
 
@@ -26,7 +26,7 @@ try:
         raise TypeError(type(value).__name__ + " is not JSON")
 
     def dumps(value):
-        """Compact JSON; ValueError, TypeError or RecursionError if it is none."""
+        """Encodes compact JSON; raises ValueError, TypeError or RecursionError if it cannot."""
         encode = _json.make_encoder({}, _unknown, _json.encode_basestring, None, ":", ",", False, False, False)
         text = "".join(encode(value, 0))
         try:
@@ -45,16 +45,16 @@ except ImportError:  # an interpreter without the accelerator
 
 MAX_RESULT = 64 << 10  # bytes of a result or of a repr
 MAX_FILES = 64         # listed after a run
-MAX_WALK = 32768       # entries looked at to find them; their prints fit into one frame
+MAX_WALK = 32768       # entries examined to find them; their prints fit into one frame
 MAX_LEVELS = 16        # of directories below out
-RESULT_FD = 60         # in a child: where its answer goes; below the least limit of open files
-GO_FD = 61             # in a spare child: where its request comes from
+RESULT_FD = 60         # in a child: for its answer; below the lowest limit of open files
+GO_FD = 61             # in a spare child: for its request
 
 PLACE = {"workspace": "/workspace", "tmp": "/tmp", "packages": "/packages", "limits": {}}
 
 
 class Refused(Exception):
-    """An operation that is not done, in words for the model."""
+    """A refused operation, with a text for the model."""
 
     def __init__(self, code, message):
         self.code, self.message = code, message
@@ -65,7 +65,7 @@ def say(kind, payload):
 
 
 def send_frames(*frames):
-    """Sends frames to the parent at once: each its kind, its length, itself."""
+    """Sends frames to the parent in one write: kind, length and payload of each."""
     left = memoryview(b"".join(k + len(p).to_bytes(4, "big") + p for k, p in frames))
     while left:
         left = left[posix.write(RESULT_FD, left):]
@@ -87,7 +87,7 @@ def file_of(path, st, target=None):
 
 
 def out_files():
-    """(path -> stat of the regular files below out, why -> how much was not looked at)."""
+    """Returns (path -> stat of the regular files below out, reason -> number not examined)."""
     found, unseen, left, dirs = {}, {}, MAX_WALK, [("out", PLACE["workspace"] + "/out")]
 
     def miss(why):
@@ -117,25 +117,25 @@ def out_files():
                     elif e.is_file(follow_symlinks=False):
                         found[shown + "/" + e.name] = posix.stat(e.name, dir_fd=fd, follow_symlinks=False)
         except OSError:
-            pass  # it is changed while it is read
+            pass  # changed while it is read
         finally:
             posix.close(fd)
     return found, unseen
 
 
 def print_of(path, st):
-    """8 bytes that change when a file does; its ctime cannot be set back. All children
-    of an interpreter hash alike."""
+    """Returns 8 bytes that change when a file does; its ctime cannot be set back. All
+    children of an interpreter hash alike."""
     return hash((path, st.st_ino, st.st_size, st.st_ctime_ns)).to_bytes(8, "big", signed=True)
 
 
 def before_run():
-    """The prints of what is below out."""
+    """Returns the fingerprints of the files below out."""
     return b"".join(print_of(p, st) for p, st in out_files()[0].items())
 
 
 def changed_files(before):
-    """What the answer says of the files below out."""
+    """Returns the part of the answer about the files below out."""
     now, unseen = out_files()
     known = {before[i:i + 8] for i in range(0, len(before), 8)}
     new = sorted(p for p in now if print_of(p, now[p]) not in known)
@@ -145,7 +145,7 @@ def changed_files(before):
 # Runs.
 
 def restore_workspace():
-    """Makes the workspace usable again, whatever an earlier run has done to it."""
+    """Makes the workspace usable again, whatever an earlier run did to it."""
     place = PLACE["workspace"]
     try:
         mode = posix.stat(place).st_mode
@@ -157,7 +157,7 @@ def restore_workspace():
 
 
 def make_out():
-    """Makes the directory for what the user gets, unless something has that name."""
+    """Creates the directory for the user's files, unless something has that name."""
     try:
         posix.mkdir(PLACE["workspace"] + "/out", 0o755)
     except OSError:
@@ -165,7 +165,7 @@ def make_out():
 
 
 def enter(path):
-    """Makes the run's directory the current one."""
+    """Changes to the run's directory."""
     if not path or path == ".":
         restore_workspace()
         posix.chdir(PLACE["workspace"])
@@ -176,7 +176,7 @@ def enter(path):
 
 
 def feed_stdin(data):
-    """Makes data, at most what fits into a pipe, standard input."""
+    """Makes data standard input; it must fit into a pipe."""
     try:
         r = posix.memfd_create("stdin", 0)
         posix.write(r, data)
@@ -190,7 +190,7 @@ def feed_stdin(data):
 
 
 def begin_code(before):
-    """Says that from here on it is the code that acts, and what was below out."""
+    """Reports that the code starts now, and what was below out."""
     say(b"b", before)
 
 
@@ -204,7 +204,7 @@ def do_run(request, tail):
     except Refused as e:
         return refuse(e.code, e.message)
     except OSError as e:
-        return refuse(*told(e, request.get("dir") or "the workspace"))
+        return refuse(*described(e, request.get("dir") or "the workspace"))
     if request["kind"] == "python":
         run_python(request, before)
     else:

@@ -1,5 +1,5 @@
-# What comes from children, and how an operation ends: it is swept up after,
-# then answered. Its state is in agent.py.
+# The frames of children, and the end of an operation: its leftovers are swept, then
+# it is answered. The state is in agent.py.
 
 def on_stdout(op, events):
     return on_output(op, 0)
@@ -35,8 +35,8 @@ def on_output(op, n):
 
 
 def send_live(op, n):
-    """What is printed is shown as far as its head goes: a prefix of what is
-    kept, so the service adds what is missing from the answer."""
+    """Sends live output up to the end of the head: a prefix of the kept output, so the
+    service adds what is missing from the answer."""
     keep = op.keeps[n]
     keep.since = 0.0
     if out_size > LIVE_FULL:
@@ -51,7 +51,7 @@ def send_live(op, n):
 
 
 def on_result(op, events):
-    """Reads what the child says; False if there is nothing more now."""
+    """Reads the child's frames; False if there are no more now."""
     p = op.proc
     if p.res < 0 or op.paused or hear(op):
         return False
@@ -69,10 +69,10 @@ def on_result(op, events):
 
 
 def hear(op):
-    """Takes in what was read, as far as there is credit; True if that is all for now."""
+    """Handles what was read, as far as there is credit; True if that is all for now."""
     while len(op.buffer) >= 5 and not op.paused:
         n = int.from_bytes(op.buffer[1:5], "big")
-        if n > MAX_SAID:  # no child of ours says so much: it is the code that wrote there
+        if n > MAX_SAID:  # our children never send that much: the code wrote there
             op.buffer = b""
             close(op.proc, "res")
             return True
@@ -93,7 +93,7 @@ def heard(op, kind, payload):
         if op.credit <= 0 or out_size > OUT_FULL:
             op.paused = True
             unwatch(op.proc.res)
-    elif kind == b"a" and op.said is None and op.before is None:  # of a run, only as long as it has not begun
+    elif kind == b"a" and op.said is None and op.before is None:  # of a run, only before the code has begun
         op.said, op.answered = payload, True
     elif kind == b"s" and op.said is None:
         op.said = payload
@@ -104,7 +104,7 @@ def heard(op, kind, payload):
 
 
 def dismiss(op):
-    """A file operation is over with its answer; its child's end is not waited for."""
+    """Ends a file operation with its answer, without waiting for its child to end."""
     p, op.proc = op.proc, None
     kill(p.pid, 9)
     for name in ("out", "err", "res", "inp"):
@@ -118,7 +118,7 @@ def on_exit(op, events):
 
 
 def ended(op):
-    """Its child has ended: sweeps after a run, then answers."""
+    """Handles the end of an operation's child: sweeps after a run, then answers."""
     global sweeping
     op.ended = True
     if op.scanning:
@@ -133,12 +133,12 @@ def ended(op):
 
 
 def sweep():
-    """Ends what a run has left; comes again until nothing is left."""
+    """Ends what a run has left; it is called again until nothing is left."""
     global sweeping
     op = sweeping
     if not swept(op):
         if now() > op.gone_by:
-            leave()  # what cannot be killed goes with the box
+            leave()  # what cannot be killed ends with the sandbox
         return
     sweeping = None
     complete(op)
@@ -147,9 +147,9 @@ def sweep():
 
 
 def answer_early(op, code):
-    """The child says that all is done and nothing of it is left, and is ending:
-    what the kernel takes to dissolve it is not waited for. It may lie, then it
-    is swept away like any other, before anything else is done."""
+    """Answers when the child reports that it is done and has left nothing, without waiting
+    for the kernel to tear it down. If the child lies, it is swept away like any other,
+    before anything else is done."""
     if op.kill_at is not None or children() != own_pids():
         return
     op.duration = int((now() - op.started) * 1e6)
@@ -166,7 +166,7 @@ def answer_early(op, code):
 def swept(op):
     own = own_pids()
     if reap() or children() == own:
-        return True  # orphans come to this process
+        return True  # this process inherits orphans
     found = strays(own)
     op.sweeps += 1
     op.strays = max(op.strays, sum(1 for alive in found.values() if alive))
@@ -181,14 +181,14 @@ def swept(op):
 
 
 def complete(op):
-    """Takes what is still in the pipes, looks for files, answers."""
+    """Reads what is still in the pipes, collects files, answers."""
     if op.early:
         return forget(op)
     if op.is_run:
         take_output(op)
     drain_result(op)
     if op.paused:
-        return  # more data than the service has taken so far: goes on with its credit
+        return  # more data than the service has read so far: continues with its credit
     if op.is_run and op.before is None and not (op.answered or op.timed_out or op.stopped):
         return give_up(op, "its process ended before the code began")
     if op.is_run and op.said is None and has_out():
@@ -198,7 +198,7 @@ def complete(op):
 
 def take_output(op):
     for n in (0, 1):
-        left = 64  # what a stray that is out of reach goes on printing ends somewhere
+        left = 64  # bounds the output of a stray that is out of reach
         while left and on_output(op, n):
             left -= 1
 
@@ -209,7 +209,7 @@ def drain_result(op):
 
 
 def has_out():
-    """Whether there is something to say of out: that it holds something, or is no directory."""
+    """Reports whether out holds something, or is not a directory."""
     try:
         fd = posix.open(PLACE["workspace"] + "/out", posix.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC)
     except OSError as e:
@@ -224,7 +224,7 @@ def has_out():
 
 
 def scan_after(op):
-    """Looks for a command's files in a child, as part of its run."""
+    """Collects a command's files in a child, as part of its run."""
     before = op.before or b""
     drop(op.proc)
     op.run_status, op.scanning = op.status, True
@@ -239,10 +239,10 @@ def scan_after(op):
 
 
 def finish(op):
-    """The last frames of an operation."""
+    """Sends the last frames of an operation."""
     global running
     if op.is_run:
-        if op.answered:  # a refusal: nothing has run
+        if op.answered:  # a refusal: nothing ran
             send(b"a", op.id, op.said)
         else:
             finish_run(op)
@@ -267,7 +267,7 @@ def finish_run(op):
     status = op.status if op.run_status is None else op.run_status
     code, sig = 0, 0
     if status is None:
-        code = -1  # it never ran
+        code = -1  # it did not run
     elif status & 0x7F:
         sig = status & 0x7F
         code = 128 + sig
@@ -285,8 +285,8 @@ def fail(op, code, message):
 
 
 def give_up(op, why):
-    """Nothing can run here any more: this and all later requests are refused, with what
-    makes the service destroy the box."""
+    """Refuses this and all later requests since nothing can run here any more; the code
+    makes the service destroy the sandbox."""
     global unfit
     unfit = why
     fail(op, "broken", why)

@@ -1,7 +1,6 @@
-# File operations, each in a forked child. A path is walked one component at a
-# time, from the workspace's directory on and never through a link that the
-# kernel follows: links are read and resolved here, so nothing that changes
-# meanwhile leads outside.
+# File operations, each in a forked child. A path is walked one component at a time,
+# starting at the workspace's directory, and the kernel never follows a link: links are
+# read and resolved here, so concurrent changes cannot lead outside.
 
 MAX_PATH = 4096
 MAX_DEPTH = 128
@@ -14,7 +13,7 @@ O_FILE = posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY
 
 _CODES = {
     errno.ENOENT: ("not_found", "does not exist"),
-    errno.EEXIST: ("exists", "exists already"),
+    errno.EEXIST: ("exists", "already exists"),
     errno.ENOTDIR: ("not_a_directory", "is not a directory"),
     errno.EISDIR: ("is_a_directory", "is a directory"),
     errno.ENOTEMPTY: ("not_empty", "is a directory that is not empty"),
@@ -30,8 +29,8 @@ _CODES = {
 }
 
 
-def told(e, path):
-    """code and message of an OSError about path."""
+def described(e, path):
+    """Returns the code and message for an OSError about path."""
     if e.errno in _CODES:
         code, text = _CODES[e.errno]
         return code, "%s %s" % (path, text)
@@ -54,7 +53,7 @@ class Root:
         self.fd = posix.open(self.place, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
 
     def parts(self, path):
-        """The components of a path as it was asked for."""
+        """Returns the components of a requested path."""
         if "\0" in path:
             raise Refused("invalid", "a path must not contain NUL")
         if len(path) > MAX_PATH:
@@ -69,7 +68,7 @@ class Root:
         return parts
 
     def below(self, path):
-        """Its components below the workspace, None if it does not begin there."""
+        """Returns its components below the workspace, or None if it does not begin there."""
         if path.startswith("/"):
             if path != self.place and not path.startswith(self.place + "/"):
                 return None
@@ -134,7 +133,7 @@ class Root:
         return posix.open(name or ".", flags, dir_fd=fd)
 
     def open_file(self, path, flags):
-        """(fd, stat) of a regular file; nothing else is opened."""
+        """Opens a regular file, and nothing else; returns (fd, stat)."""
         fd, name = self.walk(path)
         if not name:
             raise Refused("is_a_directory", "%s is a directory" % (path or "the workspace"))
@@ -225,7 +224,7 @@ def write_all(fd, data):
 
 
 def incoming(tail):
-    """The request's data: what came with it, then what is sent after it."""
+    """Yields the request's data: the part sent with it, then the rest."""
     if tail:
         yield tail
     while True:
@@ -282,7 +281,7 @@ def temp_name():
 
 
 class Temp:
-    """A new file beside the one it is to become."""
+    """A new file in the same directory as the file it will replace."""
 
     def __init__(self, fd, mode):
         self.dir, self.name = fd, temp_name()
@@ -308,7 +307,7 @@ class Temp:
 
 
 def existing(fd, name, path):
-    """stat of the regular file that stands there, None if nothing does."""
+    """Returns the stat of the regular file at a path, or None if nothing exists there."""
     try:
         st = posix.stat(name, dir_fd=fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -324,7 +323,7 @@ def op_write(q, tail):
         raise Refused("is_a_directory", "%s is a directory" % (path or "the workspace"))
     st = existing(fd, name, path)
     if q["mode"] == "create" and st is not None:
-        raise Refused("exists", "%s exists already" % path)
+        raise Refused("exists", "%s already exists" % path)
     if q["mode"] == "append":
         append(fd, name, path, tail)
     else:
@@ -356,7 +355,7 @@ def op_edit(q, tail):
     root, path = Root(), q["path"]
     old, new = q["old"], q["new"]
     if not old:
-        raise Refused("invalid", "old is empty: give the text to replace")
+        raise Refused("invalid", "old is empty, want the text to replace")
     if old == new:
         raise Refused("invalid", "old and new are the same")
     fd, name = root.walk(path)
@@ -371,9 +370,9 @@ def op_edit(q, tail):
         raise Refused("not_text", "%s is not UTF-8 text" % path)
     n = text.count(old)
     if n == 0:
-        raise Refused("no_match", "%s does not contain the text to replace: it must match exactly, spaces and line breaks included" % path)
+        raise Refused("no_match", "%s does not contain the text to replace: it must match exactly, including spaces and line breaks" % path)
     if n > 1 and not q.get("all"):
-        raise Refused("ambiguous", "%s contains the text %d times: give more of its surroundings, or say all" % (path, n))
+        raise Refused("ambiguous", "%s contains the text %d times: include more of its surroundings, or set all" % (path, n))
     if len(text) + n * (len(new) - len(old)) > MAX_EDIT:
         raise Refused("too_large", "%s would have more than the %d bytes that can be edited" % (path, MAX_EDIT))
     with Temp(fd, 0o644) as t:
@@ -391,7 +390,7 @@ def op_mkdir(q, tail):
             posix.mkdir(name, 0o755, dir_fd=fd)
         except FileExistsError:
             if kind_of(posix.stat(name, dir_fd=fd, follow_symlinks=False)) != DIR:
-                raise Refused("exists", "%s exists already and is not a directory" % q["path"])
+                raise Refused("exists", "%s already exists and is not a directory" % q["path"])
     answer()
 
 
@@ -409,14 +408,14 @@ def op_remove(q, tail):
             posix.rmdir(name, dir_fd=fd)
         except OSError as e:
             if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise Refused("not_empty", "%s is not empty: say recursive to remove what is in it" % path)
+                raise Refused("not_empty", "%s is not empty: set recursive to remove its contents" % path)
             raise
     answer()
 
 
 def remove_tree(parent, name, base, depth):
-    """Removes a directory. What is nested deeper than 32 is first moved up to
-    base: neither the stack nor the open files grow with the depth."""
+    """Removes a directory. Directories nested deeper than 32 are first moved up to
+    base, so neither the stack nor the number of open files grows with the depth."""
     if depth > 32:
         up = temp_name()
         posix.rename(name, up, src_dir_fd=parent, dst_dir_fd=base)
@@ -458,13 +457,13 @@ def op_move(q, tail):
     except FileNotFoundError:
         st = None
     if st is not None and not q.get("overwrite"):
-        raise Refused("exists", "%s exists already: say overwrite to replace it" % q["to"])
+        raise Refused("exists", "%s already exists: set overwrite to replace it" % q["to"])
     posix.rename(from_name, to_name, src_dir_fd=a, dst_dir_fd=b)
     answer()
 
 
 def op_scan(q, tail):
-    """After a run whose child could not say so itself: what is new below out."""
+    """Lists what is new below out, after a run whose child could not report it itself."""
     say(b"s", dumps(changed_files(tail)))
 
 
@@ -475,7 +474,7 @@ OPS = {
 
 
 class Ended(BaseException):
-    """The parent wants the operation to end."""
+    """Handles the parent's signal to end the operation."""
 
 
 def end_file_op(number, frame):
@@ -490,10 +489,10 @@ def do_file(request, tail):
     except Refused as e:
         refuse(e.code, e.message)
     except OSError as e:
-        refuse(*told(e, about))
+        refuse(*described(e, about))
     except ValueError as e:  # a name that the file system cannot have
         refuse("invalid", "%s: %s" % (about, e))
     except MemoryError:
-        refuse("failed", "%s: the sandbox has no memory left" % about)
+        refuse("failed", "%s: the sandbox is out of memory" % about)
     except Ended:
         pass

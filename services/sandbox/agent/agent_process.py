@@ -1,5 +1,5 @@
 # Processes: forking children, one ahead, collecting them, finding strays.
-# Its state is in agent.py.
+# The state is in agent.py.
 
 class Child(BaseException):
     """Unwinds a forked child's stack up to main."""
@@ -15,7 +15,7 @@ class Proc:
 
 
 def load_prctl():
-    """Finds prctl; without it (no _ctypes) boxes work, but are less apart."""
+    """Finds prctl; without it (no _ctypes) sandboxes work, with weaker isolation."""
     global prctl
     try:
         import _ctypes
@@ -24,13 +24,13 @@ def load_prctl():
         prctl = lambda *a: _ctypes.call_function(address, a)  # noqa: E731
     except (ImportError, OSError, AttributeError):
         prctl = lambda *a: -1  # noqa: E731
-    prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no other process of the box may look into this one
+    prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no other process of the sandbox may look into this one
     if not PID1:
         prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: strays become ours, and are found
 
 
 def prepare():
-    """What must have been done before the first fork."""
+    """Prepares the process for the first fork."""
     global prepared
     if not prepared:
         prepared = True
@@ -41,7 +41,7 @@ def prepare():
 
 
 def show_fonts():
-    """Lets matplotlib find the lists of fonts that came with the box."""
+    """Lets matplotlib find the font lists that the sandbox contains."""
     place, lists = posix.environ.get(b"MPLCONFIGDIR"), b"/etc/matplotlib-cache"
     try:
         names = posix.listdir(lists) if place else ()
@@ -50,12 +50,12 @@ def show_fonts():
         for name in names:
             posix.symlink(lists + b"/" + name, place + b"/" + name)
     except OSError:
-        pass  # then it makes its own
+        pass  # then it builds its own
 
 
 def load_limits():
-    """Remembers the limits of this process. Nothing changes them but code that has a
-    way to, and then no child is what it should be."""
+    """Remembers the limits of this process. Only code that has found a way to do so changes
+    them, and then no child is reliable any more."""
     global limits_now, first_limits
     import resource
 
@@ -65,7 +65,7 @@ def load_limits():
             resource.getrlimit(n)
             numbers.append(n)
         except (ValueError, OSError):
-            pass  # one that this kernel does not know
+            pass  # a limit that this kernel does not know
     limits_now = lambda: [resource.getrlimit(n) for n in numbers]  # noqa: E731
     first_limits = limits_now()
 
@@ -90,7 +90,7 @@ def fork(job, inp=False, go=False):
         try:
             settle(fds[1], fds[3], fds[5], fds[6] if inp else null, fds[6] if go else -1)
         except BaseException:
-            posix._exit(1)  # it must not go on as a second agent; that it has not begun says enough
+            posix._exit(1)  # it must not continue as a second agent; the missing start frame reports the failure
         raise Child(job)
     p = Proc()
     p.pid, p.out, p.err, p.res, p.inp, p.go = pid, fds[0], fds[2], fds[4], -1, -1
@@ -107,7 +107,7 @@ def fork(job, inp=False, go=False):
     try:
         p.pidfd = posix.pidfd_open(pid) if PLACE.get("pidfd", True) else -1
     except (OSError, AttributeError):
-        p.pidfd = -1  # an old kernel, or Python 3.8: its end is polled for
+        p.pidfd = -1  # an old kernel, or Python 3.8: its end is polled
     return p
 
 
@@ -120,12 +120,12 @@ def child_of(op):
         if handed(p, payload):
             return p
     if spare is not None and op.is_run:
-        end_spare()  # the code could stop it, and the next call would get it
+        end_spare()  # the code could stop it, and the next call would use it
     return fork(lambda: do(*parse(payload)), inp=stream)
 
 
 def handed(p, payload):
-    """Whether the spare child has got its request; it may have been killed."""
+    """Reports whether the spare child received its request; it may have been killed."""
     data = len(payload).to_bytes(4, "big") + payload
     try:
         whole = posix.write(p.go, data) == len(data)
@@ -150,7 +150,7 @@ def end_spare():
     leaving[p.pid] = p
 
 
-# What can be ignored where the kernel does not see to it, as it does for a first process.
+# Signals to ignore where the kernel does not do so, as it does for a first process.
 IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGXCPU",
            "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR")
 
@@ -175,15 +175,15 @@ def settle(o, e, r, i, g):
 
 
 def aside(fd):
-    """The same, where it is in nobody's way."""
+    """Returns a duplicate of the descriptor with a high number."""
     while fd in (RESULT_FD, GO_FD):
         fd = posix.dup(fd)
     return fd
 
 
 def offer():
-    """Lets the kernel, when memory runs out, end this and not the agent."""
-    prctl(4, 1, 0, 0, 0)  # else the file is not its own
+    """Makes the kernel end this process, not the agent, when memory runs out."""
+    prctl(4, 1, 0, 0, 0)  # otherwise the file does not belong to it
     try:
         fd = posix.open("/proc/self/oom_score_adj", posix.O_WRONLY | posix.O_CLOEXEC)
         try:
@@ -210,8 +210,8 @@ def limit():
 
 
 def do(request, tail):
-    """A child's whole work. What fails in it is nothing that the code has done, and is
-    not printed as if it were: the parent sees what has not been said."""
+    """Runs a child. A failure here is not the code's, and is not printed as if it were: the
+    parent notices the missing frames."""
     try:
         if request["op"] != "run":
             do_file(request, tail)
@@ -254,7 +254,7 @@ def fork_spare():
     try:
         spare = fork(wait_to_go, go=True)
     except OSError:
-        pass  # no process to spare: the next call forks for itself
+        pass  # no spare process: the next call forks its own
 
 
 def drop(p):
@@ -306,7 +306,7 @@ def own_pids():
 
 
 def children():
-    """Our children, None where the kernel does not say."""
+    """Returns our children, or None where the kernel does not report them."""
     try:
         fd = posix.open("/proc/self/task/%d/children" % ME, posix.O_RDONLY | posix.O_CLOEXEC)
         try:
@@ -318,7 +318,7 @@ def children():
 
 
 def strays(own):
-    """pid -> whether it is more than a zombie, of what should not be there."""
+    """Returns pid -> whether it is more than a zombie, of unexpected processes."""
     parents, alive = {}, {}
     me = ME
     try:
@@ -342,7 +342,7 @@ def strays(own):
     if PID1:
         return alive
     mine = {me}
-    while True:  # only what descends from here: there are others in this namespace
+    while True:  # only our descendants: there are others in this namespace
         more = {p for p, parent in parents.items() if parent in mine} - mine
         if not more:
             mine.discard(me)

@@ -1,7 +1,7 @@
-# The run of Python code, in a forked child: as the interpreter would run it,
-# and its last expression is the result.
+# Runs Python code in a forked child, as the interpreter would; its last expression is
+# the result.
 
-RESULT_NAME = " result"  # no name that code could have
+RESULT_NAME = " result"  # not a name that code can use
 
 
 def compile_code(code):
@@ -26,7 +26,7 @@ def remember_lines(linecache, code):
 
 
 class WhenImported:
-    """An import hook that calls a function with a module, once it is there."""
+    """An import hook that calls a function with a module once it is loaded."""
 
     def __init__(self, name, function):
         self.name, self.function = name, function
@@ -71,7 +71,7 @@ def show_error(kind, error, tb):
             sys.excepthook(kind, error, tb)
             return
         except BaseException:
-            pass  # a hook that fails; the error itself is what is wanted
+            pass  # a failing hook; the error itself is what matters
     traceback.print_exception(kind, error, tb)
 
 
@@ -83,7 +83,7 @@ def show_thread_error(args):
 
 
 def exit_code(error):
-    """What the interpreter makes of a SystemExit."""
+    """Returns the exit code of a SystemExit, as the interpreter does."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -93,7 +93,7 @@ def exit_code(error):
 
 
 def result_of(value):
-    """The field of the answer that holds value, as JSON text."""
+    """Returns the field of the answer with value, as JSON text."""
     try:
         text = dumps(value)
         if len(text) <= MAX_RESULT:
@@ -120,7 +120,7 @@ def save_figures():
         for n in numbers[:MAX_FILES]:
             plt.figure(n).savefig("%s/out/figure-%d.png" % (PLACE["workspace"], n))
     except Exception as e:
-        print("the figures could not be saved: %s: %s" % (type(e).__name__, e), file=sys.stderr)
+        print("cannot save the figures: %s: %s" % (type(e).__name__, e), file=sys.stderr)
 
 
 def run_python(request, before):
@@ -139,7 +139,7 @@ def run_python(request, before):
     me = posix.getpid()
     begin_code(before)
     status, value = run_code(request["code"], module.__dict__)
-    if posix.getpid() != me:  # a copy that the code forked and that came to the script's end: it speaks for nobody
+    if posix.getpid() != me:  # a fork of the code that reached the script's end: it sends nothing
         posix._exit(finish_python(status, figures=False))
     answer = [result_of(value)] if value is not None else []
     value = None
@@ -147,7 +147,7 @@ def run_python(request, before):
     try:
         answer.append(dumps(changed_files(before))[1:-1])
         now = posix.fstat(RESULT_FD)
-        if (now.st_dev, now.st_ino) == (channel.st_dev, channel.st_ino):  # else the code has closed or replaced it
+        if (now.st_dev, now.st_ino) == (channel.st_dev, channel.st_ino):  # otherwise the code has closed or replaced it
             send_frames((b"s", b"{" + b",".join(answer) + b"}"), (b"e", bytes((status,)) if alone() else b""))
     except (OSError, MemoryError):
         pass
@@ -155,7 +155,7 @@ def run_python(request, before):
 
 
 def alone():
-    """Whether nothing of the code is left but this thread."""
+    """Reports whether only this thread is left of the code."""
     import _thread
 
     if _thread._count():
@@ -185,7 +185,7 @@ def run_code(code, names):
 
 
 def finish_python(status, figures=True):
-    """What the interpreter does at its end: threads, atexit, flush."""
+    """Does what the interpreter does on exit: threads, atexit, flush."""
     try:
         if "threading" in sys.modules:
             sys.modules["threading"]._shutdown()
@@ -203,7 +203,7 @@ def finish_python(status, figures=True):
         try:
             stream.flush()
         except BaseException:
-            pass  # closed by the code, or nobody reads
+            pass  # closed by the code, or without a reader
     return status
 
 
@@ -223,10 +223,9 @@ def python_path():
 
 
 def start_site():
-    """Does, in the parent, what the interpreter was told to leave out
-    at its start (-S): the distribution's packages and the names of site. What
-    .pth files say is not done: it takes as long as all else, and is code that
-    packages run at every start."""
+    """Does, in the parent, what -S makes the interpreter skip at its start: the
+    distribution's packages and the names of site. It ignores .pth files: they take as
+    long as everything else, and are code that packages run at every start."""
     global _standard, _site
     import os
     import site

@@ -1,7 +1,7 @@
 # Finding files by their names and their content.
 
 def component_regex(pattern):
-    """The regex of one component of a glob: * ? [abc] [!abc]."""
+    """Returns the regex of one component of a glob: * ? [abc] [!abc]."""
     import re
 
     out, i = [], 0
@@ -26,12 +26,12 @@ def component_regex(pattern):
     try:
         return re.compile("(?s:" + "".join(out) + ")\\Z")
     except re.error as e:
-        raise Refused("invalid", "the glob %r is wrong: %s" % (pattern, e))
+        raise Refused("invalid", "invalid glob %r: %s" % (pattern, e))
 
 
 def component_match(pattern, name):
     if name.startswith(".") and not pattern.startswith("."):
-        return False  # hidden, unless asked for
+        return False  # hidden, unless requested
     if not any(c in pattern for c in "*?["):
         return name == pattern
     rx = _components.get(pattern)
@@ -44,11 +44,11 @@ _components = {}
 
 
 def path_match(patterns, names):
-    """Whether the components match; ** stands for any number of them."""
+    """Reports whether the components match; ** matches any number of them."""
     states = {0}
     for name in names + [None]:
         todo = list(states)
-        for s in todo:  # ** also stands for none
+        for s in todo:  # ** also matches none
             if s < len(patterns) and patterns[s] == "**" and s + 1 not in states:
                 states.add(s + 1)
                 todo.append(s + 1)
@@ -68,7 +68,7 @@ def path_match(patterns, names):
             return False
 
 
-MAX_SEARCH = 100000  # entries that a search looks at
+MAX_SEARCH = 100000  # entries that a search examines
 
 
 class TreeWalk:
@@ -118,7 +118,7 @@ class TreeWalk:
 
 
 def fixed_prefix(patterns):
-    """The leading components of a glob that are no patterns."""
+    """Returns the leading components of a glob that are not patterns."""
     n = 0
     while n < len(patterns) - 1 and not any(c in patterns[n] for c in "*?["):
         n += 1
@@ -129,7 +129,7 @@ def op_glob(q, tail):
     root = Root()
     patterns = root.parts(q["pattern"])
     if not patterns:
-        raise Refused("invalid", "the glob is empty: give e.g. **/*.py")
+        raise Refused("invalid", "the glob is empty, want e.g. **/*.py")
     n = fixed_prefix(patterns)
     body, found, more = Body(), 0, False
     try:
@@ -157,7 +157,7 @@ def op_grep(q, tail):
     try:
         rx = re.compile(q["pattern"], re.IGNORECASE if q.get("ignore_case") else 0)
     except (re.error, RecursionError, OverflowError) as e:
-        raise Refused("invalid", "the pattern is no regular expression: %s" % e)
+        raise Refused("invalid", "invalid regular expression: %s" % e)
     root = Root()
     glob = root.parts(q["glob"]) if q.get("glob") else None
     found, body, more = 0, Body(), False
@@ -176,7 +176,7 @@ def op_grep(q, tail):
 
 
 def grep_files(root, path):
-    """(directory, name, components, how many of them are path's); fd None: there are more."""
+    """Yields (directory, name, components, how many of them are path's); fd None: there are more."""
     prefix = root.parts(path)
     fd, name = root.walk(path)
     if name and kind_of(posix.stat(name, dir_fd=fd, follow_symlinks=False)) == REG:

@@ -9,35 +9,35 @@ import (
 // Kind is what a Run executes.
 type Kind string
 
-// The kinds.
+// The kinds of runs.
 const (
 	Python Kind = "python" // Code, as a script whose last expression is the result
-	Shell  Kind = "shell"  // Code, given to /bin/sh
+	Shell  Kind = "shell"  // Code, run by /bin/sh
 	Argv   Kind = "argv"   // Argv, without a shell
 )
 
-// Run is one execution, in a fresh process. Runs of one sandbox go one after the
-// other; Conn waits its turn.
+// Run is one execution, in a fresh process. Runs of one sandbox are sequential; Conn waits
+// its turn.
 type Run struct {
 	Kind  Kind
 	Code  string
 	Argv  []string
-	Stdin []byte            // empty: end of file at once
+	Stdin []byte            // empty: immediate end of file
 	Dir   string            // below the workspace; empty: the workspace
-	Env   map[string]string // beside the box's own
-	// Timeout ends the run: first SIGTERM, after Grace SIGKILL to all it has started.
+	Env   map[string]string // in addition to the sandbox's own
+	// Timeout ends the run: SIGTERM first, and after Grace SIGKILL to everything it started.
 	Timeout time.Duration // default 30 s
 	Grace   time.Duration // default 500 ms
-	// MaxOutput bounds what is kept of standard output and of standard error, each,
-	// in bytes; default 64 KiB, at most 8 MiB. What exceeds it is cut in the middle.
+	// MaxOutput bounds what is kept of standard output and of standard error, each, in
+	// bytes; default 64 KiB, at most 8 MiB. Longer output is cut in the middle.
 	MaxOutput int
-	// Output is given what is printed while it runs, in order, never after Run has
-	// returned; nil: nobody looks. What exceeds MaxOutput may be left out. Pieces end
-	// where characters do, unless what is printed is no UTF-8.
+	// Output receives the output while the run prints it, in order, never after Run has
+	// returned; it may be nil. Output beyond MaxOutput may be dropped. Pieces end on
+	// character boundaries, unless the output is not UTF-8.
 	Output func(stream Stream, piece []byte)
 }
 
-// Stream is where something was printed.
+// Stream is an output stream of a run.
 type Stream string
 
 // The streams.
@@ -49,23 +49,23 @@ const (
 // Exit is how a run ended.
 type Exit struct {
 	Stdout, Stderr Text
-	Result         json.RawMessage // of Python: the last expression's value, if it is JSON; absent: None or none
-	Repr           string          // of Python: its repr, when the value is no JSON
+	Result         json.RawMessage // Python: the last expression's value, if it is JSON; absent: None, or no expression
+	Repr           string          // Python: the value's repr, if it is not JSON
 	Code           int             // exit code; 128 + the signal if a signal ended it
-	Signal         string          // "SIGKILL", …; empty: it ended by itself
+	Signal         string          // "SIGKILL", …; empty: no signal ended it
 	TimedOut       bool
 	Stopped        bool // the context ended it
 	Duration       time.Duration
-	Files          []File   // new or changed below workspace/out, pictures of open figures included
-	MoreFiles      int      // beyond Files, which has 64 at most
-	UnseenFiles    []string // what below workspace/out was not looked at, for people
-	Strays         int      // processes that it had left running, and that were ended
+	Files          []File   // new or changed below workspace/out, including pictures of open figures
+	MoreFiles      int      // number of files beyond Files, which has at most 64
+	UnseenFiles    []string // what below workspace/out was not examined, for people
+	Strays         int      // processes that the run left running, and that were ended
 }
 
-// Text is what was printed, as far as it was kept: valid UTF-8.
+// Text is the kept part of a stream's output: valid UTF-8.
 type Text struct {
 	Text  string
-	Bytes int64 // printed in all
+	Bytes int64 // total printed
 	Cut   bool
 }
 
@@ -76,7 +76,7 @@ type File struct {
 	Size    int64     `json:"size"` // bytes
 	Mode    uint32    `json:"mode"` // permission bits
 	ModTime time.Time `json:"mod_time"`
-	Target  string    `json:"target,omitempty"` // of a link, as it is written
+	Target  string    `json:"target,omitempty"` // of a link, verbatim
 }
 
 // Match is a line that grep found.
@@ -86,7 +86,7 @@ type Match struct {
 	Text string `json:"text"` // the line, cut at 500 bytes
 }
 
-// Error is a file operation that the sandbox refused, in words for the model.
+// Error is a file operation that the sandbox refused, with a text for the model.
 type Error struct {
 	Code    string // "not_found", "exists", "not_a_directory", "is_a_directory", "not_empty", "outside", "no_space", "too_large", "not_text", "no_match", "ambiguous", "denied", "invalid", "failed"
 	Message string
@@ -96,6 +96,7 @@ func (e *Error) Error() string { return e.Message }
 
 // Errors of a Conn.
 var (
-	// ErrBroken is that the box has ended or makes no sense; it is of no more use.
+	// ErrBroken reports that the sandbox has ended or sends invalid data; it can no longer
+	// be used.
 	ErrBroken = errors.New("the sandbox is broken")
 )

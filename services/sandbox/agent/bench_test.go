@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// BenchmarkWarm is a call in a started box, and beside it, in the same run, the
-// interpreter on the host. The pause lets the agent be as a call finds it that
-// does not follow another at once.
+// BenchmarkWarm measures a call in a started sandbox and, in the same run, the interpreter
+// on the host. The pause puts the agent into the state in which a call finds it that does
+// not follow another immediately.
 func BenchmarkWarm(b *testing.B) {
 	x := start(b)
 	x.works(b)
@@ -28,7 +28,7 @@ func BenchmarkWarm(b *testing.B) {
 	report(b, ours, bare)
 }
 
-// BenchmarkBackToBack is a call that follows another at once.
+// BenchmarkBackToBack measures a call that follows another immediately.
 func BenchmarkBackToBack(b *testing.B) {
 	x := start(b)
 	x.works(b)
@@ -37,7 +37,7 @@ func BenchmarkBackToBack(b *testing.B) {
 	}
 }
 
-// BenchmarkFile is a small file read.
+// BenchmarkFile measures reading a small file.
 func BenchmarkFile(b *testing.B) {
 	x := start(b)
 	x.write(b, "f", "text")
@@ -47,8 +47,8 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
-// BenchmarkCold is the way from an interpreter that is not started to a result,
-// once the agent has been compiled, and bare interpreters beside it.
+// BenchmarkCold measures the time from starting an interpreter to a result, once the agent
+// has been compiled, and bare interpreters for comparison.
 func BenchmarkCold(b *testing.B) {
 	start(b)
 	var ready, ours, bare, least time.Duration

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// call is one operation that is under way. The reader puts frames in, never
-// waiting; whoever has asked takes them out. What may be in it is bounded by
-// allowed, so it needs no other bound.
+// call is one operation in progress. The reader adds frames and never waits; the caller of
+// the operation removes them. allowed bounds what the queue may hold, so it needs no other
+// bound.
 type call struct {
 	id   uint32
 	wake chan struct{}
@@ -19,7 +19,7 @@ type call struct {
 	done    bool // answered
 	allowed allowed
 	window  int // bytes of data that may be sent
-	owed    int // that were sent and not credited
+	owed    int // sent and not yet credited
 }
 
 // allowed is what the agent may still send.
@@ -31,7 +31,7 @@ type allowed struct {
 	window int   // bytes of data without further credit
 }
 
-// put takes a frame in, or says why it makes no sense.
+// put accepts a frame, or returns why it is invalid.
 func (c *call) put(f frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,32 +58,32 @@ func (c *call) check(f frame) error {
 	switch f.kind {
 	case fromLive, fromKept:
 		if n < 2 || f.payload[0] > 1 {
-			return errors.New("output of no stream")
+			return errors.New("output of an unknown stream")
 		}
 		left := &c.allowed.live[f.payload[0]]
 		if f.kind == fromKept {
 			left = &c.allowed.kept[f.payload[0]]
 		}
 		if *left -= n - 1; *left < 0 {
-			return errors.New("more output than was asked for")
+			return errors.New("more output than requested")
 		}
 	case fromSaid:
 		if !c.allowed.said || n > maxSaid {
-			return errors.New("a result that was not asked for")
+			return errors.New("a result that was not requested")
 		}
 		c.allowed.said = false
 	case fromData:
 		c.allowed.data -= int64(n)
 		c.allowed.window -= n
 		if n == 0 || c.allowed.data < 0 || c.allowed.window < -chunk {
-			return errors.New("more data than was asked for")
+			return errors.New("more data than requested")
 		}
 	case fromCredit:
 		if n != 4 || int64(binary.BigEndian.Uint32(f.payload)) > int64(c.owed) {
-			return errors.New("credit for what was not sent")
+			return errors.New("credit for data that was not sent")
 		}
 	case fromAnswer:
-		// Its fields are checked by whoever has asked.
+		// The operation's caller checks its fields.
 	default:
 		return fmt.Errorf("a frame of kind %q", f.kind)
 	}
@@ -114,7 +114,7 @@ func (c *call) spend(n int) int {
 	return n
 }
 
-// unspend gives back what was taken and not sent.
+// unspend returns unsent bytes to the window.
 func (c *call) unspend(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	maxOps       = 12               // file operations at once; the agent takes some more
-	backstop     = 15 * time.Second // beyond its own limits, for the agent to answer
-	stopWithin   = 5 * time.Second  // beyond the grace time, after being asked to stop
+	maxOps       = 12               // concurrent file operations; the agent accepts some more
+	backstop     = 15 * time.Second // for the agent's answer, beyond its own limits
+	stopWithin   = 5 * time.Second  // for a stop, beyond the grace time
 	fileTimeout  = 30 * time.Second
 	treeTimeout  = 2 * time.Minute // of operations on the whole workspace
 	defaultGrace = 500 * time.Millisecond
 )
 
-// Conn speaks to the agent of one box. Its methods may be used at the same time.
-// It owns two goroutines, which end when the pipe does: whoever has made the box
-// destroys it, above all after [ErrBroken].
+// Conn talks to the agent of one sandbox. Its methods are safe for concurrent use. It owns
+// two goroutines, which end when the pipe does. The creator of the sandbox destroys it, in
+// particular after [ErrBroken].
 type Conn struct {
 	rw    io.ReadWriter
 	place Config
 	out   chan []byte
 	ops   chan struct{} // slots for file operations
-	turn  chan struct{} // for a run
+	turn  chan struct{} // held by a run
 	hello chan frame    // frames of the handshake
 
 	done chan struct{}
@@ -41,13 +41,13 @@ type Conn struct {
 	ready bool
 }
 
-// Open hands the agent over to an interpreter that was started with [Args] and
-// waits until it is ready. rw is its standard input and output.
+// Open sends the agent to an interpreter that was started with [Args] and waits until it is
+// ready. rw is its standard input and output.
 func Open(ctx context.Context, rw io.ReadWriter) (*Conn, error) {
 	return OpenIn(ctx, rw, Config{})
 }
 
-// OpenIn is Open for a box whose directories are not where drivers put them.
+// OpenIn is Open for a sandbox with other directories than those that drivers use.
 func OpenIn(ctx context.Context, rw io.ReadWriter, place Config) (*Conn, error) {
 	c := &Conn{
 		rw: rw, place: place.withDefaults(), out: make(chan []byte, 16), ops: make(chan struct{}, maxOps), turn: make(chan struct{}, 1),
@@ -61,17 +61,17 @@ func OpenIn(ctx context.Context, rw io.ReadWriter, place Config) (*Conn, error) 
 	return c, nil
 }
 
-// Done is closed when the agent is of no more use.
+// Done returns a channel that is closed when the agent can no longer be used.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err is why Done is closed, nil while it is not. It wraps [ErrBroken].
+// Err returns why Done is closed, or nil while it is open. The error wraps [ErrBroken].
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// fail ends the connection; the first reason stays.
+// fail ends the connection; the first reason is kept.
 func (c *Conn) fail(why error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,8 +96,7 @@ func (c *Conn) write() {
 	}
 }
 
-// read takes frames until one makes no sense or the pipe ends. It waits for
-// nobody but the pipe.
+// read reads frames until one is invalid or the pipe ends. It waits only for the pipe.
 func (c *Conn) read() {
 	r := bufio.NewReaderSize(c.rw, chunk)
 	for {
@@ -129,14 +128,14 @@ func (c *Conn) dispatch(f frame) error {
 		case c.hello <- f:
 			return nil
 		default:
-			return errors.New("the agent said too much at its start")
+			return errors.New("the agent sent too much during the handshake")
 		}
 	}
 	if op == nil {
 		if known {
-			return fmt.Errorf("the agent sent a frame of kind %q for an operation that is over", f.kind)
+			return fmt.Errorf("the agent sent a frame of kind %q for a finished operation", f.kind)
 		}
-		return fmt.Errorf("the agent sent a frame of kind %q for no operation", f.kind)
+		return fmt.Errorf("the agent sent a frame of kind %q for an unknown operation", f.kind)
 	}
 	if err := op.put(f); err != nil {
 		return fmt.Errorf("the agent sent %w", err)
@@ -144,7 +143,7 @@ func (c *Conn) dispatch(f frame) error {
 	return nil
 }
 
-// send queues a frame; false: the connection or the wait is over.
+// send queues a frame; it returns false if the connection or the wait has ended.
 func (c *Conn) send(quit <-chan struct{}, b []byte) bool {
 	select {
 	case c.out <- b:
@@ -162,10 +161,10 @@ type work struct {
 	fields   map[string]any
 	timeout  time.Duration
 	grace    time.Duration
-	tail     []byte             // goes along with the request
-	in       io.Reader          // is sent after it; nil: nothing
-	data     func([]byte) error // takes data
-	frame    func(frame)        // takes all other frames
+	tail     []byte             // sent with the request
+	in       io.Reader          // sent after it; may be nil
+	data     func([]byte) error // receives data
+	frame    func(frame)        // receives all other frames
 	allowed  allowed
 	stopping error // why it was asked to stop
 }
@@ -183,7 +182,7 @@ func (w *work) request() ([]byte, error) {
 		return nil, fmt.Errorf("encoding the request: %w", err)
 	}
 	if len(head)+len(w.tail)+4 > maxPayload {
-		return nil, &Error{Code: "too_large", Message: fmt.Sprintf("the request has %d bytes, more than the %d that can be sent to a sandbox at once", len(head), maxPayload)}
+		return nil, &Error{Code: "too_large", Message: fmt.Sprintf("the request has %d bytes, the limit is %d", len(head), maxPayload)}
 	}
 	return append(block(head), w.tail...), nil
 }
@@ -206,9 +205,9 @@ func (c *Conn) forget(op *call) {
 	delete(c.calls, op.id)
 }
 
-// exchange does an operation and returns the agent's answer. If the context ends
-// it, the agent is asked to stop and its answer is waited for a little longer;
-// then there is an answer, and w.stopping is set.
+// exchange performs an operation and returns the agent's answer. If the context ends, it
+// asks the agent to stop and waits a little longer for the answer; then there is an answer,
+// and w.stopping is set.
 func (c *Conn) exchange(ctx context.Context, w *work) ([]byte, error) {
 	payload, err := w.request()
 	if err != nil {
@@ -225,7 +224,7 @@ func (c *Conn) exchange(ctx context.Context, w *work) ([]byte, error) {
 		}
 		return nil, ctx.Err()
 	}
-	// Failing ends every wait, that for room in the pipe included.
+	// Failing ends every wait, including one for space in the pipe.
 	late := time.AfterFunc(w.timeout+w.grace+backstop, func() {
 		if !op.isAnswered() {
 			_ = c.fail(fmt.Errorf("the agent did not answer %s in time", w.op))
@@ -246,7 +245,7 @@ func (c *Conn) exchange(ctx context.Context, w *work) ([]byte, error) {
 func (c *Conn) follow(ctx context.Context, op *call, w *work, stop func(error)) ([]byte, error) {
 	cancelled := ctx.Done()
 	for {
-		over := c.isDone() // before looking: what was there then is complete
+		over := c.isDone() // read first, so that the frames below are complete
 		for _, f := range op.take() {
 			switch f.kind {
 			case fromAnswer:
@@ -295,8 +294,8 @@ func (c *Conn) isDone() bool {
 	}
 }
 
-// pump sends a piece of the operation's input; false: the agent takes none now,
-// or nothing more is to be sent.
+// pump sends a piece of the operation's input. It returns false if the agent accepts none
+// now, or nothing is left to send.
 func (c *Conn) pump(op *call, w *work, stop func(error)) bool {
 	n := op.spend(chunk)
 	if n == 0 {
@@ -319,7 +318,7 @@ func (c *Conn) pump(op *call, w *work, stop func(error)) bool {
 	return true
 }
 
-// ask does a file operation and reads the answer into v.
+// ask performs a file operation and decodes the answer into v.
 func (c *Conn) ask(ctx context.Context, w *work, v any) error {
 	select {
 	case c.ops <- struct{}{}:
@@ -348,7 +347,7 @@ func (c *Conn) ask(ctx context.Context, w *work, v any) error {
 	return c.answer(text, v)
 }
 
-// answer reads an answer: a refusal, or v.
+// answer decodes an answer: a refusal, or v.
 func (c *Conn) answer(text []byte, v any) error {
 	var refusal struct {
 		Error *struct {
@@ -357,16 +356,16 @@ func (c *Conn) answer(text []byte, v any) error {
 		} `json:"error"`
 	}
 	if err := decode(text, &refusal); err != nil {
-		return c.fail(fmt.Errorf("the agent's answer makes no sense: %w", err))
+		return c.fail(fmt.Errorf("invalid answer of the agent: %w", err))
 	}
 	if e := refusal.Error; e != nil && e.Code == codeBroken {
-		return c.fail(fmt.Errorf("the agent gives it up: %s", cut(e.Message, maxMessage)))
+		return c.fail(fmt.Errorf("the agent gave up: %s", cut(e.Message, maxMessage)))
 	} else if e != nil {
 		return refused(e.Code, e.Message)
 	}
 	if v != nil {
 		if err := decode(text, v); err != nil {
-			return c.fail(fmt.Errorf("the agent's answer makes no sense: %w", err))
+			return c.fail(fmt.Errorf("invalid answer of the agent: %w", err))
 		}
 	}
 	return nil

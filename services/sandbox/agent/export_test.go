@@ -1,4 +1,4 @@
 package agent
 
-// WithoutPidfds is a Config for an agent that does as if its kernel had none.
+// WithoutPidfds returns a Config for an agent that behaves as on a kernel without pidfds.
 func WithoutPidfds() Config { return Config{noPidfd: true} }

@@ -18,20 +18,20 @@ const (
 	maxEntries  = 100000  // files of a workspace
 	perEntry    = 16 << 10
 	maxMessage  = 1000
-	defaultMost = 1000 // of files or matches found
+	defaultMost = 1000 // results of a search
 )
 
-// WriteMode is what Write does with a file that is there.
+// WriteMode selects what Write does with an existing file.
 type WriteMode string
 
 // The modes.
 const (
-	Replace WriteMode = "replace" // it is replaced, as a whole and at once
+	Replace WriteMode = "replace" // Write replaces it, atomically
 	Create  WriteMode = "create"  // Write fails with "exists"
-	Append  WriteMode = "append"  // the data is added at its end
+	Append  WriteMode = "append"  // Write appends to it
 )
 
-// GrepQuery is what Grep looks for.
+// GrepQuery says what Grep searches for.
 type GrepQuery struct {
 	Pattern    string // a regular expression of Python's re, searched for in each line
 	Path       string // a file or a directory; empty: the workspace
@@ -40,8 +40,8 @@ type GrepQuery struct {
 	Max        int // matches; default 1000, at most 10000
 }
 
-// List lists a directory, in order of names. A path is relative to the
-// workspace, or begins with it; "" is the workspace itself.
+// List lists a directory, sorted by name. A path is relative to the workspace, or begins
+// with it; "" is the workspace itself.
 func (c *Conn) List(ctx context.Context, path string) ([]File, error) {
 	var body []wireFile
 	if err := c.askList(ctx, &work{op: "list", fields: map[string]any{"path": path}}, &body, nil); err != nil {
@@ -50,15 +50,15 @@ func (c *Conn) List(ctx context.Context, path string) ([]File, error) {
 	return filesOf(body), nil
 }
 
-// Stat describes what is at path; a link is not followed.
+// Stat describes the file at path; it does not follow a link.
 func (c *Conn) Stat(ctx context.Context, path string) (File, error) {
 	return c.askFile(ctx, &work{op: "stat", fields: map[string]any{"path": path}})
 }
 
-// Read reads at most limit bytes of a file from offset on. size is the file's.
+// Read reads at most limit bytes of a file, from offset. size is the file's size.
 func (c *Conn) Read(ctx context.Context, path string, offset, limit int64) (data []byte, size int64, err error) {
 	if offset < 0 || limit < 0 {
-		return nil, 0, &Error{Code: "invalid", Message: fmt.Sprintf("offset is %d and limit %d: neither may be negative", offset, limit)}
+		return nil, 0, &Error{Code: "invalid", Message: fmt.Sprintf("offset is %d and limit %d, want both 0 or more", offset, limit)}
 	}
 	var a struct {
 		Size int64 `json:"size"`
@@ -74,7 +74,7 @@ func (c *Conn) Read(ctx context.Context, path string, offset, limit int64) (data
 	return data, max(0, a.Size), nil
 }
 
-// Write writes a file; directories that are missing on the way are made.
+// Write writes a file. It creates missing parent directories.
 func (c *Conn) Write(ctx context.Context, path string, data []byte, mode WriteMode) (File, error) {
 	if mode != Replace && mode != Create && mode != Append {
 		return File{}, &Error{Code: "invalid", Message: fmt.Sprintf("mode is %q, want replace, create or append", mode)}
@@ -88,27 +88,27 @@ func (c *Conn) Write(ctx context.Context, path string, data []byte, mode WriteMo
 	return c.askFile(ctx, w)
 }
 
-// Mkdir makes a directory and those that are missing on the way. If it is there
-// already, nothing happens.
+// Mkdir creates a directory and its missing parents. If it exists already, Mkdir does
+// nothing.
 func (c *Conn) Mkdir(ctx context.Context, path string) error {
 	return c.ask(ctx, &work{op: "mkdir", fields: map[string]any{"path": path}}, nil)
 }
 
-// Remove removes a file, a link or a directory; one that is not empty only if
-// recursive. Links are not followed.
+// Remove removes a file, a link or a directory; a directory that is not empty only with
+// recursive. It does not follow links.
 func (c *Conn) Remove(ctx context.Context, path string, recursive bool) error {
 	return c.ask(ctx, &work{op: "remove", fields: map[string]any{"path": path, "recursive": recursive}}, nil)
 }
 
-// Move renames; directories that are missing on the way to are made. What is at
-// to already is replaced only if overwrite, and a directory only if it is empty.
+// Move renames a file or directory. It creates missing parent directories of to. It
+// replaces an existing to only with overwrite, and a directory only if it is empty.
 func (c *Conn) Move(ctx context.Context, from, to string, overwrite bool) error {
 	return c.ask(ctx, &work{op: "move", fields: map[string]any{"from": from, "to": to, "overwrite": overwrite}}, nil)
 }
 
-// Glob finds what matches a pattern: *, ?, [abc], and ** for any number of
-// directories. Hidden names match only what begins with a dot itself. limit is
-// 1000 if it is 0, and at most 10000; more says that there is more.
+// Glob finds files by a pattern: *, ?, [abc], and ** for any number of directories. Hidden
+// names match only a pattern that itself begins with a dot. limit is 1000 if it is 0, and
+// at most 10000; more reports that there are more.
 func (c *Conn) Glob(ctx context.Context, pattern string, limit int) (files []File, more bool, err error) {
 	var body []wireFile
 	w := &work{op: "glob", fields: map[string]any{"pattern": pattern, "max": most(limit)}}
@@ -118,7 +118,7 @@ func (c *Conn) Glob(ctx context.Context, pattern string, limit int) (files []Fil
 	return filesOf(body), more, nil
 }
 
-// Grep searches files that are text, line by line.
+// Grep searches text files, line by line.
 func (c *Conn) Grep(ctx context.Context, q GrepQuery) (matches []Match, more bool, err error) {
 	w := &work{op: "grep", fields: map[string]any{"pattern": q.Pattern, "path": q.Path, "glob": q.Glob, "ignore_case": q.IgnoreCase, "max": most(q.Max)}}
 	if err := c.askList(ctx, w, &matches, &more); err != nil {
@@ -131,8 +131,8 @@ func (c *Conn) Grep(ctx context.Context, q GrepQuery) (matches []Match, more boo
 	return matches, more, nil
 }
 
-// Edit replaces old, which must be there exactly once, by replacement; all replaces it
-// everywhere. n is how often it did.
+// Edit replaces old, which must occur exactly once, with replacement; with all it replaces
+// every occurrence. n is the number of replacements.
 func (c *Conn) Edit(ctx context.Context, path, old, replacement string, all bool) (n int, err error) {
 	var a struct {
 		N int `json:"n"`
@@ -155,8 +155,8 @@ func (c *Conn) Export(ctx context.Context, w io.Writer) error {
 	}, nil)
 }
 
-// Import adds what Export has written to the workspace. Files that are there
-// already are replaced. If it fails, a part of them may be there.
+// Import adds the files of an Export to the workspace. It replaces existing files. If it
+// fails, some of the files may have been written.
 func (c *Conn) Import(ctx context.Context, r io.Reader) error {
 	return c.ask(ctx, &work{op: "import", fields: archiveBounds(), timeout: treeTimeout, in: r}, nil)
 }
@@ -172,7 +172,7 @@ func most(n int) int {
 	return min(n, maxMatches)
 }
 
-// askList does an operation whose data is a JSON list.
+// askList performs an operation whose data is a JSON list.
 func (c *Conn) askList(ctx context.Context, w *work, list any, more *bool) error {
 	var body []byte
 	w.allowed.data = maxList
@@ -187,7 +187,7 @@ func (c *Conn) askList(ctx context.Context, w *work, list any, more *bool) error
 		return err
 	}
 	if err := decode(body, list); err != nil {
-		return c.fail(fmt.Errorf("the agent's list makes no sense: %w", err))
+		return c.fail(fmt.Errorf("invalid list of the agent: %w", err))
 	}
 	if more != nil {
 		*more = a.More
@@ -208,7 +208,7 @@ func (c *Conn) askFile(ctx context.Context, w *work) (File, error) {
 	return a.File.file(), nil
 }
 
-// wireFile is a File as the agent says it.
+// wireFile is a File as the agent sends it.
 type wireFile struct {
 	Path   string `json:"path"`
 	Type   string `json:"type"`
@@ -230,8 +230,8 @@ func (f wireFile) file() File {
 	}
 }
 
-// filesOf leaves out what is no path below the workspace: whoever takes files
-// by their names need not ask.
+// filesOf drops names that are not paths below the workspace, so that callers may use files
+// by their names.
 func filesOf(wire []wireFile) []File {
 	files := make([]File, 0, len(wire))
 	for _, f := range wire {

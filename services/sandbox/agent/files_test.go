@@ -307,7 +307,7 @@ func TestEditReplacesExactlyWhatIsMeant(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceMovesToAnotherBox(t *testing.T) {
+func TestAWorkspaceMovesToAnotherSandbox(t *testing.T) {
 	a := start(t)
 	a.shell(t, "mkdir -p d/e empty; echo text > d/e/f; chmod 700 d/e/f; touch -d 2020-01-01 d/e/f; ln -s e/f d/l; ln -s "+a.workspace+"/d abs; echo h > .hidden; head -c 3000000 /dev/urandom > big; mkfifo p")
 	var archive bytes.Buffer
@@ -342,8 +342,8 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no") }
 func (failing) Read([]byte) (int, error)  { return 0, errors.New("no") }
 
-// An archive from who knows where can neither leave the workspace nor fill more
-// than was agreed.
+// An archive from an unknown source can neither leave the workspace nor exceed the agreed
+// size.
 func TestAnArchiveIsNotTrusted(t *testing.T) {
 	b := start(t)
 	file := func(path string) string {
@@ -411,7 +411,7 @@ func TestAnArchiveIsNotTrusted(t *testing.T) {
 	b.works(t)
 }
 
-// A file system that is full is said to be, and what was there stays.
+// A full file system is reported, and existing files stay.
 func TestAFullWorkspace(t *testing.T) {
 	if os.Getuid() != 0 {
 		lack(t, "mounting a small file system needs root")
@@ -449,7 +449,7 @@ func (l *laggard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Whoever takes data slowly is sent no more than was agreed, whatever the pieces are.
+// A slow reader is sent no more than was agreed, whatever the pieces are.
 func TestASlowReaderIsWaitedFor(t *testing.T) {
 	b := start(t)
 	b.python(t, "import os, random", "r = random.Random(1)",

@@ -9,18 +9,18 @@ import (
 	"skandha.dev/services/internal/nesting"
 )
 
-// The bounds of the protocol; agent.py has the same.
+// Bounds of the protocol; agent.py has the same ones.
 const (
 	maxPayload = 1 << 20   // of a frame
-	window     = 512 << 10 // bytes of data that may be under way without credit
+	window     = 512 << 10 // bytes of data that may be in transit without credit
 	chunk      = 64 << 10  // of data
-	maxSaid    = 512 << 10 // of what a run's child says of its result
+	maxSaid    = 512 << 10 // of a run's result, as its child sends it
 	maxCode    = 1 << 20   // of the agent, compiled
 	maxDepth   = 64        // of nested JSON
-	maxTail    = 48 << 10  // of data that goes along with its request
+	maxTail    = 48 << 10  // of data sent with its request
 )
 
-// What a frame is.
+// Kinds of frames.
 const (
 	toRequest = 'q'
 	toData    = 'd'
@@ -28,18 +28,18 @@ const (
 	toCredit  = 'c' // for data, 4 bytes big-endian
 	toStop    = 'x'
 
-	fromVersion  = 'v' // of the interpreter: it wants the source
+	fromVersion  = 'v' // of the interpreter: it needs the source
 	fromCompiled = 'z'
 	fromReady    = 'r'
 	fromLive     = 'o' // 1 byte: which stream; the piece
-	fromKept     = 'k' // the same, of what is kept
-	fromSaid     = 's' // by a run's child, of its result
+	fromKept     = 'k' // the same, of kept output
+	fromSaid     = 's' // by a run's child, about its result
 	fromData     = 'd'
 	fromCredit   = 'c'
 	fromAnswer   = 'a' // the last of its id
 )
 
-// codeBroken is how the agent refuses when nothing can run in the box any more.
+// codeBroken is the agent's refusal when nothing can run in the sandbox any more.
 const codeBroken = "broken"
 
 type frame struct {
@@ -61,12 +61,12 @@ func encodeFrame(kind byte, id uint32, payload ...[]byte) []byte {
 	return b
 }
 
-// block is a length and that many bytes: what the bootstrap reads.
+// block encodes a length and that many bytes, as the bootstrap reads them.
 func block(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, len(b)+4), uint32(len(b))), b...)
 }
 
-// readFrame reads one frame and fails on what cannot be one.
+// readFrame reads one frame. It fails on an invalid one.
 func readFrame(r io.Reader) (frame, error) {
 	var head [9]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -83,10 +83,10 @@ func readFrame(r io.Reader) (frame, error) {
 	return f, nil
 }
 
-// decode reads JSON of the agent into v.
+// decode decodes JSON of the agent into v.
 func decode(text []byte, v any) error {
 	if d := nesting.Depth(text); d > maxDepth {
-		return fmt.Errorf("JSON that is nested %d deep", d)
+		return fmt.Errorf("JSON with a nesting depth of %d", d)
 	}
 	return json.Unmarshal(text, v)
 }

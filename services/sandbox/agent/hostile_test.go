@@ -17,12 +17,12 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// liar is an agent that says what a test wants it to.
+// liar is an agent that sends what a test wants.
 type liar struct {
 	net.Conn
 }
 
-// lie starts a Conn on a liar that has said that it is ready.
+// lie starts a Conn on a liar that has reported itself ready.
 func lie(t testing.TB) (*agent.Conn, *liar) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -68,7 +68,7 @@ func frameOf(kind byte, id uint32, payload string) []byte {
 
 func (l *liar) say(kind byte, id uint32, payload string) { _, _ = l.Write(frameOf(kind, id, payload)) }
 
-// Whatever the agent says that makes no sense ends the box, and nothing waits.
+// Invalid data from the agent ends the sandbox, and nothing waits.
 func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 	run := func(c *agent.Conn) error {
 		_, err := c.Run(context.Background(), agent.Run{Kind: agent.Python, MaxOutput: 100, Output: func(agent.Stream, []byte) {}})
@@ -90,37 +90,37 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 		"a frame without end":        {run, func(l *liar, _ uint32) { _, _ = l.Write([]byte{255, 255, 255, 255, 'a', 0, 0, 0, 1}) }, "4294967295 bytes"},
 		"a frame without a head":     {run, func(l *liar, _ uint32) { _, _ = l.Write(make([]byte, 9)) }, "0 bytes"},
 		"an unknown kind":            {run, func(l *liar, id uint32) { l.say('?', id, "x") }, "'?'"},
-		"an unknown operation":       {run, func(l *liar, id uint32) { l.say('a', id+7, exit) }, "no operation"},
-		"operation 0":                {run, func(l *liar, _ uint32) { l.say('a', 0, exit) }, "no operation"},
-		"ready again":                {run, func(l *liar, _ uint32) { l.say('r', 0, `{}`) }, "no operation"},
-		"an answer that is no JSON":  {run, func(l *liar, id uint32) { l.say('a', id, "no") }, "makes no sense"},
+		"an unknown operation":       {run, func(l *liar, id uint32) { l.say('a', id+7, exit) }, "unknown operation"},
+		"operation 0":                {run, func(l *liar, _ uint32) { l.say('a', 0, exit) }, "unknown operation"},
+		"ready again":                {run, func(l *liar, _ uint32) { l.say('r', 0, `{}`) }, "unknown operation"},
+		"an answer that is no JSON":  {run, func(l *liar, id uint32) { l.say('a', id, "no") }, "invalid answer"},
 		"an answer without an exit":  {run, func(l *liar, id uint32) { l.say('a', id, "{}") }, "no exit"},
-		"nested JSON":                {read, func(l *liar, id uint32) { l.say('a', id, strings.Repeat("[", 1000)+strings.Repeat("]", 1000)) }, "1000 deep"},
-		"output of no stream":        {run, func(l *liar, id uint32) { l.say('k', id, "\x02x") }, "no stream"},
-		"empty output":               {run, func(l *liar, id uint32) { l.say('o', id, "\x00") }, "no stream"},
+		"nested JSON":                {read, func(l *liar, id uint32) { l.say('a', id, strings.Repeat("[", 1000)+strings.Repeat("]", 1000)) }, "depth of 1000"},
+		"output of no stream":        {run, func(l *liar, id uint32) { l.say('k', id, "\x02x") }, "unknown stream"},
+		"empty output":               {run, func(l *liar, id uint32) { l.say('o', id, "\x00") }, "unknown stream"},
 		"too much output":            {run, func(l *liar, id uint32) { l.say('k', id, "\x00"+strings.Repeat("x", 101)) }, "more output"},
 		"too much live output":       {run, func(l *liar, id uint32) { l.say('o', id, "\x01"+strings.Repeat("x", 101)) }, "more output"},
 		"output of a file operation": {read, func(l *liar, id uint32) { l.say('k', id, "\x00x") }, "more output"},
 		"output that does not add up": {run, func(l *liar, id uint32) {
 			l.say('k', id, "\x00abc")
 			l.say('a', id, `{"exit":{"out":[5,2,2],"err":[0,0,0]}}`)
-		}, "counts"},
+		}, "count of the agent"},
 		"countless processes": {run, func(l *liar, id uint32) {
 			l.say('a', id, `{"exit":{"strays":9223372036854775807,"out":[0,0,0],"err":[0,0,0]}}`)
-		}, "counts"},
-		"countless output":           {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) }, "counts"},
-		"a box given up":             {run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why"},
-		"negative counts":            {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "counts"},
-		"two results":                {run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not asked for"},
-		"a result of a file":         {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not asked for"},
-		"a result that is too large": {run, func(l *liar, id uint32) { l.say('s', id, strings.Repeat("x", 600<<10)) }, "not asked for"},
+		}, "count of the agent"},
+		"countless output":           {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) }, "count of the agent"},
+		"a sandbox given up":         {run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why"},
+		"negative counts":            {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "count of the agent"},
+		"two results":                {run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not requested"},
+		"a result of a file":         {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not requested"},
+		"a result that is too large": {run, func(l *liar, id uint32) { l.say('s', id, strings.Repeat("x", 600<<10)) }, "not requested"},
 		"data of a run":              {run, func(l *liar, id uint32) { l.say('d', id, "x") }, "more data"},
 		"too much data":              {read, func(l *liar, id uint32) { l.say('d', id, strings.Repeat("x", 101)) }, "more data"},
 		"empty data":                 {read, func(l *liar, id uint32) { l.say('d', id, "") }, "more data"},
 		"credit for nothing":         {run, func(l *liar, id uint32) { l.say('c', id, "\x00\x00\x00\x01") }, "credit"},
 		"half a credit":              {run, func(l *liar, id uint32) { l.say('c', id, "\x00") }, "credit"},
-		"a list that is none":        {list, func(l *liar, id uint32) { l.say('d', id, "{}"); l.say('a', id, "{}") }, "list makes no sense"},
-		"no list":                    {list, func(l *liar, id uint32) { l.say('a', id, "{}") }, "list makes no sense"},
+		"a list that is none":        {list, func(l *liar, id uint32) { l.say('d', id, "{}"); l.say('a', id, "{}") }, "invalid list"},
+		"no list":                    {list, func(l *liar, id uint32) { l.say('a', id, "{}") }, "invalid list"},
 		"a stat without a file":      {func(c *agent.Conn) error { return second(c.Stat(context.Background(), "x")) }, func(l *liar, id uint32) { l.say('a', id, "{}") }, "no file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 	}
 }
 
-// What is said in words is made text and cut; it is no reason to give up.
+// Texts of the agent are made valid and cut; they are no reason to give up.
 func TestWhatTheAgentSaysIsOnlyText(t *testing.T) {
 	c, l := lie(t)
 	go func() {
@@ -198,7 +198,7 @@ func TestAnAgentThatDoesNotStopIsGivenUp(t *testing.T) {
 	}
 }
 
-// One that does not even read keeps nobody waiting.
+// An agent that does not even read does not block callers.
 func TestAnAgentThatDoesNotReadIsGivenUp(t *testing.T) {
 	c, l := lie(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -290,8 +290,8 @@ func TestAConnLeavesNoGoroutines(t *testing.T) {
 	eventually(t, "goroutines are left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// FuzzAgent: whatever an agent says, a Conn neither panics nor hangs, and what it
-// returns is text within its bounds.
+// FuzzAgent: whatever an agent sends, a Conn neither panics nor hangs, and returns text
+// within its bounds.
 func FuzzAgent(f *testing.F) {
 	good := bytes.Join([][]byte{
 		frameOf('o', 1, "\x00hi"), frameOf('k', 1, "\x00hi"), frameOf('s', 1, `{"result":[1],"files":[{"path":"out/x","type":"file"}]}`),
@@ -342,7 +342,7 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// A box whose agent was tampered with is given up by the next call. It never answers
+// A sandbox whose agent was tampered with is given up by the next call. It never answers
 // with the agent's own failure as if the code had failed.
 func TestAnAgentThatWasTamperedWithIsGivenUp(t *testing.T) {
 	for _, limit := range []string{"AS, 1 << 20", "DATA, 1 << 20", "NOFILE, 30", "NOFILE, 4", "NPROC, 0", "FSIZE, 0", "STACK, 4096"} {
@@ -362,7 +362,7 @@ func TestAnAgentThatWasTamperedWithIsGivenUp(t *testing.T) {
 	}
 }
 
-// The child that waits for the next call is gone when code runs that it does not run.
+// The spare child has ended when other code runs than its own.
 func TestCodeRunsBesideNoSpareChild(t *testing.T) {
 	b := start(t)
 	code := "\nimport os, signal\nfor pid in open('/proc/%d/task/%d/children' % ((os.getppid(),) * 2)).read().split():\n" +
@@ -377,7 +377,7 @@ func TestCodeRunsBesideNoSpareChild(t *testing.T) {
 	}
 }
 
-func (b *box) awaitSpare(t *testing.T) {
+func (b *sandbox) awaitSpare(t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -44,7 +44,7 @@ func TestATimeoutEndsARun(t *testing.T) {
 	}
 }
 
-// stops is Python that stops itself, with a copy that sees to it that it has.
+// stops is Python code that stops itself, with a fork that makes sure of it.
 const stops = `
 import os, signal, time
 me = os.getpid()
@@ -111,7 +111,7 @@ func TestNothingOutlivesARun(t *testing.T) {
 	b := start(t)
 	for name, code := range map[string]string{
 		"in the background":    "sleep 1000 & echo $! > pid",
-		"a session of its own": "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep .01; done",
+		"a separate session":   "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep .01; done",
 		"holding the pipes":    "sh -c 'trap \"\" TERM HUP; echo $$ > pid; while :; do sleep 1; done' & while [ ! -s pid ]; do sleep .01; done",
 		"printing without end": "yes > /dev/stdout & echo $! > pid",
 		"a daemon, forked twice": `python3 -c "
@@ -163,7 +163,7 @@ func TestOutputIsBoundedInTheMiddle(t *testing.T) {
 	b.works(t)
 }
 
-func residentKB(t *testing.T, b *box) int {
+func residentKB(t *testing.T, b *sandbox) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.process.Process.Pid))
 	if err != nil {
@@ -235,7 +235,7 @@ func TestFilesBelowOutAreListed(t *testing.T) {
 	}
 }
 
-// The figures that are open at the end are files. A small stand-in for
+// The figures that are open at the end become files. A small substitute for
 // matplotlib's interface, as a package of the workspace, is enough to see that.
 func TestOpenFiguresAreSaved(t *testing.T) {
 	b := start(t)
@@ -249,12 +249,12 @@ func TestOpenFiguresAreSaved(t *testing.T) {
 		t.Errorf("the figure is %q", got)
 	}
 	x = b.python(t, "import matplotlib.pyplot as plt\nplt.figure = None")
-	if x.Code != 0 || !strings.Contains(x.Stderr.Text, "figures could not be saved") {
+	if x.Code != 0 || !strings.Contains(x.Stderr.Text, "cannot save the figures") {
 		t.Errorf("got %+v", x)
 	}
 }
 
-// A run sees the files of those before it, and nothing else of them.
+// A run sees the files of earlier runs, and nothing else of them.
 func TestRunsShareFilesAndNothingElse(t *testing.T) {
 	b := start(t)
 	b.write(t, "mine.py", "value = 41\n")
@@ -278,8 +278,8 @@ func TestRunsShareFilesAndNothingElse(t *testing.T) {
 	}
 }
 
-// Packages are found behind the workspace and the standard library; what they would run at the start of
-// an interpreter is not.
+// Packages are found after the workspace and the standard library; their start-up code does
+// not run.
 func TestPackagesAreOnThePath(t *testing.T) {
 	b := start(t)
 	for name, text := range map[string]string{"lib.py": "value = 'package'\n", "wave.py": "value = 'shadow'\n", "evil.pth": "import sys; sys.evil = 1\n", "sitecustomize.py": "import sys; sys.evil = 1\n"} {
@@ -297,7 +297,7 @@ func TestPackagesAreOnThePath(t *testing.T) {
 	}
 }
 
-// Nothing of the agent's own can be reached from what it runs.
+// Code cannot reach anything of the agent.
 func TestARunHasNoHandleOnTheAgent(t *testing.T) {
 	b := start(t)
 	eventually(t, "the agent is not idle", func() bool { return b.python(t, "import traceback").Code == 0 })
@@ -323,7 +323,7 @@ func TestARunHasNoHandleOnTheAgent(t *testing.T) {
 	}
 }
 
-func TestTheBoxOutlivesWhatRunsDoToIt(t *testing.T) {
+func TestTheSandboxOutlivesWhatRunsDoToIt(t *testing.T) {
 	b := start(t)
 	pid := b.process.Process.Pid
 	for name, code := range map[string]string{
@@ -370,7 +370,7 @@ func TestWhatAResultMayBe(t *testing.T) {
 	}
 }
 
-// Limits are those of what runs, not the agent's.
+// Limits apply to runs, not to the agent.
 func TestLimitsHoldForWhatRuns(t *testing.T) {
 	b := startWith(t, options{Config: agent.Config{Limits: map[string]int64{"nofile": 64, "fsize": 1 << 20, "as": 512 << 20}}})
 	x := b.python(t, "import resource as r", "[r.getrlimit(r.RLIMIT_NOFILE)[1], r.getrlimit(r.RLIMIT_FSIZE)[1], r.getrlimit(r.RLIMIT_CORE)[1]]")
@@ -390,7 +390,7 @@ func TestLimitsHoldForWhatRuns(t *testing.T) {
 	b.works(t)
 }
 
-// When memory runs out, it is the run that the kernel ends.
+// When memory runs out, the kernel ends the run.
 func TestTheAgentIsTheLastToRunOutOfMemory(t *testing.T) {
 	b := start(t)
 	for range 2 {
@@ -404,7 +404,7 @@ func TestTheAgentIsTheLastToRunOutOfMemory(t *testing.T) {
 	}
 }
 
-// Where the kernel has no pidfds, the end of a run is polled for.
+// Where the kernel has no pidfds, the end of a run is polled.
 func TestItWorksWithoutPidfds(t *testing.T) {
 	b := startWith(t, options{Config: agent.WithoutPidfds()})
 	b.works(t)
@@ -449,7 +449,7 @@ func TestEachInterpreterThatIsHereWillDo(t *testing.T) {
 	}
 }
 
-// A copy of the run's process that comes to the end of the script is not the run.
+// A fork of the run's process that reaches the end of the script is not the run.
 func TestAForkedCopyDoesNotSpeakForTheRun(t *testing.T) {
 	b := start(t)
 	for range 5 {
@@ -463,7 +463,7 @@ func TestAForkedCopyDoesNotSpeakForTheRun(t *testing.T) {
 	}
 }
 
-// Whatever a run has done to the workspace's rights, the next one works.
+// Whatever a run did to the workspace's mode, the next one works.
 func TestAWorkspaceThatWasLockedIsOpenedAgain(t *testing.T) {
 	b := start(t)
 	b.write(t, "f", "kept")

@@ -12,7 +12,7 @@ import (
 )
 
 // firsts are ways to start an agent as the first process of a PID namespace, as in
-// a box.
+// a sandbox.
 var firsts = map[string][]string{
 	"unshare": {"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"},
 	"bwrap": {
@@ -30,7 +30,7 @@ func lack(t testing.TB, why string) {
 	t.Skip("NOT TESTED: " + why)
 }
 
-func startFirst(t testing.TB, by string) *box {
+func startFirst(t testing.TB, by string) *sandbox {
 	t.Helper()
 	if os.Getuid() != 0 {
 		lack(t, "becoming another user needs root")
@@ -54,7 +54,7 @@ func TestAsTheFirstProcess(t *testing.T) {
 	}
 }
 
-func testFirst(t *testing.T, b *box) {
+func testFirst(t *testing.T, b *sandbox) {
 	for name, tc := range map[string]struct {
 		code   string
 		strays bool
@@ -71,7 +71,7 @@ func testFirst(t *testing.T, b *box) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A bomb takes processes away from the whole machine, so it is bounded
-			// as in a box.
+			// as in a sandbox.
 			code := "import resource\nresource.setrlimit(resource.RLIMIT_NPROC, (120, 120))\n" + tc.code
 			x, err := b.Run(t.Context(), agent.Run{Kind: agent.Python, Code: code, Timeout: patience})
 			if err != nil {
@@ -91,8 +91,8 @@ func testFirst(t *testing.T, b *box) {
 	}
 }
 
-// While file operations run beside a run, its end takes its strays along and not
-// them.
+// File operations that run beside a run survive its end, which sweeps only the run's
+// strays.
 func TestTheSweepSparesFileOperations(t *testing.T) {
 	b := startFirst(t, "unshare")
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -119,7 +119,7 @@ func TestTheSweepSparesFileOperations(t *testing.T) {
 	<-stopped
 }
 
-// With no process to spare the box refuses what it is asked, and lives on.
+// Without a spare process the sandbox refuses calls, and survives.
 func TestWhenNothingCanBeForked(t *testing.T) {
 	if os.Getuid() != 0 {
 		lack(t, "another user with a limit needs root")

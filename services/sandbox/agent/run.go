@@ -23,10 +23,9 @@ const (
 	maxFiles       = 64
 )
 
-// Run executes r. It waits until the runs before it have ended; if ctx ends
-// before its turn has come, it returns ctx's error and nothing has run. If ctx
-// ends later, the run is stopped and its Exit says so. Errors: [*Error] when it
-// could not be started, [ErrBroken].
+// Run executes r. It waits until the earlier runs have ended; if ctx ends before its turn,
+// Run returns ctx's error and nothing has run. If ctx ends later, the run is stopped and
+// its Exit reports that. Errors: [*Error] when it could not be started, [ErrBroken].
 func (c *Conn) Run(ctx context.Context, r Run) (Exit, error) {
 	w, err := runWork(&r)
 	if err != nil {
@@ -62,7 +61,7 @@ func (c *Conn) Run(ctx context.Context, r Run) (Exit, error) {
 	return exit, nil
 }
 
-// runWork checks r, fills in its defaults, and makes the request.
+// runWork checks r, fills in its defaults, and returns the request.
 func runWork(r *Run) (*work, error) {
 	invalid := func(format string, args ...any) (*work, error) {
 		return nil, &Error{Code: "invalid", Message: fmt.Sprintf(format, args...)}
@@ -73,7 +72,7 @@ func runWork(r *Run) (*work, error) {
 		fields["code"] = r.Code
 	case Argv:
 		if len(r.Argv) == 0 || r.Argv[0] == "" {
-			return invalid("argv is empty: give the program and its arguments")
+			return invalid("argv is empty, want the program and its arguments")
 		}
 		fields["argv"] = r.Argv
 	default:
@@ -81,7 +80,7 @@ func runWork(r *Run) (*work, error) {
 	}
 	for k, v := range r.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
-			return invalid("env.%s: a name must not be empty or contain '=', and nothing may contain NUL", k)
+			return invalid("env.%s: a name must not be empty or contain '=', and names and values must not contain NUL", k)
 		}
 	}
 	if r.Timeout <= 0 {
@@ -108,7 +107,7 @@ func runWork(r *Run) (*work, error) {
 	return w, nil
 }
 
-// outcome gathers what a run's frames say.
+// outcome collects the frames of a run.
 type outcome struct {
 	kept [2][]byte
 	said []byte
@@ -126,11 +125,11 @@ func (o *outcome) take(f frame) {
 	}
 }
 
-// live passes pieces of a stream on, whole characters each.
+// live forwards pieces of a stream that consist of whole characters.
 type live struct {
 	to     func(Stream, []byte)
 	stream Stream
-	given  int // bytes, with those that are held
+	given  int // bytes, including those in held
 	held   []byte
 }
 
@@ -151,8 +150,7 @@ func (l *live) add(piece []byte) {
 	}
 }
 
-// end gives what is kept and was not given yet, as far as nothing is missing
-// before it.
+// end forwards the kept bytes that were not forwarded yet, up to the first gap.
 func (l *live) end(kept []byte) {
 	if l.to == nil {
 		return
@@ -165,7 +163,7 @@ func (l *live) end(kept []byte) {
 	}
 }
 
-// ending is how the agent says that a run ended.
+// ending is the agent's report of how a run ended.
 type ending struct {
 	Code     int      `json:"code"`
 	Signal   int      `json:"signal"`
@@ -173,16 +171,16 @@ type ending struct {
 	Stopped  bool     `json:"stopped"`
 	Duration int64    `json:"duration_us"`
 	Strays   int      `json:"strays"`
-	Out      [3]int64 `json:"out"` // bytes printed, of the head that is kept, of the tail
+	Out      [3]int64 `json:"out"` // bytes printed, bytes of the kept head, and of the tail
 	Err      [3]int64 `json:"err"`
 }
 
-// maxPID is more processes than a kernel has.
+// maxPID is more than the number of processes of any kernel.
 const maxPID = 1 << 22
 
 func (o *outcome) exit(e *ending) (Exit, error) {
 	if e.Strays > maxPID {
-		return Exit{}, fmt.Errorf("the agent counts its processes wrong: %d", e.Strays)
+		return Exit{}, fmt.Errorf("invalid process count of the agent: %d", e.Strays)
 	}
 	x := Exit{
 		Code: e.Code, TimedOut: e.TimedOut, Stopped: e.Stopped, Strays: max(0, e.Strays),
@@ -214,11 +212,11 @@ func (o *outcome) exit(e *ending) (Exit, error) {
 // maxPrinted is more than a run can print.
 const maxPrinted = 1 << 50
 
-// keptText makes text of what is kept: its head, what is left out, its tail.
+// keptText returns kept output as text: its head, how much was left out, its tail.
 func keptText(kept []byte, size [3]int64) (Text, error) {
 	total, head, tail := size[0], size[1], size[2]
 	if head < 0 || tail < 0 || total > maxPrinted || head+tail != int64(len(kept)) || total < head+tail {
-		return Text{}, fmt.Errorf("the agent counts its output wrong: %d bytes, %d and %d kept, %d sent", total, head, tail, len(kept))
+		return Text{}, fmt.Errorf("invalid output count of the agent: %d bytes, %d and %d kept, %d sent", total, head, tail, len(kept))
 	}
 	t := Text{Bytes: total, Cut: total > head+tail}
 	if !t.Cut {
@@ -243,8 +241,8 @@ func keptText(kept []byte, size [3]int64) (Text, error) {
 	return t, nil
 }
 
-// result reads what the run's child said. The code could say it itself: what
-// makes no sense is left out, and is nobody's error but its own.
+// result reads what the run's child sent about the result. The code itself could have sent
+// it, so invalid parts are dropped and cause no error.
 func (o *outcome) result(x *Exit) {
 	var s struct {
 		Result json.RawMessage `json:"result"`
@@ -274,18 +272,18 @@ func (o *outcome) result(x *Exit) {
 	}
 }
 
-// maxWalk is how many entries below out the agent looks at.
+// maxWalk bounds the entries below out that the agent examines.
 const maxWalk = 32768
 
-// unseen are the reasons why files below out are not listed, N of each.
+// unseen lists the reasons why files below out are not listed; N is the number of cases.
 var unseen = []struct{ why, text string }{
-	{"out", "out is not a directory, so nothing in it is kept; remove it, and make a directory"},
-	{"many", fmt.Sprintf("out has more than %d entries; the rest was not looked at", maxWalk)},
-	{"deep", "N directories more than 16 levels below out were not looked at"},
-	{"closed", "N directories below out could not be read"},
+	{"out", "out is not a directory, so no file in it is kept; replace it with a directory"},
+	{"many", fmt.Sprintf("out has more than %d entries; the rest was not examined", maxWalk)},
+	{"deep", "N directories more than 16 levels below out were not examined"},
+	{"closed", "N directories below out were not readable"},
 }
 
-// cut shortens s to at most n bytes of whole characters.
+// cut shortens s to at most n bytes, on a character boundary.
 func cut(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= n {

@@ -56,7 +56,7 @@ func TestPythonAnswersLikeAnInterpreter(t *testing.T) {
 		"the collector works":          {code: "import gc\ngc.isenabled()", result: "true"},
 		"the import path":              {code: "import sys, os\nsys.path[0] == os.getcwd()", result: "true"},
 		"no core dumps":                {code: "import resource\nresource.getrlimit(resource.RLIMIT_CORE)", result: "[0,0]"},
-		"a session of its own":         {code: "import os\nos.getsid(0) == os.getpid() == os.getpgid(0)", result: "true"},
+		"a separate session":           {code: "import os\nos.getsid(0) == os.getpid() == os.getpgid(0)", result: "true"},
 		"source of a function":         {code: "import inspect\ndef f():\n  return 1\ninspect.getsource(f)", result: `"def f():\n  return 1\n"`},
 		"random is not the same twice": {code: "import random, os\nr = random.random()\nos.path.exists('r') and open('r').read() == str(r)", result: "false"},
 	} {
@@ -82,7 +82,7 @@ func TestTracebacksShowTheCodeAndNothingElse(t *testing.T) {
 		"of what is no syntax": {"x = (1,\ny = 2", []string{"File \"<code>\", line 1", "SyntaxError"}},
 		"a chain":              {"try: 1/0\nexcept ZeroDivisionError as e: raise KeyError(1) from e", []string{"ZeroDivisionError", "direct cause", "KeyError: 1"}},
 		"in a thread":          {"import threading\ndef work(): 1/0\nt = threading.Thread(target=work); t.start(); t.join()\nraise SystemExit(1)", []string{"Exception in thread Thread-", "def work(): 1/0", "ZeroDivisionError"}},
-		"a hook of its own":    {"import sys\nsys.excepthook = lambda t, v, tb: print('mine', t.__name__, file=sys.stderr)\n1/0", []string{"mine ZeroDivisionError"}},
+		"its own hook":         {"import sys\nsys.excepthook = lambda t, v, tb: print('mine', t.__name__, file=sys.stderr)\n1/0", []string{"mine ZeroDivisionError"}},
 		"recursion":            {"def f(): f()\nf()", []string{"RecursionError"}},
 		"NUL":                  {"x = '\x00'", []string{"null byte"}},
 		"at exit":              {"import atexit\ndef bye(): 1/0\natexit.register(bye)\nraise SystemExit(1)", []string{"ZeroDivisionError"}},
@@ -136,7 +136,7 @@ func TestACommandRunsWithAndWithoutAShell(t *testing.T) {
 	}
 }
 
-// What is left out of the list of files is counted, and the reasons are said.
+// Files left out of the list are counted, with the reasons.
 func TestFilesThatAreNotListedAreCounted(t *testing.T) {
 	many := "import os\nfor i in range(5000): open('out/%04d' % i, 'w').close()"
 	for name, c := range map[string]struct {
@@ -147,10 +147,10 @@ func TestFilesThatAreNotListedAreCounted(t *testing.T) {
 	}{
 		"many":             {agent.Run{Kind: agent.Python, Code: many}, 64, 4936, "[]"},
 		"many by a shell":  {agent.Run{Kind: agent.Shell, Code: "cd out && seq 5000 | xargs touch"}, 64, 4936, "[]"},
-		"a link":           {agent.Run{Kind: agent.Shell, Code: "rmdir out; ln -s /tmp out"}, 0, 0, "[out is not a directory, so nothing in it is kept; remove it, and make a directory]"},
-		"a file":           {agent.Run{Kind: agent.Python, Code: "import os\nos.rmdir('out')\nopen('out', 'w').close()"}, 0, 0, "[out is not a directory, so nothing in it is kept; remove it, and make a directory]"},
-		"levels":           {agent.Run{Kind: agent.Python, Code: "import os\nos.makedirs('out' + '/d' * 20)\nopen('out/f', 'w')"}, 1, 0, "[1 directories more than 16 levels below out were not looked at]"},
-		"closed directory": {agent.Run{Kind: agent.Shell, Code: "mkdir out/x; touch out/x/f; chmod 0 out/x"}, 0, 0, "[1 directories below out could not be read]"},
+		"a link":           {agent.Run{Kind: agent.Shell, Code: "rmdir out; ln -s /tmp out"}, 0, 0, "[out is not a directory, so no file in it is kept; replace it with a directory]"},
+		"a file":           {agent.Run{Kind: agent.Python, Code: "import os\nos.rmdir('out')\nopen('out', 'w').close()"}, 0, 0, "[out is not a directory, so no file in it is kept; replace it with a directory]"},
+		"levels":           {agent.Run{Kind: agent.Python, Code: "import os\nos.makedirs('out' + '/d' * 20)\nopen('out/f', 'w')"}, 1, 0, "[1 directories more than 16 levels below out were not examined]"},
+		"closed directory": {agent.Run{Kind: agent.Shell, Code: "mkdir out/x; touch out/x/f; chmod 0 out/x"}, 0, 0, "[1 directories below out were not readable]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t)
@@ -165,7 +165,7 @@ func TestFilesThatAreNotListedAreCounted(t *testing.T) {
 	}
 }
 
-// Every run finds the directory for what the user gets.
+// Every run finds the directory for the user's files.
 func TestOutIsThere(t *testing.T) {
 	b := start(t)
 	for range 2 {

@@ -16,9 +16,9 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// box is an agent as it runs in a box, without the box: a process beside this
-// one, with a directory of its own as its workspace.
-type box struct {
+// sandbox is an agent as in a sandbox, but without isolation: a process beside this one,
+// with a temporary directory as its workspace.
+type sandbox struct {
 	*agent.Conn
 	workspace, packages string
 
@@ -42,19 +42,19 @@ func interpreter() string {
 	return "python3"
 }
 
-// options of a box in a test.
+// options of a sandbox in a test.
 type options struct {
 	agent.Config
 	wrap   []string // what the interpreter is started by
 	asRoot bool     // what wraps needs it, and becomes somebody else itself
 }
 
-func start(t testing.TB) *box {
+func start(t testing.TB) *sandbox {
 	t.Helper()
 	return startWith(t, options{})
 }
 
-func startWith(t testing.TB, o options) *box {
+func startWith(t testing.TB, o options) *sandbox {
 	t.Helper()
 	b := launch(t, o)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -67,15 +67,15 @@ func startWith(t testing.TB, o options) *box {
 	return b
 }
 
-// launch starts the interpreter, and nobody speaks to it yet.
-func launch(t testing.TB, o options) *box {
+// launch starts the interpreter without a Conn.
+func launch(t testing.TB, o options) *sandbox {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &box{workspace: filepath.Join(dir, "workspace"), packages: filepath.Join(dir, "packages")}
+	b := &sandbox{workspace: filepath.Join(dir, "workspace"), packages: filepath.Join(dir, "packages")}
 	args := append(append(o.wrap, interpreter()), agent.Args()...)
 	b.process = exec.Command(args[0], args[1:]...)
 	b.process.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + b.workspace, "LANG=C.UTF-8", "TMPDIR=" + dir}
@@ -117,11 +117,11 @@ func launch(t testing.TB, o options) *box {
 
 const nobody = 65534
 
-// patience is how long anything may take on a slow machine that does other things.
+// patience bounds every wait, for slow and busy machines.
 const patience = time.Minute
 
-// end closes the agent's pipe, which is to end it and all that it has started.
-func (b *box) end(t testing.TB) {
+// end closes the agent's pipe, which must end it and everything it has started.
+func (b *sandbox) end(t testing.TB) {
 	_ = b.pipe.Close()
 	gone := make(chan struct{})
 	go func() { _ = b.process.Wait(); close(gone) }()
@@ -133,10 +133,10 @@ func (b *box) end(t testing.TB) {
 	}
 }
 
-func (b *box) path(name string) string { return filepath.Join(b.workspace, name) }
+func (b *sandbox) path(name string) string { return filepath.Join(b.workspace, name) }
 
 // must runs r and fails the test if it could not be run.
-func (b *box) must(t testing.TB, r agent.Run) agent.Exit {
+func (b *sandbox) must(t testing.TB, r agent.Run) agent.Exit {
 	t.Helper()
 	if r.Timeout == 0 {
 		r.Timeout = patience
@@ -148,10 +148,10 @@ func (b *box) must(t testing.TB, r agent.Run) agent.Exit {
 	return x
 }
 
-// outOfTime runs r, which does not end, out of its time. Its code makes the file
-// "ready" where it is in the midst of what is tried; a time that was over before, on
-// this machine, is too short to say anything.
-func (b *box) outOfTime(t testing.TB, r agent.Run) agent.Exit {
+// outOfTime runs r, which does not end by itself, until its timeout. Its code creates the
+// file "ready" when it has reached the tested state; if the timeout comes earlier, this
+// machine is too slow for the test.
+func (b *sandbox) outOfTime(t testing.TB, r agent.Run) agent.Exit {
 	t.Helper()
 	for r.Timeout = 300 * time.Millisecond; ; r.Timeout *= 2 {
 		x := b.must(t, r)
@@ -161,33 +161,33 @@ func (b *box) outOfTime(t testing.TB, r agent.Run) agent.Exit {
 	}
 }
 
-func (b *box) python(t testing.TB, code ...string) agent.Exit {
+func (b *sandbox) python(t testing.TB, code ...string) agent.Exit {
 	t.Helper()
 	return b.must(t, agent.Run{Kind: agent.Python, Code: strings.Join(code, "\n")})
 }
 
-func (b *box) shell(t testing.TB, code string) agent.Exit {
+func (b *sandbox) shell(t testing.TB, code string) agent.Exit {
 	t.Helper()
 	return b.must(t, agent.Run{Kind: agent.Shell, Code: code})
 }
 
-// works fails the test if the box does not answer as a new one.
-func (b *box) works(t testing.TB) {
+// works fails the test if the sandbox does not answer as a new one.
+func (b *sandbox) works(t testing.TB) {
 	t.Helper()
 	if x := b.python(t, "print('works')", "6 * 7"); x.Stdout.Text != "works\n" || string(x.Result) != "42" || x.Strays != 0 {
-		t.Fatalf("the box does not work any more: %+v", x)
+		t.Fatalf("the sandbox does not work any more: %+v", x)
 	}
 }
 
 // write puts a file into the workspace from outside.
-func (b *box) write(t testing.TB, name, text string) {
+func (b *sandbox) write(t testing.TB, name, text string) {
 	t.Helper()
 	if _, err := b.Write(t.Context(), name, []byte(text), agent.Replace); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *box) read(t testing.TB, name string) string {
+func (b *sandbox) read(t testing.TB, name string) string {
 	t.Helper()
 	data, _, err := b.Read(t.Context(), name, 0, 1<<20)
 	if err != nil {
@@ -196,9 +196,9 @@ func (b *box) read(t testing.TB, name string) string {
 	return string(data)
 }
 
-// later waits until the clock that files' times are taken from has moved on: it ticks
-// some hundred times a second, and what changes twice within a tick looks unchanged.
-func (b *box) later(t *testing.T) {
+// later waits until the clock of file times has advanced: it ticks some hundred times a
+// second, and a file that changes twice within a tick looks unchanged.
+func (b *sandbox) later(t *testing.T) {
 	t.Helper()
 	touch := func() time.Time {
 		if err := os.WriteFile(b.packages+"/clock", nil, 0o644); err != nil {
@@ -260,7 +260,7 @@ func jsonOf(v any) string {
 	return string(b)
 }
 
-// findPython finds an interpreter that whoever runs in a box may execute.
+// findPython finds an interpreter that the user of a sandbox may execute.
 func findPython(version string) string {
 	for _, pattern := range []string{"/usr/bin/python" + version, "/usr/local/bin/python" + version, "/opt/*/bin/python" + version} {
 		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// The agent in its parts. They are one program in one namespace; agent.py, which
-// runs its loop at its end, is the last.
+// The parts of the agent. They are one program in one namespace. agent.py is the last; its
+// end runs the loop.
 //
 //go:embed *.py
 var parts embed.FS
@@ -29,10 +29,10 @@ var source = sync.OnceValues(func() ([]byte, error) {
 	return all, nil
 })
 
-// bootstrap reads what it shall run from standard input: so any image with
-// Python 3.9 or later will do, and the agent in it is never another version than
-// the service. It reads three blocks: a version of Python, the agent compiled by
-// it, and the hello. If the version is not its own it asks for the source.
+// bootstrap reads the program to run from standard input, so any image with Python 3.9 or
+// later works, and the agent never has another version than the service. It reads three
+// blocks: a version of Python, the agent compiled by that version, and the hello. If the
+// interpreter has another version, it asks for the source.
 const bootstrap = `import marshal,posix,sys
 def r(n):
  b=b""
@@ -52,18 +52,18 @@ else:
 exec(c,{"__name__":"agent","HELLO":h})
 `
 
-// Args are what a box's Python interpreter is to be started with.
+// Args returns the arguments for a sandbox's Python interpreter.
 func Args() []string { return []string{"-I", "-S", "-B", "-c", bootstrap} }
 
-// Config is where things are in a box.
+// Config names the directories and limits of a sandbox.
 type Config struct {
 	Workspace string `json:"workspace"` // default /workspace
 	Tmp       string `json:"tmp"`       // default /tmp
-	Packages  string `json:"packages"`  // default /packages; need not be there
-	// Limits are rlimits of all that runs, by their names in lower case without
-	// RLIMIT_ ("nofile", "fsize", "as", "nproc"); "core" is 0 if it is not given.
+	Packages  string `json:"packages"`  // default /packages; need not exist
+	// Limits are the rlimits of every run, by their names in lower case without RLIMIT_
+	// ("nofile", "fsize", "as", "nproc"); "core" defaults to 0.
 	Limits map[string]int64 `json:"limits"`
-	// noPidfd makes the agent do without pidfds, as on kernels that have none.
+	// noPidfd makes the agent work without pidfds, as on kernels that lack them.
 	noPidfd bool
 }
 
@@ -83,10 +83,10 @@ func (p Config) withDefaults() Config {
 	return p
 }
 
-// compiled keeps the agent as interpreters have compiled it, by their versions:
-// compiling it takes longer than all else that a box does at its start. It comes
-// from a box in which nothing has run yet but the agent, and runs only where the
-// same interpreter would have made the same of the source.
+// compiled caches the agent as interpreters compiled it, by their versions: compiling takes
+// longer than everything else at a sandbox's start. The bytecode is from a sandbox in which
+// only the agent has run, and runs only where the same interpreter would have compiled the
+// source to the same.
 var compiled struct {
 	sync.Mutex
 	last string
@@ -110,7 +110,7 @@ func keepCompiled(version string, code []byte) {
 	compiled.code[version], compiled.last = code, version
 }
 
-// handOver gives the interpreter the agent and waits for its ready frame.
+// handOver sends the agent to the interpreter and waits for its ready frame.
 func (c *Conn) handOver(ctx context.Context) error {
 	hello, err := json.Marshal(struct {
 		Config
@@ -135,12 +135,12 @@ func (c *Conn) handOver(ctx context.Context) error {
 		Version int `json:"version"`
 	}
 	if f.kind != fromReady || decode(f.payload, &ready) != nil || ready.Version != 1 {
-		return fmt.Errorf("the agent began with a frame of kind %q that makes no sense", f.kind)
+		return fmt.Errorf("the agent began with an unexpected frame of kind %q", f.kind)
 	}
 	return nil
 }
 
-// handSource gives the interpreter the source and returns the frame after.
+// handSource sends the source to the interpreter and returns the next frame.
 func (c *Conn) handSource(ctx context.Context, version string) (frame, error) {
 	text, err := source()
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Conn) handSource(ctx context.Context, version string) (frame, error) {
 	return f, err
 }
 
-// next is the next frame of the handshake.
+// next returns the next frame of the handshake.
 func (c *Conn) next(ctx context.Context) (frame, error) {
 	select {
 	case f := <-c.hello:
@@ -173,7 +173,7 @@ func (c *Conn) next(ctx context.Context) (frame, error) {
 	case <-c.done:
 	}
 	select {
-	case f := <-c.hello: // it came before the end
+	case f := <-c.hello: // it arrived before the end
 		return f, nil
 	default:
 		return frame{}, c.Err()

@@ -9,8 +9,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// BenchmarkColdStart is from Start to the first line of Python, to be compared with
-// BenchmarkBarePython, the same on the host.
+// BenchmarkColdStart measures the time from Start to the first line of Python, for
+// comparison with BenchmarkBarePython, the same on the host.
 func BenchmarkColdStart(b *testing.B) {
 	d, err := New(Config{Dir: b.TempDir()})
 	if err != nil {

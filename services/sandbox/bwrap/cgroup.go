@@ -19,36 +19,36 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// hierarchy is where the cgroups of boxes are made.
+// hierarchy is where the cgroups of sandboxes are created.
 type hierarchy struct {
 	v2    bool
-	bases map[string]string // by controller: "memory", "pids", "cpu"; with v2 all the same
-	home  map[string]string // v1: by base, where the service's own threads belong
-	// sockets says that the memory controller counts the buffers of sockets.
+	bases map[string]string // by controller: "memory", "pids", "cpu"; all the same with v2
+	home  map[string]string // v1: the cgroup of the service's own threads, by base
+	// sockets reports that the memory controller counts the buffers of sockets.
 	sockets bool
 }
 
-// group is the cgroup of one box: a directory, or with v1 one per controller. The
-// nil group is none.
+// group is the cgroup of one sandbox: a directory, or with v1 one per controller. A nil
+// group means no cgroup.
 type group struct {
 	v2   bool
 	dirs []string
 	home map[string]string
-	// memory has the count of processes that were killed for want of it.
+	// memory is the directory with the count of processes killed for lack of memory.
 	memory string
 }
 
 var controllers = []string{"memory", "pids", "cpu"}
 
-// cgroupPrefix begins the names of our cgroups; instance and box follow.
+// cgroupPrefix begins the names of our cgroups; instance and sandbox follow.
 const cgroupPrefix = "skandha-"
 
-// ownLeaf is where a service with a v2 subtree of its own moves itself, since only
-// leaves may have processes.
+// ownLeaf is the cgroup into which a service with a delegated v2 subtree moves itself,
+// since only leaves may have processes.
 const ownLeaf = "skandha-service"
 
-// findHierarchy finds out whether cgroups can be had, by making one. Without, it
-// says why.
+// findHierarchy determines whether cgroups can be created, by creating one. If not, it
+// returns why.
 func findHierarchy(instance string) (*hierarchy, error) {
 	mounts, err := cgroupMounts()
 	if err != nil {
@@ -95,12 +95,12 @@ func bootedWith(option string) bool {
 	return false
 }
 
-// holds reports whether a controller bounds boxes.
+// holds reports whether a controller bounds sandboxes.
 func (h *hierarchy) holds(controller string) bool { return h != nil && h.bases[controller] != "" }
 
 func (h *hierarchy) holdsSockets() bool { return h != nil && h.sockets }
 
-// dirs are all places where cgroups are made.
+// dirs returns all directories in which cgroups are created.
 func (h *hierarchy) dirs() []string {
 	if h == nil {
 		return nil
@@ -115,16 +115,16 @@ func (h *hierarchy) dirs() []string {
 	return out
 }
 
-// create makes a box's cgroup with its limits.
+// create creates a sandbox's cgroup with its limits.
 func (h *hierarchy) create(name string, l driver.Limits) (*group, error) {
 	if h == nil {
-		return nil, nil //nolint:nilnil // the nil group is none
+		return nil, nil //nolint:nilnil // a nil group means no cgroup
 	}
 	g := &group{v2: h.v2, home: map[string]string{}}
 	for _, base := range h.dirs() {
 		dir := filepath.Join(base, cgroupPrefix+name)
-		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as cgroups are
-			return nil, errors.Join(fmt.Errorf("making a cgroup: %w", err), g.remove())
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the mode of cgroups
+			return nil, errors.Join(fmt.Errorf("creating a cgroup: %w", err), g.remove())
 		}
 		g.dirs = append(g.dirs, dir)
 		g.home[dir] = h.home[base]
@@ -146,14 +146,14 @@ func (h *hierarchy) create(name string, l driver.Limits) (*group, error) {
 
 type setting struct {
 	file, value string
-	optional    bool // not there where the kernel does not count it
+	optional    bool // missing where the kernel does not count it
 }
 
-// settings are a controller's files and what is written to them.
+// settings returns a controller's files with their contents.
 func settings(v2 bool, controller string, l driver.Limits) []setting {
 	const period = 100_000 // microseconds
 	memory, quota := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(max(1000, int64(l.CPUs*period)), 10)
-	pids := strconv.FormatInt(l.PIDs+1, 10) // and bubblewrap itself
+	pids := strconv.FormatInt(l.PIDs+1, 10) // plus bubblewrap itself
 	switch {
 	case controller == "pids":
 		return []setting{{"pids.max", pids, false}}
@@ -172,9 +172,9 @@ func settings(v2 bool, controller string, l driver.Limits) []setting {
 	return []setting{{"cpu.cfs_period_us", strconv.Itoa(period), false}, {"cpu.cfs_quota_us", quota, false}}
 }
 
-// enter makes the next fork of this thread begin in the cgroup: with v2 the fork
-// does it, with v1 the thread itself goes in and, with leave, out again. A thread
-// may move itself without the lock that stops all forks of the host.
+// enter makes the next fork of this thread start in the cgroup: with v2 the fork does it,
+// with v1 the thread itself enters it and, with leave, leaves it again. A thread may move
+// itself without the lock that stops all forks of the host.
 func (g *group) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
 	if g == nil {
 		return func() {}, nil
@@ -189,7 +189,7 @@ func (g *group) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
 	}
 	leave = func() {
 		for _, dir := range g.dirs {
-			// Where it fails, the cgroup cannot be removed, and its removal says so.
+			// If it fails, the cgroup cannot be removed, and its removal reports that.
 			_ = moveThread(g.home[dir])
 		}
 	}
@@ -205,7 +205,7 @@ func (g *group) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
 // moveThread moves the calling thread.
 func moveThread(dir string) error { return os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0) }
 
-// outOfMemory reports whether a process of the box was killed for want of memory.
+// outOfMemory reports whether a process of the sandbox was killed for lack of memory.
 func (g *group) outOfMemory() bool {
 	if g == nil || g.memory == "" {
 		return false
@@ -226,10 +226,10 @@ func (g *group) outOfMemory() bool {
 	return false
 }
 
-// removeWithin bounds the wait for what was killed in a cgroup.
+// removeWithin bounds the wait for killed processes of a cgroup.
 const removeWithin = 5 * time.Second
 
-// remove kills all that is in the cgroup, and removes it.
+// remove kills all processes in the cgroup, and removes it.
 func (g *group) remove() error {
 	if g == nil {
 		return nil
@@ -253,14 +253,13 @@ func removeCgroup(dir string) error {
 			return fmt.Errorf("removing cgroup %s: %w", dir, err)
 		}
 		killAll(dir)
-		// The kernel tells of an empty cgroup in other ways with v1 and v2, and it is
+		// The kernel reports an empty cgroup differently with v1 and v2, and it is
 		// a matter of milliseconds.
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// kill kills all that is in the cgroup but one process, and reports whether there was
-// something.
+// kill kills all processes in the cgroup except one, and reports whether there were any.
 func (g *group) kill(but int) bool { return g != nil && killEach(g.dirs[0], but) }
 
 func killAll(dir string) {
@@ -283,10 +282,10 @@ func killEach(dir string, but int) (found bool) {
 	return found
 }
 
-// mount is where a hierarchy is to be seen.
+// mount is a mount point of a hierarchy.
 type mount struct{ root, point string }
 
-// dir is where a cgroup is, by its path in /proc/self/cgroup.
+// dir returns a cgroup's directory, from its path in /proc/self/cgroup.
 func (m mount) dir(path string) string {
 	if rel, err := filepath.Rel(m.root, path); err == nil && !strings.HasPrefix(rel, "..") {
 		return filepath.Join(m.point, rel)
@@ -294,7 +293,7 @@ func (m mount) dir(path string) string {
 	return m.point
 }
 
-// cgroupMounts finds the mounts of controllers, v2's under "".
+// cgroupMounts returns the mounts by controller, v2's under "".
 func cgroupMounts() (map[string]mount, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -324,7 +323,7 @@ func cgroupMounts() (map[string]mount, error) {
 	return out, lines.Err()
 }
 
-// ownCgroups are the service's own, by controller, v2's under "".
+// ownCgroups returns the service's own cgroups by controller, v2's under "".
 func ownCgroups() (map[string]string, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -12,23 +12,23 @@ import (
 	"strings"
 )
 
-var errNotDelegated = errors.New("the service's cgroup is not its own; run it as a systemd unit with Delegate=yes, or as root")
+var errNotDelegated = errors.New("the service's cgroup is not delegated to it; run it as a systemd unit with Delegate=yes, or as root")
 
-// unified finds a place for boxes in a v2 hierarchy: the service's own subtree, if
-// nobody else is in it, or, as root, a subtree at the top, as Docker has one.
+// unified finds a directory for sandboxes in a v2 hierarchy: the service's own subtree, if
+// it has no other processes, or, as root, a subtree at the top, like Docker's.
 func unified(m mount, own string) (*hierarchy, error) {
 	if m.point == "" {
 		return nil, errors.New("no cgroups are mounted")
 	}
 	base := m.dir(own)
-	if filepath.Base(base) == ownLeaf { // another driver of this process was here
+	if filepath.Base(base) == ownLeaf { // another driver of this process created it
 		base = filepath.Dir(base)
 	}
 	err := takeSubtree(base)
 	if err != nil && os.Geteuid() == 0 {
 		base = filepath.Join(m.point, "skandha")
 		if err = enable(m.point); err == nil {
-			if err = os.Mkdir(base, 0o755); errors.Is(err, os.ErrExist) { //nolint:gosec // as cgroups are
+			if err = os.Mkdir(base, 0o755); errors.Is(err, os.ErrExist) { //nolint:gosec // the mode of cgroups
 				err = nil
 			}
 		}
@@ -46,8 +46,8 @@ func unified(m mount, own string) (*hierarchy, error) {
 	return h, nil
 }
 
-// takeSubtree makes the service's own cgroup one that may have children with
-// limits. Then it may have no processes, so the service goes to a leaf.
+// takeSubtree lets the service's own cgroup have children with limits. It may have no
+// processes then, so the service moves to a leaf.
 func takeSubtree(base string) error {
 	text, err := os.ReadFile(filepath.Join(base, "cgroup.procs"))
 	if err != nil {
@@ -59,7 +59,7 @@ func takeSubtree(base string) error {
 		return errNotDelegated
 	}
 	leaf := filepath.Join(base, ownLeaf)
-	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // as cgroups are
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // the mode of cgroups
 		return fmt.Errorf("%w (%w)", errNotDelegated, err)
 	}
 	if len(strings.Fields(string(text))) > 0 {
@@ -70,7 +70,7 @@ func takeSubtree(base string) error {
 	return enable(base)
 }
 
-// enable gives a cgroup's children the controllers.
+// enable enables the controllers for a cgroup's children.
 func enable(dir string) error {
 	file := filepath.Join(dir, "cgroup.subtree_control")
 	text, err := os.ReadFile(file)
@@ -82,7 +82,7 @@ func enable(dir string) error {
 			continue
 		}
 		if err := os.WriteFile(file, []byte("+"+c), 0); err != nil {
-			return fmt.Errorf("the %s controller is not for the service: %w", c, err)
+			return fmt.Errorf("the %s controller is not available to the service: %w", c, err)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Files of a box's /etc; nothing of the host's users is in them.
+// Files of a sandbox's /etc; they contain nothing of the host's users.
 var etc = map[string]string{
 	"/etc/passwd":        fmt.Sprintf("sandbox:x:%d:%d::%s:/bin/sh\n", driver.UID, driver.GID, driver.Workspace),
 	"/etc/group":         fmt.Sprintf("sandbox:x:%d:\n", driver.GID),
@@ -19,18 +19,18 @@ var etc = map[string]string{
 	"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
-// What else of the host's /etc programs read, where it is there.
+// Other files of the host's /etc that programs read, if they exist.
 var (
 	etcOfHost = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts", "/etc/matplotlibrc"}
-	// For installing: how names are found, and whose certificates count.
+	// For installations: name resolution, and trusted certificates.
 	etcOfNetwork = []string{"/etc/hosts", "/etc/resolv.conf", "/etc/ssl", "/etc/pki", "/etc/ca-certificates"}
 )
 
-// Where programs look for programs and libraries, outside /usr on some hosts.
+// Paths of programs and libraries that are outside of /usr on some hosts.
 var rootDirs = []string{"/bin", "/sbin", "/lib", "/lib32", "/libx32", "/lib64"}
 
-// constants are the arguments that all boxes on this host have in common, as far as
-// they stand before what differs.
+// constants returns the arguments that all sandboxes on this host share, up to the first
+// that differs.
 func constants(python interpreter) []string {
 	args := []string{
 		"--unshare-all", "--unshare-user", "--disable-userns",
@@ -53,18 +53,18 @@ func constants(python interpreter) []string {
 		args = append(args, "--ro-bind", dir, dir)
 	}
 	args = append(args, binds(etcOfHost)...)
-	// What hides: the host's settings, of which some belong to the owner of a user
+	// Hidden: the host's settings, of which some belong to the owner of a user
 	// namespace and could be written; names of the user's keys.
 	args = append(args, "--proc", "/proc", "--tmpfs", "/proc/sys", "--remount-ro", "/proc/sys")
 	if exists("/proc/keys") {
 		args = append(args, "--ro-bind", "/dev/null", "/proc/keys")
 	}
 	// No pseudo-terminals: all instances of devpts share the host's kernel.pty.max, and an
-	// unprivileged mount of it has no bound of its own.
+	// unprivileged mount of it cannot have a separate limit.
 	return append(args, "--dev", "/dev", "--perms", "0555", "--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts")
 }
 
-// writable are the file systems that a box can write to; all others are sealed.
+// writable returns the file systems that a sandbox can write to; all others are sealed.
 func writable(l driver.Limits) []string {
 	tmpfs := func(dir string, size int64) []string {
 		return []string{"--perms", "1777", "--size", strconv.FormatInt(size, 10), "--tmpfs", dir}
@@ -73,7 +73,7 @@ func writable(l driver.Limits) []string {
 	return append(args, tmpfs(driver.Tmp, l.Tmp)...)
 }
 
-// sealed end the mounts.
+// sealed returns the arguments that end the mounts.
 func sealed() []string { return []string{"--remount-ro", "/dev", "--remount-ro", "/"} }
 
 func binds(paths []string) []string {
@@ -91,10 +91,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// inherited are the files that bubblewrap gets, numbered as it will see them.
+// inherited are the files that bubblewrap inherits, with the numbers that it sees.
 type inherited struct {
 	files []*os.File
-	own   []*os.File // to be closed when bubblewrap has them
+	own   []*os.File // to close once bubblewrap has them
 }
 
 func (in *inherited) add(f *os.File) (number string) {
@@ -103,17 +103,17 @@ func (in *inherited) add(f *os.File) (number string) {
 	return strconv.Itoa(len(in.files) - 1)
 }
 
-// content makes a file that reads so. A pipe holds it: none of ours is larger than
-// the 4096 bytes that every pipe takes at once.
+// content returns a file with that content. A pipe holds it: none of ours exceeds the 4096
+// bytes that every pipe accepts at once.
 func (in *inherited) content(b []byte) (number string, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	number = in.add(r)
 	if len(b) > 4096 {
 		_ = w.Close()
-		return "", fmt.Errorf("%d bytes are too long for a pipe", len(b))
+		return "", fmt.Errorf("%d bytes are too many for a pipe", len(b))
 	}
 	if _, err := w.Write(b); err != nil {
 		_ = w.Close()

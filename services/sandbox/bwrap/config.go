@@ -9,29 +9,29 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Config says where and with what boxes are made.
+// Config configures a Driver.
 type Config struct {
-	// Dir holds package sets and the leases of services; services with the same Dir
-	// share sets and reap for each other. It is made if it is not there. Required.
+	// Dir holds package sets and the leases of services; services with the same Dir share
+	// sets and reap for each other. It is created if it does not exist. Required.
 	Dir string
 	// Bwrap is the program; default: bwrap on PATH.
 	Bwrap string
-	// Python is the interpreter of the boxes; default: /usr/bin/python3, else the
+	// Python is the interpreter of the sandboxes; default: /usr/bin/python3, else the
 	// first python3 on PATH that is new enough.
 	Python string
-	// ForUntrusted says that boxes are for tenants who do not trust each other. New
-	// refuses it unless AcceptWeaker is true.
+	// ForUntrusted reports that sandboxes are for tenants who do not trust each other. New
+	// refuses that unless AcceptWeaker is true.
 	ForUntrusted bool
-	// AcceptWeaker accepts that bubblewrap isolates less than containers do.
+	// AcceptWeaker accepts that bubblewrap isolates less strongly than containers.
 	AcceptWeaker bool
-	// FirstUID and UIDs are the range of user ids that boxes get when the service is
-	// root. Nobody else may use them. Default: 4096 from 2000000000 on.
+	// FirstUID and UIDs are the range of user ids for sandboxes when the service is root.
+	// Nothing else may use them. Default: 4096 from 2000000000 on.
 	FirstUID, UIDs uint32
-	// NoCgroups leaves the host's cgroups alone; boxes are then bounded per process.
+	// NoCgroups disables the use of cgroups; sandboxes are then bounded per process.
 	NoCgroups bool
-	// Kernel is where kernel settings are read. Default: /proc/sys.
+	// Kernel is the directory of kernel settings. Default: /proc/sys.
 	Kernel string
-	// Log is told what goes wrong on the side; nil: the default logger.
+	// Log receives problems that are not returned as errors; nil: the default logger.
 	Log *slog.Logger
 }
 
@@ -42,11 +42,11 @@ const (
 	defaultUIDs     = 4096
 )
 
-var errWeaker = errors.New("bwrap is not for tenants who do not trust each other: boxes share the host's kernel and see its /usr, " +
-	"there is no image of their own, kernel namespaces and seccomp are all that separates them, and limits may be missing; " +
+var errWeaker = errors.New("bwrap is not for tenants who do not trust each other: sandboxes share the host's kernel and see its /usr, " +
+	"they have no separate image, only kernel namespaces and seccomp separate them, and limits may be missing; " +
 	"use Docker with gVisor, or set accept_weaker to take the risk")
 
-// complete fills in the defaults and names what is wrong.
+// complete fills in the defaults and reports every invalid field.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	if c.ForUntrusted && !c.AcceptWeaker {

@@ -1,44 +1,44 @@
-// Package bwrap isolates with bubblewrap, 0.8 or newer, on the host's own Python:
-// for hosts without a container engine. It consumes and produces no subject; the
-// sandbox service is its caller.
+// Package bwrap isolates with bubblewrap, 0.8 or newer, on the host's own Python, for hosts
+// without a container engine. It neither consumes nor produces a subject; the sandbox
+// service calls it.
 //
-// A box is one process tree in its own user, PID, network, IPC, UTS, mount and
-// cgroup namespaces, without a capability, a network, another user namespace or a
-// system call that [skandha.dev/services/sandbox/seccomp] does not list. Its root
-// is a read-only tmpfs with the host's /usr, read-only, and an /etc of its own;
-// it can write to /workspace, /tmp and /dev/shm, which are bounded tmpfs.
+// A sandbox is one process tree in its own user, PID, network, IPC, UTS, mount and cgroup
+// namespaces, without a capability, a network, another user namespace or a system call that
+// [skandha.dev/services/sandbox/seccomp] does not list. Its root is a read-only tmpfs with
+// the host's /usr, read-only, and a separate /etc. It can write to /workspace, /tmp and
+// /dev/shm, which are bounded tmpfs.
 //
 // # What is bounded, and by what
 //
-// Per box: the bytes of each tmpfs; processes, by RLIMIT_NPROC, which the kernel
-// counts per user namespace from 5.14 on. With a cgroup also memory, CPU,
-// processes and the buffers of sockets: as root with cgroups v1 or v2, or in a v2
-// subtree that is the service's own (systemd's Delegate=yes). There are no
-// pseudo-terminals, since all boxes and the host would share them. Per process: open files, size of files,
-// data segment, no core. As root, files are counted too; bubblewrap cannot do it,
-// so the driver sets nr_inodes from outside, before the box's first output is
-// handed on. [driver.Report] says which of this holds here.
+// Per sandbox: the bytes of each tmpfs; processes, by RLIMIT_NPROC, which the kernel counts
+// per user namespace since 5.14. With a cgroup also memory, CPU, processes and the buffers
+// of sockets: as root with cgroups v1 or v2, or in a v2 subtree that is delegated to the
+// service (systemd's Delegate=yes). There are no pseudo-terminals, since all sandboxes and
+// the host would share them. Per process: open files, size of files, data segment, no core.
+// As root, files are counted too; bubblewrap cannot do it, so the driver sets nr_inodes from
+// outside, before it forwards the sandbox's first output. [driver.Report] lists which of
+// these are enforced here.
 //
 // # Users
 //
-// As root, each box runs under a user id of its own that nobody has
-// ([Config].FirstUID), so that what escapes is nobody. What boxes read, package
-// sets and a Python outside /usr, must then be open to others. Otherwise a box
-// runs under the service's own user, and what escapes is that user.
+// As root, each sandbox runs under a separate, otherwise unused user id
+// ([Config].FirstUID), so that escaped code has no rights. The files that sandboxes read,
+// package sets and a Python outside /usr, must then be readable for others. Otherwise a
+// sandbox runs under the service's own user, and escaped code has that user's rights.
 //
 // # What is left when a service dies
 //
-// Nothing: the kernel kills bubblewrap when the thread dies that started it, and
-// the box with bubblewrap. All starts come from one thread that lives as long as
-// the driver. What was caught in the middle, and cgroups, are found by
-// [Driver.Reap] of any service with the same [Config].Dir: by the names that
-// they bear, and by the lock on the service's lease, which dies with it.
+// Nothing: the kernel kills bubblewrap when the thread that started it dies, and the sandbox
+// with bubblewrap. All starts are made by one thread that lives as long as the driver.
+// [Driver.Reap] of any service with the same [Config].Dir finds cgroups, and processes that
+// were interrupted during a start: by their names, and by the lock on the service's lease,
+// which ends with the service.
 //
-// # What it cannot stop
+// # What it cannot prevent
 //
-// It is weaker than containers: boxes share the host's kernel and see the host's
-// /usr, there is no image, and limits may be missing. A hole in the kernel that
-// the seccomp profile leaves open is a way out. New refuses tenants who do not
-// trust each other unless [Config].AcceptWeaker says so. Packages are installed
-// with the host's network, loopback included; no code of the packages runs there.
+// It is weaker than containers: sandboxes share the host's kernel and see the host's /usr,
+// there is no image, and limits may be missing. A vulnerability in the kernel that the
+// seccomp profile does not block allows an escape. New refuses tenants who do not trust each
+// other unless [Config].AcceptWeaker is set. Packages are installed with the host's network,
+// including loopback; no code of the packages runs during that.
 package bwrap

@@ -21,27 +21,27 @@ import (
 	"skandha.dev/services/sandbox/seccomp"
 )
 
-// Driver makes boxes with bubblewrap. It implements driver.Driver.
+// Driver runs sandboxes with bubblewrap. It implements driver.Driver.
 type Driver struct {
 	cfg     Config
 	log     *slog.Logger
-	root    bool // boxes get user ids of their own
+	root    bool // sandboxes get separate user ids
 	filter  []byte
-	null    *os.File // where standard errors go
+	null    *os.File // for standard error
 	lease   *lease
 	starter *starter
 	uids    *uids
 	sets    *sets
 
-	looking sync.Mutex // held while the host is looked at
+	looking sync.Mutex // held while the host is examined
 
 	installs sync.WaitGroup // each added under mu, before closed
 
-	mu     sync.Mutex
-	host   *host // nil: not known, or not able
-	boxes  map[*box]struct{}
-	stale  []*group // cgroups that could not be removed
-	closed bool
+	mu        sync.Mutex
+	host      *host // nil: unknown, or not usable
+	sandboxes map[*sandbox]struct{}
+	stale     []*group // cgroups that could not be removed
+	closed    bool
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -53,11 +53,11 @@ var (
 	errClosed = errors.New("the driver is closed")
 )
 
-// closeWithin bounds the end of all boxes.
+// closeWithin bounds the end of all sandboxes.
 const closeWithin = 10 * time.Second
 
-// New makes a driver and takes its lease in cfg.Dir. Whether boxes can be made
-// here is what Report says.
+// New returns a driver and takes its lease in cfg.Dir. Report tells whether sandboxes work
+// here.
 func New(cfg Config) (*Driver, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -69,12 +69,12 @@ func New(cfg Config) (*Driver, error) {
 	}
 	root := os.Geteuid() == 0
 	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, "sets")} {
-		// Boxes of other users read the sets; what is secret does not belong here.
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // read by the boxes' users
-			return nil, fmt.Errorf("bwrap: making dir: %w", err)
+		// Sandboxes of other users read the sets; secrets must not be here.
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // read by the sandboxes' users
+			return nil, fmt.Errorf("bwrap: creating dir: %w", err)
 		}
 	}
-	// What the service was started with open is not for boxes; what Go opens never is.
+	// Sandboxes must not inherit files that the service inherited; Go's are close-on-exec.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		closeOnExec()
 	}
@@ -89,7 +89,7 @@ func New(cfg Config) (*Driver, error) {
 	return &Driver{
 		cfg: cfg, log: cfg.Log, root: root, filter: filter, null: null, lease: l, starter: newStarter(),
 		uids: newUIDs(cfg.FirstUID, cfg.UIDs), sets: newSets(filepath.Join(cfg.Dir, "sets"), l.instance),
-		boxes: map[*box]struct{}{},
+		sandboxes: map[*sandbox]struct{}{},
 	}, nil
 }
 
@@ -97,7 +97,7 @@ func New(cfg Config) (*Driver, error) {
 func closeOnExec() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return // without /proc nothing works, and Report says so
+		return // without /proc nothing works, and Report fails
 	}
 	for _, e := range entries {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
@@ -152,28 +152,28 @@ func check(spec driver.Spec) error {
 	return spec.Limits.Validate()
 }
 
-// add keeps a box until it has ended.
-func (d *Driver) add(b *box) error {
+// add keeps a sandbox until it has ended.
+func (d *Driver) add(b *sandbox) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return errClosed
 	}
-	d.boxes[b] = struct{}{}
+	d.sandboxes[b] = struct{}{}
 	return nil
 }
 
-// forget is told when all of a box is gone, or its cgroup could not be removed.
-func (d *Driver) forget(b *box, left *group) {
+// forget removes a sandbox that has ended completely, or whose cgroup cannot be removed.
+func (d *Driver) forget(b *sandbox, left *group) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.boxes, b)
+	delete(d.sandboxes, b)
 	if left != nil {
 		d.stale = append(d.stale, left)
 	}
 }
 
-// beginInstall keeps Close from returning before done is called.
+// beginInstall delays the return of Close until done is called.
 func (d *Driver) beginInstall() (done func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +184,8 @@ func (d *Driver) beginInstall() (done func(), err error) {
 	return d.installs.Done, nil
 }
 
-// awaitInstalls waits until installations, whose boxes have ended, have removed what
-// they had half done.
+// awaitInstalls waits until installations, whose sandboxes have ended, have removed their
+// incomplete sets.
 func (d *Driver) awaitInstalls(ctx context.Context) {
 	over := make(chan struct{})
 	go func() {
@@ -198,12 +198,12 @@ func (d *Driver) awaitInstalls(ctx context.Context) {
 	}
 }
 
-// leaves reports whether something of this service is left for a reaper.
+// leaves reports whether this service leaves something for a reaper.
 func (d *Driver) leaves() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	half, err := d.sets.half(d.lease.instance)
-	return err != nil || len(half)+len(d.boxes)+len(d.stale) > 0
+	return err != nil || len(half)+len(d.sandboxes)+len(d.stale) > 0
 }
 
 // Close implements driver.Driver.
@@ -214,8 +214,8 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	all := make([]*box, 0, len(d.boxes))
-	for b := range d.boxes {
+	all := make([]*sandbox, 0, len(d.sandboxes))
+	for b := range d.sandboxes {
 		all = append(all, b)
 	}
 	d.mu.Unlock()
@@ -228,7 +228,7 @@ func (d *Driver) Close() error {
 	}
 	wg.Wait()
 	d.awaitInstalls(ctx)
-	// The thread is last: the kernel kills what it has started and is still there.
+	// The thread ends last: the kernel then kills everything it started that still runs.
 	d.starter.close()
 	errs = append(errs, d.null.Close(), d.lease.release(d.leaves()))
 	if err := errors.Join(errs...); err != nil {

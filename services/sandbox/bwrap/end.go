@@ -15,19 +15,20 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// goneWithin bounds the wait for the end of what was killed.
+// goneWithin bounds the wait for the end of killed processes.
 const goneWithin = 5 * time.Second
 
-// kill ends the box: its PID namespace dies with its first process, and bubblewrap
-// waits for that. Where there is none yet, bubblewrap itself. A process dies when it gets
-// the processor, so what competes for it is killed too, until nothing is left. Not bubblewrap: it collects
-// the first process, and others would later.
-func (b *box) kill() {
+// kill ends the sandbox: its PID namespace ends with its first process, and bubblewrap
+// waits for that. If there is no first process yet, it kills bubblewrap itself. A process
+// dies when it gets the processor, so everything that competes for it is killed too, until
+// nothing is left. It spares bubblewrap, which collects the first process; without it
+// others would, later.
+func (b *sandbox) kill() {
 	if b.bwrap == nil {
 		return
 	}
 	if b.first.signal(unix.SIGKILL) != nil {
-		_ = b.bwrap.Kill() // it fails if it has ended
+		_ = b.bwrap.Kill() // fails if it has ended
 	}
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -40,9 +41,9 @@ func (b *box) kill() {
 	}
 }
 
-// wait waits for the end of bubblewrap, and of all that was in the box, and frees
-// what the box had.
-func (b *box) wait() {
+// wait waits for the end of bubblewrap, and of everything in the sandbox, and releases the
+// sandbox's resources.
+func (b *sandbox) wait() {
 	state, err := b.bwrap.Wait()
 	memory := b.group.outOfMemory()
 	b.left = errors.Join(b.gone(), b.free())
@@ -56,17 +57,17 @@ func (b *box) wait() {
 	close(b.done)
 }
 
-// gone waits until the first process has ended. It has, unless bubblewrap was killed
-// by somebody else; then the kernel is about to kill it.
-func (b *box) gone() error {
+// gone waits until the first process has ended. It already has, unless something else
+// killed bubblewrap; then the kernel is about to kill it.
+func (b *sandbox) gone() error {
 	if b.first.signal(unix.SIGKILL) == nil && !b.first.ended(goneWithin) {
 		return fmt.Errorf("sandbox %s was killed and has not ended within %s", b.launch.name, goneWithin)
 	}
 	return nil
 }
 
-// free gives back what a box has, when nothing runs in it any more.
-func (b *box) free() error {
+// free releases a sandbox's resources after everything in it has ended.
+func (b *sandbox) free() error {
 	err := b.group.remove()
 	left := b.group
 	if err == nil {
@@ -82,13 +83,13 @@ func (b *box) free() error {
 	return err
 }
 
-// reason says why a box has ended by itself.
-func (b *box) reason(state *os.ProcessState, err error, memory bool) error {
+// reason returns why a sandbox ended by itself.
+func (b *sandbox) reason(state *os.ProcessState, err error, memory bool) error {
 	if err != nil {
 		return fmt.Errorf("waiting for sandbox %s: %w", b.launch.name, err)
 	}
 	status, ok := state.Sys().(syscall.WaitStatus)
-	const signalled = 128 // so bubblewrap tells that a signal has ended the first process
+	const signalled = 128 // bubblewrap's exit code, plus the signal, if a signal ended the first process
 	switch {
 	case !ok:
 		return fmt.Errorf("the sandbox has ended: %s", state)
@@ -105,8 +106,8 @@ func (b *box) reason(state *os.ProcessState, err error, memory bool) error {
 
 var errExit = errors.New("the sandbox's first process ended")
 
-// process is a process that is named by a descriptor, since its number may become
-// another's. The zero value is one that has ended.
+// process is a process that is identified by a descriptor, since its number may be reused.
+// The zero value is one that has ended.
 type process struct {
 	pid int
 
@@ -126,7 +127,7 @@ func (p *process) open(pid int) error {
 	return nil
 }
 
-// signal fails when the process has ended; signal 0 asks.
+// signal fails when the process has ended; signal 0 only checks.
 func (p *process) signal(s unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,15 +21,15 @@ const (
 	maxFontList = 4 << 20 // bytes
 )
 
-// listFonts prints the name of matplotlib's list of fonts, and the list.
+// listFonts prints the name of matplotlib's font list, and the list.
 const listFonts = `import glob, os, matplotlib.font_manager
 file, = glob.glob(os.path.join(matplotlib.get_cachedir(), "fontlist-v*.json"))
 print(os.path.basename(file))
 print(open(file).read(), end="", flush=True)
 `
 
-// fontLists are the files that matplotlib would otherwise make in each box before its
-// first plot. They are made once and kept in the user's cache, or else in Config.Dir.
+// fontLists returns the files that matplotlib would otherwise build in each sandbox before
+// its first plot. They are built once and kept in the user's cache, or else in Config.Dir.
 func (d *Driver) fontLists(ctx context.Context, h *host) []string {
 	if h.python.matplotlib == "" {
 		return nil
@@ -44,7 +44,7 @@ func (d *Driver) fontLists(ctx context.Context, h *host) []string {
 	for _, path := range []string{h.python.path, h.python.matplotlib, "/usr/share/fonts", "/usr/local/share/fonts", "/etc/fonts"} {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // it is not part of the key
+			continue // not part of the key
 		}
 		fmt.Fprintln(key, path, info.ModTime().UnixNano())
 	}
@@ -55,17 +55,17 @@ func (d *Driver) fontLists(ctx context.Context, h *host) []string {
 	ctx, cancel := context.WithTimeout(ctx, fontsWithin)
 	defer cancel()
 	if err := d.makeFontList(ctx, h, dir); err != nil {
-		d.log.Warn("matplotlib's list of fonts could not be made; each sandbox makes its own before its first plot", "error", err)
+		d.log.Warn("cannot build matplotlib's font list; each sandbox builds it before its first plot", "error", err)
 	}
 	return listed(dir)
 }
 
 func listed(dir string) []string {
-	lists, _ := filepath.Glob(filepath.Join(dir, "fontlist-v*.json")) // the pattern is a good one
+	lists, _ := filepath.Glob(filepath.Join(dir, "fontlist-v*.json")) // the pattern is valid
 	return lists
 }
 
-// makeFontList has a box make it, which sees the fonts that all boxes see.
+// makeFontList builds the list in a sandbox, which sees the fonts that all sandboxes see.
 func (d *Driver) makeFontList(ctx context.Context, h *host, dir string) error {
 	b, err := d.launch(h, launch{name: "fonts", args: []string{"-I", "-c", listFonts}, limits: driver.DefaultLimits()})
 	if err != nil {
@@ -83,10 +83,10 @@ func (d *Driver) makeFontList(ctx context.Context, h *host, dir string) error {
 	case b.left != nil:
 		return b.left
 	case !errors.Is(b.err, errExit) || b.exit != 0 || !ok || len(text) == maxFontList:
-		return errors.Join(errors.New("matplotlib did not make it"), b.err, ctx.Err())
+		return errors.Join(errors.New("matplotlib did not build it"), b.err, ctx.Err())
 	}
-	if ok, _ := filepath.Match("fontlist-v*.json", name); !ok { // the pattern is a good one
-		return fmt.Errorf("matplotlib calls it %q", name)
+	if ok, _ := filepath.Match("fontlist-v*.json", name); !ok { // the pattern is valid
+		return fmt.Errorf("matplotlib named it %q", name)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

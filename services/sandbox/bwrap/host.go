@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is what boxes are made with, as it was found.
+// host describes what sandboxes need, as found on this host.
 type host struct {
 	bwrap, version  string
 	python          interpreter
 	constants       []string
-	fonts           []string   // matplotlib's lists of them, files
-	cgroups         *hierarchy // nil: none, for noCgroups
+	fonts           []string   // files with matplotlib's font lists
+	cgroups         *hierarchy // nil: none, because of noCgroups
 	noCgroups       error
 	noSets          error // why package sets cannot be used
 	countsFiles     bool
@@ -37,14 +37,14 @@ type interpreter struct {
 	path         string
 	version, abi string
 	prefix       string
-	dirs         []string // to be mounted: what is not below /usr
+	dirs         []string // directories outside of /usr, to be mounted
 	pip          bool
-	matplotlib   string // its first file; empty: there is none
+	matplotlib   string // its first file; empty: not installed
 }
 
 const lookWithin = 10 * time.Second
 
-// look finds out what there is, once it is enough.
+// look examines the host; it keeps the result once sandboxes work.
 func (d *Driver) look(ctx context.Context) (*host, error) {
 	d.looking.Lock()
 	defer d.looking.Unlock()
@@ -84,7 +84,7 @@ func (d *Driver) examine(ctx context.Context) (*host, error) {
 	h.constants = constants(h.python)
 	h.noSets = d.reachable(d.sets.dir)
 	if d.cfg.NoCgroups {
-		h.noCgroups = errors.New("the configuration says no_cgroups")
+		h.noCgroups = errors.New("disabled by the configuration (no_cgroups)")
 	} else if h.cgroups, h.noCgroups = findHierarchy(d.lease.instance); h.noCgroups != nil {
 		h.cgroups = nil
 	}
@@ -98,7 +98,7 @@ func (d *Driver) examine(ctx context.Context) (*host, error) {
 	return h, nil
 }
 
-// try makes a box, and does without what this host does not allow.
+// try runs a test sandbox, without the features that this host does not allow.
 func (d *Driver) try(ctx context.Context, h *host) error {
 	for {
 		output, err := d.tryOnce(ctx, h)
@@ -106,7 +106,7 @@ func (d *Driver) try(ctx context.Context, h *host) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("trying bubblewrap: %w", ctx.Err())
+			return fmt.Errorf("testing bubblewrap: %w", ctx.Err())
 		case errors.Is(err, errClosed):
 			return err
 		case errors.Is(err, errCgroup) && h.cgroups != nil:
@@ -119,7 +119,7 @@ func (d *Driver) try(ctx context.Context, h *host) error {
 	}
 }
 
-// findBwrap finds the program, and whether it is new enough.
+// findBwrap finds the program, and checks that it is new enough.
 func (d *Driver) findBwrap(ctx context.Context) (path, version string, err error) {
 	path, err = exec.LookPath(or(d.cfg.Bwrap, "bwrap"))
 	if err != nil {
@@ -141,7 +141,7 @@ func (d *Driver) findBwrap(ctx context.Context) (path, version string, err error
 	return path, version, d.reachable(path)
 }
 
-// checkKernel looks for what surely stops user namespaces.
+// checkKernel checks for settings that certainly prevent user namespaces.
 func (d *Driver) checkKernel() error {
 	if fd, err := unix.PidfdOpen(os.Getpid(), 0); err != nil {
 		return unavailable("the kernel is too old, want Linux 5.3 or newer: pidfd_open: %w", err)
@@ -150,7 +150,7 @@ func (d *Driver) checkKernel() error {
 	}
 	switch {
 	case d.setting("kernel/unprivileged_userns_clone") == "0":
-		return unavailable("the kernel does not let users make user namespaces; as root: sysctl -w kernel.unprivileged_userns_clone=1")
+		return unavailable("the kernel does not let users create user namespaces; as root: sysctl -w kernel.unprivileged_userns_clone=1")
 	case d.setting("user/max_user_namespaces") == "0":
 		return unavailable("the kernel allows no user namespaces; as root: sysctl -w user.max_user_namespaces=10000")
 	}
@@ -160,7 +160,7 @@ func (d *Driver) checkKernel() error {
 	return nil
 }
 
-// hint says what often stops bubblewrap, if it is so here.
+// hint returns a frequent cause for a failure of bubblewrap on this host.
 func (d *Driver) hint() string {
 	if d.setting("kernel/apparmor_restrict_unprivileged_userns") == "1" {
 		return "; AppArmor restricts user namespaces here: install bubblewrap's AppArmor profile (bwrap-userns-restrict), or, as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
@@ -168,7 +168,7 @@ func (d *Driver) hint() string {
 	return "; in a container, user namespaces must be allowed by its seccomp profile"
 }
 
-// setting reads a kernel setting; one that is not there is empty.
+// setting reads a kernel setting; a missing one is empty.
 func (d *Driver) setting(name string) string {
 	text, err := os.ReadFile(filepath.Join(d.cfg.Kernel, name))
 	if err != nil {
@@ -177,12 +177,11 @@ func (d *Driver) setting(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// mapped reports whether a range of user ids is part of one that this user
-// namespace has.
+// mapped reports whether a range of user ids is part of a range of this user namespace.
 func mapped(first, last uint64) bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
-		return true // then it will be seen
+		return true // then a start will show it
 	}
 	for line := range strings.Lines(string(text)) {
 		var inside, outside, n uint64
@@ -193,10 +192,10 @@ func mapped(first, last uint64) bool {
 	return false
 }
 
-// reachable reports why a path cannot be read by the boxes' users.
+// reachable reports why the sandboxes' users cannot read a path.
 func (d *Driver) reachable(path string) error {
 	if !d.root {
-		return nil // they are the service's own
+		return nil // they are the service's own user
 	}
 	to, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -211,7 +210,7 @@ func (d *Driver) reachable(path string) error {
 			want = 0o4
 		}
 		if info.Mode().Perm()&want != want {
-			return unavailable("as root, boxes run under users of their own, who cannot read %s, for the mode of %s is %s: chmod o+rX it, or choose another place", path, dir, info.Mode())
+			return unavailable("as root, sandboxes run under separate users, who cannot read %s since the mode of %s is %s: chmod o+rX it, or choose another directory", path, dir, info.Mode())
 		}
 		if dir == "/" {
 			return nil
@@ -219,7 +218,7 @@ func (d *Driver) reachable(path string) error {
 	}
 }
 
-// ask makes an interpreter say what it is.
+// ask makes an interpreter describe itself.
 const ask = `import importlib.util, json, os, platform, sys, sysconfig
 v = sys.version_info
 matplotlib = importlib.util.find_spec("matplotlib")
@@ -227,7 +226,7 @@ print(json.dumps({"Path": sys.executable, "Matplotlib": matplotlib and matplotli
  "ABI": sysconfig.get_config_var("SOABI") or platform.machine(), "Pip": importlib.util.find_spec("pip") is not None,
  "Dirs": [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]}))`
 
-// findPython finds the interpreter of the boxes.
+// findPython finds the interpreter of the sandboxes.
 func (d *Driver) findPython(ctx context.Context) (interpreter, error) {
 	if d.cfg.Python != "" {
 		p, err := d.askPython(ctx, d.cfg.Python)
@@ -263,22 +262,22 @@ func (d *Driver) askPython(ctx context.Context, file string) (interpreter, error
 	if err != nil {
 		return interpreter{}, fmt.Errorf("%w %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	var told struct {
+	var info struct {
 		Path, Version, Prefix, ABI, Matplotlib string
 		Major, Minor                           int
 		Pip                                    bool
 		Dirs                                   []string
 	}
-	if err := json.Unmarshal(out, &told); err != nil {
-		return interpreter{}, fmt.Errorf("it is no Python: %w", err)
+	if err := json.Unmarshal(out, &info); err != nil {
+		return interpreter{}, fmt.Errorf("not a Python interpreter: %w", err)
 	}
-	if told.Major != 3 || told.Minor < 9 {
-		return interpreter{}, fmt.Errorf("version %s is too old, want 3.9 or newer", told.Version)
+	if info.Major != 3 || info.Minor < 9 {
+		return interpreter{}, fmt.Errorf("version %s is too old, want 3.9 or newer", info.Version)
 	}
-	p := interpreter{path: told.Path, version: told.Version, abi: told.ABI, prefix: told.Prefix, pip: told.Pip, matplotlib: told.Matplotlib}
-	for _, dir := range told.Dirs {
+	p := interpreter{path: info.Path, version: info.Version, abi: info.ABI, prefix: info.Prefix, pip: info.Pip, matplotlib: info.Matplotlib}
+	for _, dir := range info.Dirs {
 		if store, ok := storeOf(dir); ok {
-			dir = store // libraries are elsewhere in it
+			dir = store // its libraries are elsewhere in the store
 		}
 		if !within(dir, "/usr") && !slices.ContainsFunc(p.dirs, func(other string) bool { return within(dir, other) }) {
 			p.dirs = append(p.dirs, dir)

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Where boxes cannot be made, the error says what to do.
+// Where sandboxes cannot be created, the error says what to do.
 func TestUnavailable(t *testing.T) {
 	newDriver(t, Config{}) // on this host they can
 	kernel := func(name string) string {
@@ -44,8 +44,8 @@ func TestUnavailable(t *testing.T) {
 		"no namespaces":              {Config{Kernel: kernel("user/max_user_namespaces")}, "user.max_user_namespaces"},
 		"no python":                  {Config{Python: "/nowhere/python3"}, "/nowhere/python3"},
 		"an old python":              {Config{Python: program(`echo '{"Major":3,"Minor":8,"Version":"3.8.1"}'`)}, "3.8.1 is too old"},
-		"no python at all":           {Config{Python: program("echo hello")}, "it is no Python"},
-		"a bubblewrap that fails":    {Config{Bwrap: program(`[ "$1" = --version ] && echo bubblewrap 0.9.0 || exit 1`)}, "bubblewrap ended before it made the box"},
+		"no python at all":           {Config{Python: program("echo hello")}, "not a Python interpreter"},
+		"a bubblewrap that fails":    {Config{Bwrap: program(`[ "$1" = --version ] && echo bubblewrap 0.9.0 || exit 1`)}, "bubblewrap ended before it created the sandbox"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.Dir = openDir(t)
@@ -65,7 +65,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// What AppArmor stops can only be seen by trying.
+// Only a test start shows that AppArmor prevents sandboxes.
 func TestAppArmorIsNamed(t *testing.T) {
 	dir := openDir(t)
 	if err := os.MkdirAll(filepath.Join(dir, "kernel"), 0o700); err != nil {
@@ -80,7 +80,7 @@ func TestAppArmorIsNamed(t *testing.T) {
 	}
 }
 
-// What could not be had is looked for again.
+// Missing features are looked for again.
 func TestUnavailableIsNotForever(t *testing.T) {
 	newDriver(t, Config{})
 	dir := openDir(t)
@@ -104,10 +104,10 @@ func TestUnavailableIsNotForever(t *testing.T) {
 	}
 }
 
-// As root, what boxes cannot read is found out before a box is made.
-func TestRootSaysWhatBoxesCannotRead(t *testing.T) {
+// As root, unreadable files are detected before a sandbox is started.
+func TestRootSaysWhatSandboxesCannotRead(t *testing.T) {
 	if os.Geteuid() != 0 {
-		missing(t, "boxes of other users take root")
+		missing(t, "sandboxes of other users take root")
 	}
 	d := newDriver(t, Config{Dir: filepath.Join(t.TempDir(), "private")})
 	if err := os.Chmod(filepath.Dir(d.cfg.Dir), 0o700); err != nil {
@@ -123,7 +123,7 @@ func TestRootSaysWhatBoxesCannotRead(t *testing.T) {
 	if err := d.Install(t.Context(), script("1")); err == nil || !strings.Contains(err.Error(), "chmod o+rX") {
 		t.Errorf("%v", err)
 	}
-	begin(t, d, "go()", nil) // boxes without a set work
+	begin(t, d, "go()", nil) // sandboxes without a set work
 }
 
 func TestConfig(t *testing.T) {

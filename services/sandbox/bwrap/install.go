@@ -19,7 +19,7 @@ import (
 const (
 	noPip = "the host's Python has no pip; Debian and Ubuntu: apt install python3-pip"
 
-	keptLines = 200      // of what an installation prints
+	keptLines = 200      // of an installation's output
 	maxLine   = 16 << 10 // bytes; longer ones are cut
 	sizeEvery = 250 * time.Millisecond
 )
@@ -52,7 +52,7 @@ func (d *Driver) Install(ctx context.Context, in driver.Install) error {
 	return nil
 }
 
-// install fills a directory that is not a set yet.
+// install installs the packages into a directory that is not a set yet.
 func (d *Driver) install(ctx context.Context, h *host, in driver.Install) (err error) {
 	done, err := d.beginInstall()
 	if err != nil {
@@ -72,11 +72,11 @@ func (d *Driver) install(ctx context.Context, h *host, in driver.Install) (err e
 		}
 		defer d.uids.give(uid)
 	}
-	if err := os.Chmod(half, 0o755); err != nil { //nolint:gosec // the box's user goes through
+	if err := os.Chmod(half, 0o755); err != nil { //nolint:gosec // the sandbox's user passes through
 		return err
 	}
 	for _, dir := range []string{set, tmp} {
-		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // boxes' users read it
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes' users read it
 			return err
 		}
 		if d.root {
@@ -101,14 +101,14 @@ func (d *Driver) install(ctx context.Context, h *host, in driver.Install) (err e
 	return d.sets.publish(in.ID, set, bytes)
 }
 
-// installLimits suit pip, which unpacks wheels, and holds no whole one in memory.
+// installLimits suit pip, which unpacks wheels without loading whole ones into memory.
 func installLimits() driver.Limits {
 	l := driver.DefaultLimits()
 	l.Memory, l.Workspace = 2<<30, 16<<20
 	return l
 }
 
-// runInstaller runs the installer to its end.
+// runInstaller runs the installer until it ends.
 func (d *Driver) runInstaller(ctx context.Context, h *host, in driver.Install, o launch, half string) error {
 	b, err := d.launch(h, o)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *Driver) runInstaller(ctx context.Context, h *host, in driver.Install, o
 	defer stop()
 	large := make(chan bool, 1)
 	go func() { large <- b.outgrows(half, in.MaxBytes) }()
-	_ = b.stdin.Close() // it has nothing to read
+	_ = b.stdin.Close() // no input
 	kept := b.lines(in.Output)
 	<-b.done
 	b.closePipes()
@@ -142,8 +142,8 @@ func tooLarge(kept []string, bytes int64) error {
 	return &driver.InstallError{Output: append(kept, fmt.Sprintf("the packages are larger than %d bytes", bytes))}
 }
 
-// lines hands on what the installer prints, and keeps the last of it.
-func (b *box) lines(output func(string)) (kept []string) {
+// lines forwards the installer's output, and keeps the last lines.
+func (b *sandbox) lines(output func(string)) (kept []string) {
 	r := bufio.NewReaderSize(b, maxLine)
 	for {
 		piece, err := r.ReadSlice('\n')
@@ -162,8 +162,8 @@ func (b *box) lines(output func(string)) (kept []string) {
 	}
 }
 
-// outgrows ends the box when it has written too much, and reports that.
-func (b *box) outgrows(dir string, bytes int64) bool {
+// outgrows ends the sandbox if it writes too much, and reports that.
+func (b *sandbox) outgrows(dir string, bytes int64) bool {
 	tick := time.NewTicker(sizeEvery)
 	defer tick.Stop()
 	for {
@@ -171,7 +171,7 @@ func (b *box) outgrows(dir string, bytes int64) bool {
 		case <-b.done:
 			return false
 		case <-tick.C:
-			// Wheels and what is unpacked of them are there at the same time.
+			// Wheels and their unpacked files exist at the same time.
 			if size(dir) > 2*bytes {
 				b.kill()
 				return true
@@ -180,7 +180,7 @@ func (b *box) outgrows(dir string, bytes int64) bool {
 	}
 }
 
-// size counts the bytes of a tree that somebody changes meanwhile.
+// size counts the bytes of a tree that may change concurrently.
 func size(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
@@ -193,8 +193,8 @@ func size(dir string) (bytes int64) {
 	return bytes
 }
 
-// seal makes a tree readable for all and changeable for none but the service, and
-// returns its size. It refuses what is neither file, directory nor link.
+// seal makes a tree readable for all and writable for the service only, and returns its
+// size. It refuses everything except files, directories and links.
 func seal(dir string, root bool) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// wheel makes a wheel of one module.
+// wheel creates a wheel with one module.
 func wheel(t *testing.T, name, source string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -74,7 +74,7 @@ func order(url, name string) driver.Install {
 	}
 }
 
-// script is an installation by a program of our own, for what pip does not do.
+// script is an installation by our own program, for cases that pip does not produce.
 func script(code string) driver.Install {
 	id := sha256.Sum256([]byte(code))
 	return driver.Install{ID: hex.EncodeToString(id[:]), MaxBytes: 1 << 20, Args: []string{"-I", "-S", "-c", prelude + code}}
@@ -136,7 +136,7 @@ go()`, use)
 	}
 }
 
-// Nothing of an installation that fails is there.
+// A failed installation leaves nothing.
 func TestInstallFails(t *testing.T) {
 	d := installer(t)
 	for name, c := range map[string]struct {
@@ -177,7 +177,7 @@ func TestInstallIsCancelled(t *testing.T) {
 	}
 }
 
-// Close ends installations, and they have removed their half of a set when it returns.
+// Close ends installations, which have removed their incomplete sets when it returns.
 func TestCloseEndsInstallations(t *testing.T) {
 	dir := openDir(t)
 	d := newDriver(t, Config{Dir: dir})
@@ -208,7 +208,7 @@ print("begun", flush=True); time.sleep(1000)`)
 	}
 }
 
-// What a service that was closed leaves is reaped all the same.
+// What a closed service leaves is reaped too.
 func TestWhatCloseLeavesIsReaped(t *testing.T) {
 	dir := openDir(t)
 	d := newDriver(t, Config{Dir: dir})
@@ -224,7 +224,7 @@ func TestWhatCloseLeavesIsReaped(t *testing.T) {
 	}
 }
 
-// What an installer leaves is files that all can read and none can change.
+// An installer's files are readable for all and writable for none.
 func TestSetIsSealed(t *testing.T) {
 	d := installer(t)
 	in := script(`

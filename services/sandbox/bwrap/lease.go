@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lease is a locked file that says that a service is alive. The kernel drops the
-// lock with the process. The file has a line for each directory in which the
-// service makes cgroups.
+// lease is a locked file that shows that a service is alive. The kernel releases the lock
+// when the process ends. The file has a line for each directory in which the service
+// creates cgroups.
 type lease struct {
 	dir, instance string
 	file          *os.File
@@ -24,28 +24,28 @@ type lease struct {
 
 func takeLease(dir string) (*lease, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making a lease: %w", err)
+		return nil, fmt.Errorf("creating a lease: %w", err)
 	}
 	for {
 		id := make([]byte, 6)
-		_, _ = rand.Read(id) // it never fails
+		_, _ = rand.Read(id) // never fails
 		l := &lease{dir: dir, instance: hex.EncodeToString(id)}
 		var err error
 		l.file, err = os.OpenFile(l.path(), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("making a lease: %w", err)
+			return nil, fmt.Errorf("creating a lease: %w", err)
 		}
-		if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil && l.stands() {
+		if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil && l.linked() {
 			return l, nil
 		}
-		// A reaper took the new file for a dead one's.
+		// A reaper treated the new file as a dead service's.
 		_ = l.file.Close()
 	}
 }
 
 func (l *lease) path() string { return filepath.Join(l.dir, l.instance) }
 
-func (l *lease) stands() bool {
+func (l *lease) linked() bool {
 	mine, err := l.file.Stat()
 	if err != nil {
 		return false
@@ -54,7 +54,7 @@ func (l *lease) stands() bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// note writes down where cgroups of this service will be.
+// note records where cgroups of this service will be.
 func (l *lease) note(dirs []string) error {
 	if err := l.file.Truncate(0); err != nil {
 		return fmt.Errorf("writing the lease: %w", err)
@@ -65,8 +65,8 @@ func (l *lease) note(dirs []string) error {
 	return nil
 }
 
-// release ends the lease. Its file stays where the service leaves something: by it, a
-// reaper knows of that.
+// release ends the lease. Its file stays if the service leaves something, so that a reaper
+// knows about it.
 func (l *lease) release(leaves bool) error {
 	if leaves {
 		return l.file.Close()
@@ -74,8 +74,8 @@ func (l *lease) release(leaves bool) error {
 	return errors.Join(os.Remove(l.path()), l.file.Close())
 }
 
-// dead calls f for each service that is not alive any more, with where its
-// cgroups are, and forgets it when f has found nothing that stays.
+// dead calls f for each service that is no longer alive, with the directories of its
+// cgroups, and forgets the service when f reports that nothing is left.
 func (l *lease) dead(f func(instance string, dirs []string) error) error {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
@@ -100,7 +100,7 @@ func bury(path string, f func(dirs []string) error) error {
 	}
 	defer file.Close() //nolint:errcheck // read only
 	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return nil // it is alive, or being buried
+		return nil // alive, or being reaped
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -13,13 +13,13 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// dataSlack is what a process may map beyond the box's memory, where a cgroup counts
-// what it really uses: stacks of threads are mapped whole and used in part. What is
-// far too much fails in the program with an error that it can read, before the
-// cgroup kills it.
+// dataSlack is how much a process may map beyond the sandbox's memory where a cgroup counts
+// the memory in use: stacks of threads are mapped completely and used partly. Far larger
+// allocations fail in the program with an error that it can handle, before the cgroup kills
+// it.
 const dataSlack = 1 << 30
 
-// rlimits are the bounds of each process of a box.
+// rlimits are the bounds of each process of a sandbox.
 func (h *host) rlimits(l driver.Limits, fileSize int64) map[int]uint64 {
 	if fileSize == 0 {
 		fileSize = max(l.Workspace, l.Tmp)
@@ -36,15 +36,15 @@ func (h *host) rlimits(l driver.Limits, fileSize int64) map[int]uint64 {
 	if h.countsProcesses {
 		out[unix.RLIMIT_NPROC] = uint64(l.PIDs)
 		if !kernelAtLeast(5, 14) {
-			out[unix.RLIMIT_NPROC]++ // per user it counts, not per user namespace, and bubblewrap with them
+			out[unix.RLIMIT_NPROC]++ // counted per user, not per user namespace, and including bubblewrap
 		}
 	}
 	return out
 }
 
-// limit bounds the box's first process, which hands its bounds down. It runs on the
-// starter's thread, as the box's user: root without CAP_SYS_RESOURCE, as in many
-// containers, may limit no other's process.
+// limit bounds the sandbox's first process, whose children inherit the limits. It runs on
+// the starter's thread, as the sandbox's user: root without CAP_SYS_RESOURCE, as in many
+// containers, may not limit a process of another user.
 func (h *host) limit(pid int, l driver.Limits, fileSize int64) error {
 	for resource, n := range h.rlimits(l, fileSize) {
 		var old unix.Rlimit
@@ -57,7 +57,7 @@ func (h *host) limit(pid int, l driver.Limits, fileSize int64) error {
 		}
 	}
 	if !h.cgroups.holds("cpu") {
-		// Nothing bounds it; the host's own work goes first at least.
+		// Nothing bounds the CPU; at least prefer the host's own work.
 		if err := lower(pid); err != nil {
 			return fmt.Errorf("lowering the priority: %w", err)
 		}
@@ -65,23 +65,23 @@ func (h *host) limit(pid int, l driver.Limits, fileSize int64) error {
 	return nil
 }
 
-const lowPriority = 10 // as nice takes it
+const lowPriority = 10 // a nice value
 
-// lower lowers a process's priority. One that is lower already, because the service
-// itself was started so, stays: only root could raise it.
+// lower lowers a process's priority. A priority that is already lower, because the service
+// itself was started with it, stays: only root could raise it.
 func lower(pid int) error {
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
 	if err != nil {
 		return err
 	}
-	if nice := 20 - raw; nice >= lowPriority { // the system call answers 1 to 40, as zero is no error
+	if nice := 20 - raw; nice >= lowPriority { // the system call returns 1 to 40, to distinguish values from errors
 		return nil
 	}
 	return unix.Setpriority(unix.PRIO_PROCESS, pid, lowPriority)
 }
 
-// countFiles bounds the number of files in a box's tmpfs, from outside: bubblewrap
-// has no option for it. It takes root on the host, and that the box is set up.
+// countFiles bounds the number of files in a sandbox's tmpfs, from outside: bubblewrap has
+// no option for it. It requires root on the host, and a sandbox that is set up.
 func countFiles(pid int, dir string, n int64) error {
 	name := "/proc/" + strconv.Itoa(pid) + "/root" + dir
 	var is unix.Statfs_t
@@ -89,7 +89,7 @@ func countFiles(pid int, dir string, n int64) error {
 		return fmt.Errorf("bounding the files of %s: %w", dir, err)
 	}
 	if is.Type != unix.TMPFS_MAGIC {
-		return fmt.Errorf("bounding the files of %s: it is no tmpfs", dir)
+		return fmt.Errorf("bounding the files of %s: not a tmpfs", dir)
 	}
 	path, err := unix.BytePtrFromString(name)
 	if err != nil {

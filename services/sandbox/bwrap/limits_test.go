@@ -75,7 +75,7 @@ say([fails(fill), n])`, nil)
 	}
 }
 
-// Both with and without cgroups.
+// The tests run both with and without cgroups.
 func TestProcessesAreCounted(t *testing.T) {
 	for name, cfg := range map[string]Config{"with cgroups": {}, "without": {NoCgroups: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ say(os.WTERMSIG(os.waitpid(pid, 0)[1]))`, nil)
 			t.Errorf("%q", got)
 		}
 	})
-	t.Run("the box ends when its first process takes too much", func(t *testing.T) {
+	t.Run("the sandbox ends when its first process takes too much", func(t *testing.T) {
 		b := begin(t, d, `go(); x = bytearray(b"x") * (300 << 20)`, nil)
 		proceed(t, b)
 		if err := ended(b); !errors.Is(err, driver.ErrMemory) {
@@ -167,8 +167,8 @@ func TestMemoryOfAProcessWithoutCgroups(t *testing.T) {
 	if hear(t, b, &got); got != "MemoryError" {
 		t.Errorf("%q", got)
 	}
-	if n := status(t, b.(*box).first.pid, "State"); len(n) == 0 {
-		t.Error("the box is gone")
+	if n := status(t, b.(*sandbox).first.pid, "State"); len(n) == 0 {
+		t.Error("the sandbox is gone")
 	}
 }
 
@@ -181,7 +181,7 @@ func TestCPUIsBounded(t *testing.T) {
 go()
 while True: pass`, func(s *driver.Spec) { s.Limits.CPUs = 0.1 })
 	proceed(t, b)
-	file := filepath.Join(d.host.cgroups.bases["cpu"], filepath.Base(b.(*box).group.dirs[0]), "cpu.stat")
+	file := filepath.Join(d.host.cgroups.bases["cpu"], filepath.Base(b.(*sandbox).group.dirs[0]), "cpu.stat")
 	eventually(t, func() string {
 		text, err := os.ReadFile(file)
 		if err != nil {

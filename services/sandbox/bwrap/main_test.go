@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 const patience = time.Minute
 
-// missing is for what a test needs and the host has not.
+// missing skips a test, or fails it, because the host lacks something.
 func missing(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("SKANDHA_REQUIRE") == "all" {
@@ -45,7 +45,7 @@ func missing(t *testing.T, why string) {
 	t.Skip("NOT TESTED: " + why)
 }
 
-// newDriver makes a driver that works.
+// newDriver returns a working driver.
 func newDriver(t *testing.T, cfg Config) *Driver {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err != nil {
@@ -71,7 +71,7 @@ func newDriver(t *testing.T, cfg Config) *Driver {
 	return d
 }
 
-// openDir is a directory that all users can go through; t.TempDir is private.
+// openDir returns a directory that all users can traverse; t.TempDir is private.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bwrap-test-")
@@ -94,7 +94,7 @@ func small() driver.Limits {
 	return driver.Limits{Memory: 128 << 20, CPUs: 1, PIDs: 20, OpenFiles: 64, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20}
 }
 
-// begin starts a box that runs a Python program. The program waits for the test
+// begin starts a sandbox that runs a Python program. The program waits for the test
 // where it calls go().
 func begin(t *testing.T, d *Driver, code string, change func(*driver.Spec)) driver.Sandbox {
 	t.Helper()
@@ -136,15 +136,15 @@ func destroy(t *testing.T, b driver.Sandbox) {
 	}
 }
 
-// hear decodes the next line that the program says.
+// hear decodes the next line that the program prints.
 func hear(t *testing.T, b driver.Sandbox, v any) {
 	t.Helper()
 	line, err := readLine(b)
 	if err != nil {
-		t.Fatalf("the box says nothing: %v (%v)", err, ended(b))
+		t.Fatalf("the sandbox says nothing: %v (%v)", err, ended(b))
 	}
 	if err := json.Unmarshal(line, v); err != nil {
-		t.Fatalf("the box says %q: %v", line, err)
+		t.Fatalf("the sandbox says %q: %v", line, err)
 	}
 }
 
@@ -161,19 +161,19 @@ func readLine(b driver.Sandbox) (line []byte, err error) {
 	}
 }
 
-// proceed lets a program go on that waits in go().
+// proceed resumes a program that waits in go().
 func proceed(t *testing.T, b driver.Sandbox) {
 	t.Helper()
 	var word string
 	if hear(t, b, &word); word != "go" {
-		t.Fatalf("the box says %q", word)
+		t.Fatalf("the sandbox says %q", word)
 	}
 	if _, err := b.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ended waits for the end of a box that ends by itself.
+// ended waits for the end of a sandbox that ends by itself.
 func ended(b driver.Sandbox) error {
 	select {
 	case <-b.Done():
@@ -183,7 +183,7 @@ func ended(b driver.Sandbox) error {
 	}
 }
 
-// eventually waits until nothing is wrong any more.
+// eventually waits until wrong returns nothing.
 func eventually(t *testing.T, wrong func() string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -199,7 +199,7 @@ func eventually(t *testing.T, wrong func() string) {
 	}
 }
 
-// traces are what the host has of a box: processes with its name, cgroups.
+// traces returns what the host has of a sandbox: processes with its name, cgroups.
 func traces(name string) (out []string) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -238,7 +238,7 @@ func inNamespace(ns string) (pids []int) {
 	return pids
 }
 
-// status is a field of a process's status, as the host sees it.
+// status returns a field of a process's status, as the host sees it.
 func status(t *testing.T, pid int, field string) []string {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))

@@ -4,7 +4,7 @@ package bwrap
 
 import "skandha.dev/services/sandbox/driver"
 
-// Driver makes boxes with bubblewrap, on Linux.
+// Driver runs sandboxes with bubblewrap, on Linux.
 type Driver struct{ driver.Driver }
 
 // New fails with driver.ErrUnavailable: bubblewrap needs Linux.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marker begins the name under which bubblewrap runs; instance and box follow.
+// marker begins the name under which bubblewrap runs; instance and sandbox follow.
 const marker = "skandha-bwrap:"
 
 // Reap implements driver.Driver.
@@ -50,13 +50,13 @@ func (d *Driver) Reap(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// reapInstance removes what one dead service has left.
+// reapInstance removes what one dead service left.
 func (d *Driver) reapInstance(instance string, dirs []string) (n int, err error) {
 	var errs []error
 	killed, err := killMarked(marker + instance + ":")
 	n += killed
 	errs = append(errs, err)
-	boxes := map[string]bool{} // with v1 a box has several cgroups, and is one thing
+	sandboxes := map[string]bool{} // with v1 a sandbox has several cgroups, and counts once
 	for _, dir := range dirs {
 		found, err := filepath.Glob(filepath.Join(dir, cgroupPrefix+instance+"-*"))
 		errs = append(errs, err)
@@ -65,19 +65,19 @@ func (d *Driver) reapInstance(instance string, dirs []string) (n int, err error)
 				errs = append(errs, err)
 				continue
 			}
-			boxes[filepath.Base(cgroup)] = true
+			sandboxes[filepath.Base(cgroup)] = true
 		}
 	}
 	half, err := d.sets.reap(instance)
-	return n + len(boxes) + half, errors.Join(append(errs, err)...)
+	return n + len(sandboxes) + half, errors.Join(append(errs, err)...)
 }
 
-// killMarked kills the processes whose name begins so, bubblewraps that were caught
-// between fork and the moment when the kernel would have killed them.
+// killMarked kills the processes whose name has that prefix: bubblewraps that were
+// interrupted between the fork and the moment when the kernel would have killed them.
 func killMarked(prefix string) (n int, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0, fmt.Errorf("looking for processes: %w", err)
+		return 0, fmt.Errorf("listing processes: %w", err)
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -86,7 +86,7 @@ func killMarked(prefix string) (n int, err error) {
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // it has ended
+			continue // already ended
 		}
 		if named(pid, prefix) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil {
 			n++

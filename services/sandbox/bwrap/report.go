@@ -26,11 +26,11 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 		Platform:  strings.Join([]string{"bwrap", h.python.version, h.python.abi, h.python.prefix}, " "),
 		Enforced:  []string{"workspace"},
 	}
-	r.Missing = append(r.Missing, "image: boxes see the host's /usr, read-only")
+	r.Missing = append(r.Missing, "image: sandboxes see the host's /usr, read-only")
 	if d.root {
-		r.Isolation += " Each box runs under a user id of its own."
+		r.Isolation += " Each sandbox runs under a separate user id."
 	} else {
-		r.Missing = append(r.Missing, "quotas that the kernel keeps per user: boxes run under the service's own user, for only root can give them users of their own")
+		r.Missing = append(r.Missing, "quotas that the kernel keeps per user: sandboxes run under the service's own user, since only root can give them separate users")
 	}
 	h.bounds(&r)
 	switch {
@@ -39,12 +39,12 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 	case !h.python.pip:
 		r.Missing = append(r.Missing, "package sets: "+noPip)
 	default:
-		r.Missing = append(r.Missing, "install network: packages are installed with the host's network, loopback included")
+		r.Missing = append(r.Missing, "install network: packages are installed with the host's network, including loopback")
 	}
 	return r, nil
 }
 
-// bounds says which limits hold, and what holds instead of those that do not.
+// bounds reports which limits are enforced, and what applies instead of the others.
 func (h *host) bounds(r *driver.Report) {
 	hold := func(limit string, ok bool, instead string) {
 		if ok {
@@ -53,22 +53,22 @@ func (h *host) bounds(r *driver.Report) {
 			r.Missing = append(r.Missing, limit+": "+instead)
 		}
 	}
-	why := fmt.Sprintf("no cgroup can be made (%v)", h.noCgroups)
-	hold("memory", h.cgroups.holds("memory"), "of the box as a whole it is not bounded, for "+why+"; each process is, and each file system")
+	why := fmt.Sprintf("no cgroup can be created (%v)", h.noCgroups)
+	hold("memory", h.cgroups.holds("memory"), "it is not bounded for the sandbox as a whole, since "+why+", but for each process and each file system")
 	hold("socket buffers", h.cgroups.holdsSockets(),
-		"they are not counted as the box's memory, and all boxes and the host share the kernel's net.ipv4.tcp_mem and udp_mem")
-	hold("cpu", h.cgroups.holds("cpu"), "it is not bounded, for "+why+"; boxes run at a low priority")
-	hold("pids", h.cgroups.holds("pids") || h.countsProcesses, "processes are not counted per box, for "+why+" and the kernel is older than 5.14")
+		"they are not counted as the sandbox's memory, and all sandboxes and the host share the kernel's net.ipv4.tcp_mem and udp_mem")
+	hold("cpu", h.cgroups.holds("cpu"), "it is not bounded, since "+why+"; sandboxes run at a low priority")
+	hold("pids", h.cgroups.holds("pids") || h.countsProcesses, "processes are not counted per sandbox, since "+why+" and the kernel is older than 5.14")
 	files := "bubblewrap cannot count files, and only root can from outside; "
 	if h.cgroups.holds("memory") {
-		files += "they are bounded by the box's memory"
+		files += "they are bounded by the sandbox's memory"
 	} else {
 		files += "they are not bounded"
 	}
 	hold("files", h.countsFiles, files)
 }
 
-// tryOnce makes a box that says a word.
+// tryOnce runs a sandbox that prints a word.
 func (d *Driver) tryOnce(ctx context.Context, h *host) (output string, err error) {
 	const word = "ready"
 	b, err := d.launch(h, launch{name: "try", args: []string{"-I", "-S", "-c", "print('" + word + "', flush=True); input()"}, limits: driver.DefaultLimits(), errors: true})
@@ -77,7 +77,7 @@ func (d *Driver) tryOnce(ctx context.Context, h *host) (output string, err error
 	}
 	stop := context.AfterFunc(ctx, b.kill)
 	defer stop()
-	// It goes on to wait for input, so that it is there while its files are bounded.
+	// It then waits for input, so that it still runs while its files are bounded.
 	said, err := io.ReadAll(io.LimitReader(b, int64(len(word)+1)))
 	if string(said) != word+"\n" && err == nil {
 		var more []byte

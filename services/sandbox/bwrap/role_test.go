@@ -24,7 +24,7 @@ import (
 
 var roles = map[string]func() error{"service": serveUntilKilled, "storm": startUntilKilled, "user": beUser}
 
-// The users of services that are to be killed are no one else's.
+// The user ids of services to be killed; nothing else uses them.
 const (
 	dirEnv    = "BWRAP_TEST_DIR"
 	killedUID = 2_100_000_000
@@ -34,7 +34,7 @@ func roleConfig() Config {
 	return Config{Dir: os.Getenv(dirEnv), FirstUID: killedUID, UIDs: 256}
 }
 
-// serveUntilKilled starts boxes that will not end by themselves.
+// serveUntilKilled starts sandboxes that will not end by themselves.
 func serveUntilKilled() error {
 	d, err := New(roleConfig())
 	if err != nil {
@@ -61,7 +61,7 @@ while True: time.sleep(1)`}})
 	return errors.New("it was not killed")
 }
 
-// startUntilKilled starts and ends boxes all the time.
+// startUntilKilled starts and ends sandboxes all the time.
 func startUntilKilled() error {
 	d, err := New(roleConfig())
 	if err != nil {
@@ -121,7 +121,7 @@ func TestKilledServiceLeavesNothing(t *testing.T) {
 	}
 	for _, ns := range namespaces {
 		if n := len(inNamespace(ns)); n != 2 {
-			t.Fatalf("%d processes in a box, want 2", n)
+			t.Fatalf("%d processes in a sandbox, want 2", n)
 		}
 	}
 	if n, err := d.Reap(t.Context()); n != 0 || err != nil {
@@ -141,7 +141,7 @@ func TestKilledServiceLeavesNothing(t *testing.T) {
 	}
 	n, err := d.Reap(t.Context())
 	if err != nil || (d.host.cgroups != nil && n != 3) {
-		t.Errorf("%d things were reaped, want the cgroups of 3 boxes; %v", n, err)
+		t.Errorf("%d things were reaped, want the cgroups of 3 sandboxes; %v", n, err)
 	}
 	if left := traces(fmt.Sprintf("killed-%d-0", os.Getpid())); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -155,9 +155,9 @@ func TestKilledServiceLeavesNothing(t *testing.T) {
 }
 
 // A service may be killed at any moment of a start.
-func TestServiceKilledWhileItStartsBoxes(t *testing.T) {
+func TestServiceKilledWhileItStartsSandboxes(t *testing.T) {
 	if os.Geteuid() != 0 {
-		missing(t, "boxes have no users of their own by which they could be found, for that takes root")
+		missing(t, "sandboxes have no separate users by which they could be found, since that takes root")
 	}
 	dir := openDir(t)
 	d := newDriver(t, Config{Dir: dir})
@@ -210,21 +210,21 @@ func cgroupsLike(part string) (out []string) {
 	return out
 }
 
-// told is what beUser tells.
-type told struct {
+// report is what beUser sends.
+type report struct {
 	Report driver.Report
-	UIDs   string // real ids of the box's first process, on the host
+	UIDs   string // real ids of the sandbox's first process, on the host
 	Forks  []any
 	Closed string
 }
 
-// beUser makes a box as a user who is not root.
+// beUser starts a sandbox as a user who is not root.
 func beUser() (err error) {
 	d, err := New(roleConfig())
 	if err != nil {
 		return err
 	}
-	var say told
+	var say report
 	if say.Report, err = d.Report(context.Background()); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ go(); say([fails(more), n])`}})
 	if _, err := readLine(b); err != nil {
 		return fmt.Errorf("%w, %w", err, ended(b))
 	}
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(b.(*box).first.pid) + "/status")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(b.(*sandbox).first.pid) + "/status")
 	if err != nil {
 		return err
 	}
@@ -268,9 +268,9 @@ go(); say([fails(more), n])`}})
 	return json.NewEncoder(os.Stdout).Encode(say)
 }
 
-// A service that is not root makes boxes, too; they run under its own user.
+// A service that is not root can start sandboxes too; they run under its own user.
 func TestAsAnotherUser(t *testing.T) {
-	newDriver(t, Config{}) // boxes can be made here
+	newDriver(t, Config{}) // sandboxes can be made here
 	if os.Geteuid() != 0 {
 		missing(t, "only root can become another user; the other tests are run as one already")
 	}
@@ -280,13 +280,13 @@ func TestAsAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd, out := play(t, "user", dir, nobody)
-	var got told
+	var got report
 	if err := json.NewDecoder(out).Decode(&got); err != nil {
 		t.Fatalf("%v, %v", err, cmd.Wait())
 	}
 	t.Logf("%+v", got)
 	if got.UIDs != "65534 65534 65534 65534" {
-		t.Errorf("the box runs under %s", got.UIDs)
+		t.Errorf("the sandbox runs under %s", got.UIDs)
 	}
 	for _, limit := range []string{"workspace", "pids"} {
 		if !slices.Contains(got.Report.Enforced, limit) {
@@ -300,7 +300,7 @@ func TestAsAnotherUser(t *testing.T) {
 		t.Errorf("forks: %v", got.Forks)
 	}
 	if got.Closed != driver.ErrDestroyed.Error() {
-		t.Errorf("after Close the box says %q", got.Closed)
+		t.Errorf("after Close the sandbox says %q", got.Closed)
 	}
 }
 

@@ -18,22 +18,22 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// launch is what is wanted of a process in a box.
+// launch describes a process to run in a sandbox.
 type launch struct {
 	name    string
 	args    []string // for the interpreter
 	limits  driver.Limits
 	mounts  []string // arguments for bubblewrap
 	network bool
-	errors  bool   // standard error goes to the pipe too
-	uid     uint32 // 0: the driver takes one
-	// fileSize bounds a file's bytes; 0: what the limits say.
+	errors  bool   // send standard error to the pipe too
+	uid     uint32 // 0: the driver chooses one
+	// fileSize bounds a file's bytes; 0: as in limits.
 	fileSize int64
-	release  func() // of what the box uses; nil: nothing
+	release  func() // releases what the sandbox uses; may be nil
 }
 
-// box implements driver.Box.
-type box struct {
+// sandbox implements driver.Sandbox.
+type sandbox struct {
 	d      *Driver
 	h      *host
 	launch launch
@@ -46,7 +46,7 @@ type box struct {
 
 	settle    sync.Once
 	settled   error
-	ready     chan struct{} // closed when launch is over
+	ready     chan struct{} // closed when launch has returned
 	destroyed chan struct{} // closed by Destroy
 	destroy   sync.Once
 	closePipe sync.Once
@@ -55,7 +55,7 @@ type box struct {
 	err, left error // written before done is closed
 }
 
-// What can be done without, if it fails when the host is looked at.
+// Optional features, which are dropped if they fail while the host is examined.
 var (
 	errCgroup = errors.New("using cgroups")
 	errFiles  = errors.New("counting files")
@@ -64,9 +64,9 @@ var (
 // infoWithin bounds the wait for bubblewrap's fork.
 const infoWithin = 20 * time.Second
 
-// launch starts a box.
-func (d *Driver) launch(h *host, o launch) (*box, error) {
-	b := &box{d: d, h: h, launch: o, ready: make(chan struct{}), destroyed: make(chan struct{}), done: make(chan struct{})}
+// launch starts a sandbox.
+func (d *Driver) launch(h *host, o launch) (*sandbox, error) {
+	b := &sandbox{d: d, h: h, launch: o, ready: make(chan struct{}), destroyed: make(chan struct{}), done: make(chan struct{})}
 	defer close(b.ready)
 	if err := d.add(b); err != nil {
 		if o.release != nil {
@@ -94,8 +94,8 @@ func (d *Driver) launch(h *host, o launch) (*box, error) {
 	return b, nil
 }
 
-// begin takes what the box needs and forks.
-func (b *box) begin() (info *os.File, err error) {
+// begin acquires the sandbox's resources and forks.
+func (b *sandbox) begin() (info *os.File, err error) {
 	if b.uid = b.launch.uid; b.d.root && b.uid == 0 {
 		if b.uid = b.d.uids.take(); b.uid == 0 {
 			return nil, fmt.Errorf("all %d user ids are in use", b.d.cfg.UIDs)
@@ -107,8 +107,8 @@ func (b *box) begin() (info *os.File, err error) {
 	return b.fork()
 }
 
-// fork starts bubblewrap and returns where it tells the box's first process.
-func (b *box) fork() (info *os.File, err error) {
+// fork starts bubblewrap and returns the pipe on which it reports the first process.
+func (b *sandbox) fork() (info *os.File, err error) {
 	in := &inherited{}
 	defer in.close()
 	infoW, err := b.pipes(in, &info)
@@ -126,7 +126,7 @@ func (b *box) fork() (info *os.File, err error) {
 	for _, list := range b.h.fonts {
 		f, err := os.Open(list)
 		if err != nil {
-			continue // somebody has emptied the user's cache; matplotlib makes its own list
+			continue // the user's cache was emptied; matplotlib builds its own list
 		}
 		args = append(args, "--perms", "0444", "--file", in.add(f), driver.FontLists+"/"+filepath.Base(list))
 	}
@@ -148,17 +148,17 @@ func (b *box) fork() (info *os.File, err error) {
 	return info, nil
 }
 
-// pipes makes the box's standard files and the pipe for bubblewrap's word.
-func (b *box) pipes(in *inherited, info **os.File) (infoW string, err error) {
+// pipes creates the sandbox's standard files and the pipe for bubblewrap's report.
+func (b *sandbox) pipes(in *inherited, info **os.File) (infoW string, err error) {
 	stdin, w, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	b.stdin = w
 	in.add(stdin)
 	r, stdout, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	b.stdout = r
 	in.add(stdout)
@@ -169,47 +169,47 @@ func (b *box) pipes(in *inherited, info **os.File) (infoW string, err error) {
 	}
 	r, w, err = os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", fmt.Errorf("creating a pipe: %w", err)
 	}
 	*info = r
 	return in.add(w), nil
 }
 
-// confine waits for the box's first process and bounds it. It has not read from its
-// pipe yet, so what runs is what the service said.
-func (b *box) confine(info *os.File) error {
+// confine waits for the sandbox's first process and bounds it. The process has not read
+// from its pipe yet, so it only runs what the service sent.
+func (b *sandbox) confine(info *os.File) error {
 	if err := info.SetReadDeadline(time.Now().Add(infoWithin)); err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
 	}
-	var told struct {
+	var started struct {
 		Child int `json:"child-pid"`
 	}
-	err := json.NewDecoder(info).Decode(&told)
+	err := json.NewDecoder(info).Decode(&started)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("bubblewrap ended before it made the box")
+		return errors.New("bubblewrap ended before it created the sandbox")
 	}
 	if err != nil {
 		return fmt.Errorf("waiting for bubblewrap: %w", err)
 	}
-	err = b.first.open(told.Child)
+	err = b.first.open(started.Child)
 	if errors.Is(err, unix.ESRCH) {
-		return nil // it has ended already, and Err will say so
+		return nil // it has already ended; Err will report that
 	}
 	if err != nil {
-		return fmt.Errorf("opening the box's first process: %w", err)
+		return fmt.Errorf("opening the sandbox's first process: %w", err)
 	}
-	err = b.d.starter.as(b.uid, func() error { return b.h.limit(told.Child, b.launch.limits, b.launch.fileSize) })
+	err = b.d.starter.as(b.uid, func() error { return b.h.limit(started.Child, b.launch.limits, b.launch.fileSize) })
 	if err != nil && b.first.signal(0) == nil {
 		return err
 	}
 	return nil
 }
 
-// Name implements driver.Box.
-func (b *box) Name() string { return b.launch.name }
+// Name implements driver.Sandbox.
+func (b *sandbox) Name() string { return b.launch.name }
 
-// Write implements driver.Box.
-func (b *box) Write(p []byte) (int, error) {
+// Write implements driver.Sandbox.
+func (b *sandbox) Write(p []byte) (int, error) {
 	n, err := b.stdin.Write(p)
 	if err != nil {
 		return n, fmt.Errorf("writing to sandbox %s: %w", b.launch.name, err)
@@ -217,9 +217,9 @@ func (b *box) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Read implements driver.Box. What is read first says that the box is set up; before
-// it is handed on, the files are bounded.
-func (b *box) Read(p []byte) (int, error) {
+// Read implements driver.Sandbox. The first output shows that the sandbox is set up; its
+// files are bounded before that output is returned.
+func (b *sandbox) Read(p []byte) (int, error) {
 	n, err := b.stdout.Read(p)
 	if n > 0 {
 		b.settle.Do(func() { b.settled = b.countFiles() })
@@ -233,13 +233,13 @@ func (b *box) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *box) countFiles() error {
+func (b *sandbox) countFiles() error {
 	if !b.h.countsFiles {
 		return nil
 	}
 	for _, dir := range []string{driver.Workspace, driver.Tmp, "/dev/shm"} {
 		if dir == driver.Tmp && b.launch.network {
-			continue // an installation's is on disk
+			continue // that of an installation is on disk
 		}
 		err := countFiles(b.first.pid, dir, b.launch.limits.WorkspaceFiles)
 		if err == nil {
@@ -247,18 +247,18 @@ func (b *box) countFiles() error {
 		}
 		b.kill()
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-			return nil // it was about to end, and what it said counts
+			return nil // it was about to end, and its output counts
 		}
 		return fmt.Errorf("%w: %w", errFiles, err)
 	}
 	return nil
 }
 
-// Done implements driver.Box.
-func (b *box) Done() <-chan struct{} { return b.done }
+// Done implements driver.Sandbox.
+func (b *sandbox) Done() <-chan struct{} { return b.done }
 
-// Err implements driver.Box.
-func (b *box) Err() error {
+// Err implements driver.Sandbox.
+func (b *sandbox) Err() error {
 	select {
 	case <-b.done:
 		return b.err
@@ -267,8 +267,8 @@ func (b *box) Err() error {
 	}
 }
 
-// Destroy implements driver.Box.
-func (b *box) Destroy(ctx context.Context) error {
+// Destroy implements driver.Sandbox.
+func (b *sandbox) Destroy(ctx context.Context) error {
 	b.destroy.Do(func() {
 		close(b.destroyed)
 		<-b.ready
@@ -293,6 +293,6 @@ func closeAll(files ...*os.File) error {
 	return errors.Join(errs...)
 }
 
-func (b *box) closePipes() {
+func (b *sandbox) closePipes() {
 	b.closePipe.Do(func() { _ = closeAll(b.stdin, b.stdout) })
 }

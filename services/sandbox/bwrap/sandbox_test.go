@@ -38,7 +38,7 @@ func TestReportSaysWhatHolds(t *testing.T) {
 	}
 }
 
-// What a program sees and can do, told by itself.
+// What a program sees and can do, as it reports itself.
 func TestInside(t *testing.T) {
 	d := newDriver(t, Config{})
 	for name, c := range map[string]struct{ code, want string }{
@@ -100,7 +100,7 @@ func TestEnvironmentIsWhole(t *testing.T) {
 	}
 }
 
-// On the host a box is no user that there is, and has no power.
+// On the host a sandbox has an unused user id, and no privileges.
 func TestOutside(t *testing.T) {
 	d := newDriver(t, Config{})
 	a, b := begin(t, d, `go()`, nil), begin(t, d, `go()`, nil)
@@ -108,11 +108,11 @@ func TestOutside(t *testing.T) {
 		var word string
 		hear(t, x, &word) // it is set up
 	}
-	first := func(x driver.Sandbox) int { return x.(*box).first.pid }
+	first := func(x driver.Sandbox) int { return x.(*sandbox).first.pid }
 	uid := func(x driver.Sandbox) string { return status(t, first(x), "Uid")[0] }
 	if os.Geteuid() == 0 {
 		if uid(a) == uid(b) || len(uid(a)) != 10 || status(t, first(a), "Uid")[2] == "0" {
-			t.Errorf("boxes run under users %s and %s", uid(a), uid(b))
+			t.Errorf("sandboxes run under users %s and %s", uid(a), uid(b))
 		}
 	}
 	for _, field := range []string{"CapEff", "CapPrm", "CapBnd", "CapAmb"} {
@@ -123,7 +123,7 @@ func TestOutside(t *testing.T) {
 	for _, ns := range []string{"user", "pid", "net", "ipc", "uts", "mnt", "cgroup"} {
 		mine, one, other := link(t, os.Getpid(), ns), link(t, first(a), ns), link(t, first(b), ns)
 		if mine == one || one == other {
-			t.Errorf("%s namespaces: the service's %s, the boxes' %s and %s", ns, mine, one, other)
+			t.Errorf("%s namespaces: the service's %s, the sandboxes' %s and %s", ns, mine, one, other)
 		}
 	}
 }
@@ -137,7 +137,7 @@ shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)`, nil)
 	sent := strings.Repeat("0123456789abcdef", 1<<16)
 	go func() {
 		_, _ = io.WriteString(b, sent)
-		_ = b.(*box).stdin.Close()
+		_ = b.(*sandbox).stdin.Close()
 	}()
 	got, err := io.ReadAll(b)
 	if err != nil || string(got) != sent {
@@ -238,7 +238,7 @@ func TestTwentyAtOnce(t *testing.T) {
 	wg.Wait()
 	for i, l := range left {
 		if len(l) > 0 {
-			t.Errorf("box %d: %v", i, l)
+			t.Errorf("sandbox %d: %v", i, l)
 		}
 	}
 	eventually(t, func() string {
@@ -252,8 +252,8 @@ func TestTwentyAtOnce(t *testing.T) {
 	})
 }
 
-// The thread that asked for a box may end; the box stays.
-func TestBoxesOutliveThreads(t *testing.T) {
+// The thread that requested a sandbox may end; the sandbox stays.
+func TestSandboxesOutliveThreads(t *testing.T) {
 	d := newDriver(t, Config{})
 	var b driver.Sandbox
 	var err error
@@ -289,7 +289,7 @@ func TestCloseDestroysAll(t *testing.T) {
 		}
 	}
 	if _, err := d.Start(t.Context(), driver.Spec{Name: "x", Args: []string{"-c", ""}}); err == nil {
-		t.Error("a closed driver starts boxes")
+		t.Error("a closed driver starts sandboxes")
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -335,8 +335,8 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// A first process that does not get the processor dies with what takes it away.
-func TestKillEndsABoxWhoseFirstProcessIsStarved(t *testing.T) {
+// A first process that does not get the processor dies with its competitors.
+func TestKillEndsASandboxWhoseFirstProcessIsStarved(t *testing.T) {
 	d := newDriver(t, Config{})
 	if d.host.cgroups == nil {
 		missing(t, "no cgroup can be made: "+d.host.noCgroups.Error())
@@ -347,7 +347,7 @@ go()
 for _ in range(15):
     if os.fork() == 0:
         while True: pass
-say("busy"); go()`, nil).(*box)
+say("busy"); go()`, nil).(*sandbox)
 	proceed(t, b)
 	var word string
 	hear(t, b, &word)
@@ -363,7 +363,7 @@ say("busy"); go()`, nil).(*box)
 	}
 }
 
-// Each box has matplotlib's list of fonts, which was made once.
+// Each sandbox has matplotlib's font list, which is built once.
 func TestFontsAreListed(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for range 2 {

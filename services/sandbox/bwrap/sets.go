@@ -20,10 +20,10 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// sets are the package sets below a directory: for each a directory that bears its
-// id, and a file "<id>.set" with its size in bytes. Who uses a set holds a shared
-// lock on the file; its time is when the set was last used. What begins with a dot
-// is half made or half removed, and names the service that does it.
+// sets are the package sets below a directory: for each a directory named after its id, and
+// a file "<id>.set" with its size in bytes. A user of a set holds a shared lock on the
+// file; the file's time is the set's last use. Names that begin with a dot belong to
+// incomplete or partly removed sets, and name the service that works on them.
 type sets struct {
 	dir, instance string
 
@@ -31,7 +31,7 @@ type sets struct {
 	held map[string]*hold
 }
 
-// hold is the lock of this service on a set, and how many boxes want it.
+// hold is this service's lock on a set, and how many sandboxes need it.
 type hold struct {
 	file *os.File
 	n    int
@@ -45,7 +45,7 @@ func (s *sets) path(id string) string { return filepath.Join(s.dir, id) }
 func (s *sets) file(id string) string { return filepath.Join(s.dir, id+".set") }
 func (s *sets) there(id string) bool  { return exists(s.path(id)) && exists(s.file(id)) }
 
-// use keeps a set from being removed until release is called.
+// use prevents the removal of a set until release is called.
 func (s *sets) use(id string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *sets) use(id string) (release func(), err error) {
 	now := time.Now()
 	if err := os.Chtimes(s.file(id), now, now); err != nil {
 		s.drop(id, h)
-		return nil, fmt.Errorf("noting its use: %w", err)
+		return nil, fmt.Errorf("recording its use: %w", err)
 	}
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
@@ -100,9 +100,9 @@ func (d *Driver) Sets(context.Context) ([]driver.Set, error) {
 		info, err := e.Info()
 		text, errRead := os.ReadFile(d.sets.file(id))
 		if err != nil || errRead != nil {
-			continue // it was removed meanwhile
+			continue // removed in the meantime
 		}
-		bytes, _ := strconv.ParseInt(string(text), 10, 64) // 0: not known
+		bytes, _ := strconv.ParseInt(string(text), 10, 64) // 0: unknown
 		out = append(out, driver.Set{ID: id, Bytes: bytes, Used: info.ModTime()})
 	}
 	return out, nil
@@ -127,7 +127,7 @@ func (s *sets) remove(id string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // it is for the lock alone
+	defer file.Close() //nolint:errcheck // only for the lock
 	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return driver.ErrInUse
 	}
@@ -143,7 +143,7 @@ func (s *sets) remove(id string) error {
 
 // publish makes a directory a set, unless another service was faster.
 func (s *sets) publish(id, dir string, bytes int64) error {
-	// The file first: a set is there when both are.
+	// The file first: a set exists when both do.
 	if err := os.WriteFile(s.file(id), []byte(strconv.FormatInt(bytes, 10)), 0o600); err != nil {
 		return err
 	}
@@ -154,14 +154,14 @@ func (s *sets) publish(id, dir string, bytes int64) error {
 	return err
 }
 
-// half lists what a service has half done.
+// half lists a service's incomplete work.
 func (s *sets) half(instance string) ([]string, error) {
 	made, err := filepath.Glob(filepath.Join(s.dir, ".new-"+instance+"-*"))
 	removed, err2 := filepath.Glob(filepath.Join(s.dir, ".old-"+instance+"-*"))
 	return slices.Concat(made, removed), errors.Join(err, err2)
 }
 
-// reap removes what a dead service had half done.
+// reap removes a dead service's incomplete work.
 func (s *sets) reap(instance string) (n int, err error) {
 	found, err := s.half(instance)
 	errs := []error{err}
@@ -175,7 +175,7 @@ func (s *sets) reap(instance string) (n int, err error) {
 	return n, errors.Join(errs...)
 }
 
-// removeTree removes a directory, even where it has no permission to.
+// removeTree removes a directory, even if its mode forbids that.
 func removeTree(dir string) error {
 	if err := os.RemoveAll(dir); err == nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starter is the one thread that starts processes. The kernel tells a child that
-// its parent has died when the *thread* dies that forked it; the runtime ends
-// threads as it likes, but not this one.
+// starter is the one thread that starts processes. The kernel notifies a child that its
+// parent has died when the *thread* that forked it dies; the runtime ends threads at will,
+// but not this one.
 type starter struct {
 	work  chan func()
 	ended chan struct{}
@@ -26,7 +26,7 @@ func newStarter() *starter {
 	s := &starter{work: make(chan func()), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		runtime.LockOSThread() // and never unlocked, so that the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		for f := range s.work {
 			f()
 		}
@@ -34,14 +34,14 @@ func newStarter() *starter {
 	return s
 }
 
-// start forks on the thread, in the box's cgroup, so that nothing of the box was
-// ever outside it.
+// start forks on the thread, in the sandbox's cgroup, so that nothing of the sandbox is
+// ever outside of it.
 func (s *starter) start(path string, argv []string, files []*os.File, uid uint32, g *group) (p *os.Process, err error) {
 	done := make(chan struct{})
 	s.work <- func() {
 		defer close(done)
 		attr := &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{
-			Setsid:    true, // a Ctrl-C at the service's terminal is not for the boxes
+			Setsid:    true, // Ctrl-C at the service's terminal must not reach the sandboxes
 			Pdeathsig: syscall.SIGKILL,
 		}}
 		if uid != 0 {
@@ -58,7 +58,7 @@ func (s *starter) start(path string, argv []string, files []*os.File, uid uint32
 	return p, err
 }
 
-// as calls f on the thread with the real user and group id of a box; 0 is the
+// as calls f on the thread with the real user and group id of a sandbox; 0 means the
 // service's own.
 func (s *starter) as(uid uint32, f func() error) (err error) {
 	done := make(chan struct{})
@@ -77,12 +77,12 @@ func (s *starter) as(uid uint32, f func() error) (err error) {
 	return err
 }
 
-// realIDs changes the real ids of this thread alone; the effective ones stay root's.
+// realIDs changes only the real ids of this thread; the effective ones stay root's.
 func realIDs(id uint32) error {
 	const keep = ^uintptr(0)
 	for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
 		if _, _, errno := unix.RawSyscall(call, uintptr(id), keep, keep); errno != 0 {
-			return fmt.Errorf("taking the ids %d: %w", id, errno)
+			return fmt.Errorf("setting the ids %d: %w", id, errno)
 		}
 	}
 	return nil
@@ -94,7 +94,7 @@ func (s *starter) close() {
 	<-s.ended
 }
 
-// uids hands out the user ids of boxes.
+// uids assigns the user ids of sandboxes.
 type uids struct {
 	mu    sync.Mutex
 	first uint32
@@ -102,13 +102,13 @@ type uids struct {
 	next  int
 }
 
-// newUIDs begins somewhere in the range, so that services that share it seldom
-// use the same id.
+// newUIDs begins at a random id of the range, so that services that share it rarely use the
+// same id.
 func newUIDs(first, n uint32) *uids {
 	return &uids{first: first, used: make([]bool, n), next: os.Getpid() % int(n)}
 }
 
-// take returns an id that is free, or 0 if there is none.
+// take returns a free id, or 0 if there is none.
 func (u *uids) take() uint32 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

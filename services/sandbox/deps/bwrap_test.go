@@ -35,7 +35,7 @@ func withBwrap(t *testing.T, cfg Config, sources ...depstest.Source) *live {
 	t.Helper()
 	python(t) // its pip
 	r := &live{t: t, index: depstest.New(t, sources...), dir: t.TempDir()}
-	// Boxes run under users of their own, who have to reach the sets.
+	// Sandboxes run under separate users, who must reach the sets.
 	for dir := r.dir; strings.HasPrefix(dir, os.TempDir()+"/"); dir = dir[:strings.LastIndexByte(dir, '/')] {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -64,22 +64,22 @@ func withBwrap(t *testing.T, cfg Config, sources ...depstest.Source) *live {
 	return r
 }
 
-// run has the code run by the agent in a box that has the set, and returns its
+// run runs the code through the agent in a sandbox that has the set, and returns its
 // result.
 func (r *live) run(set, code string) (out string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	box, err := r.driver.Start(ctx, driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: set})
+	sandbox, err := r.driver.Start(ctx, driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: set})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer func() {
-		if err := box.Destroy(ctx); err != nil {
+		if err := sandbox.Destroy(ctx); err != nil {
 			r.t.Error(err)
 		}
 	}()
-	conn, err := agent.Open(ctx, box)
+	conn, err := agent.Open(ctx, sandbox)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -93,9 +93,9 @@ func (r *live) run(set, code string) (out string) {
 	return out
 }
 
-// From the index to the box: the model's code imports what it asked for, in a box
-// that has no network, and whoever asks again waits for nothing.
-func TestInstalledAndImportedInABox(t *testing.T) {
+// From the index to the sandbox: the model's code imports what it asked for, in a sandbox
+// that has no network, and a later caller does not wait.
+func TestInstalledAndImportedInASandbox(t *testing.T) {
 	r := withBwrap(t, Config{}, append(numbers, greet)...)
 	id, err := r.Ensure(t.Context(), want(t, "greet"), nil)
 	if err != nil {
@@ -118,7 +118,7 @@ except OSError:
 f"{greet.WORD} {num_bers.N} {network} {writable} {greet.__file__}"
 `, host)
 	if got := r.run(id, code); got != "hello 25 no network read-only "+driver.Packages+"/greet.py" {
-		t.Errorf("in the box: %s", got)
+		t.Errorf("in the sandbox: %s", got)
 	}
 	asked := len(r.index.Requests())
 	again, err := r.Ensure(t.Context(), want(t, "Greet"), nil)
@@ -155,7 +155,7 @@ func TestBwrapHoldsHostilePackages(t *testing.T) {
 	}
 }
 
-// nothingLeft wants no set, whole or half.
+// nothingLeft checks that no set exists, complete or not.
 func (r *live) nothingLeft() {
 	r.t.Helper()
 	sets, err := r.driver.Sets(r.t.Context())
@@ -169,8 +169,8 @@ func (r *live) nothingLeft() {
 	eventually(r.t, "no half-made set is left", func() bool { return !half() })
 }
 
-// Nobody waits any more for an index that does not answer: nothing half-made is
-// left, and the next one who asks gets the set.
+// When all callers of an index that does not answer have given up, nothing incomplete is
+// left, and the next caller gets the set.
 func TestAnInstallationThatIsEndedLeavesNothing(t *testing.T) {
 	r := withBwrap(t, Config{}, append(numbers, greet)...)
 	asked := make(chan struct{}, 8)
@@ -200,18 +200,18 @@ func TestAnInstallationThatIsEndedLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.run(id, "import greet; greet.WORD"); got != "hello" {
-		t.Errorf("in the box: %s", got)
+		t.Errorf("in the sandbox: %s", got)
 	}
 }
 
-// A set that a box uses is not removed, whatever the bounds say.
-func TestASetThatABoxUsesStays(t *testing.T) {
+// A set that a sandbox uses is not removed, whatever the bounds say.
+func TestASetThatASandboxUsesStays(t *testing.T) {
 	r := withBwrap(t, Config{MaxSets: 1, Settle: time.Nanosecond}, append(numbers, greet)...)
 	id, err := r.Ensure(t.Context(), want(t, "greet"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := r.driver.Start(t.Context(), driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: id})
+	sandbox, err := r.driver.Start(t.Context(), driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,15 +226,15 @@ func TestASetThatABoxUsesStays(t *testing.T) {
 		return slices.ContainsFunc(sets, func(s driver.Set) bool { return s.ID == id })
 	}
 	if !has() {
-		t.Error("the set was removed while a box used it")
+		t.Error("the set was removed while a sandbox used it")
 	}
-	if err := box.Destroy(t.Context()); err != nil {
+	if err := sandbox.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Ensure(t.Context(), want(t, "num-bers==1.0"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if has() {
-		t.Error("the set is still there when no box uses it any more")
+		t.Error("the set is still there when no sandbox uses it any more")
 	}
 }

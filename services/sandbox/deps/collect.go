@@ -10,10 +10,10 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Collect removes the sets that have not been used for longest, until what is left
-// is within Config.MaxSets and Config.MaxTotalBytes. Sets that a box uses, and those
-// used less than Config.Settle ago, stay whatever the bounds say. It returns how
-// many it removed. Ensure calls it after each installation.
+// Collect removes the least recently used sets until the rest is within Config.MaxSets and
+// Config.MaxTotalBytes. It always keeps sets that a sandbox uses, and those used within
+// Config.Settle. It returns how many sets it removed. Ensure calls it after each
+// installation.
 func (m *Manager) Collect(ctx context.Context) (int, error) {
 	m.collecting.Lock()
 	defer m.collecting.Unlock()
@@ -42,15 +42,15 @@ func (m *Manager) Collect(ctx context.Context) (int, error) {
 	return removed, errors.Join(errs...)
 }
 
-// byUse sorts the sets, least recently used first, by what the driver and this
-// manager know of their use.
+// byUse sorts the sets, least recently used first, as far as the driver and this manager
+// know their use.
 func (m *Manager) byUse(sets []driver.Set) []driver.Set {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, s := range sets {
 		sets[i].Used = m.lastUse(s)
 	}
-	for id, used := range m.used { // a set that is gone shall not be remembered for ever
+	for id, used := range m.used { // forget sets that no longer exist
 		if m.now().Sub(used) >= m.cfg.Settle && !slices.ContainsFunc(sets, func(s driver.Set) bool { return s.ID == id }) {
 			delete(m.used, id)
 		}
@@ -59,7 +59,7 @@ func (m *Manager) byUse(sets []driver.Set) []driver.Set {
 	return sets
 }
 
-// lastUse wants m.mu.
+// lastUse requires m.mu.
 func (m *Manager) lastUse(s driver.Set) time.Time {
 	if used, ok := m.used[s.ID]; ok && used.After(s.Used) {
 		return used
@@ -67,7 +67,7 @@ func (m *Manager) lastUse(s driver.Set) time.Time {
 	return s.Used
 }
 
-// drop removes the set unless it is in use, or has been given out just now.
+// drop removes the set unless it is in use, or Ensure has just returned it.
 func (m *Manager) drop(ctx context.Context, s driver.Set) (bool, error) {
 	m.removing.Lock()
 	defer m.removing.Unlock()

@@ -16,9 +16,9 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// kept are the names of the packages whose sets are there.
+// kept returns the names of the packages whose sets exist.
 func (b *bench) kept(ids map[string]string) (out []string) {
-	sets, err := b.boxes.Sets(b.t.Context())
+	sets, err := b.sandboxes.Sets(b.t.Context())
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -29,9 +29,8 @@ func (b *bench) kept(ids map[string]string) (out []string) {
 	return out
 }
 
-// shelves keep sets, and make them empty: for what is kept and removed, pip does not
-// matter.
-type shelves struct{ *boxes }
+// shelves keeps sets, which are empty: pip does not matter for what is kept and removed.
+type shelves struct{ *sandboxes }
 
 func (s shelves) Install(_ context.Context, in driver.Install) error {
 	err := os.Mkdir(filepath.Join(s.dir, in.ID), 0o755)
@@ -43,8 +42,8 @@ func (s shelves) Install(_ context.Context, in driver.Install) error {
 
 func keeping(t testing.TB, cfg Config) *bench {
 	t.Helper()
-	b := &bench{t: t, boxes: emptyBoxes(t)}
-	m, err := New(cfg, shelves{b.boxes})
+	b := &bench{t: t, sandboxes: emptySandboxes(t)}
+	m, err := New(cfg, shelves{b.sandboxes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +87,8 @@ func TestWhatHasNotBeenUsedForLongestIsRemoved(t *testing.T) {
 			if got := fmt.Sprint(b.kept(ids)); got != "[a c]" {
 				t.Fatalf("%s are kept, want a and c", got)
 			}
-			for id, name := range ids { // what a box uses stays; then the next one goes
-				b.boxes.inUse[id] = name == "c"
+			for id, name := range ids { // what a sandbox uses stays; then the next one goes
+				b.sandboxes.inUse[id] = name == "c"
 			}
 			id, err := b.ensure("d")
 			if err != nil {
@@ -117,7 +116,7 @@ func TestTheDriverKnowsOfUseToo(t *testing.T) {
 	}
 	for id, name := range ids {
 		if name == "a" {
-			b.boxes.used[id] = b.now()
+			b.sandboxes.used[id] = b.now()
 		}
 	}
 	later()
@@ -127,11 +126,11 @@ func TestTheDriverKnowsOfUseToo(t *testing.T) {
 	}
 	ids[id] = "c"
 	if got := fmt.Sprint(b.kept(ids)); got != "[a c]" {
-		t.Errorf("%s are kept, want a, which a box has used since, and c", got)
+		t.Errorf("%s are kept, want a, which a sandbox has used since, and c", got)
 	}
 }
 
-// What has just been given out stays: its box may be about to start.
+// A set that Ensure has just returned stays: its sandbox may be about to start.
 func TestWhatHasJustBeenGivenOutStays(t *testing.T) {
 	b := keeping(t, Config{MaxSets: 1})
 	later := b.hours()
@@ -152,8 +151,8 @@ func TestWhatHasJustBeenGivenOutStays(t *testing.T) {
 	}
 }
 
-// Whoever asks and whoever collects at the same time: what Ensure has given out is
-// there, though it was due to be removed.
+// With concurrent Ensure and Collect, a set that Ensure has returned exists, even if it was
+// due for removal.
 func TestASetThatIsGivenOutIsThere(t *testing.T) {
 	b := keeping(t, Config{MaxSets: 1})
 	later := b.hours()
@@ -173,7 +172,7 @@ func TestASetThatIsGivenOutIsThere(t *testing.T) {
 				id, err := b.ensure(ask)
 				if err != nil {
 					t.Error(err)
-				} else if _, err := os.Stat(filepath.Join(b.boxes.dir, id)); err != nil {
+				} else if _, err := os.Stat(filepath.Join(b.sandboxes.dir, id)); err != nil {
 					t.Errorf("the set of %s is not there: %v", ask, err)
 				}
 			})
@@ -201,9 +200,9 @@ func (q queue) Install(ctx context.Context, in driver.Install) error {
 	}
 }
 
-// However many sessions want packages, a few installations run at once.
+// However many sessions request packages, only a few installations run concurrently.
 func TestInstallationsAreBoundedInNumber(t *testing.T) {
-	q := queue{shelves{emptyBoxes(t)}, make(chan string, 8), make(chan string)}
+	q := queue{shelves{emptySandboxes(t)}, make(chan string, 8), make(chan string)}
 	m, err := New(Config{Installs: 1}, q)
 	if err != nil {
 		t.Fatal(err)

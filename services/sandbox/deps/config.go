@@ -9,43 +9,43 @@ import (
 	"time"
 )
 
-// MaxPackages is the most that one set may be asked for, in requirements: the
-// lists of several calls merged.
+// MaxPackages is the maximum number of requirements of one set: the merged lists of several
+// calls.
 const MaxPackages = 128
 
-// Config says where packages come from and how much of them is kept. The zero value
-// is pip's own index, and bounds for data analysis.
+// Config says where packages are from and how much of them is kept. The zero value selects
+// pip's own index, and bounds for data analysis.
 type Config struct {
 	// Index is the package index (PEP 503), such as "https://packages.example.com/simple".
-	// Empty: pip's own. It is the only one that is asked, so that no name of a private
-	// package is looked up elsewhere. A plain http index is believed without
-	// certificate, since the operator has named it. A user name and password in it
-	// are sent to it alone, and seen by no package.
+	// Empty: pip's own. Only this index is used, so that no name of a private
+	// package is looked up elsewhere. A plain http index is trusted without
+	// a certificate, since the operator chose it. A user name and password in it
+	// are sent to that index only; packages cannot see them.
 	Index string
-	// Proxy is the HTTP proxy on the way to the index, such as "http://proxy.example.com:3128".
-	// Empty: none; the environment's does not count.
+	// Proxy is the HTTP proxy for the index, such as "http://proxy.example.com:3128".
+	// Empty: none; the environment's proxy is ignored.
 	Proxy string
 	// HostNetwork is for tests whose index listens on loopback of the host.
 	HostNetwork bool
 	// Timeout bounds one installation; default 5 minutes.
 	Timeout time.Duration
-	// Installs is how many installations run at once; others wait. Default 4.
+	// Installs bounds the concurrent installations; others wait. Default 4.
 	Installs int
-	// MaxBytes and MaxFiles bound a set; defaults 2 GiB and 200,000. While it is made
-	// it may take twice as much, downloads included.
+	// MaxBytes and MaxFiles bound a set; defaults 2 GiB and 200,000. During installation it
+	// may use twice as much, including downloads.
 	MaxBytes int64
 	MaxFiles int
-	// MaxSets and MaxTotalBytes bound what is kept: above them the sets that have
-	// not been used for longest are removed. Defaults 64 and 16 GiB.
+	// MaxSets and MaxTotalBytes bound the sets that are kept: above them the least recently
+	// used sets are removed. Defaults 64 and 16 GiB.
 	MaxSets       int
 	MaxTotalBytes int64
-	// Settle is how long a set is kept after its last use, whatever the bounds say:
-	// time for whoever asked for it to start a box. Default 1 minute.
+	// Settle is how long a set is kept in any case after its last use, so that the caller has
+	// time to start a sandbox. Default 1 minute.
 	Settle time.Duration
-	// Remember is how long a failure is the answer to the same question, so that the
-	// index is not asked again at once. Default 30 s.
+	// Remember is how long a failure is cached for the same requirements, so that the index
+	// is not queried again immediately. Default 30 s.
 	Remember time.Duration
-	// Log is told what is installed and removed; default slog.Default().
+	// Log receives what is installed and removed; default slog.Default().
 	Log *slog.Logger
 }
 
@@ -64,7 +64,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate names every field that is wrong.
+// Validate reports every invalid field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -90,19 +90,19 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkURL wants what pip can ask. Its errors do not repeat a URL, which may hold a
-// password.
+// checkURL accepts URLs that pip can use. Its errors do not repeat a URL, which may contain
+// a password.
 func checkURL(field, raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s is no URL; want one such as \"https://packages.example.com/simple\"", field)
+		return fmt.Errorf("%s is not a URL; want one such as \"https://packages.example.com/simple\"", field)
 	case u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("%s has scheme %q, want https or http", field, u.Scheme)
 	case u.Hostname() == "":
 		return fmt.Errorf("%s names no host", field)
 	case u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
-		return fmt.Errorf("%s has a query or a fragment, want a host and a path alone", field)
+		return fmt.Errorf("%s has a query or a fragment, want only a host and a path", field)
 	}
 	return nil
 }

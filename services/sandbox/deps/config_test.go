@@ -18,7 +18,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"an option":       {Config{Index: "--pre"}, "index has scheme"},
 		"no host":         {Config{Index: "https:///simple"}, "index names no host"},
 		"a query":         {Config{Index: "https://packages.example.com/simple?x=1"}, "index has a query"},
-		"no URL":          {Config{Index: "https://user:secret@[::1/"}, "index is no URL"},
+		"no URL":          {Config{Index: "https://user:secret@[::1/"}, "index is not a URL"},
 		"a proxy":         {Config{Proxy: "socks://proxy.example.com"}, "proxy has scheme"},
 		"a timeout":       {Config{Timeout: time.Millisecond}, "timeout is 1ms"},
 		"a size":          {Config{MaxBytes: 1}, "max_bytes is 1, want at least 1 MiB"},
@@ -42,7 +42,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	}
 }
 
-// The model's words stand behind "--", as data of a JSON string.
+// The model's words follow "--", as data of a JSON string.
 func TestWhatTheInterpreterIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg       Config
@@ -74,25 +74,25 @@ func TestWhatTheInterpreterIsTold(t *testing.T) {
 	}
 }
 
-// What a box prints is believed only as far as it is understood.
-func TestWhatABoxPrintsIsBounded(t *testing.T) {
-	var told []string
-	l := &lines{progress: func(s string) { told = append(told, s) }}
+// Of a sandbox's output only known lines are used.
+func TestWhatASandboxPrintsIsBounded(t *testing.T) {
+	var forwarded []string
+	l := &lines{progress: func(s string) { forwarded = append(forwarded, s) }}
 	for range 1000 {
 		l.line("collecting a")
 	}
-	if len(told) != maxTold {
-		t.Errorf("%d lines are passed on, want %d", len(told), maxTold)
+	if len(forwarded) != maxReported {
+		t.Errorf("%d lines are forwarded, want %d", len(forwarded), maxReported)
 	}
-	l.told, told = 0, nil
+	l.reported, forwarded = 0, nil
 	for _, s := range []string{
 		"collecting a b", "collecting \x1b[31m", "collecting", "hello", "downloading http://x/y (1 kB)", "downloading " + strings.Repeat("x", 300),
 		"installing -1 packages", "downloading a-1.0+x-py3-none-any.whl (1.5 MB)", "downloading a.whl (712 bytes)", "collecting Foo.bar_1",
 	} {
 		l.line(s)
 	}
-	if len(told) != 3 {
-		t.Errorf("%q are passed on, want the three that are progress", told)
+	if len(forwarded) != 3 {
+		t.Errorf("%q are forwarded, want the three that are progress", forwarded)
 	}
 	l.line("failed made_up: " + strings.Repeat("\u202e", 1000))
 	if l.failure.Code != Failed || len(l.failure.Detail) > maxDetail || strings.Trim(l.failure.Detail, "?") != "" {

@@ -14,16 +14,16 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// wheel is one with entries that no tool would write.
+// wheel returns a wheel with entries that no tool would write.
 func wheel(entries ...depstest.Entry) depstest.Wheel {
 	return depstest.Wheel{Name: "evil", Version: "1.0", Entries: entries}
 }
 
 const tooMuch = 4 << 20 // what the tests' sets may hold
 
-// What a package may do to the machine that installs it: nothing. A directory of the
-// host that the installing box could write to stays empty, no code of a package
-// runs, and no set is left.
+// A package cannot affect the machine that installs it: a directory of the host that the
+// installing sandbox could write to stays empty, no code of a package runs, and no set is
+// left.
 func TestHostilePackages(t *testing.T) {
 	filler := depstest.Entry{Name: "filler.bin", Fill: 3 << 20}
 	for name, c := range map[string]struct {
@@ -50,11 +50,11 @@ func TestHostilePackages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setUp(t, Config{MaxBytes: tooMuch, MaxFiles: 1000}, c.sources...)
-			b.boxes.outside = t.TempDir()
+			b.sandboxes.outside = t.TempDir()
 			_, err := b.ensure("evil")
 			t.Log(err)
 			b.refused(err, c.code)
-			if entries, err := os.ReadDir(b.boxes.outside); err != nil || len(entries) > 0 {
+			if entries, err := os.ReadDir(b.sandboxes.outside); err != nil || len(entries) > 0 {
 				t.Errorf("outside there is %v (%v), want nothing", entries, err)
 			}
 			if ran := b.index.Marks(); len(ran) > 0 {
@@ -77,14 +77,14 @@ func many(n int) []depstest.Entry {
 	return out
 }
 
-// A wheel is taken, even where a newer source distribution is to be had.
+// A wheel is installed, even if a newer source distribution exists.
 func TestAWheelIsTakenRatherThanSource(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, depstest.SDist{Name: "num-bers", Version: "9.0"})...)
 	id, err := b.ensure("num-bers")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.boxes.run(id, "import num_bers; print(num_bers.N)"); got != "25" {
+	if got := b.sandboxes.run(id, "import num_bers; print(num_bers.N)"); got != "25" {
 		t.Errorf("the package says %q, want 25", got)
 	}
 	if ran := b.index.Marks(); len(ran) > 0 {
@@ -92,8 +92,8 @@ func TestAWheelIsTakenRatherThanSource(t *testing.T) {
 	}
 }
 
-// What an interpreter would run by itself is not in the set; scripts are files like
-// others, and no file has more rights than a file needs.
+// Files that an interpreter would run automatically are not in the set; scripts are plain
+// files, and no file has more permissions than it needs.
 func TestWhatRunsByItselfIsDropped(t *testing.T) {
 	b := setUp(t, Config{}, depstest.Wheel{
 		Name: "evil", Version: "1.0",
@@ -107,12 +107,12 @@ func TestWhatRunsByItselfIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := b.boxes.files(id)
+	files := b.sandboxes.files(id)
 	for _, f := range files {
 		if dropped := path.Base(f); f != "pkg/kept.pth" && (strings.Contains(dropped, "customize") || strings.HasSuffix(dropped, ".pth")) {
 			t.Errorf("the set has %s", f)
 		}
-		info, err := os.Lstat(path.Join(b.boxes.dir, id, f))
+		info, err := os.Lstat(path.Join(b.sandboxes.dir, id, f))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,11 +141,11 @@ func TestAnEndlessFile(t *testing.T) {
 	b.refused(err, TooLarge)
 }
 
-// inProgram runs Python that has install.py's functions, in a box with the host's
+// inProgram runs Python that has install.py's functions, in a sandbox with the host's
 // directory dir at Packages.
 func inProgram(t *testing.T, dir, code string) map[string]string {
 	t.Helper()
-	b := newBoxes(t)
+	b := newSandboxes(t)
 	cmd := b.command(t.Context(), dir, "--bind", "-I", "-c", "import sys, json\nns = {'__name__': 'install'}\nexec(sys.argv[1], ns)\n"+code, program)
 	out, err := cmd.Output()
 	if err != nil {
@@ -158,7 +158,7 @@ func inProgram(t *testing.T, dir, code string) map[string]string {
 	return said
 }
 
-// The guard holds pip whatever pip lets pass, so it is tried without pip.
+// The guard confines pip whatever pip allows, so it is tested without pip.
 func TestTheGuard(t *testing.T) {
 	said := inProgram(t, t.TempDir(), `
 import os, subprocess, shutil, multiprocessing
@@ -197,7 +197,7 @@ print(json.dumps(said))
 	}
 }
 
-// What is there after pip is looked at whatever pip did, so it is tried without pip.
+// The result is checked whatever pip did, so the check is tested without pip.
 func TestWhatIsThereIsLookedAt(t *testing.T) {
 	said := inProgram(t, t.TempDir(), `
 import os, shutil

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// program runs in the installing box; its text says what it prints.
+// program runs in the installing sandbox; its docstring describes its output.
 //
 //go:embed install.py
 var program string
@@ -24,11 +24,11 @@ var program string
 var flags = []string{
 	"install", "--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--no-color",
 	"--progress-bar", "off", "--root-user-action", "ignore", "--no-warn-conflicts",
-	"--retries", "2", "--timeout", "15", "-vv", // says why a file is not for here
+	"--retries", "2", "--timeout", "15", "-vv", // reports why a file does not fit the platform
 	"--only-binary", ":all:", "--target", driver.Packages,
 }
 
-// order is what the program is told.
+// order is the program's input.
 type order struct {
 	Target       string   `json:"target"`
 	MaxBytes     int64    `json:"max_bytes"`
@@ -37,7 +37,7 @@ type order struct {
 	Requirements []string `json:"requirements"`
 }
 
-// args are the interpreter's for an installation.
+// args returns the interpreter's arguments for an installation.
 func (c Config) args(reqs Requirements) ([]string, error) {
 	pip := append([]string{}, flags...)
 	if c.Index != "" {
@@ -49,24 +49,24 @@ func (c Config) args(reqs Requirements) ([]string, error) {
 	if c.Proxy != "" {
 		pip = append(pip, "--proxy", c.Proxy)
 	}
-	told, err := json.Marshal(order{Target: driver.Packages, MaxBytes: c.MaxBytes, MaxFiles: c.MaxFiles, Pip: pip, Requirements: reqs.Strings()})
+	input, err := json.Marshal(order{Target: driver.Packages, MaxBytes: c.MaxBytes, MaxFiles: c.MaxFiles, Pip: pip, Requirements: reqs.Strings()})
 	if err != nil {
-		return nil, fmt.Errorf("encoding what to install: %w", err)
+		return nil, fmt.Errorf("encoding the installation's input: %w", err)
 	}
-	return []string{"-I", "-B", "-c", program, string(told)}, nil
+	return []string{"-I", "-B", "-c", program, string(input)}, nil
 }
 
-// lines reads what the program prints. It is said by a box: what is not known is
-// not passed on, and nothing is without bounds.
+// lines reads the program's output. It is the output of a sandbox: unknown lines are
+// dropped, and everything is bounded.
 type lines struct {
 	progress func(string)
 	mu       sync.Mutex
-	told     int
+	reported int
 	failure  *Error
 	made     made
 }
 
-// made describes a set that has been made.
+// made describes a set that was created.
 type made struct {
 	bytes    int64
 	files    int
@@ -74,8 +74,8 @@ type made struct {
 }
 
 const (
-	maxTold   = 200 // lines of progress
-	maxDetail = 400 // bytes
+	maxReported = 200 // lines of progress
+	maxDetail   = 400 // bytes
 )
 
 var (
@@ -93,8 +93,8 @@ func (l *lines) line(s string) {
 		l.made.bytes, _ = strconv.ParseInt(m[1], 10, 64)
 		l.made.files, _ = strconv.Atoi(m[2])
 		l.made.packages = strings.Fields(m[3])
-	} else if step.MatchString(s) && len(s) <= 200 && l.told < maxTold {
-		l.told++
+	} else if step.MatchString(s) && len(s) <= 200 && l.reported < maxReported {
+		l.reported++
 		l.progress(s)
 	}
 }
@@ -106,7 +106,7 @@ func code(s string) Code {
 	return Failed
 }
 
-// clean makes untrusted text one short line of printable ASCII.
+// clean converts untrusted text to one short line of printable ASCII.
 func clean(s string) string {
 	if len(s) > maxDetail {
 		s = s[:maxDetail]
@@ -119,8 +119,8 @@ func clean(s string) string {
 	}, s)
 }
 
-// explain is what a driver's error comes to: an *Error if it is the packages' fault
-// or the index's, else the driver's own.
+// explain converts a driver's error: to an *Error if the packages or the index caused it,
+// else it wraps the driver's error.
 func (l *lines) explain(ctx context.Context, err error) error {
 	var refused *driver.InstallError
 	switch {
@@ -131,7 +131,7 @@ func (l *lines) explain(ctx context.Context, err error) error {
 	case !errors.As(err, &refused):
 		return fmt.Errorf("installing packages: %w", err)
 	}
-	for _, s := range refused.Output { // a driver may keep lines and pass none
+	for _, s := range refused.Output { // a driver may keep lines and forward none
 		l.line(s)
 	}
 	l.mu.Lock()
@@ -139,7 +139,7 @@ func (l *lines) explain(ctx context.Context, err error) error {
 	said := strings.Join(refused.Output[max(0, len(refused.Output)-1):], "")
 	switch {
 	case l.failure != nil:
-	case strings.Contains(said, "packages are larger than"): // the driver was faster to see it than the program
+	case strings.Contains(said, "packages are larger than"): // the driver noticed it before the program did
 		l.failure = &Error{Code: TooLarge}
 	default:
 		l.failure = &Error{Code: Failed, Detail: clean(strings.Join(refused.Output[max(0, len(refused.Output)-3):], "; "))}

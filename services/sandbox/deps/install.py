@@ -1,14 +1,14 @@
-"""Makes a package set: runs pip and looks at what it has left.
+"""Creates a package set: runs pip and checks the result.
 
-It runs in a box with a network, where the set's directory is writable and nothing
-else lasts. It is given its order as one JSON argument, and prints lines:
+It runs in a sandbox with a network, where the set's directory is writable and nothing
+else is kept. Its input is one JSON argument; its output are these lines:
 
     collecting NAME | downloading FILE (SIZE) | installing N packages | retrying | checking
     done BYTES FILES NAME-VERSION ...
     failed CODE: DETAIL
 
-What the index and its packages say is untrusted. pip runs in a child that starts no
-process and writes nowhere but in the set, whatever pip itself would let pass.
+The index and its packages are untrusted. pip runs in a child that cannot start processes
+and can write only to the set, whatever pip itself would allow.
 """
 import json
 import os
@@ -21,13 +21,13 @@ import sys
 import time
 
 MAX_METADATA = 16 << 20  # bytes of one file of a wheel's metadata, which pip reads whole
-MAX_ADDRESSES = 960 << 20  # bytes of pip's address space: less than the box has, so that pip fails and not the box
+MAX_ADDRESSES = 960 << 20  # bytes of pip's address space: less than the sandbox has, so that pip fails and not the sandbox
 MAX_LINES = 200  # of progress
-DROPPED = re.compile(r".*\.pth|(site|user)customize(\..*)?", re.S)  # what an interpreter runs by itself
+DROPPED = re.compile(r".*\.pth|(site|user)customize(\..*)?", re.S)  # files that an interpreter runs automatically
 
 
 class Refused(Exception):
-    """The set will not be: a code of deps.Code, and why."""
+    """A failed installation: a code of deps.Code, and why."""
 
     def __init__(self, code, detail):
         super().__init__(detail)
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 def guard(target, max_bytes, max_files):
-    """Holds pip to its task. Whatever it would be talked into fails."""
+    """Confines pip to its task. Everything else fails."""
     starts = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"}
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -50,9 +50,9 @@ def guard(target, max_bytes, max_files):
 
     def hook(event, args):
         if event in starts:
-            raise PermissionError(f"skandha: {event}: nothing is started while packages are installed")
+            raise PermissionError(f"skandha: {event}: no process may start while packages are installed")
         if event in ("os.symlink", "os.link"):
-            raise PermissionError(f"skandha: {event}: a package set has no links")
+            raise PermissionError(f"skandha: {event}: a package set must not have links")
         if event == "open" and (args[2] or 0) & writes and not inside(args[0]):
             raise PermissionError(f"skandha: writing outside the package set: {args[0]!r}")
 
@@ -61,13 +61,13 @@ def guard(target, max_bytes, max_files):
     from pip._internal.exceptions import InstallationError
     from pip._vendor.packaging import requirements
 
-    # --only-binary says nothing of these: pip would fetch and build whatever they name.
+    # --only-binary does not cover these: pip would fetch and build whatever they name.
     parse = requirements.Requirement.__init__
 
     def named(self, *args, **kwargs):
         parse(self, *args, **kwargs)
         if self.url:
-            raise InstallationError(f"skandha: a package wants {self.name} from a URL")
+            raise InstallationError(f"skandha: a package requires {self.name} from a URL")
 
     requirements.Requirement.__init__ = named
 
@@ -87,11 +87,11 @@ def guard(target, max_bytes, max_files):
 
 
 def pip(order, target, work):
-    """Is pip: it does not return."""
+    """Runs pip in this process; it does not return."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (order["max_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESSES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Not even --isolated leaves out the machine's own configuration file.
+    # Even --isolated does not skip the machine's configuration file.
     os.environ.clear()
     os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", HOME=work, TMPDIR=work, LANG="C.UTF-8", PIP_CONFIG_FILE=os.devnull)
     os.chdir(work)
@@ -114,35 +114,35 @@ def pip(order, target, work):
 
 
 class Log:
-    """Reads pip's lines: tells of its progress, and why it gave up."""
+    """Reads pip's output: reports its progress, and why it gave up."""
 
     NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)"
 
     def __init__(self):
-        self.told, self.last = 0, ""
-        self.skipped = {}  # project: why its files are not for here
+        self.reported, self.last = 0, ""
+        self.skipped = {}  # project: why its files do not fit
         self.unreached, self.errors, self.raised, self.causes = [], [], [], []
         self.installed = ""
         self.in_conflict = False
 
-    def tell(self, line):
+    def report(self, line):
         line = plain(line)
-        if line != self.last and self.told < MAX_LINES:
-            self.told, self.last = self.told + 1, line
+        if line != self.last and self.reported < MAX_LINES:
+            self.reported, self.last = self.reported + 1, line
             say(line)
 
     def line(self, text):
         at = text.strip()
         if m := re.match(r"Collecting " + self.NAME, at):
-            self.tell("collecting " + m[1])
+            self.report("collecting " + m[1])
         elif m := re.match(r"Downloading (\S+)(?: (\([^)]*\)))?", at):
-            self.tell("downloading " + m[1].rsplit("/", 1)[-1] + (" " + m[2] if m[2] else ""))
+            self.report("downloading " + m[1].rsplit("/", 1)[-1] + (" " + m[2] if m[2] else ""))
         elif at.startswith("Installing collected packages:"):
-            self.tell(f"installing {at.count(',') + 1} packages")
+            self.report(f"installing {at.count(',') + 1} packages")
         elif at.startswith("Successfully installed "):
             self.installed = at.removeprefix("Successfully installed ")
         elif at.startswith("WARNING: Retrying"):
-            self.tell("retrying")
+            self.report("retrying")
             note(self.unreached, at)
         elif m := re.match(r"Could not fetch URL (\S+): (.*)", at):
             if not re.match(r"(404|410) ", m[2]):
@@ -173,7 +173,7 @@ class Log:
             self.in_conflict = False
 
     def why(self, code):
-        """What pip's failure comes to."""
+        """Converts pip's failure."""
         errors = "\n".join(self.errors)
         everything = "\n".join(self.errors + self.raised)
         if own := re.search(r"skandha: (.*)", everything):
@@ -188,7 +188,7 @@ class Log:
         if m := re.search(r"find a version that satisfies the requirement (.+?) \(from versions: (.*)\)", errors):
             return self.unmatched(m[1], m[2])
         if re.search(r"DO NOT MATCH THE HASHES", errors):
-            return Refused("refused", "a file is not the one that the index tells of")
+            return Refused("refused", "a file does not match the index's hash")
         if re.search(r"trying to install outside|is invalid|has an invalid|BadZipFile|Unknown scheme", everything):
             return Refused("refused", first(self.errors))
         if self.unreached or re.search(r"HTTP ?error|Connection|RetryError|Max retries|IncompleteRead|[Tt]imed? ?out", everything):
@@ -200,7 +200,7 @@ class Log:
     def unmatched(self, wanted, versions):
         name = canonical(re.match(self.NAME, wanted)[1])
         if versions != "none":
-            return Refused("not_found", f"{wanted}: there are {', '.join(versions.split(', ')[-10:])}")
+            return Refused("not_found", f"{wanted}: the index has {', '.join(versions.split(', ')[-10:])}")
         if self.unreached:
             return self.unreachable("")
         if why := self.skipped.get(name):
@@ -209,7 +209,7 @@ class Log:
         return Refused("not_found", wanted)
 
     def unreachable(self, errors):
-        """Says how, in the words that name no host."""
+        """Reports how, without naming a host."""
         m = re.search(
             r"too many \d+ error responses|\d{3} (?:Client|Server) Error|certificate verify failed|Connection refused|Network is unreachable"
             r"|No route to host|Name or service not known|Temporary failure in name resolution|Connection reset|Connection aborted|[Tt]imed out|IncompleteRead",
@@ -236,7 +236,7 @@ def last(lines):
 
 
 def plain(text):
-    """Printable ASCII on one line, and not much of it; hosts of URLs are nobody's business."""
+    """Returns printable ASCII on one line, shortened, without the hosts of URLs."""
     text = re.sub(r"[a-z+]+://[^\s/'\"<>]*", "", text[:2000])
     text = re.sub(r"host='[^']*', port=\d+", "the index", text)
     text = re.sub(r"/[^\s'\"]*/\.installing/(?:pip-[^/]*/)?", "", text)
@@ -248,7 +248,7 @@ def say(line):
 
 
 def watch(child, pipe, order, target, log):
-    """Reads until pip has ended, and ends it if it fills the disk."""
+    """Reads until pip ends, and ends it if it fills the disk."""
     rest, looked, pause = b"", time.monotonic(), 0.3
     while True:
         if select.select([pipe], [], [], pause)[0]:
@@ -256,7 +256,7 @@ def watch(child, pipe, order, target, log):
             if not data:
                 break
             *lines, rest = (rest + data).split(b"\n")
-            rest = rest[:8192]  # a line that long says nothing
+            rest = rest[:8192]  # the rest of such a long line is useless
             for line in lines:
                 log.line(line[:8192].decode("utf-8", "replace"))
         began = time.monotonic()
@@ -275,7 +275,7 @@ def watch(child, pipe, order, target, log):
 
 def measure(directory, max_bytes, max_files, look):
     """Counts bytes and files below the directory; look sees each entry first, and
-    tells whether it has removed it."""
+    returns whether it has removed it."""
     size = files = 0
     todo = [directory]
     while todo:
@@ -302,8 +302,8 @@ def measure(directory, max_bytes, max_files, look):
 
 
 def check(target, max_bytes, max_files):
-    """Walks what is there: plain files and directories alone, nothing that runs by
-    itself, nothing that only root may do."""
+    """Checks the set: only plain files and directories, nothing that runs automatically,
+    nothing that only root may do."""
 
     def look(entry):
         info = entry.stat(follow_symlinks=False)

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/sandbox/deps/depstest"
 )
 
-// want parses what a test asks for.
+// want parses a test's requirements.
 func want(t testing.TB, list ...string) Requirements {
 	t.Helper()
 	reqs, errs := Parse(list)
@@ -25,12 +25,12 @@ func want(t testing.TB, list ...string) Requirements {
 	return reqs
 }
 
-// bench is an index, boxes, and a manager of both.
+// bench is an index, sandboxes, and a manager of both.
 type bench struct {
 	*Manager
-	index *depstest.Index
-	boxes *boxes
-	t     testing.TB
+	index     *depstest.Index
+	sandboxes *sandboxes
+	t         testing.TB
 
 	mu       sync.Mutex
 	progress []string
@@ -38,10 +38,10 @@ type bench struct {
 
 func setUp(t testing.TB, cfg Config, sources ...depstest.Source) *bench {
 	t.Helper()
-	b := &bench{t: t, boxes: newBoxes(t), index: depstest.New(t, sources...)}
+	b := &bench{t: t, sandboxes: newSandboxes(t), index: depstest.New(t, sources...)}
 	cfg.Index = b.index.Listen("127.0.0.1:0")
 	cfg.HostNetwork = true
-	m, err := New(cfg, b.boxes)
+	m, err := New(cfg, b.sandboxes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func (b *bench) ensure(list ...string) (string, error) {
 	})
 }
 
-// refused wants a failure with the code, whose message has all the words.
+// refused checks for a failure with the code, whose message has all the words.
 func (b *bench) refused(err error, code Code, words ...string) {
 	b.t.Helper()
 	var e *Error
@@ -75,7 +75,7 @@ func (b *bench) refused(err error, code Code, words ...string) {
 	if strings.Contains(e.Error(), "127.0.0.1") {
 		b.t.Errorf("%q names the index", e.Error())
 	}
-	if left := b.boxes.files(""); len(left) > 0 {
+	if left := b.sandboxes.files(""); len(left) > 0 {
 		b.t.Errorf("the failed installation has left %q", left)
 	}
 }
@@ -93,7 +93,7 @@ func TestAPackageComesWithWhatItNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.boxes.run(id, "import greet, num_bers; print(greet.WORD, num_bers.N)"); got != "hello 25" {
+	if got := b.sandboxes.run(id, "import greet, num_bers; print(greet.WORD, num_bers.N)"); got != "hello 25" {
 		t.Errorf("the packages say %q, want hello 25", got)
 	}
 	for _, line := range []string{"collecting greet", "collecting Num.Bers", "installing 2 packages", "checking"} {
@@ -104,13 +104,13 @@ func TestAPackageComesWithWhatItNeeds(t *testing.T) {
 	if !slices.ContainsFunc(b.progress, func(s string) bool { return strings.HasPrefix(s, "downloading greet-1.0-py3-none-any.whl") }) {
 		t.Errorf("progress %q says nothing of a download", b.progress)
 	}
-	for _, f := range b.boxes.files(id) {
+	for _, f := range b.sandboxes.files(id) {
 		if strings.HasPrefix(f, ".") {
 			t.Errorf("the set has %s, which is the installer's own", f)
 		}
 	}
-	if !slices.ContainsFunc(b.boxes.files(id), func(f string) bool { return strings.HasPrefix(f, "__pycache__/greet.") }) {
-		t.Errorf("the set %q has nothing compiled, so each call would compile it again", b.boxes.files(id))
+	if !slices.ContainsFunc(b.sandboxes.files(id), func(f string) bool { return strings.HasPrefix(f, "__pycache__/greet.") }) {
+		t.Errorf("the set %q has nothing compiled, so each call would compile it again", b.sandboxes.files(id))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestASetIsMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := b.boxes.count(); n != 2 { // 2.5 and 2.5.0 are spelled differently
+	if n := b.sandboxes.count(); n != 2 { // 2.5 and 2.5.0 are spelled differently
 		t.Errorf("%d installations, want 2", n)
 	}
 	for _, id := range ids {
@@ -140,14 +140,14 @@ func TestASetIsMadeOnce(t *testing.T) {
 			t.Errorf("the sets are %q and %s", ids, again)
 		}
 	}
-	other, err := New(Config{Index: b.cfg.Index}, b.boxes)
+	other, err := New(Config{Index: b.cfg.Index}, b.sandboxes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if id, err := other.Ensure(t.Context(), want(t, "greet", "num_bers==2.5"), nil); err != nil || id != ids[0] {
 		t.Errorf("another manager gets %s, %v, want the set that is there", id, err)
 	}
-	if n := b.boxes.count(); n != 2 {
+	if n := b.sandboxes.count(); n != 2 {
 		t.Errorf("%d installations, want no more than 2", n)
 	}
 }
@@ -203,7 +203,7 @@ func TestWhyItCouldNotBeInstalled(t *testing.T) {
 
 func TestAnIndexThatIsNotThere(t *testing.T) {
 	b := setUp(t, Config{})
-	m, err := New(Config{Index: "http://127.0.0.1:1/simple", HostNetwork: true}, b.boxes)
+	m, err := New(Config{Index: "http://127.0.0.1:1/simple", HostNetwork: true}, b.sandboxes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,19 +220,19 @@ func TestAnIndexThatIsSlow(t *testing.T) {
 
 func TestAPythonWithoutPip(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, greet)...)
-	pip, err := exec.CommandContext(t.Context(), b.boxes.python, "-I", "-c", "import os, pip; print(os.path.dirname(pip.__file__), end='')").Output()
+	pip, err := exec.CommandContext(t.Context(), b.sandboxes.python, "-I", "-c", "import os, pip; print(os.path.dirname(pip.__file__), end='')").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.boxes.masked = []string{string(pip)}
+	b.sandboxes.masked = []string{string(pip)}
 	_, err = b.ensure("greet")
 	b.refused(err, NoPip, "no pip", "python3-pip")
 }
 
 func TestARequirementThatNobodyParsed(t *testing.T) {
 	b := setUp(t, Config{})
-	if _, err := b.Ensure(t.Context(), make(Requirements, 1), nil); err == nil || b.boxes.count() > 0 {
-		t.Errorf("got %v and %d installations, want an error", err, b.boxes.count())
+	if _, err := b.Ensure(t.Context(), make(Requirements, 1), nil); err == nil || b.sandboxes.count() > 0 {
+		t.Errorf("got %v and %d installations, want an error", err, b.sandboxes.count())
 	}
 }
 
@@ -246,7 +246,7 @@ func TestTooManyPackages(t *testing.T) {
 	b.refused(err, TooMany, "129, want at most 128")
 }
 
-// A failure is the answer for a while; afterwards the index is asked again.
+// A failure is cached for a while; afterwards the index is queried again.
 func TestAFailureIsRemembered(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, greet)...)
 	now := time.Now()
@@ -268,7 +268,7 @@ func TestAFailureIsRemembered(t *testing.T) {
 	}
 }
 
-// Who has gone ends the installation only if nobody else waits for it.
+// A caller that gives up ends the installation only if no other caller waits for it.
 func TestNobodyWaitsAnyMore(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, greet)...)
 	asked := make(chan struct{}, 8)
@@ -301,10 +301,10 @@ func TestNobodyWaitsAnyMore(t *testing.T) {
 	if _, err := b.ensure("greet"); err != nil {
 		t.Errorf("who comes after all have left: %v", err)
 	}
-	if n := b.boxes.count(); n != 2 {
+	if n := b.sandboxes.count(); n != 2 {
 		t.Errorf("%d installations, want the one that was ended and one more", n)
 	}
-	for _, f := range b.boxes.files("") {
+	for _, f := range b.sandboxes.files("") {
 		if strings.HasPrefix(f, "half-") {
 			t.Errorf("the installation that was ended has left %s", f)
 		}
@@ -320,7 +320,7 @@ func (b *bench) waiting() (n int) {
 	return n
 }
 
-// eventually looks until it is so.
+// eventually waits until the condition holds.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -11,22 +11,22 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Manager makes package sets, keeps them and removes them. Its methods may be used
-// at the same time.
+// Manager creates package sets, keeps them and removes them. Its methods are safe for
+// concurrent use.
 type Manager struct {
 	cfg    Config
 	driver driver.Driver
 	now    func() time.Time
-	slots  chan struct{} // one element for each installation that runs
+	slots  chan struct{} // one element for each running installation
 
 	mu       sync.Mutex
 	platform string
 	flights  map[string]*flight
 	failures map[string]failure
-	used     map[string]time.Time // of sets, when Ensure last gave them out
+	used     map[string]time.Time // when Ensure last returned each set
 
-	collecting sync.Mutex   // one Collect at a time
-	removing   sync.RWMutex // no set is removed between being found and being marked as used
+	collecting sync.Mutex   // held by a Collect
+	removing   sync.RWMutex // prevents the removal of a set between being found and being marked as used
 }
 
 type failure struct {
@@ -34,23 +34,23 @@ type failure struct {
 	at  time.Time
 }
 
-// flight is an installation that is under way, and all who wait for it.
+// flight is an installation in progress, with its waiters.
 type flight struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when err is set
 	err     error
-	earlier *flight // one of the same id that nobody waits for any more, and that has to end first
+	earlier *flight // an abandoned flight of the same id, which must end first
 
 	// Under Manager.mu:
 	listeners map[*listener]struct{}
-	forsaken  bool
+	abandoned bool
 }
 
-// listener is one who waits. Progress is passed on in its own goroutine, so that
-// nobody who is slow or has gone holds up the others.
+// listener is one waiter. Its progress is forwarded on a separate goroutine, so that a slow
+// waiter, or one that has left, does not delay the others.
 type listener struct{ lines chan string }
 
-// New checks the configuration. It does not need the driver to work yet.
+// New returns a manager with a valid configuration. The driver need not work yet.
 func New(cfg Config, d driver.Driver) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("dependencies: %w", err)
@@ -61,17 +61,18 @@ func New(cfg Config, d driver.Driver) (*Manager, error) {
 	}, nil
 }
 
-// Ensure has the packages installed, unless they are, and returns the id of their
-// set for driver.Spec.Set; no requirements need no set: "". Who asks for the same at
-// the same time waits for the same installation, which ends early only when all of
-// them have gone. A failure is an [*Error] if the packages or the index are at
+// Ensure installs the packages unless they are installed, and returns the id of their
+// set for driver.Spec.Set; without requirements it returns "". Concurrent callers with
+// the same requirements wait for the same installation, which ends early only when all
+// of them have left. A failure is an [*Error] if the packages or the index are at
 // fault.
 //
-// Progress is told what happens, in few words ("collecting numpy"), never after
-// Ensure has returned; lines that it is too slow for are left out.
+// Progress receives short descriptions ("collecting numpy"), never after
+// Ensure has returned; lines that it is too slow for are dropped.
 //
-// The set stays for Config.Settle at least. A box that is started later, or by a
-// driver whose sets another service removes too, may meet driver.ErrNoSet: ask again.
+// The set is kept for at least Config.Settle. A sandbox that is started later, or by a
+// driver whose sets another service also removes, may fail with driver.ErrNoSet; then
+// call Ensure again.
 func (m *Manager) Ensure(ctx context.Context, reqs Requirements, progress func(string)) (string, error) {
 	if len(reqs) == 0 {
 		return "", nil
@@ -80,7 +81,7 @@ func (m *Manager) Ensure(ctx context.Context, reqs Requirements, progress func(s
 		return "", &Error{Code: TooMany, Detail: fmt.Sprintf("%d, want at most %d", len(reqs), MaxPackages)}
 	}
 	if slices.ContainsFunc(reqs, func(r Requirement) bool { return r.name == "" }) {
-		return "", errors.New("a requirement has no name; make them by Parse")
+		return "", errors.New("a requirement has no name; create requirements with Parse")
 	}
 	reqs = Merge(nil, reqs)
 	id, err := m.id(ctx, reqs)
@@ -111,7 +112,7 @@ func (m *Manager) Ensure(ctx context.Context, reqs Requirements, progress func(s
 	}
 }
 
-// rest passes on what is there.
+// rest forwards the lines that are queued.
 func (l *listener) rest(progress func(string)) {
 	for {
 		select {
@@ -123,7 +124,7 @@ func (l *listener) rest(progress func(string)) {
 	}
 }
 
-// id is the set's. What the driver says of its platform is asked once.
+// id returns the set's id. It queries the driver's platform once.
 func (m *Manager) id(ctx context.Context, reqs Requirements) (string, error) {
 	m.mu.Lock()
 	platform := m.platform
@@ -131,7 +132,7 @@ func (m *Manager) id(ctx context.Context, reqs Requirements) (string, error) {
 	if platform == "" {
 		report, err := m.driver.Report(ctx)
 		if err != nil {
-			return "", fmt.Errorf("asking for the sandbox's platform: %w", err)
+			return "", fmt.Errorf("determining the sandbox's platform: %w", err)
 		}
 		platform = report.Platform
 		m.mu.Lock()
@@ -141,7 +142,7 @@ func (m *Manager) id(ctx context.Context, reqs Requirements) (string, error) {
 	return Hash(reqs, Origin{Platform: platform, Index: m.cfg.Index, Options: flags}), nil
 }
 
-// join waits for the installation that is under way, or begins one.
+// join joins the installation in progress, or starts one.
 func (m *Manager) join(ctx context.Context, id string, reqs Requirements) (*flight, *listener, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +158,7 @@ func (m *Manager) join(ctx context.Context, id string, reqs Requirements) (*flig
 		return nil, nil, &again
 	}
 	f := m.flights[id]
-	if f == nil || f.forsaken {
+	if f == nil || f.abandoned {
 		run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		f = &flight{cancel: cancel, done: make(chan struct{}), earlier: f, listeners: map[*listener]struct{}{}}
 		m.flights[id] = f
@@ -168,19 +169,19 @@ func (m *Manager) join(ctx context.Context, id string, reqs Requirements) (*flig
 	return f, l, nil
 }
 
-var errNobody = errors.New("nobody waits for it any more")
+var errAbandoned = errors.New("all callers have given up")
 
 func (m *Manager) leave(f *flight, l *listener) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(f.listeners, l)
 	if len(f.listeners) == 0 {
-		f.forsaken = true
-		f.cancel(errNobody)
+		f.abandoned = true
+		f.cancel(errAbandoned)
 	}
 }
 
-// fly carries out one installation for all who wait.
+// fly carries out one installation for all waiters.
 func (m *Manager) fly(ctx context.Context, f *flight, id string, reqs Requirements) {
 	if f.earlier != nil {
 		<-f.earlier.done
@@ -201,7 +202,7 @@ func (m *Manager) fly(ctx context.Context, f *flight, id string, reqs Requiremen
 	f.cancel(nil)
 }
 
-// provide makes the set if it is not there.
+// provide creates the set if it does not exist.
 func (m *Manager) provide(ctx context.Context, f *flight, id string, reqs Requirements) error {
 	if there, err := m.find(ctx, id); there || err != nil {
 		return err
@@ -216,34 +217,34 @@ func (m *Manager) provide(ctx context.Context, f *flight, id string, reqs Requir
 	defer func() { <-m.slots }()
 	limited, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
-	read := &lines{progress: func(line string) { m.tell(f, line) }}
+	read := &lines{progress: func(line string) { m.notify(f, line) }}
 	began := m.now()
 	err = m.driver.Install(limited, driver.Install{
 		ID: id, Args: args, Output: read.line, MaxBytes: m.cfg.MaxBytes, HostNetwork: m.cfg.HostNetwork,
 	})
 	if err != nil {
 		err = read.explain(limited, err)
-		m.cfg.Log.Warn("packages were not installed", "set", id, "requirements", reqs.Strings(), "err", err)
+		m.cfg.Log.Warn("cannot install packages", "set", id, "requirements", reqs.Strings(), "err", err)
 		return err
 	}
-	m.cfg.Log.Info("packages were installed", "set", id, "requirements", reqs.Strings(), "packages", read.made.packages,
+	m.cfg.Log.Info("installed packages", "set", id, "requirements", reqs.Strings(), "packages", read.made.packages,
 		"bytes", read.made.bytes, "files", read.made.files, "took", m.now().Sub(began))
 	m.use(id)
 	if _, err := m.Collect(ctx); err != nil {
-		m.cfg.Log.Warn("removing package sets", "err", err)
+		m.cfg.Log.Warn("cannot remove package sets", "err", err)
 	}
 	return nil
 }
 
-// turn waits until the installation may run: each takes memory, processors and disk
-// beside those of the boxes.
+// turn waits until the installation may run: each one uses memory, processors and disk in
+// addition to the sandboxes.
 func (m *Manager) turn(ctx context.Context, f *flight) error {
 	select {
 	case m.slots <- struct{}{}:
 		return nil
 	default:
 	}
-	m.tell(f, "waiting for other installations")
+	m.notify(f, "waiting for other installations")
 	select {
 	case m.slots <- struct{}{}:
 		return nil
@@ -252,7 +253,7 @@ func (m *Manager) turn(ctx context.Context, f *flight) error {
 	}
 }
 
-// find reports whether the set is there; then it has been used just now.
+// find reports whether the set exists, and if so marks it as used now.
 func (m *Manager) find(ctx context.Context, id string) (bool, error) {
 	m.removing.RLock()
 	defer m.removing.RUnlock()
@@ -273,8 +274,8 @@ func (m *Manager) use(id string) {
 	m.used[id] = m.now()
 }
 
-// tell passes a line to all who wait; whoever is behind misses it.
-func (m *Manager) tell(f *flight, line string) {
+// notify sends a line to all waiters; slow ones miss it.
+func (m *Manager) notify(f *flight, line string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for l := range f.listeners {

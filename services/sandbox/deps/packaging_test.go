@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// pipReads has pip's own parsers read lines of arguments: what it takes each for.
+// pipReads returns how pip's own parsers read lines of arguments.
 const pipReads = `
 import json, sys
 from pip._internal.req.constructors import parse_req_from_line
@@ -28,7 +28,7 @@ for text in json.load(sys.stdin):
 json.dump(out, sys.stdout)
 `
 
-// What is admitted means the same to pip, and nothing but a name with versions.
+// Admitted entries mean the same to pip: only a name with versions.
 func TestPipReadsTheSame(t *testing.T) {
 	python := python(t)
 	var corpus []Requirement
@@ -70,7 +70,7 @@ func TestPipReadsTheSame(t *testing.T) {
 
 func same(a, b []string) bool { return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b)) }
 
-// Versions are brought into pip's own normal form.
+// Versions are normalised like pip does.
 func TestVersionsAreNormalisedAsPipDoes(t *testing.T) {
 	python := python(t)
 	given := []string{

@@ -10,28 +10,27 @@ import (
 	"strings"
 )
 
-// Bounds of one list.
+// Bounds of one list of requirements.
 const (
 	MaxEntries    = 32  // entries
 	MaxEntryBytes = 128 // bytes of one entry
 )
 
-// Requirement is one package that was asked for, in canonical form. It is made by
-// [Parse] or UnmarshalText; the zero value asks for nothing.
+// Requirement is one requested package, in canonical form. [Parse] and UnmarshalText create
+// it; the zero value requests nothing.
 type Requirement struct {
-	name   string   // as PEP 503 normalises it
+	name   string   // normalised as in PEP 503
 	extras []string // likewise, sorted
 	specs  []string // operator and version, sorted
 }
 
-// Requirements are packages that were asked for, sorted by name, each name once.
+// Requirements are requested packages, sorted by name, each name once.
 type Requirements []Requirement
 
-// Name is the package's normalised name, such as "scikit-learn".
+// Name returns the package's normalised name, such as "scikit-learn".
 func (r Requirement) Name() string { return r.name }
 
-// String is the canonical form, such as "pandas[excel]<3,>=2.0". It is what pip is
-// given.
+// String returns the canonical form, such as "pandas[excel]<3,>=2.0". It is passed to pip.
 func (r Requirement) String() string {
 	s := r.name
 	if len(r.extras) > 0 {
@@ -40,10 +39,10 @@ func (r Requirement) String() string {
 	return s + strings.Join(r.specs, ",")
 }
 
-// MarshalText writes the canonical form.
+// MarshalText returns the canonical form.
 func (r Requirement) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText admits what Parse admits.
+// UnmarshalText accepts the same entries as Parse.
 func (r *Requirement) UnmarshalText(text []byte) error {
 	req, err := parse(string(text))
 	if err != nil {
@@ -53,7 +52,7 @@ func (r *Requirement) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Strings are the canonical forms.
+// Strings returns the canonical forms.
 func (rs Requirements) Strings() []string {
 	out := make([]string, len(rs))
 	for i, r := range rs {
@@ -65,7 +64,7 @@ func (rs Requirements) Strings() []string {
 // EntryError is an entry that is not admitted.
 type EntryError struct {
 	Index int    // in the list
-	Entry string // as it was given
+	Entry string // verbatim
 	Why   string
 }
 
@@ -73,7 +72,7 @@ func (e *EntryError) Error() string {
 	return fmt.Sprintf("dependencies[%d] %s: %s", e.Index, quote(e.Entry), e.Why)
 }
 
-// quote shows untrusted text in printable ASCII, and not much of it.
+// quote quotes untrusted text in printable ASCII, shortened.
 func quote(s string) string {
 	const most = 60
 	if len(s) > most {
@@ -82,12 +81,12 @@ func quote(s string) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// Parse reads what a model has asked for: names as PEP 508 spells them, with
-// optional extras and versions. It returns the requirements in canonical form, or
-// one [*EntryError] for each entry that is not admitted.
+// Parse parses the packages that a model requests: names in the syntax of PEP 508, with
+// optional extras and versions. It returns the requirements in canonical form, or one
+// [*EntryError] for each entry that is not admitted.
 func Parse(list []string) (Requirements, []error) {
 	if len(list) > MaxEntries {
-		return nil, []error{fmt.Errorf("dependencies has %d entries, want at most %d: name the packages that the code imports; what they need comes by itself", len(list), MaxEntries)}
+		return nil, []error{fmt.Errorf("dependencies has %d entries, want at most %d: name the packages that the code imports; their dependencies are installed automatically", len(list), MaxEntries)}
 	}
 	var errs []error
 	out := Requirements{}
@@ -104,7 +103,7 @@ func Parse(list []string) (Requirements, []error) {
 			first[r.name] = i
 			out = append(out, r)
 		case out.named(r.name).String() != r.String():
-			errs = append(errs, &EntryError{Index: i, Entry: entry, Why: fmt.Sprintf("%s is in dependencies[%d] already; name a package once, with all its versions", r.name, at)})
+			errs = append(errs, &EntryError{Index: i, Entry: entry, Why: fmt.Sprintf("duplicate of %s in dependencies[%d]; name a package once, with all its versions", r.name, at)})
 		}
 	}
 	if errs != nil {
@@ -122,8 +121,8 @@ func (rs Requirements) named(name string) Requirement {
 	return rs[slices.IndexFunc(rs, func(r Requirement) bool { return r.name == name })]
 }
 
-// Merge adds newer requirements to older ones: of a name that is in both, the newer
-// one counts.
+// Merge adds newer requirements to older ones; a newer requirement replaces an older one of
+// the same name.
 func Merge(older, newer Requirements) Requirements {
 	out := slices.Clone(newer)
 	for _, r := range older {
@@ -137,8 +136,8 @@ func Merge(older, newer Requirements) Requirements {
 
 const admitted = `want a package's name, with optional extras and versions, such as "pandas", "pandas[excel]" or "pandas>=2.0,<3"`
 
-// identifier is PEP 508's, of names and extras. All is spelled for upper and lower
-// case, since (?i) also folds letters that are not ASCII.
+// identifier is the syntax of names and extras in PEP 508. Both cases are spelled out,
+// since (?i) also folds letters that are not ASCII.
 const identifier = `[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`
 
 var (
@@ -152,14 +151,14 @@ var (
 // normalise is PEP 503's normalisation.
 func normalise(name string) string { return strings.ToLower(separator.ReplaceAllString(name, "-")) }
 
-// parse reads one entry. Its errors say what is wrong, and what would be right.
+// parse parses one entry. Its errors say what is wrong, and what would be right.
 func parse(entry string) (Requirement, error) {
 	if err := plain(entry); err != nil {
 		return Requirement{}, err
 	}
 	m := shape.FindStringSubmatch(entry)
 	if m == nil {
-		return Requirement{}, errors.New("this is no name of a package; " + admitted)
+		return Requirement{}, errors.New("not a package name; " + admitted)
 	}
 	r := Requirement{name: normalise(m[1])}
 	if m[2] != "" {
@@ -176,9 +175,9 @@ func parse(entry string) (Requirement, error) {
 		}
 		r.specs = specs
 	}
-	// pip takes whatever ends like an archive for a path, even "x==1+a.zip".
+	// pip treats everything that ends like an archive as a path, even "x==1+a.zip".
 	if archive.MatchString(r.String()) {
-		return Requirement{}, errors.New("this would be read as the path of an archive; " + admitted)
+		return Requirement{}, errors.New("pip would read this as the path of an archive; " + admitted)
 	}
 	if len(r.String()) > MaxEntryBytes {
 		return Requirement{}, fmt.Errorf("its canonical form has %d bytes, want at most %d", len(r.String()), MaxEntryBytes)
@@ -186,8 +185,8 @@ func parse(entry string) (Requirement, error) {
 	return r, nil
 }
 
-// plain refuses with a reason what people and models try; what it lets pass still
-// has to have the shape.
+// plain refuses common mistakes of people and models with a reason; entries that it accepts
+// must still match the syntax.
 func plain(entry string) error {
 	trimmed := strings.Trim(entry, " ")
 	switch {
@@ -200,9 +199,9 @@ func plain(entry string) error {
 	case trimmed[0] == '-':
 		return errors.New("options are not admitted; " + admitted)
 	case strings.Contains(entry, "://") || strings.Contains(entry, "@"):
-		return errors.New("URLs are not admitted, packages come from the package index alone; " + admitted)
+		return errors.New("URLs are not admitted, packages are installed from the package index only; " + admitted)
 	case strings.ContainsAny(entry, `/\`) || trimmed[0] == '.':
-		return errors.New("paths are not admitted, packages come from the package index alone; " + admitted)
+		return errors.New("paths are not admitted, packages are installed from the package index only; " + admitted)
 	case strings.Contains(entry, ";"):
 		return errors.New("environment markers are not admitted; " + admitted)
 	case strings.Contains(entry, "#"):
@@ -216,7 +215,7 @@ func parseExtras(list string) ([]string, error) {
 	for part := range strings.SplitSeq(list, ",") {
 		m := extra.FindStringSubmatch(part)
 		if m == nil {
-			return nil, fmt.Errorf("%s is no name of an extra; %s", quote(part), admitted)
+			return nil, fmt.Errorf("%s is not the name of an extra; %s", quote(part), admitted)
 		}
 		out = append(out, normalise(m[1]))
 	}
@@ -229,7 +228,7 @@ func parseSpecifiers(list string) ([]string, error) {
 	for part := range strings.SplitSeq(list, ",") {
 		m := specifier.FindStringSubmatch(part)
 		if m == nil {
-			return nil, fmt.Errorf("%s is no version; want one of == != <= >= < > ~= and a version, comma-separated, such as \">=2.0,<3\"", quote(part))
+			return nil, fmt.Errorf("%s is not a version; want one of == != <= >= < > ~= and a version, comma-separated, such as \">=2.0,<3\"", quote(part))
 		}
 		version, err := parseVersion(m[1], m[2])
 		if err != nil {

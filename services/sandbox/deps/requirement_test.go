@@ -68,7 +68,7 @@ func TestWhatIsNotAdmitted(t *testing.T) {
 		"git+ssh://git@evil.example/a":       "URLs",
 		"a @ https://evil.example/a.whl":     "URLs",
 		"a@file:a.whl":                       "URLs",
-		"file:a.whl":                         "no name",
+		"file:a.whl":                         "not a package name",
 		"./a":                                "paths",
 		"../a":                               "paths",
 		"/etc/passwd":                        "paths",
@@ -94,51 +94,51 @@ func TestWhatIsNotAdmitted(t *testing.T) {
 		"\uff0d\uff0dpre":                    "printable ASCII",
 		"num\u200bpy":                        "printable ASCII",
 		"a\xff":                              "printable ASCII",
-		"a b":                                "no name",
-		"numpy 1.0":                          "no name",
-		"numpy pandas":                       "no name",
-		"a,b":                                "no name",
-		"a(>=1)":                             "no name",
-		"a=1":                                "no version",
-		"a>1,":                               "no version",
-		"a>=1 --hash=sha256:00":              "no version",
-		"a>=":                                "no version",
-		"a> =1":                              "no version",
-		"a==1 0":                             "no version",
-		"a==one":                             "no version of PEP 440",
-		"a==$(id)":                           "no version of PEP 440",
-		"a==1.0.":                            "no version of PEP 440",
-		"a==1.0,*":                           "no version",
-		"a==*":                               "no version of PEP 440",
+		"a b":                                "not a package name",
+		"numpy 1.0":                          "not a package name",
+		"numpy pandas":                       "not a package name",
+		"a,b":                                "not a package name",
+		"a(>=1)":                             "not a package name",
+		"a=1":                                "not a version",
+		"a>1,":                               "not a version",
+		"a>=1 --hash=sha256:00":              "not a version",
+		"a>=":                                "not a version",
+		"a> =1":                              "not a version",
+		"a==1 0":                             "not a version",
+		"a==one":                             "not a version as in PEP 440",
+		"a==$(id)":                           "not a version as in PEP 440",
+		"a==1.0.":                            "not a version as in PEP 440",
+		"a==1.0,*":                           "not a version",
+		"a==*":                               "not a version as in PEP 440",
 		"a===1.0":                            "compares text",
-		"a>=1.*":                             "takes no .*",
-		"a==1.0a1.*":                         "no version of PEP 440",
-		"a==1.0+x.*":                         "no version of PEP 440",
-		"a>=1.0+local":                       "takes no local",
+		"a>=1.*":                             "does not accept .*",
+		"a==1.0a1.*":                         "not a version as in PEP 440",
+		"a==1.0+x.*":                         "not a version as in PEP 440",
+		"a>=1.0+local":                       "does not accept a local",
 		"a~=1":                               "at least two numbers",
-		"a[":                                 "no name",
-		"a[]":                                "no name of an extra",
-		"a[b,]":                              "no name of an extra",
-		"a[b]c":                              "no name",
+		"a[":                                 "not a package name",
+		"a[]":                                "not the name of an extra",
+		"a[b,]":                              "not the name of an extra",
+		"a[b]c":                              "not a package name",
 		"a[../b]":                            "paths",
-		"a>=1[b]":                            "no version of PEP 440",
+		"a>=1[b]":                            "not a version as in PEP 440",
 		"a==1+b.zip":                         "path of an archive",
 		"a==1+b-tar_gz":                      "path of an archive",
 		"a==1+b.whl":                         "path of an archive",
 		"-a":                                 "options",
-		"a-":                                 "no name",
-		"_a":                                 "no name",
-		"a.":                                 "no name",
-		"~a":                                 "no name",
-		"$HOME":                              "no name",
-		"%PATH%":                             "no name",
-		"`id`":                               "no name",
-		"a|b":                                "no name",
-		"a&&b":                               "no name",
-		"'a'":                                "no name",
-		"a==1'":                              "no version of PEP 440",
+		"a-":                                 "not a package name",
+		"_a":                                 "not a package name",
+		"a.":                                 "not a package name",
+		"~a":                                 "not a package name",
+		"$HOME":                              "not a package name",
+		"%PATH%":                             "not a package name",
+		"`id`":                               "not a package name",
+		"a|b":                                "not a package name",
+		"a&&b":                               "not a package name",
+		"'a'":                                "not a package name",
+		"a==1'":                              "not a version as in PEP 440",
 		strings.Repeat("a", MaxEntryBytes+1): "129 bytes",
-		"c:a":                                "no name",
+		"c:a":                                "not a package name",
 	} {
 		reqs, errs := Parse([]string{"fine", entry})
 		if len(errs) != 1 || reqs != nil {
@@ -167,7 +167,7 @@ func TestEveryEntryThatIsWrongIsNamed(t *testing.T) {
 	if !slices.Equal(at, []int{1, 3, 4}) { // the same b twice is no contradiction
 		t.Errorf("entries %v are wrong, want 1, 3 and 4: %v", at, errs)
 	}
-	if !strings.Contains(errs[2].Error(), "a is in dependencies[0] already") {
+	if !strings.Contains(errs[2].Error(), "duplicate of a in dependencies[0]") {
 		t.Errorf("%v does not say where a is", errs[2])
 	}
 	if _, errs := Parse(make([]string, MaxEntries+1)); len(errs) != 1 || !strings.Contains(errs[0].Error(), "33 entries, want at most 32") {
@@ -225,7 +225,7 @@ func TestRequirementsTravelAsTheyAreSpelled(t *testing.T) {
 	}
 }
 
-// harmless is what pip can read as a name with versions and as nothing else: no
+// harmless matches what pip can only read as a name with versions: no
 // leading dash, no separator of paths, no scheme, no "@", no marker, no archive.
 var harmless = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*(?:\[[a-z0-9]+(?:-[a-z0-9]+)*(?:,[a-z0-9]+(?:-[a-z0-9]+)*)*\])?` +
 	`(?:(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*(?:,(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*)*)?$`)

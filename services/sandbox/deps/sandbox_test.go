@@ -17,9 +17,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// python is where the tests' interpreter with pip is. Without it, or without
-// bubblewrap for the tests' boxes, the test is skipped, and fails if the
-// environment says SKANDHA_REQUIRE=all.
+// python is the path of the tests' interpreter with pip. Without it, or without bubblewrap
+// for the tests' sandboxes, the test is skipped, and fails if SKANDHA_REQUIRE=all.
 func python(t testing.TB) string {
 	t.Helper()
 	const python = "/usr/bin/python3"
@@ -35,9 +34,9 @@ func python(t testing.TB) string {
 	return python
 }
 
-// boxes is a driver of package sets alone, for tests: real pip in a real box, on the
-// host's network, where the set's directory is at its place.
-type boxes struct {
+// sandboxes is a driver for package sets only, for tests: real pip in a real sandbox, on
+// the host's network, where the set's directory is at its place.
+type sandboxes struct {
 	t      testing.TB
 	dir    string
 	python string
@@ -46,42 +45,42 @@ type boxes struct {
 	installs int
 	inUse    map[string]bool
 	used     map[string]time.Time
-	outside  string   // a directory on the host that is writable in the box, too
-	masked   []string // directories that are empty in the box
+	outside  string   // a directory on the host that is writable in the sandbox, too
+	masked   []string // directories that are empty in the sandbox
 }
 
-func newBoxes(t testing.TB) *boxes {
+func newSandboxes(t testing.TB) *sandboxes {
 	t.Helper()
-	b := emptyBoxes(t)
+	b := emptySandboxes(t)
 	b.python = python(t)
 	return b
 }
 
-func emptyBoxes(t testing.TB) *boxes {
-	return &boxes{t: t, dir: t.TempDir(), inUse: map[string]bool{}, used: map[string]time.Time{}}
+func emptySandboxes(t testing.TB) *sandboxes {
+	return &sandboxes{t: t, dir: t.TempDir(), inUse: map[string]bool{}, used: map[string]time.Time{}}
 }
 
-// command runs the interpreter in a box with the directory at Packages.
-func (b *boxes) command(ctx context.Context, packages, flag string, args ...string) *exec.Cmd {
-	box := []string{
+// command runs the interpreter in a sandbox with the directory at Packages.
+func (b *sandboxes) command(ctx context.Context, packages, flag string, args ...string) *exec.Cmd {
+	sandbox := []string{
 		"--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--setenv", "LANG", "C.UTF-8",
 		"--setenv", "PIP_INDEX_URL", "http://127.0.0.1:1/", // which must not count
 		"--tmpfs", "/", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
 		"--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", flag, packages, driver.Packages,
 	}
 	if flag == "--bind" {
-		box = append(box, "--share-net")
+		sandbox = append(sandbox, "--share-net")
 	}
 	for _, dir := range b.masked {
-		box = append(box, "--tmpfs", dir)
+		sandbox = append(sandbox, "--tmpfs", dir)
 	}
 	if b.outside != "" {
-		box = append(box, "--bind", b.outside, "/outside")
+		sandbox = append(sandbox, "--bind", b.outside, "/outside")
 	}
-	return exec.CommandContext(ctx, "bwrap", append(append(box, b.python), args...)...)
+	return exec.CommandContext(ctx, "bwrap", append(append(sandbox, b.python), args...)...)
 }
 
-func (b *boxes) Install(ctx context.Context, in driver.Install) error {
+func (b *sandboxes) Install(ctx context.Context, in driver.Install) error {
 	b.mu.Lock()
 	b.installs++
 	b.mu.Unlock()
@@ -126,7 +125,7 @@ func (b *boxes) Install(ctx context.Context, in driver.Install) error {
 	return os.Rename(half, filepath.Join(b.dir, in.ID))
 }
 
-func (b *boxes) Sets(context.Context) ([]driver.Set, error) {
+func (b *sandboxes) Sets(context.Context) ([]driver.Set, error) {
 	entries, err := os.ReadDir(b.dir)
 	var out []driver.Set
 	for _, e := range entries {
@@ -139,7 +138,7 @@ func (b *boxes) Sets(context.Context) ([]driver.Set, error) {
 	return out, err
 }
 
-func (b *boxes) RemoveSet(_ context.Context, id string) error {
+func (b *sandboxes) RemoveSet(_ context.Context, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inUse[id] {
@@ -151,19 +150,19 @@ func (b *boxes) RemoveSet(_ context.Context, id string) error {
 	return os.RemoveAll(filepath.Join(b.dir, id))
 }
 
-func (b *boxes) Report(context.Context) (driver.Report, error) {
+func (b *sandboxes) Report(context.Context) (driver.Report, error) {
 	return driver.Report{Driver: "test", Platform: "python3"}, nil
 }
 
-func (b *boxes) Start(context.Context, driver.Spec) (driver.Sandbox, error) {
+func (b *sandboxes) Start(context.Context, driver.Spec) (driver.Sandbox, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func (b *boxes) Reap(context.Context) (int, error) { return 0, nil }
-func (b *boxes) Close() error                      { return nil }
+func (b *sandboxes) Reap(context.Context) (int, error) { return 0, nil }
+func (b *sandboxes) Close() error                      { return nil }
 
-// run gives code to an interpreter in a box without network that sees the set.
-func (b *boxes) run(id, code string) string {
+// run gives code to an interpreter in a sandbox without network that sees the set.
+func (b *sandboxes) run(id, code string) string {
 	b.t.Helper()
 	code = "import sys; sys.path.append('" + driver.Packages + "')\n" + code
 	out, err := b.command(b.t.Context(), filepath.Join(b.dir, id), "--ro-bind", "-I", "-c", code).CombinedOutput()
@@ -174,7 +173,7 @@ func (b *boxes) run(id, code string) string {
 }
 
 // files lists the set, or what is left in the driver's directory if id is empty.
-func (b *boxes) files(id string) (out []string) {
+func (b *sandboxes) files(id string) (out []string) {
 	b.t.Helper()
 	root := filepath.Join(b.dir, id)
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -191,7 +190,7 @@ func (b *boxes) files(id string) (out []string) {
 	return out
 }
 
-func (b *boxes) count() int {
+func (b *sandboxes) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.installs

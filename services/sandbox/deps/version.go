@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// version is the expression of PEP 440's appendix B.
+// version is the regular expression of PEP 440's appendix B.
 var version = regexp.MustCompile(`^v?` +
 	`(?:([0-9]+)!)?` + // epoch
 	`([0-9]+(?:\.[0-9]+)*)` + // release
@@ -18,8 +18,8 @@ var version = regexp.MustCompile(`^v?` +
 
 var phases = map[string]string{"alpha": "a", "a": "a", "beta": "b", "b": "b", "preview": "rc", "pre": "rc", "c": "rc", "rc": "rc"}
 
-// parseVersion reads the version behind an operator and returns PEP 440's normal
-// form of it.
+// parseVersion parses the version after an operator and returns its normal form as in PEP
+// 440.
 func parseVersion(operator, text string) (string, error) {
 	if operator == "===" {
 		return "", errors.New(`=== compares text, not versions; want == and a version, such as "==2.1.0"`)
@@ -27,19 +27,19 @@ func parseVersion(operator, text string) (string, error) {
 	text, series := strings.CutSuffix(text, ".*")
 	m := version.FindStringSubmatch(strings.ToLower(text))
 	if m == nil {
-		return "", fmt.Errorf("%s is no version of PEP 440; want one such as \"2\", \"2.1.0\" or \"2.1rc1\"", quote(text))
+		return "", fmt.Errorf("%s is not a version as in PEP 440; want one such as \"2\", \"2.1.0\" or \"2.1rc1\"", quote(text))
 	}
 	epoch, release, dev, local := m[1], m[2], m[8], m[10]
 	equal := operator == "==" || operator == "!="
 	switch {
 	case series && !equal:
-		return "", fmt.Errorf("%s takes no .*; want == or !=, or a whole version", operator)
+		return "", fmt.Errorf("%s does not accept .*; want == or !=, or a whole version", operator)
 	case series && (m[3]+m[5]+m[6]+dev+local != ""):
-		return "", fmt.Errorf("%s.* is no version of PEP 440; want .* behind a release, such as \"==2.1.*\"", quote(text))
+		return "", fmt.Errorf("%s.* is not a version as in PEP 440; want .* after a release, such as \"==2.1.*\"", quote(text))
 	case local != "" && !equal:
-		return "", fmt.Errorf("%s takes no local version (the part behind +); want == or !=", operator)
+		return "", fmt.Errorf("%s does not accept a local version (the part after +); want == or !=", operator)
 	case operator == "~=" && !strings.Contains(release, "."):
-		return "", errors.New(`~= wants at least two numbers, such as "~=2.1"`)
+		return "", errors.New(`~= requires at least two numbers, such as "~=2.1"`)
 	}
 	out := releases(release)
 	if epoch = number(epoch); epoch != "0" {
@@ -63,7 +63,7 @@ func parseVersion(operator, text string) (string, error) {
 	return out, nil
 }
 
-// number is the decimal number without leading zeros; none is 0.
+// number returns the decimal number without leading zeros; an empty one is 0.
 func number(s string) string {
 	if s = strings.TrimLeft(s, "0"); s == "" {
 		return "0"
@@ -71,7 +71,7 @@ func number(s string) string {
 	return s
 }
 
-// releases takes the leading zeros off the parts that are numbers.
+// releases strips leading zeros from the parts that are numbers.
 func releases(dotted string) string {
 	parts := strings.Split(dotted, ".")
 	for i, p := range parts {

@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// The agent itself, and not a program of these tests.
-func TestAgentRunsInABox(t *testing.T) {
+// This tests the agent itself, not a program of these tests.
+func TestAgentRunsInASandbox(t *testing.T) {
 	r := newRig(t)
 	b, err := r.Start(t.Context(), driver.Spec{Name: strings.ToLower(rand.Text()), Args: agent.Args()})
 	if err != nil {
@@ -37,7 +37,7 @@ func TestAgentRunsInABox(t *testing.T) {
 			t.Errorf("the run ended with %v", err)
 		}
 	}()
-	if err := b.(*box).conn.Close(); err != nil {
+	if err := b.(*sandbox).conn.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := awaitEnd(t, b); err == nil {

@@ -10,33 +10,33 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// first is a first process that says that it is there, and waits.
+// first is a first process that reports that it runs, and waits.
 const first = "import sys; print('x', end='', flush=True); sys.stdin.read()"
 
 func (r *rig) once(b *testing.B, name string) {
-	box, err := r.Start(b.Context(), driver.Spec{Name: name, Args: []string{"-c", first}})
+	sandbox, err := r.Start(b.Context(), driver.Spec{Name: name, Args: []string{"-c", first}})
 	if err == nil {
-		_, err = io.ReadFull(box, make([]byte, 1))
+		_, err = io.ReadFull(sandbox, make([]byte, 1))
 	}
 	if err != nil {
 		b.Error(err)
 		return
 	}
 	b.StopTimer()
-	if err := box.Destroy(b.Context()); err != nil {
+	if err := sandbox.Destroy(b.Context()); err != nil {
 		b.Error(err)
 	}
 	b.StartTimer()
 }
 
-// From nothing to an interpreter that has answered; beside it, what people would
-// run instead.
+// From a start to an interpreter that has answered, and for comparison the equivalent
+// docker run.
 func BenchmarkStart(b *testing.B) {
 	r := newRig(b)
 	if _, err := r.Report(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	b.Run("box", func(b *testing.B) {
+	b.Run("sandbox", func(b *testing.B) {
 		for i := range b.N {
 			r.once(b, fmt.Sprint("b", i))
 		}
@@ -52,21 +52,21 @@ func BenchmarkDestroy(b *testing.B) {
 	r := newRig(b)
 	for i := range b.N {
 		b.StopTimer()
-		box, err := r.Start(b.Context(), driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", first}})
+		sandbox, err := r.Start(b.Context(), driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", first}})
 		if err == nil {
-			_, err = io.ReadFull(box, make([]byte, 1))
+			_, err = io.ReadFull(sandbox, make([]byte, 1))
 		}
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()
-		if err := box.Destroy(b.Context()); err != nil {
+		if err := sandbox.Destroy(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// Boxes made, answered and destroyed, several at a time.
+// Sandboxes are started, called and destroyed, several at a time.
 func BenchmarkRate(b *testing.B) {
 	r := newRig(b)
 	if _, err := r.Report(b.Context()); err != nil {
@@ -79,12 +79,12 @@ func BenchmarkRate(b *testing.B) {
 			for range at {
 				all.Go(func() {
 					for i := range todo {
-						box, err := r.Start(b.Context(), driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", first}})
+						sandbox, err := r.Start(b.Context(), driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", first}})
 						if err == nil {
-							_, err = io.ReadFull(box, make([]byte, 1))
+							_, err = io.ReadFull(sandbox, make([]byte, 1))
 						}
 						if err == nil {
-							err = box.Destroy(b.Context())
+							err = sandbox.Destroy(b.Context())
 						}
 						if err != nil {
 							b.Error(err)
@@ -97,12 +97,12 @@ func BenchmarkRate(b *testing.B) {
 			}
 			close(todo)
 			all.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "boxes/s")
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sandboxes/s")
 		})
 	}
 }
 
-// What an empty test engine costs: with the image in the cache.
+// The cost of an empty test engine, with the image in the cache.
 func BenchmarkEngine(b *testing.B) {
 	for range b.N {
 		e := enginetest.Start(b)

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// The test binary is also a service to be killed: these tell it what to do.
+// The test binary is also a service to be killed; these variables configure it.
 const (
 	childVariable = "SKANDHA_TEST_CHILD"
 	childOwner    = "SKANDHA_TEST_OWNER"
@@ -64,7 +64,7 @@ func startChild(t *testing.T, e *enginetest.Engine, job string, change func(*chi
 	return &childProcess{cmd, bufio.NewReader(out)}
 }
 
-// copyFor puts the program where everybody may run it.
+// copyFor copies the program to where every user may run it.
 func copyFor(t *testing.T, exe string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "skandha-child-") // t.TempDir is for the test's user alone

@@ -13,59 +13,58 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// DefaultImage is what `make sandbox-image` makes.
+// DefaultImage is the image that `make sandbox-image` builds.
 const DefaultImage = "skandha/sandbox:latest"
 
-// Runtimes that Config.Runtime may name, beside any other that the engine offers.
+// Values of Config.Runtime, besides any other runtime that the engine offers.
 const (
 	Auto  = "auto"  // runsc if the engine offers it, else its default
 	Runsc = "runsc" // gVisor
 	Runc  = "runc"
 )
 
-// Config says where boxes are made, and of what.
+// Config configures a Driver.
 type Config struct {
-	// Host is the engine's address, e.g. "unix:///var/run/docker.sock"; empty: that
-	// of the environment (DOCKER_HOST).
+	// Host is the engine's address, e.g. "unix:///var/run/docker.sock"; empty: the one in
+	// the environment (DOCKER_HOST).
 	Host string
 	// Image is a name, "name@sha256:…" or "sha256:…". It is resolved when the driver
-	// connects to the engine, and boxes are made of the image that it was then. It
-	// is never pulled. Default: DefaultImage.
+	// connects to the engine, and sandboxes use the image resolved then. It is never
+	// pulled. Default: DefaultImage.
 	Image string
 	// Runtime is a name that the engine offers, or Auto, the default.
 	Runtime string
-	// Owner is the label by which what is ours is known, [a-z0-9-]{1,32}; services
+	// Owner is the label that marks our containers and volumes, [a-z0-9-]{1,32}; services
 	// with the same owner reap for each other. Default: "skandha".
 	Owner string
-	// Instance is the service's, for people.
+	// Instance is the service's instance id, for people.
 	Instance string
-	// Network is the engine's network in which packages are installed. Default:
-	// "bridge".
+	// Network is the engine's network for installing packages. Default: "bridge".
 	Network string
-	// Log is told what goes wrong on the side; nil: the default logger.
+	// Log receives problems that are not returned as errors; nil: the default logger.
 	Log *slog.Logger
 }
 
 var owners = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// Driver makes boxes of containers. It implements driver.Driver.
+// Driver runs sandboxes as containers. It implements driver.Driver.
 type Driver struct {
 	cfg Config
 	cli *client.Client
 	log *slog.Logger
 
-	linking chan struct{} // held while a link is made; a lock that a context can end
+	linking chan struct{} // held while a link is created; a lock whose wait a context can end
 
 	mu     sync.Mutex
 	link   *link                // to the engine; nil: none yet, or it has ended
 	making map[string]bool      // volumes that Install is filling
-	used   map[string]time.Time // sets, by when a box of ours was given them
+	used   map[string]time.Time // when a sandbox of ours last got each set
 	closed bool
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New makes a driver. It does not speak to the engine yet; Report does.
+// New returns a driver. It does not connect to the engine; Report does.
 func New(cfg Config) (*Driver, error) {
 	set := func(field *string, value string) {
 		if *field == "" {
@@ -98,9 +97,9 @@ func New(cfg Config) (*Driver, error) {
 
 var errClosed = errors.New("the driver is closed")
 
-// Close destroys every box that the driver has started, and its lease.
+// Close destroys every sandbox that the driver has started, and its lease.
 func (d *Driver) Close() error {
-	d.linking <- struct{}{} // a link in the making is waited for
+	d.linking <- struct{}{} // wait for a link that is being created
 	defer func() { <-d.linking }()
 	d.mu.Lock()
 	l := d.link

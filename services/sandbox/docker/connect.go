@@ -15,10 +15,10 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// oldestAPI is that of engine 20.10.
+// oldestAPI is the API version of engine 20.10.
 const oldestAPI = "1.41"
 
-// connect returns the link, and makes one if there is none.
+// connect returns the link, and creates one if there is none.
 func (d *Driver) connect(ctx context.Context) (*link, error) {
 	select {
 	case d.linking <- struct{}{}:
@@ -48,11 +48,11 @@ func (d *Driver) connect(ctx context.Context) (*link, error) {
 func (d *Driver) open(ctx context.Context) (*link, error) {
 	l := &link{
 		d: d, boot: strings.ToLower(rand.Text()), over: make(chan struct{}),
-		names: map[string]bool{}, boxes: map[string]*box{},
+		names: map[string]bool{}, sandboxes: map[string]*sandbox{},
 	}
 	var err error
 	if l.info, err = d.cli.Info(ctx); err != nil {
-		return nil, fmt.Errorf("asking the Docker engine: %w", err)
+		return nil, fmt.Errorf("querying the Docker engine: %w", err)
 	}
 	if api := d.cli.ClientVersion(); versions.LessThan(api, oldestAPI) {
 		return nil, fmt.Errorf("%w: Docker engine %s is too old, want 20.10 or newer", driver.ErrUnavailable, l.info.ServerVersion)
@@ -70,14 +70,14 @@ func (d *Driver) open(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// image is what boxes are made of, and what of its configuration has to be undone.
+// image is the image of the sandboxes, with the parts of its configuration to undo.
 type image struct {
 	id      string
 	env     []string // names of variables
 	volumes []string // directories
 }
 
-// resolve finds the image, and holds it to the digest that its name has.
+// resolve finds the image, and checks the digest in its name.
 func (d *Driver) resolve(ctx context.Context) (image, error) {
 	found, err := d.cli.ImageInspect(ctx, d.cfg.Image)
 	if errdefs.IsNotFound(err) {
@@ -108,13 +108,13 @@ func (d *Driver) resolve(ctx context.Context) (image, error) {
 		i.volumes = append(i.volumes, path.Clean(dir))
 	}
 	if len(i.volumes) > 0 {
-		d.log.Warn("the image declares volumes; in sandboxes these directories are empty and read-only",
+		d.log.Warn("the image declares volumes; these directories are empty and read-only in sandboxes",
 			"image", d.cfg.Image, "volumes", i.volumes)
 	}
 	return i, nil
 }
 
-// choose finds the runtime.
+// choose selects the runtime.
 func (d *Driver) choose(info system.Info) (string, error) {
 	if _, offered := info.Runtimes[Runsc]; d.cfg.Runtime == Auto && offered {
 		return Runsc, nil

@@ -20,41 +20,41 @@ import (
 const (
 	labelOwner    = "dev.skandha.sandbox.owner"
 	labelInstance = "dev.skandha.sandbox.instance" // of the service
-	labelBoot     = "dev.skandha.sandbox.boot"     // of the link that made it
+	labelBoot     = "dev.skandha.sandbox.boot"     // of the link that created it
 	labelPurpose  = "dev.skandha.sandbox.purpose"
-	labelName     = "dev.skandha.sandbox.name" // of the box
-	labelTime     = "dev.skandha.sandbox.time" // of the service, when it was made, for people
+	labelName     = "dev.skandha.sandbox.name" // of the sandbox
+	labelTime     = "dev.skandha.sandbox.time" // creation time by the service's clock, for people
 	labelSet      = "dev.skandha.sandbox.set"  // id of the package set
 	labelData     = "dev.skandha.sandbox.data" // of a set: its volume of packages
 	labelBytes    = "dev.skandha.sandbox.bytes"
 )
 
-// Purposes.
+// Purposes of containers and volumes.
 const (
-	purposeLease   = "lease"   // container: says that its service is alive
-	purposeBox     = "box"     // container
+	purposeLease   = "lease"   // container: shows that its service is alive
+	purposeSandbox = "box"     // container
 	purposeInstall = "install" // container
 	purposeData    = "data"    // volume: packages
-	purposeSet     = "set"     // volume, empty: says that the packages of a set are whole
-	purposeStray   = "stray"   // volume: the engine made it because packages had just been removed
+	purposeSet     = "set"     // volume, empty: shows that the packages of a set are complete
+	purposeStray   = "stray"   // volume: the engine created it because packages had just been removed
 )
 
-// shmBytes is the size of /dev/shm, and how many files may be there: enough for
+// shmBytes and shmFiles bound /dev/shm: enough for
 // Python's multiprocessing.
 const (
 	shmBytes = 16 << 20
 	shmFiles = 1024
 )
 
-// What gVisor's own processes need beside the box's, whose cgroup they are in: a
-// kernel in user space, and for each process of the box at least one more.
+// What gVisor's own processes need in addition to the sandbox's, in whose cgroup they are:
+// a kernel in user space, and at least one more process per process of the sandbox.
 const (
 	gvisorMemory  = 64 << 20
 	gvisorPIDs    = 128
 	gvisorPerPIDs = 2
 )
 
-// wanted is a container that is to be made.
+// wanted describes a container to create.
 type wanted struct {
 	purpose string
 	name    string
@@ -67,7 +67,7 @@ type wanted struct {
 	mount   *mount.Mount
 }
 
-// labels are those of all that the link makes.
+// labels returns the labels of everything that the link creates.
 func (l *link) labels(purpose string) map[string]string {
 	return map[string]string{
 		labelOwner: l.d.cfg.Owner, labelInstance: l.d.cfg.Instance, labelBoot: l.boot, labelPurpose: purpose,
@@ -75,9 +75,9 @@ func (l *link) labels(purpose string) map[string]string {
 	}
 }
 
-// ownUID is a user id that no other box has, nor anybody else on the host: what the
-// kernel counts by user (inotify instances, descriptors in flight, pages of pipes) is
-// then the box's own. Where the engine maps user ids, there are few.
+// ownUID returns a user id that neither another sandbox nor anybody else on the host has,
+// so that per-user kernel limits (inotify instances, descriptors in flight, pages of pipes)
+// apply to that sandbox only. Where the engine maps user ids, there are few.
 func (l *link) ownUID() int {
 	first, n := 1_000_000_000, 1_000_000_000
 	for _, o := range l.info.SecurityOptions {
@@ -88,11 +88,11 @@ func (l *link) ownUID() int {
 	return first + rand.IntN(n)
 }
 
-// container is what all containers have in common.
+// container returns the configuration that all containers share.
 func (l *link) container(w wanted) *container.Config {
 	labels := l.labels(w.purpose)
 	labels[labelName] = w.name
-	env := append(slices.Clone(w.env), "HOSTNAME") // without a value: the engine shall not add it
+	env := append(slices.Clone(w.env), "HOSTNAME") // without a value, so that the engine does not add it
 	for _, name := range l.image.env {
 		if !slices.ContainsFunc(w.env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
 			env = append(env, name)
@@ -103,7 +103,7 @@ func (l *link) container(w wanted) *container.Config {
 		Hostname: "sandbox",
 		User:     fmt.Sprintf("%d:%d", w.uid, driver.GID),
 		Env:      env,
-		// Of the image, nothing but its files is used.
+		// Only the image's files are used.
 		Entrypoint:  []string{"python3"},
 		Cmd:         w.args,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
@@ -111,14 +111,14 @@ func (l *link) container(w wanted) *container.Config {
 		Labels:      labels,
 		// The engine closes the standard input when our connection ends.
 		OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true,
-		// A network namespace with loopback alone, that the engine's network code knows
-		// nothing of: NetworkMode none alone takes it twice the time to start. In one,
+		// A network namespace with loopback only, unknown to the engine's network
+		// code: NetworkMode none alone doubles the start time. In such a namespace
 		// gVisor has no loopback.
 		NetworkDisabled: w.network == "" && l.runtime != Runsc,
 	}
 }
 
-// host is the isolation.
+// host returns the configuration of the isolation.
 func (l *link) host(w wanted) *container.HostConfig {
 	memory, pids, no := w.limits.Memory, w.limits.PIDs, false
 	if l.runtime == Runsc {
@@ -131,11 +131,11 @@ func (l *link) host(w wanted) *container.HostConfig {
 		SecurityOpt:    []string{"no-new-privileges", "seccomp=" + seccomp.Docker()},
 		ReadonlyRootfs: true,
 		NetworkMode:    "none",
-		IpcMode:        "none", // a namespace of its own, without the engine's /dev/shm
+		IpcMode:        "none", // a separate namespace, without the engine's /dev/shm
 		CgroupnsMode:   "private",
-		Init:           &no, // the agent is the init, see the package's comment
+		Init:           &no, // the agent is the init, see the package documentation
 		LogConfig:      container.LogConfig{Type: "none"},
-		OomScoreAdj:    500, // boxes go before services
+		OomScoreAdj:    500, // kill sandboxes before services
 		Tmpfs: map[string]string{
 			driver.Workspace: tmpfs(w.limits.Workspace, w.limits.WorkspaceFiles, "mode=0700,uid="+strconv.Itoa(w.uid)+",gid="+strconv.Itoa(driver.GID)+",exec"),
 			driver.Tmp:       tmpfs(w.limits.Tmp, w.limits.WorkspaceFiles, "mode=1777,exec"),
@@ -156,11 +156,11 @@ func (l *link) host(w wanted) *container.HostConfig {
 			},
 		},
 	}
-	if l.info.CPUCfsQuota { // an engine without refuses the limit; Report says so
-		// Nor does it take more than there is.
+	if l.info.CPUCfsQuota { // an engine without CFS quota refuses the limit; Report lists it
+		// It also refuses more than the host has.
 		h.NanoCPUs = int64(min(w.limits.CPUs, float64(l.info.NCPU)) * 1e9)
 	}
-	// With cgroups v1; v2 counts sockets as memory by itself.
+	// With cgroups v1; v2 counts sockets as memory anyway.
 	if l.info.KernelMemoryTCP { //nolint:staticcheck // deprecated with cgroups v1 itself
 		h.KernelMemoryTCP = w.limits.SocketBuffers() //nolint:staticcheck // as above
 	}
@@ -175,7 +175,7 @@ func (l *link) host(w wanted) *container.HostConfig {
 		h.Mounts = []mount.Mount{*w.mount}
 	}
 	for _, dir := range l.image.volumes {
-		// The engine makes no volume where something is mounted.
+		// The engine creates no volume where something is mounted.
 		if _, taken := h.Tmpfs[dir]; !taken && (w.mount == nil || dir != w.mount.Target) {
 			h.Tmpfs[dir] = nothing
 		}
@@ -183,7 +183,7 @@ func (l *link) host(w wanted) *container.HostConfig {
 	return h
 }
 
-// nothing is mounted where nothing shall be.
+// nothing is an empty read-only mount.
 const nothing = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=2,mode=0555"
 
 func tmpfs(bytes, files int64, more string) string {

@@ -1,60 +1,61 @@
 // Package docker isolates with containers of a Docker engine, 20.10 or newer.
 //
-// A box is one container: without a network, a capability or a writable root, under
-// an unprivileged user, with a seccomp profile of our own and bounded memory, CPU,
-// processes and files. What it is made of are constants and [driver.Limits]. Where
-// the engine offers gVisor (runsc), boxes run on its kernel instead of the host's.
+// A sandbox is one container: without a network, a capability or a writable root, under an
+// unprivileged user, with our own seccomp profile and bounded memory, CPU, processes and
+// files. It is configured only by constants and [driver.Limits]. Where the engine offers
+// gVisor (runsc), sandboxes run on its kernel instead of the host's.
 //
-// The agent is the container's first process, on purpose without Docker's own init
-// in front of it: as process 1 it cannot be killed from inside, and it inherits
-// and ends what runs leave behind, which it could not as a child of tini.
+// The agent is the container's first process, deliberately without Docker's init: as
+// process 1 it cannot be killed from inside, and it inherits and ends what runs leave
+// behind, which it could not do as a child of tini.
 //
 // # What is left when a service dies
 //
-// Nothing. The service holds the standard input of each of its containers, and the
-// engine closes it when the service's connection ends, kill -9 included; the agent
-// then ends, and the engine removes the container at once (AutoRemove). Tried on
-// engine 20.10: gone after 0.15 s.
+// Nothing. The service holds the standard input of each of its containers, and the engine
+// closes it when the service's connection ends, including by kill -9; the agent then ends,
+// and the engine removes the container at once (AutoRemove). On engine 20.10 this took
+// 0.15 s.
 //
-// An agent that untrusted code has taken over could stay. So every connection of a
-// driver to an engine first starts a lease: a small container that runs nothing
-// but "wait until standard input ends", under the connection's random id, which all
-// boxes bear too. While the lease runs, the service is alive, whichever host it
-// is on; Reap, of this or any other service with the same owner, removes what has
-// no running lease. Clocks of two hosts are never compared. Over TCP, the death of
-// a whole host is noticed when TCP does, minutes later.
+// An agent that untrusted code has taken over might stay. Therefore every connection of a
+// driver to an engine first starts a lease: a small container that only waits until its
+// standard input ends. It is labelled with the connection's random id, as all its sandboxes
+// are. While the lease runs, the service is alive, on whichever host; Reap, of this or any
+// other service with the same owner, removes everything without a running lease. It never
+// compares the clocks of two hosts. Over TCP, the death of a whole host is noticed when TCP
+// does, minutes later.
 //
-// When the engine or the connection to it ends, all its boxes have ended; the next
-// Start makes a new connection.
+// When the engine or the connection to it ends, all its sandboxes have ended; the next
+// Start opens a new connection.
 //
 // # Package sets
 //
-// A set is two volumes: one of a random name with the packages, and after all
-// is done an empty one named after the set, whose label says where they are.
-// Making a volume is atomic, so a set is there whole or not at all, and of two
-// services that install the same set at once one wins. What no set points to is
-// removed by Reap once its service is dead. When a set was last used is known to
-// the service that used it alone; to others it is the time when it was made.
+// A set is two volumes: one of a random name with the packages and, once that is complete,
+// an empty one named after the set, whose label names the first. Creating a volume is
+// atomic, so a set exists completely or not at all, and of two services that install the
+// same set concurrently one wins. Reap removes volumes without a set once their service is
+// dead. Only the service that used a set knows when; for others the time of use is the
+// creation time.
 //
 // Containers and volumes without our owner label are never touched.
 //
-// # What it cannot stop
+// # What it cannot prevent
 //
-// With runc, boxes share the host's kernel: a hole in it that the seccomp profile
-// leaves open is a way out. Each box runs under a user id of its own, so what the
-// kernel counts per user (inotify instances, descriptors in flight, pipe buffers,
-// pending signals) one box cannot use up for the others; the image knows no name of
-// that user.
+// With runc, sandboxes share the host's kernel: a vulnerability in it that the seccomp
+// profile does not block allows an escape. Each sandbox runs under a separate user id, so
+// one sandbox cannot exhaust the kernel's per-user limits (inotify instances, descriptors in
+// flight, pipe buffers, pending signals) for the others; the image has no name for that
+// user.
 //
-// With gVisor that is not so, but a fork bomb ends the whole box, and the number of
-// files is bounded by memory alone.
+// With gVisor these do not apply, but a fork bomb ends the whole sandbox, and only memory
+// bounds the number of files.
 //
-// With runc there are no pseudo-terminals, since all boxes and the host would share them.
+// With runc there are no pseudo-terminals, since all sandboxes and the host would share
+// them.
 //
-// Of an image only its files are used. Its environment is not the boxes', its health
-// check does not run, and where it declares a volume, boxes have an empty directory that
-// cannot be written to: otherwise the engine would make a volume on the host's disk.
+// Only an image's files are used. Its environment does not reach the sandboxes, its health
+// check does not run, and where it declares a volume, sandboxes have an empty read-only
+// directory: otherwise the engine would create a volume on the host's disk.
 //
-// Sizes of package sets are checked twice a second, and a set may exceed its bound
-// until then. What a particular engine does not hold, [Driver.Report] says.
+// Sizes of package sets are checked twice a second, and a set may exceed its bound until
+// then. [Driver.Report] lists what a particular engine does not enforce.
 package docker

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// patience is how long anything may take on a slow machine that does other things.
+// patience bounds every wait, for slow and busy machines.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -52,10 +52,10 @@ while True:
     signal.pause()
 `
 
-// small are limits that suit many boxes at once.
+// small are limits that suit many sandboxes at once.
 var small = driver.Limits{Memory: 64 << 20, CPUs: 0.5, PIDs: 32, OpenFiles: 128, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20}
 
-// rig is a driver on the package's engine, with an owner of its own.
+// rig is a driver on the package's engine, with a separate owner.
 type rig struct {
 	*Driver
 	engine *enginetest.Engine
@@ -91,7 +91,7 @@ func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
 	return r
 }
 
-// left are the containers with the driver's label, in any state.
+// left returns the containers with the driver's label, in any state.
 func (r *rig) left(t testing.TB) []string {
 	t.Helper()
 	return strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
@@ -102,7 +102,7 @@ func (r *rig) volumes(t testing.TB) []string {
 	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
 }
 
-// program is a box that runs Python as its first process, and its output by lines.
+// program is a sandbox that runs Python as its first process, and its output by lines.
 type program struct {
 	driver.Sandbox
 	lines *bufio.Reader
@@ -118,7 +118,7 @@ func (r *rig) start(t testing.TB, source string, limits driver.Limits, set strin
 	return &program{b, bufio.NewReader(b)}
 }
 
-// do executes Python in a box of runner.
+// do executes Python in a sandbox of runner.
 func (p *program) do(t testing.TB, code string) (out string, ok bool) {
 	t.Helper()
 	var reply struct {
@@ -141,29 +141,29 @@ func (p *program) do(t testing.TB, code string) (out string, ok bool) {
 	return strings.TrimSpace(reply.Out), reply.OK
 }
 
-// awaitEnd waits until the box has ended and says why.
+// awaitEnd waits until the sandbox has ended and checks why.
 func awaitEnd(t testing.TB, b driver.Sandbox) error {
 	t.Helper()
 	select {
 	case <-b.Done():
 		return b.Err()
 	case <-time.After(patience):
-		t.Fatalf("box %s has not ended", b.Name())
+		t.Fatalf("sandbox %s has not ended", b.Name())
 		return nil
 	}
 }
 
-func TestBoxAnswersAndIsGoneWhenDestroyed(t *testing.T) {
+func TestSandboxAnswersAndIsGoneWhenDestroyed(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, runner, small, "")
 	if out, ok := b.do(t, "print(6*7)"); !ok || out != "42" {
 		t.Errorf("6*7 is %q, %t", out, ok)
 	}
 	if b.Err() != nil {
-		t.Errorf("a box that runs has ended: %v", b.Err())
+		t.Errorf("a sandbox that runs has ended: %v", b.Err())
 	}
 	if n := len(r.left(t)); n != 2 {
-		t.Errorf("%d containers are there, want a box and a lease", n)
+		t.Errorf("%d containers are there, want a sandbox and a lease", n)
 	}
 	for range 2 {
 		if err := b.Destroy(t.Context()); err != nil {
@@ -171,7 +171,7 @@ func TestBoxAnswersAndIsGoneWhenDestroyed(t *testing.T) {
 		}
 	}
 	if err := awaitEnd(t, b); err != driver.ErrDestroyed { //nolint:errorlint // it is documented so
-		t.Errorf("the box ended because %v, want %v", err, driver.ErrDestroyed)
+		t.Errorf("the sandbox ended because %v, want %v", err, driver.ErrDestroyed)
 	}
 	if n := len(r.left(t)); n != 1 {
 		t.Errorf("%d containers are there, want the lease alone", n)

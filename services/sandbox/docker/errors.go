@@ -13,10 +13,10 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// errLost is why boxes end when their engine does.
+// errLost is the reason when sandboxes end because their engine did.
 var errLost = errors.New("the connection to the Docker engine was lost")
 
-// explain says what to do about an engine that is not there.
+// explain adds what to do about an engine that cannot be used.
 func (d *Driver) explain(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrUnavailable):
@@ -31,12 +31,12 @@ func (d *Driver) explain(err error) error {
 	return err
 }
 
-// noImage says how to get the image.
+// noImage returns an error that says how to get the image.
 func (d *Driver) noImage() error {
 	return fmt.Errorf("%w: the image %s is not in the Docker engine: run `make sandbox-image`", driver.ErrUnavailable, d.cfg.Image)
 }
 
-// aside is a context for what has to be tidied up though the caller's has ended.
-func aside(ctx context.Context) (context.Context, context.CancelFunc) {
+// detached returns a context for cleaning up after the caller's context has ended.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// A driver that cannot make boxes says what to do.
+// A driver that cannot create sandboxes reports what to do.
 func TestUnavailable(t *testing.T) {
 	for _, c := range []struct {
 		about  string
@@ -61,7 +61,7 @@ func TestImageWithoutPythonIsUnavailable(t *testing.T) {
 	}
 }
 
-// A user without the engine's permission is told of the group. Another user's
+// A user without the engine's permission learns about the group. Another user's
 // process asks.
 func TestNoPermissionForTheSocket(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -97,7 +97,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// A context that ends in the middle leaves nothing that the reaper would not find.
+// A context that ends during a start leaves nothing that the reaper would not find.
 func TestCancelledStartLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.Report(t.Context()); err != nil {
@@ -123,7 +123,7 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestBoxThatEnds(t *testing.T) {
+func TestSandboxThatEnds(t *testing.T) {
 	r := newRig(t)
 	t.Run("by itself", func(t *testing.T) {
 		b := r.start(t, "print('bye'); raise SystemExit(3)", small, "")
@@ -147,7 +147,7 @@ func TestBoxThatEnds(t *testing.T) {
 	})
 	t.Run("because somebody else kills it", func(t *testing.T) {
 		b := r.start(t, deaf, small, "")
-		r.engine.Docker(t, "kill", b.Sandbox.(*box).id)
+		r.engine.Docker(t, "kill", b.Sandbox.(*sandbox).id)
 		if err := awaitEnd(t, b); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Errorf("it ended because %v, want that it was killed", err)
 		}
@@ -160,7 +160,7 @@ func TestBoxThatEnds(t *testing.T) {
 	})
 	t.Run("because somebody else removes it", func(t *testing.T) {
 		b := r.start(t, deaf, small, "")
-		r.engine.Docker(t, "rm", "--force", b.Sandbox.(*box).id)
+		r.engine.Docker(t, "rm", "--force", b.Sandbox.(*sandbox).id)
 		if err := awaitEnd(t, b); err == nil {
 			t.Error("it has ended without a reason")
 		}
@@ -171,12 +171,12 @@ func TestBoxThatEnds(t *testing.T) {
 	t.Run("and the driver goes on", func(t *testing.T) {
 		b := r.start(t, runner, small, "")
 		if out, _ := b.do(t, "print(1)"); out != "1" {
-			t.Errorf("a box says %q", out)
+			t.Errorf("a sandbox says %q", out)
 		}
 	})
 	enginetest.Await(t, patience, func(context.Context) error {
 		if n := len(r.left(t)); n > 2 {
-			return errors.New("a box that has ended is still there")
+			return errors.New("a sandbox that has ended is still there")
 		}
 		return nil
 	})
@@ -205,8 +205,8 @@ func TestDestroyWakesThePipe(t *testing.T) {
 	}
 }
 
-// Output that nobody reads stops the box, not the service or the engine.
-func TestUnreadOutputHoldsTheBox(t *testing.T) {
+// Unread output blocks the sandbox, not the service or the engine.
+func TestUnreadOutputHoldsTheSandbox(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, "import sys\nwhile True: sys.stdout.buffer.write(b'x' * 65536)", small, "")
 	other := r.start(t, runner, small, "")
@@ -221,19 +221,19 @@ func TestUnreadOutputHoldsTheBox(t *testing.T) {
 	}
 }
 
-// With the engine, its boxes end; a new engine gets a new lease.
+// With the engine, its sandboxes end; a new engine gets a new lease.
 func TestEngineThatStops(t *testing.T) {
 	e := enginetest.Start(t)
 	r := rigOn(t, e)
 	b := r.start(t, runner, small, "")
 	idle := r.start(t, runner, small, "")
 	if _, ok := b.do(t, "print(1)"); !ok {
-		t.Fatal("the box does not answer")
+		t.Fatal("the sandbox does not answer")
 	}
 	e.Stop(t)
 	for _, b := range []driver.Sandbox{b, idle} {
 		if err := awaitEnd(t, b); err == nil {
-			t.Error("a box has ended without a reason")
+			t.Error("a sandbox has ended without a reason")
 		}
 	}
 	_, err := r.Start(t.Context(), driver.Spec{Name: "b", Limits: small})
@@ -250,18 +250,18 @@ func TestEngineThatStops(t *testing.T) {
 	}
 }
 
-// Without its lease, a driver's boxes are anybody's to reap, so it gives them up
-// and starts anew.
+// Without its lease any service may reap a driver's sandboxes, so the driver gives them up
+// and reconnects.
 func TestLeaseThatIsRemoved(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, runner, small, "")
-	r.engine.Docker(t, "rm", "--force", b.Sandbox.(*box).l.lease.id)
+	r.engine.Docker(t, "rm", "--force", b.Sandbox.(*sandbox).l.lease.id)
 	if err := awaitEnd(t, b); !errors.Is(err, errLost) {
-		t.Errorf("the box ended because %v, want %v", err, errLost)
+		t.Errorf("the sandbox ended because %v, want %v", err, errLost)
 	}
 	next := r.start(t, runner, small, "")
 	if out, _ := next.do(t, "print(1)"); out != "1" {
-		t.Errorf("a box of the next lease says %q", out)
+		t.Errorf("a sandbox of the next lease says %q", out)
 	}
 	if _, err := r.Reap(t.Context()); err != nil {
 		t.Error(err)

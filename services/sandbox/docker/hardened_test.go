@@ -13,10 +13,10 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// What the engine says of a box.
-func TestBoxIsHardenedForTheEngine(t *testing.T) {
+// What the engine reports about a sandbox.
+func TestSandboxIsHardenedForTheEngine(t *testing.T) {
 	r := newRig(t)
-	b := r.start(t, runner, small, "").Sandbox.(*box)
+	b := r.start(t, runner, small, "").Sandbox.(*sandbox)
 	var found []struct {
 		Image  string
 		Config struct {
@@ -58,7 +58,7 @@ func TestBoxIsHardenedForTheEngine(t *testing.T) {
 	}
 	for problem, found := range map[string]bool{
 		"is not made of the image's id":       !strings.HasPrefix(c.Image, "sha256:"),
-		"has no user of its own":              !ownUser(c.Config.User),
+		"has no separate user":                !ownUser(c.Config.User),
 		"has another environment":             !slices.Equal(c.Config.Env, append(driver.Environment(), "HOSTNAME")),
 		"runs the image's entry point":        !slices.Equal(c.Config.Entrypoint, []string{"python3"}),
 		"keeps its input open":                !c.Config.StdinOnce,
@@ -82,10 +82,10 @@ func TestBoxIsHardenedForTheEngine(t *testing.T) {
 		"has paths of the kernel unmasked":    !slices.Contains(h.MaskedPaths, "/proc/kcore") || !slices.Contains(h.ReadonlyPaths, "/proc/sys"),
 		"has another first process":           h.Init == nil || *h.Init,
 		"is not labelled with its owner":      c.Config.Labels[labelOwner] != r.cfg.Owner || c.Config.Labels[labelInstance] != t.Name(),
-		"is not labelled with its name":       c.Config.Labels[labelName] != b.name || c.Config.Labels[labelPurpose] != purposeBox || c.Config.Labels[labelBoot] == "",
+		"is not labelled with its name":       c.Config.Labels[labelName] != b.name || c.Config.Labels[labelPurpose] != purposeSandbox || c.Config.Labels[labelBoot] == "",
 	} {
 		if found {
-			t.Errorf("the box %s", problem)
+			t.Errorf("the sandbox %s", problem)
 		}
 	}
 	if t.Failed() {
@@ -93,8 +93,8 @@ func TestBoxIsHardenedForTheEngine(t *testing.T) {
 	}
 }
 
-// What a box sees of itself.
-func TestBoxIsHardenedFromInside(t *testing.T) {
+// What a sandbox reports about itself.
+func TestSandboxIsHardenedFromInside(t *testing.T) {
 	r := newRig(t)
 	b := r.start(t, runner, small, "")
 	for _, c := range []struct{ about, code, want string }{
@@ -125,7 +125,7 @@ func TestBoxIsHardenedFromInside(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			if out, ok := b.do(t, c.code); !ok || out != c.want {
-				t.Errorf("the box says %q, %t, want %q", out, ok, c.want)
+				t.Errorf("the sandbox says %q, %t, want %q", out, ok, c.want)
 			}
 		})
 	}
@@ -169,27 +169,27 @@ func pythonList(words []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// Two boxes of one driver see nothing of each other.
-func TestBoxesAreApart(t *testing.T) {
+// Two sandboxes of one driver see nothing of each other.
+func TestSandsandboxesAreApart(t *testing.T) {
 	r := newRig(t)
 	a, b := r.start(t, runner, small, ""), r.start(t, runner, small, "")
 	if out, ok := a.do(t, "import os; open('/workspace/secret', 'w').write('x'); open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x')"); !ok {
 		t.Fatal(out)
 	}
 	if out, ok := b.do(t, "import os; print(os.listdir('/workspace') + os.listdir('/tmp') + os.listdir('/dev/shm'))"); !ok || out != "[]" {
-		t.Errorf("a box sees %s of another", out)
+		t.Errorf("a sandbox sees %s of another", out)
 	}
 }
 
-// ownUser reports whether the container's user is one of its own.
+// ownUser reports whether the container has a separate user.
 func ownUser(user string) bool {
 	uid, gid, _ := strings.Cut(user, ":")
 	n, err := strconv.Atoi(uid)
 	return err == nil && n >= driver.FirstOwnUID && n != driver.UID && gid == strconv.Itoa(driver.GID)
 }
 
-// What an image says beside its files has no effect: its volumes would be directories of
-// the host that nothing bounds, and its health check would run beside the box's code.
+// Only an image's files have an effect: its volumes would be unbounded directories of the
+// host, and its health check would run beside the sandbox's code.
 func TestOnlyTheFilesOfAnImageAreUsed(t *testing.T) {
 	e := enginetest.Shared(t)
 	made := e.Docker(t, "create", enginetest.SandboxImage(t, e), "true")
@@ -214,10 +214,10 @@ func TestOnlyTheFilesOfAnImageAreUsed(t *testing.T) {
 		{"its volume on the workspace", "import os; s = os.statvfs('/workspace'); print(s.f_blocks * s.f_frsize, s.f_files)", "4194304 100"},
 	} {
 		if out, ok := b.do(t, c.code); !ok || out != c.want {
-			t.Errorf("%s: the box says %q, %t, want %q", c.about, out, ok, c.want)
+			t.Errorf("%s: the sandbox says %q, %t, want %q", c.about, out, ok, c.want)
 		}
 	}
-	found := e.Docker(t, "inspect", "--format", "{{json .Mounts}} {{json .Config.Healthcheck.Test}} {{json .State.Health}}", b.Sandbox.(*box).id)
+	found := e.Docker(t, "inspect", "--format", "{{json .Mounts}} {{json .Config.Healthcheck.Test}} {{json .State.Health}}", b.Sandbox.(*sandbox).id)
 	if want := `[] ["NONE"] null`; found != want {
 		t.Errorf("the engine says %s, want %s", found, want)
 	}

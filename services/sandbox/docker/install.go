@@ -19,14 +19,14 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// installTime bounds an installation, whatever the caller's context says.
+// installTime bounds an installation, in addition to the caller's context.
 const installTime = 15 * time.Minute
 
-// outputKept is how many of the last lines an InstallError has.
+// outputKept is how many of the last lines an InstallError holds.
 const outputKept = 100
 
-// installLimits are those of the box that installs. What it unpacks lies in the
-// set's volume, so it needs little beside.
+// installLimits are the limits of the installing sandbox. Unpacked files are in the set's
+// volume, so it needs little else.
 var installLimits = driver.Limits{Memory: 1 << 30, CPUs: 2, PIDs: 64, OpenFiles: 1024, Workspace: 16 << 20, WorkspaceFiles: 1000, Tmp: 64 << 20}
 
 //go:embed install.py
@@ -40,7 +40,7 @@ type ended struct {
 	Error string `json:"error"`
 }
 
-// Install makes a package set, in a container that has Config.Network.
+// Install creates a package set, in a container that has Config.Network.
 func (d *Driver) Install(ctx context.Context, in driver.Install) (err error) {
 	if in.MaxBytes <= 0 {
 		return fmt.Errorf("max_bytes is %d, want more than 0", in.MaxBytes)
@@ -73,7 +73,7 @@ func (d *Driver) Install(ctx context.Context, in driver.Install) (err error) {
 	return d.publish(ctx, l, data, in.ID, how.Bytes)
 }
 
-// make makes the volume that is to be filled.
+// make creates the volume for the packages.
 func (d *Driver) make(ctx context.Context, l *link, data, id string) error {
 	d.mu.Lock()
 	d.making[data] = true
@@ -85,12 +85,12 @@ func (d *Driver) make(ctx context.Context, l *link, data, id string) error {
 		d.mu.Lock()
 		delete(d.making, data)
 		d.mu.Unlock()
-		return fmt.Errorf("making a volume for the packages: %w", d.explain(err))
+		return fmt.Errorf("creating a volume for the packages: %w", d.explain(err))
 	}
 	return nil
 }
 
-// publish says that the volume is the whole set, unless somebody was faster.
+// publish marks the volume as the complete set, unless another service was faster.
 func (d *Driver) publish(ctx context.Context, l *link, data, id string, bytes int64) error {
 	labels := l.labels(purposeSet)
 	labels[labelSet], labels[labelData], labels[labelBytes] = id, data, strconv.FormatInt(bytes, 10)
@@ -107,16 +107,16 @@ func (d *Driver) publish(ctx context.Context, l *link, data, id string, bytes in
 	return nil
 }
 
-// discard removes a volume that became no set.
+// discard removes a volume that did not become a set.
 func (d *Driver) discard(ctx context.Context, data string) {
-	ctx, cancel := aside(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	if err := d.cli.VolumeRemove(ctx, data, true); err != nil {
-		d.log.Warn("a volume of packages is left to the reaper", "volume", data, "error", err)
+		d.log.Warn("cannot remove a volume of packages; the reaper retries", "volume", data, "error", err)
 	}
 }
 
-// install fills the volume.
+// install installs the packages into the volume.
 func (d *Driver) install(ctx context.Context, l *link, data string, in driver.Install) (how ended, err error) {
 	network := d.cfg.Network
 	if in.HostNetwork {
@@ -133,9 +133,9 @@ func (d *Driver) install(ctx context.Context, l *link, data string, in driver.In
 		return ended{}, err
 	}
 	defer func() {
-		aside, cancel := aside(ctx)
+		detached, cancel := detached(ctx)
 		defer cancel()
-		if e := b.Destroy(aside); e != nil {
+		if e := b.Destroy(detached); e != nil {
 			err = errors.Join(err, e)
 		}
 	}()
@@ -157,10 +157,10 @@ func (d *Driver) install(ctx context.Context, l *link, data string, in driver.In
 	return how, nil
 }
 
-// follow passes on the lines that are printed, and returns how it ended and the
-// last lines.
+// follow forwards the printed lines, and returns how the installation ended and the last
+// lines.
 func follow(r io.Reader, tell func(string)) (how ended, output []string, err error) {
-	lines := bufio.NewScanner(r) // of 64 KiB; install.py cuts what is longer than 4
+	lines := bufio.NewScanner(r) // lines of up to 64 KiB; install.py cuts those longer than 4 KiB
 	for lines.Scan() {
 		kind, text := "", lines.Text()
 		if text != "" {
@@ -177,7 +177,7 @@ func follow(r io.Reader, tell func(string)) (how ended, output []string, err err
 		case "r":
 			return how, output, json.Unmarshal([]byte(text), &how)
 		default:
-			return how, output, errors.New("the installer makes no sense")
+			return how, output, errors.New("invalid output of the installer")
 		}
 	}
 	return how, output, errors.Join(lines.Err(), io.ErrUnexpectedEOF)

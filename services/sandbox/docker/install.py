@@ -1,16 +1,16 @@
-"""The first process of a box that installs packages: install.py BYTES ARGS…
+"""The first process of a sandbox that installs packages: install.py BYTES ARGS…
 
-Runs the interpreter with ARGS, tells each line that it prints, and ends it when
-/packages has outgrown three times BYTES (half-made files included) or when the
-service has gone. Of what it prints, a line that begins with "o" is output; the one
-that begins with "r" is the last: how it ended, as JSON.
+Runs the interpreter with ARGS, forwards each line that it prints, and ends it when
+/packages exceeds three times BYTES (including incomplete files) or when the service has
+died. Among its own lines, those that begin with "o" are output; the one that begins with
+"r" is the last: how the interpreter ended, as JSON.
 """
 
 import json, os, select, shutil, subprocess, sys
 
 TOP, TMP = "/packages", "/packages/.tmp"
 LONGEST = 4096  # bytes of a line
-LOOK = 0.5  # seconds between looks at the size
+LOOK = 0.5  # seconds between checks of the size
 
 
 def tell(kind, data):
@@ -42,7 +42,7 @@ def size():
 
 
 def flush():
-    """Writes all to disk: a set that is there survives power loss."""
+    """Writes everything to disk, so that an existing set survives power loss."""
     for top, _, files in os.walk(TOP):
         for name in [top] + [os.path.join(top, f) for f in files]:
             if not os.path.islink(name):
@@ -55,7 +55,7 @@ def run(limit, args):
     try:
         os.mkdir(TMP)
     except OSError as e:
-        end(error="the image's user cannot write %s: %s; make the image of deploy/docker/sandbox" % (TOP, e.strerror))
+        end(error="the image's user cannot write %s: %s; use the image of deploy/docker/sandbox" % (TOP, e.strerror))
     child = subprocess.Popen(
         [sys.executable, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={**os.environ, "TMPDIR": TMP}, cwd=TMP, start_new_session=True)
@@ -66,7 +66,7 @@ def run(limit, args):
     while True:
         ready = dict(poll.poll(LOOK * 1000))
         if 0 in ready and not os.read(0, 4096):
-            sys.exit(1)  # the service has gone, and all goes with the first process
+            sys.exit(1)  # the service has died; everything ends with the first process
         if pipe in ready:
             piece = os.read(pipe, 65536)
             if not piece:

@@ -20,7 +20,7 @@ import (
 )
 
 // index serves one wheel, called greeting, in the engine's network, and returns
-// what pip is to be told.
+// what pip must print.
 func (r *rig) index(t *testing.T) []string {
 	t.Helper()
 	gateway := r.engine.Docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
@@ -48,7 +48,7 @@ func (r *rig) index(t *testing.T) []string {
 	}
 }
 
-// wheel is one with a single module.
+// wheel returns a wheel with a single module.
 func wheel(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -80,7 +80,7 @@ func newID() string {
 
 const usesGreeting = "import sys; sys.path.insert(0, '/packages'); import greeting; print(greeting.text)"
 
-func TestInstalledSetIsThereForBoxes(t *testing.T) {
+func TestInstalledSetIsThereForSandboxes(t *testing.T) {
 	r := newRig(t)
 	args := append(r.index(t), "greeting")
 	id := newID()
@@ -109,20 +109,20 @@ func TestInstalledSetIsThereForBoxes(t *testing.T) {
 		"import os\ntry:\n  os.remove('/packages/greeting.py')\nexcept OSError: print(1)": "1",
 	} {
 		if out, ok := b.do(t, code); !ok || out != want {
-			t.Errorf("%s: the box says %q, %t, want %q", code, out, ok, want)
+			t.Errorf("%s: the sandbox says %q, %t, want %q", code, out, ok, want)
 		}
 	}
 	if sets, err := r.Sets(t.Context()); err != nil || !sets[0].Used.After(made) {
 		t.Errorf("a set that was used is %+v, %v", sets, err)
 	}
 	if err := r.RemoveSet(t.Context(), id); !errors.Is(err, driver.ErrInUse) {
-		t.Errorf("removing it while a box uses it: %v, want %v", err, driver.ErrInUse)
+		t.Errorf("removing it while a sandbox uses it: %v, want %v", err, driver.ErrInUse)
 	}
 	if n, err := r.Reap(t.Context()); n != 0 || err != nil {
 		t.Errorf("Reap removed %d, %v", n, err)
 	}
 	if out, _ := b.do(t, usesGreeting); out != "hello" {
-		t.Errorf("after that, the box says %q", out)
+		t.Errorf("after that, the sandbox says %q", out)
 	}
 	if err := b.Destroy(t.Context()); err != nil {
 		t.Error(err)
@@ -156,7 +156,7 @@ func TestInstallWithTheHostsNetwork(t *testing.T) {
 	}
 }
 
-// A set is there whole or not at all.
+// A set exists completely or not at all.
 func TestInstallThatFailsLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	index := r.index(t)
@@ -201,14 +201,14 @@ func TestInstallThatFailsLeavesNothing(t *testing.T) {
 				t.Errorf("volumes are there: %v", left)
 			}
 			if _, err := r.Start(t.Context(), driver.Spec{Name: "a", Set: in.ID}); !errors.Is(err, driver.ErrNoSet) {
-				t.Errorf("a box with the set: %v, want %v", err, driver.ErrNoSet)
+				t.Errorf("a sandbox with the set: %v, want %v", err, driver.ErrNoSet)
 			}
 		})
 	}
 	r.awaitLeft(t, 1)
 }
 
-// Of two services that make one set at once, one wins, and both have it.
+// Of two services that install one set concurrently one wins, and both have it.
 func TestSetIsMadeTwiceAtOnce(t *testing.T) {
 	a := newRig(t)
 	b := newRig(t, func(c *Config) { c.Owner = a.cfg.Owner })
@@ -231,13 +231,13 @@ func TestSetIsMadeTwiceAtOnce(t *testing.T) {
 			t.Errorf("Reap removed %d, %v", n, err)
 		}
 		if out, _ := r.start(t, runner, small, id).do(t, usesGreeting); out != "1" {
-			t.Errorf("a box says %q", out)
+			t.Errorf("a sandbox says %q", out)
 		}
 	}
 }
 
-// A removal that was cut off between the packages and the set is finished by Reap,
-// or by making the set again.
+// A removal that was interrupted between the packages and the set is finished by Reap, or
+// by installing the set again.
 func TestSetWithoutPackagesIsNone(t *testing.T) {
 	r := newRig(t)
 	in := driver.Install{ID: newID(), MaxBytes: 1 << 20, Args: []string{"-c", "open('/packages/greeting.py', 'w').write('text = 1')"}}
@@ -257,9 +257,9 @@ func TestSetWithoutPackagesIsNone(t *testing.T) {
 		t.Errorf("the sets are %v, %v", sets, err)
 	}
 	if _, err := r.Start(t.Context(), driver.Spec{Name: "a", Set: in.ID}); !errors.Is(err, driver.ErrNoSet) {
-		t.Errorf("a box with it: %v, want %v", err, driver.ErrNoSet)
+		t.Errorf("a sandbox with it: %v, want %v", err, driver.ErrNoSet)
 	}
-	r.reaps(t, 2) // and the volume that the engine made for that box
+	r.reaps(t, 2) // and the volume that the engine made for that sandbox
 	if left := r.volumes(t); len(left) > 0 {
 		t.Errorf("there are %v", left)
 	}
@@ -268,6 +268,6 @@ func TestSetWithoutPackagesIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, _ := r.start(t, runner, small, in.ID).do(t, usesGreeting); out != "1" {
-		t.Errorf("a box says %q", out)
+		t.Errorf("a sandbox says %q", out)
 	}
 }

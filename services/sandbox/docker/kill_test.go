@@ -31,7 +31,7 @@ func (r *rig) killed(t *testing.T, job string, before func()) {
 	}
 }
 
-// awaitLeft waits until that many containers are there.
+// awaitLeft waits until that many containers exist.
 func (r *rig) awaitLeft(t *testing.T, n int) {
 	t.Helper()
 	enginetest.Await(t, patience, func(context.Context) error {
@@ -42,8 +42,8 @@ func (r *rig) awaitLeft(t *testing.T, n int) {
 	})
 }
 
-// reaps has things removed that nobody uses any more, until it were that many. One
-// of which the engine still lets go is left to the next time.
+// reaps calls Reap until it has removed that many unused things. One that the engine is
+// still releasing is left to the next call.
 func (r *rig) reaps(t *testing.T, want int) {
 	t.Helper()
 	removed := 0
@@ -59,15 +59,15 @@ func (r *rig) reaps(t *testing.T, want int) {
 	}
 }
 
-// Boxes whose agent behaves are gone without anybody's help.
+// Sandboxes with a well-behaved agent end by themselves.
 func TestKilledServiceLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	r.killed(t, "hold", func() { r.awaitLeft(t, 4) })
 	r.awaitLeft(t, 0)
 }
 
-// Boxes whose agent does not are there until somebody reaps, and not before their
-// service is dead.
+// Sandboxes with another agent stay until they are reaped, and not before their service is
+// dead.
 func TestReapEndsWhatAKilledServiceLeft(t *testing.T) {
 	r := newRig(t)
 	mine := r.start(t, runner, small, "")
@@ -80,7 +80,7 @@ func TestReapEndsWhatAKilledServiceLeft(t *testing.T) {
 	r.reaps(t, 3)
 	r.awaitLeft(t, 2)
 	if out, _ := mine.do(t, "print(1)"); out != "1" {
-		t.Errorf("a box of a living service says %q", out)
+		t.Errorf("a sandbox of a living service says %q", out)
 	}
 }
 
@@ -101,14 +101,14 @@ func TestKilledServiceLeavesNoHalfMadeSet(t *testing.T) {
 	}
 }
 
-// A service may die between making its lease and starting it.
+// A service may die between creating its lease and starting it.
 func TestLeaseThatWasNeverStarted(t *testing.T) {
 	r := newRig(t)
 	labels := []string{
 		"--label", labelOwner + "=" + r.cfg.Owner, "--label", labelBoot + "=a",
 		"--label", labelPurpose + "=",
 	}
-	for _, purpose := range []string{purposeBox, purposeLease} {
+	for _, purpose := range []string{purposeSandbox, purposeLease} {
 		labels[5] = labelPurpose + "=" + purpose
 		r.engine.Docker(t, append(append([]string{"create"}, labels...), r.image)...)
 	}
@@ -121,13 +121,13 @@ func TestLeaseThatWasNeverStarted(t *testing.T) {
 	}
 }
 
-// What is not ours is not touched, even if it looks like it.
+// Things of others are not touched, even if they look like ours.
 func TestForeignThingsAreNotTouched(t *testing.T) {
 	r := newRig(t)
 	foreign := newRig(t) // another owner
 	theirs := foreign.start(t, runner, small, "")
 	name := "skandha-box-" + strings.ToLower(rand.Text())
-	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name, "--label", labelPurpose+"="+purposeBox, "--label", labelBoot+"=gone",
+	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name, "--label", labelPurpose+"="+purposeSandbox, "--label", labelBoot+"=gone",
 		"--network", "none", r.image, "python3", "-c", "input()")
 	volume := r.cfg.Owner + "-data-" + strings.ToLower(rand.Text())
 	r.engine.Docker(t, "volume", "create", "--label", labelPurpose+"="+purposeData, volume)
@@ -142,7 +142,7 @@ func TestForeignThingsAreNotTouched(t *testing.T) {
 
 	r.killed(t, "deaf", nil)
 	r.awaitLeft(t, 3)
-	r.reaps(t, 3) // the boxes of the dead service
+	r.reaps(t, 3) // the sandboxes of the dead service
 	r.awaitLeft(t, 0)
 	after := strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc"))
 	for _, id := range before {
@@ -151,22 +151,22 @@ func TestForeignThingsAreNotTouched(t *testing.T) {
 		}
 	}
 	if len(before) != 3 {
-		t.Errorf("%v were there, want another owner's lease and box, and a box of nobody's", before)
+		t.Errorf("%v were there, want another owner's lease and sandbox, and a sandbox of nobody's", before)
 	}
 	for _, v := range []string{volume, unlabelled} {
 		r.engine.Docker(t, "volume", "inspect", v)
 	}
 	id := strings.Repeat("d", 64)
-	if err := r.RemoveSet(t.Context(), id); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+	if err := r.RemoveSet(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has another owner") {
 		t.Errorf("removing a set that somebody else's volume is called like: %v", err)
 	}
 	if out, _ := theirs.do(t, "print(1)"); out != "1" {
-		t.Errorf("the box of another owner says %q", out)
+		t.Errorf("the sandbox of another owner says %q", out)
 	}
 }
 
-// Twenty boxes at once answer, and leave no container, file or goroutine.
-func TestManyBoxesLeaveNothing(t *testing.T) {
+// Twenty sandboxes at once answer, and leave no container, file or goroutine.
+func TestManySandboxesLeaveNothing(t *testing.T) {
 	r := newRig(t)
 	round := func(n int) {
 		var all sync.WaitGroup
@@ -183,7 +183,7 @@ func TestManyBoxesLeaveNothing(t *testing.T) {
 					_, err = io.ReadFull(b, got)
 				}
 				if err != nil || string(got) != line {
-					t.Errorf("box %d says %q, %v", i, got, err)
+					t.Errorf("sandbox %d says %q, %v", i, got, err)
 				}
 				if err := b.Destroy(t.Context()); err != nil {
 					t.Error(err)

@@ -9,12 +9,12 @@ def number(path):
         return 0
 
 
-room = os.statvfs("/workspace")
+fs = os.statvfs("/workspace")
 print(json.dumps({
     "python": platform.python_version(),
     "platform": sysconfig.get_platform() + " " + sys.implementation.cache_tag,
-    "bytes": room.f_blocks * room.f_frsize,
-    "files": room.f_files,
+    "bytes": fs.f_blocks * fs.f_frsize,
+    "files": fs.f_files,
     "sockets": number("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes"),
 }), flush=True)
 sys.stdin.buffer.read()

@@ -17,16 +17,16 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// lease.py tells what it sees and then waits until its standard input ends.
+// lease.py reports what it sees and then waits until its standard input ends.
 //
 //go:embed lease.py
 var leaseSource string
 
-// leaseLimits are a lease's; what it sees of them goes into the report.
+// leaseLimits are the limits of a lease; those that it sees are reported.
 var leaseLimits = driver.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 64, Workspace: 1 << 20, WorkspaceFiles: 64, Tmp: 1 << 20}
 
-// link is a connection to the engine: a lease, which says that we are alive, and
-// the engine's news about our containers. When either ends, all its boxes have.
+// link is a connection to the engine: a lease, which shows that we are alive, and the
+// engine's events about our containers. When either ends, all its sandboxes have ended.
 type link struct {
 	d       *Driver
 	boot    string // random
@@ -34,34 +34,34 @@ type link struct {
 	runtime string // empty: the engine's default
 	info    system.Info
 	seen    seen
-	lease   *box
+	lease   *sandbox
 
-	stop context.CancelFunc // ends the news
-	over chan struct{}      // closed when the news has ended
+	stop context.CancelFunc // ends the event stream
+	over chan struct{}      // closed when the event stream has ended
 
-	mu    sync.Mutex
-	names map[string]bool // being made
-	boxes map[string]*box // by container
-	err   error           // why it has ended
+	mu        sync.Mutex
+	names     map[string]bool     // being created
+	sandboxes map[string]*sandbox // by container
+	err       error               // why the link has ended
 }
 
-// seen is what the lease's container sees of itself.
+// seen is what the lease's container reports about itself.
 type seen struct {
 	Python   string `json:"python"`
 	Platform string `json:"platform"`
 	Bytes    int64  `json:"bytes"` // of the workspace
 	Files    int64  `json:"files"`
-	Sockets  int64  `json:"sockets"` // bytes of their buffers, with cgroups v1; 0: not known
+	Sockets  int64  `json:"sockets"` // bytes of their buffers, with cgroups v1; 0: unknown
 }
 
-// begin starts the lease and hears what it sees.
+// begin starts the lease and reads its report.
 func (l *link) begin(ctx context.Context) (err error) {
 	l.lease, err = l.create(ctx, wanted{
 		purpose: purposeLease, name: "lease", uid: l.ownUID(), args: []string{"-I", "-S", "-c", leaseSource},
 		env: driver.Environment(), limits: leaseLimits, fsize: leaseLimits.Workspace,
 	})
 	if err != nil {
-		return fmt.Errorf("trying a sandbox: %w", err)
+		return fmt.Errorf("testing a sandbox: %w", err)
 	}
 	unblock := context.AfterFunc(ctx, func() { _ = l.lease.conn.Close() })
 	defer unblock()
@@ -75,7 +75,7 @@ func (l *link) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// listen follows what the engine says about our containers, from before the first.
+// listen follows the engine's events about our containers, starting before the first one.
 func (l *link) listen(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	messages, errs := l.d.cli.Events(ctx, events.ListOptions{Since: l.info.SystemTime, Filters: filters.NewArgs(
@@ -98,7 +98,7 @@ func (l *link) listen(ctx context.Context) {
 
 func (l *link) hear(m events.Message) {
 	l.mu.Lock()
-	b := l.boxes[m.Actor.ID]
+	b := l.sandboxes[m.Actor.ID]
 	l.mu.Unlock()
 	if b == nil {
 		return
@@ -116,46 +116,46 @@ func (l *link) hear(m events.Message) {
 	}
 }
 
-// end ends the link: without it, others take its boxes for left behind.
+// end ends the link: without it, other services treat its sandboxes as left behind.
 func (l *link) end(why error) {
 	l.mu.Lock()
 	first := l.err == nil
 	if first {
 		l.err = why
 	}
-	boxes := l.boxes
-	l.boxes = map[string]*box{}
+	sandboxes := l.sandboxes
+	l.sandboxes = map[string]*sandbox{}
 	l.mu.Unlock()
 	if !first {
 		return
 	}
 	l.stop()
-	for _, b := range boxes {
+	for _, b := range sandboxes {
 		_ = b.conn.Close() // and the engine closes its input
 		b.end(why)
 	}
 }
 
-// close destroys all boxes of the link, and the lease last. Those of a link that has
-// ended are the reaper's.
+// close destroys all sandboxes of the link, and the lease last. The reaper removes those of
+// a link that has ended.
 func (l *link) close() error {
 	if l.failure() != nil {
 		<-l.over
 		return nil
 	}
-	ctx, cancel := aside(context.Background())
+	ctx, cancel := detached(context.Background())
 	defer cancel()
 	l.mu.Lock()
-	boxes := make([]*box, 0, len(l.boxes))
-	for _, b := range l.boxes {
+	sandboxes := make([]*sandbox, 0, len(l.sandboxes))
+	for _, b := range l.sandboxes {
 		if b != l.lease {
-			boxes = append(boxes, b)
+			sandboxes = append(sandboxes, b)
 		}
 	}
 	l.mu.Unlock()
-	errs := make([]error, len(boxes))
+	errs := make([]error, len(sandboxes))
 	var all sync.WaitGroup
-	for i, b := range boxes {
+	for i, b := range sandboxes {
 		all.Go(func() { errs[i] = b.Destroy(ctx) })
 	}
 	all.Wait()
@@ -173,7 +173,7 @@ func (l *link) failure() error {
 	return l.err
 }
 
-// reserve keeps the reaper from a container that is being made.
+// reserve protects a container that is being created from the reaper.
 func (l *link) reserve(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +181,7 @@ func (l *link) reserve(name string) error {
 		return l.err
 	}
 	if l.names[name] {
-		return fmt.Errorf("a sandbox called %s is being made already", name)
+		return fmt.Errorf("duplicate sandbox %s: it is already being created", name)
 	}
 	l.names[name] = true
 	return nil
@@ -193,27 +193,27 @@ func (l *link) release(name string) {
 	delete(l.names, name)
 }
 
-func (l *link) add(b *box) error {
+func (l *link) add(b *sandbox) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
-	l.boxes[b.id] = b
+	l.sandboxes[b.id] = b
 	return nil
 }
 
-func (l *link) forget(b *box) {
+func (l *link) forget(b *sandbox) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.boxes, b.id)
+	delete(l.sandboxes, b.id)
 }
 
 // keeps reports whether one of the link's containers is in use.
 func (l *link) keeps(id, name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.boxes[id]; b != nil {
+	if b := l.sandboxes[id]; b != nil {
 		return b.wanted()
 	}
 	return l.names[name]

@@ -12,13 +12,12 @@ import (
 	"github.com/docker/docker/api/types/volume"
 )
 
-// leaseTime is what a lease may take from being made to being started, by the
-// engine's clock. It is shorter than driver.ReapEvery, so that none is there for
-// longer.
+// leaseTime bounds the time from the creation of a lease to its start, by the engine's
+// clock. It is shorter than driver.ReapEvery, so that nothing stays longer.
 const leaseTime = 10 * time.Second
 
-// Reap removes what is ours and has no running lease, and what this driver itself
-// has made and does not know any more.
+// Reap removes our containers and volumes without a running lease, and those that this
+// driver has created and no longer knows.
 func (d *Driver) Reap(ctx context.Context) (int, error) {
 	found, err := d.cli.ContainerList(ctx, container.ListOptions{All: true, Filters: d.ours()})
 	if err != nil {
@@ -39,7 +38,7 @@ func (d *Driver) Reap(ctx context.Context) (int, error) {
 			continue
 		}
 		n++
-		d.log.Info("removed a container that was left behind", "container", c.ID[:12], "purpose", c.Labels[labelPurpose],
+		d.log.Info("removed a container left behind", "container", c.ID[:12], "purpose", c.Labels[labelPurpose],
 			"name", c.Labels[labelName], "instance", c.Labels[labelInstance])
 	}
 	volumes, err := d.reapVolumes(ctx, alive)
@@ -50,7 +49,7 @@ func (d *Driver) ours() filters.Args {
 	return filters.NewArgs(filters.Arg("label", labelOwner+"="+d.cfg.Owner))
 }
 
-// alive are the boots whose lease runs, or is about to.
+// alive returns the boots whose lease runs, or is about to.
 func (d *Driver) alive(ctx context.Context, found []container.Summary) (map[string]bool, error) {
 	out := map[string]bool{}
 	for _, c := range found {
@@ -63,7 +62,7 @@ func (d *Driver) alive(ctx context.Context, found []container.Summary) (map[stri
 		case container.StateCreated:
 			info, err := d.cli.Info(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("asking for the engine's time: %w", d.explain(err))
+				return nil, fmt.Errorf("querying the engine's time: %w", d.explain(err))
 			}
 			now, err := time.Parse(time.RFC3339Nano, info.SystemTime)
 			if err != nil {
@@ -75,15 +74,15 @@ func (d *Driver) alive(ctx context.Context, found []container.Summary) (map[stri
 	return out, nil
 }
 
-// current is the link as it is now, or nil.
+// current returns the current link, or nil.
 func (d *Driver) current() *link {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.link
 }
 
-// keeps reports whether a container whose lease runs is in use. Of other services
-// we do not know.
+// keeps reports whether a container with a running lease is in use. Containers of other
+// services are unknown to this driver.
 func (d *Driver) keeps(c container.Summary) bool {
 	l := d.current()
 	if l == nil || c.Labels[labelBoot] != l.boot {
@@ -92,8 +91,8 @@ func (d *Driver) keeps(c container.Summary) bool {
 	return l.keeps(c.ID, c.Labels[labelName])
 }
 
-// reapVolumes removes packages that no set points to and whose maker is dead, sets
-// whose packages are gone, and what the engine made by mistake.
+// reapVolumes removes packages that no set refers to and whose service is dead, sets whose
+// packages are missing, and volumes that the engine created by mistake.
 func (d *Driver) reapVolumes(ctx context.Context, alive map[string]bool) (int, error) {
 	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: d.ours()})
 	if err != nil {
@@ -102,7 +101,7 @@ func (d *Driver) reapVolumes(ctx context.Context, alive map[string]bool) (int, e
 	there, wanted := map[string]bool{}, map[string]bool{}
 	for _, v := range found.Volumes {
 		there[v.Name] = v.Labels[labelPurpose] == purposeData
-		wanted[v.Labels[labelData]] = true // of a set; else it has no such label
+		wanted[v.Labels[labelData]] = true // of a set; other volumes lack this label
 	}
 	l := d.current()
 	n := 0
@@ -121,8 +120,8 @@ func (d *Driver) reapVolumes(ctx context.Context, alive map[string]bool) (int, e
 		switch err := d.cli.VolumeRemove(ctx, v.Name, false); {
 		case err == nil:
 			n++
-			d.log.Info("removed a volume that was left behind", "volume", v.Name, "purpose", v.Labels[labelPurpose])
-		case errdefs.IsNotFound(err), errdefs.IsConflict(err): // somebody was faster; a box uses it still
+			d.log.Info("removed a volume left behind", "volume", v.Name, "purpose", v.Labels[labelPurpose])
+		case errdefs.IsNotFound(err), errdefs.IsConflict(err): // another service was faster; a sandbox still uses it
 		default:
 			errs = append(errs, fmt.Errorf("removing volume %s: %w", v.Name, err))
 		}

@@ -8,8 +8,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Report says what isolates here and what it does not hold. The interpreter and the
-// workspace's bounds are what a container of the image saw.
+// Report describes the isolation and what it does not enforce. The interpreter and the
+// workspace's bounds are those that a container of the image saw.
 func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 	l, err := d.connect(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 		Untrusted: true,
 	}
 	if runtime == Runsc {
-		r.Isolation = "containers without network, capabilities and privileges, on gVisor, a kernel of their own in user space"
+		r.Isolation = "containers without network, capabilities and privileges, on gVisor, a separate kernel in user space"
 	}
 	hold := func(ok bool, limit, missing string) {
 		if ok {
@@ -39,17 +39,17 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 	hold(l.info.MemoryLimit, "memory", "the engine has no memory cgroup")
 	counted := l.info.MemoryLimit && (l.info.CgroupVersion == "2" || runtime == Runsc)
 	hold(counted || l.seen.Sockets > 0 && l.seen.Sockets <= leaseLimits.SocketBuffers(), "socket buffers",
-		"with cgroups v1, runc 1.1 and newer do not bound them, and all boxes and the host share the kernel's "+
+		"with cgroups v1, runc 1.1 and newer do not bound them, and all sandboxes and the host share the kernel's "+
 			"net.ipv4.tcp_mem and udp_mem; use cgroups v2 or gVisor")
 	hold(l.info.CPUCfsQuota, "cpu", "the engine's kernel has no CPU quota")
 	hold(l.info.PidsLimit, "pids", "the engine has no pids cgroup")
-	hold(l.seen.Bytes > 0 && l.seen.Bytes <= leaseLimits.Workspace, "workspace", fmt.Sprintf("a tmpfs of %d bytes became one of %d", leaseLimits.Workspace, l.seen.Bytes))
-	hold(l.seen.Files > 0 && l.seen.Files <= leaseLimits.WorkspaceFiles, "files", fmt.Sprintf("a tmpfs of %d files became one of %d; memory bounds them", leaseLimits.WorkspaceFiles, l.seen.Files))
+	hold(l.seen.Bytes > 0 && l.seen.Bytes <= leaseLimits.Workspace, "workspace", fmt.Sprintf("a tmpfs of %d bytes was created with %d", leaseLimits.Workspace, l.seen.Bytes))
+	hold(l.seen.Files > 0 && l.seen.Files <= leaseLimits.WorkspaceFiles, "files", fmt.Sprintf("a tmpfs of %d files was created with %d; memory bounds them", leaseLimits.WorkspaceFiles, l.seen.Files))
 	if l.info.MemoryLimit && !l.info.SwapLimit {
-		r.Missing = append(r.Missing, "swap: the engine's kernel does not count swap, so if the host has some, a box may use it beyond its memory")
+		r.Missing = append(r.Missing, "swap: the engine's kernel does not count swap, so a sandbox may use the host's swap in addition to its memory")
 	}
 	if runtime == Runsc {
-		r.Missing = append(r.Missing, "fork bombs: on gVisor the whole box ends with them, and not the call alone")
+		r.Missing = append(r.Missing, "fork bombs: on gVisor they end the whole sandbox, not only the call")
 	}
 	return r, nil
 }

@@ -10,8 +10,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Where the engine offers a runtime called runsc, it is taken. Here it is runc under
-// that name: what is tested is the choice, not gVisor.
+// Where the engine offers a runtime with the name runsc, it is used. Here it is runc under
+// that name: the test covers the choice, not gVisor.
 func TestRuntimeIsTheStrongestThatTheEngineOffers(t *testing.T) {
 	enginetest.Need(t, "runc")
 	path, err := exec.LookPath("runc")
@@ -33,9 +33,9 @@ func TestRuntimeIsTheStrongestThatTheEngineOffers(t *testing.T) {
 		if want == Runsc {
 			memory += gvisorMemory
 		}
-		got := e.Docker(t, "inspect", "--format", "{{.HostConfig.Runtime}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", b.(*box).id)
+		got := e.Docker(t, "inspect", "--format", "{{.HostConfig.Runtime}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", b.(*sandbox).id)
 		if n := strconv.FormatInt(memory, 10); got != want+" "+n+" "+n {
-			t.Errorf("for %q, the box has %q, want %s and %s bytes", configured, got, want, n)
+			t.Errorf("for %q, the sandbox has %q, want %s and %s bytes", configured, got, want, n)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)

@@ -15,17 +15,17 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// How long a box whose output has ended may take to end, likewise one whose
-// connection was closed on this side, and how far apart a busy engine may tell that
-// it has ended and that memory ran out, in whichever order.
+// How long a sandbox may take to end after its output has ended, or after its connection
+// was closed on this side; and how far apart a busy engine may report that it has ended and
+// that memory ran out, in either order.
 const (
 	endingTime  = 10 * time.Second
 	closingTime = 2 * time.Second
 	oomTime     = 2 * time.Second
 )
 
-// box is a container that was started. It implements driver.Box.
-type box struct {
+// sandbox is a started container. It implements driver.Sandbox.
+type sandbox struct {
 	l    *link
 	id   string // of the container
 	name string
@@ -39,35 +39,35 @@ type box struct {
 	mu        sync.Mutex
 	err       error // why it has ended
 	exit      int   // its exit status
-	starved   int64 // when something in it was last killed for its memory, by the engine's clock, in ns
+	starved   int64 // when a process in it was last killed for its memory, by the engine's clock, in ns
 	endedAt   int64 // likewise
 	destroyed bool  // Destroy was called
 	isGone    bool
 }
 
-var _ driver.Sandbox = (*box)(nil)
+var _ driver.Sandbox = (*sandbox)(nil)
 
-func (b *box) Name() string          { return b.name }
-func (b *box) Done() <-chan struct{} { return b.done }
+func (b *sandbox) Name() string          { return b.name }
+func (b *sandbox) Done() <-chan struct{} { return b.done }
 
-func (b *box) Err() error {
+func (b *sandbox) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
 }
 
-func (b *box) Write(p []byte) (int, error) {
+func (b *sandbox) Write(p []byte) (int, error) {
 	n, err := b.conn.Write(p)
 	return n, b.because(err)
 }
 
-// Read returns io.EOF once the box has ended, and then Err says why.
-func (b *box) Read(p []byte) (int, error) {
+// Read returns io.EOF once the sandbox has ended; then Err returns why.
+func (b *sandbox) Read(p []byte) (int, error) {
 	n, err := b.out.Read(p)
 	if err == nil {
 		return n, nil
 	}
-	// The output ends a moment before the news of the box's end is here.
+	// The output ends a moment before the event of the sandbox's end arrives.
 	wait := endingTime
 	if errors.Is(err, net.ErrClosed) {
 		wait = closingTime
@@ -84,8 +84,8 @@ func (b *box) Read(p []byte) (int, error) {
 	return n, b.because(err)
 }
 
-// because is the error of the pipe, told by the end of the box.
-func (b *box) because(err error) error {
+// because returns the pipe's error, or the reason for the sandbox's end if it has ended.
+func (b *sandbox) because(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
@@ -95,36 +95,36 @@ func (b *box) because(err error) error {
 	return err
 }
 
-// died is the engine's word that the first process has ended.
-func (b *box) died(exit int, at int64) {
+// died handles the engine's event that the first process has ended.
+func (b *sandbox) died(exit int, at int64) {
 	b.mu.Lock()
 	b.exit, b.endedAt = exit, at
 	wait := exit == 128+9 && !b.outOfMemory() && !b.destroyed
 	b.mu.Unlock()
-	if wait { // killed: whether for its memory may be told after it
+	if wait { // killed: the event about its memory may arrive later
 		time.AfterFunc(oomTime, b.ended)
 		return
 	}
 	b.ended()
 }
 
-// oom is the engine's word that something in the box was killed for its memory.
-func (b *box) oom(at int64) {
+// oom handles the engine's event that a process in the sandbox was killed for its memory.
+func (b *sandbox) oom(at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.starved = at
 }
 
-// outOfMemory reports whether the first process was killed for its memory, and not
-// a child of it earlier.
-func (b *box) outOfMemory() bool {
+// outOfMemory reports whether the first process was killed for its memory, as opposed to an
+// earlier kill of a child.
+func (b *sandbox) outOfMemory() bool {
 	apart := time.Duration(b.endedAt - b.starved)
 	return b.exit == 128+9 && apart.Abs() <= oomTime
 }
 
-func (b *box) ended() {
+func (b *sandbox) ended() {
 	b.mu.Lock()
-	why := fmt.Errorf("the sandbox has ended by itself, with exit status %d", b.exit)
+	why := fmt.Errorf("the sandbox exited by itself with status %d", b.exit)
 	switch {
 	case b.destroyed:
 		why = driver.ErrDestroyed
@@ -137,8 +137,8 @@ func (b *box) ended() {
 	b.end(why)
 }
 
-// end notes why the box has ended, the first time.
-func (b *box) end(why error) {
+// end records why the sandbox has ended; the first reason is kept.
+func (b *sandbox) end(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
@@ -147,8 +147,8 @@ func (b *box) end(why error) {
 	}
 }
 
-// removed is the engine's word that nothing is left.
-func (b *box) removed() {
+// removed handles the engine's event that nothing is left.
+func (b *sandbox) removed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.isGone {
@@ -157,18 +157,18 @@ func (b *box) removed() {
 	}
 }
 
-// wanted reports whether the reaper has to leave it alone.
-func (b *box) wanted() bool {
+// wanted reports whether the reaper must not remove it.
+func (b *sandbox) wanted() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.destroyed
 }
 
-func (b *box) Destroy(ctx context.Context) error {
+func (b *sandbox) Destroy(ctx context.Context) error {
 	b.mu.Lock()
 	b.destroyed = true
 	b.mu.Unlock()
-	_ = b.conn.Close() // ends Read and Write, and the agent if it behaves
+	_ = b.conn.Close() // ends Read and Write, and a well-behaved agent
 	if err := b.l.d.remove(ctx, b.id, b.gone); err != nil {
 		return fmt.Errorf("destroying sandbox %s: %w", b.name, err)
 	}
@@ -178,21 +178,21 @@ func (b *box) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// awaitGone waits for the engine's word that nothing is left. Of a container that
-// ends by itself it says sooner that there is no such one: it still lets go of the
+// awaitGone waits for the engine's event that nothing is left. For a container that ends by
+// itself the engine reports earlier that it does not exist, while it still releases the
 // volumes.
-func (b *box) awaitGone(ctx context.Context) {
+func (b *sandbox) awaitGone(ctx context.Context) {
 	late := time.NewTimer(endingTime)
 	defer late.Stop()
 	select {
 	case <-b.gone:
-	case <-b.l.over: // there is no news any more
+	case <-b.l.over: // no more events arrive
 	case <-ctx.Done():
 	case <-late.C:
 	}
 }
 
-// remove kills and removes a container, and returns when it is gone; gone may be
+// remove kills and removes a container, and returns when nothing of it is left; gone may be
 // nil.
 func (d *Driver) remove(ctx context.Context, id string, gone <-chan struct{}) error {
 	for {

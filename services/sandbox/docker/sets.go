@@ -20,10 +20,10 @@ var (
 	ids   = regexp.MustCompile(`^[a-f0-9]{64}$`)
 )
 
-// marker is the name of the volume that says that a set is whole.
+// marker returns the name of the volume that marks a set as complete.
 func (d *Driver) marker(id string) string { return d.cfg.Owner + "-set-" + id }
 
-// dataOf is the volume of a set's packages, or ErrNoSet.
+// dataOf returns the volume of a set's packages, or ErrNoSet.
 func (d *Driver) dataOf(ctx context.Context, id string) (string, error) {
 	if !ids.MatchString(id) {
 		return "", fmt.Errorf("package set %q: want %s", id, ids)
@@ -33,15 +33,15 @@ func (d *Driver) dataOf(ctx context.Context, id string) (string, error) {
 	case errdefs.IsNotFound(err):
 		return "", driver.ErrNoSet
 	case err != nil:
-		return "", fmt.Errorf("looking for package set %s: %w", id, d.explain(err))
+		return "", fmt.Errorf("looking up package set %s: %w", id, d.explain(err))
 	case v.Labels[labelOwner] != d.cfg.Owner || v.Labels[labelSet] != id || v.Labels[labelData] == "":
-		return "", fmt.Errorf("the volume %s is somebody else's: set another owner", v.Name)
+		return "", fmt.Errorf("the volume %s has another owner; configure another owner label", v.Name)
 	}
 	return v.Labels[labelData], nil
 }
 
-// mountOf is how a box gets a set. Should the volume be removed meanwhile, the
-// engine makes a new one, which verify sees by its labels.
+// mountOf returns the mount of a set. If the volume is removed in the meantime, the engine
+// creates a new one, which verify detects by its labels.
 func (d *Driver) mountOf(ctx context.Context, id string) (*mount.Mount, error) {
 	data, err := d.dataOf(ctx, id)
 	if err != nil {
@@ -53,12 +53,12 @@ func (d *Driver) mountOf(ctx context.Context, id string) (*mount.Mount, error) {
 	}, nil
 }
 
-// verify reports ErrNoSet unless the volume, which now cannot be removed since a
-// container uses it, is one of packages.
+// verify returns ErrNoSet unless the volume is one of packages. The volume cannot be
+// removed now since a container uses it.
 func (d *Driver) verify(ctx context.Context, name string) error {
 	v, err := d.cli.VolumeInspect(ctx, name)
 	if err != nil {
-		return fmt.Errorf("looking at volume %s: %w", name, err)
+		return fmt.Errorf("inspecting volume %s: %w", name, err)
 	}
 	if v.Labels[labelOwner] != d.cfg.Owner || v.Labels[labelPurpose] != purposeData {
 		return driver.ErrNoSet
@@ -66,8 +66,8 @@ func (d *Driver) verify(ctx context.Context, name string) error {
 	return nil
 }
 
-// Sets lists the package sets. Used is when a box of this driver was given one, or
-// else when it was made.
+// Sets lists the package sets. Used is when a sandbox of this driver last got the set, or
+// else its creation time.
 func (d *Driver) Sets(ctx context.Context) ([]driver.Set, error) {
 	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: d.ours()})
 	if err != nil {
@@ -85,7 +85,7 @@ func (d *Driver) Sets(ctx context.Context) ([]driver.Set, error) {
 			continue
 		}
 		s := driver.Set{ID: v.Labels[labelSet], Used: d.used[v.Labels[labelSet]]}
-		s.Bytes, _ = strconv.ParseInt(v.Labels[labelBytes], 10, 64) // 0: not known
+		s.Bytes, _ = strconv.ParseInt(v.Labels[labelBytes], 10, 64) // 0: unknown
 		if s.Used.IsZero() {
 			s.Used, _ = time.Parse(time.RFC3339, v.CreatedAt)
 		}
@@ -94,7 +94,7 @@ func (d *Driver) Sets(ctx context.Context) ([]driver.Set, error) {
 	return out, nil
 }
 
-// RemoveSet removes a set: its packages first, which fails while a box uses them.
+// RemoveSet removes a set: its packages first, which fails while a sandbox uses them.
 // A set without packages counts as absent.
 func (d *Driver) RemoveSet(ctx context.Context, id string) error {
 	data, err := d.dataOf(ctx, id)
@@ -105,7 +105,7 @@ func (d *Driver) RemoveSet(ctx context.Context, id string) error {
 	if errdefs.IsConflict(err) {
 		return driver.ErrInUse
 	}
-	if errdefs.IsNotFound(err) { // a removal that was cut off
+	if errdefs.IsNotFound(err) { // an interrupted removal
 		err = nil
 	}
 	if err == nil {
@@ -117,7 +117,7 @@ func (d *Driver) RemoveSet(ctx context.Context, id string) error {
 	return nil
 }
 
-// whole reports whether a set is there.
+// whole reports whether a set exists.
 func (d *Driver) whole(ctx context.Context, id string) (bool, error) {
 	data, err := d.dataOf(ctx, id)
 	if errors.Is(err, driver.ErrNoSet) {
@@ -128,7 +128,7 @@ func (d *Driver) whole(ctx context.Context, id string) (bool, error) {
 	}
 	switch err := d.verify(ctx, data); {
 	case errdefs.IsNotFound(err), errors.Is(err, driver.ErrNoSet):
-		// Its removal was cut off; making it starts with finishing that.
+		// Its removal was interrupted; finish that first.
 		return false, d.RemoveSet(ctx, id)
 	case err != nil:
 		return false, d.explain(err)

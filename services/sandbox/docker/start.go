@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Start makes a box.
+// Start implements driver.Driver.
 func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	if !names.MatchString(spec.Name) {
 		return nil, fmt.Errorf("name %q: want %s", spec.Name, names)
@@ -29,7 +29,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		return nil, err
 	}
 	w := wanted{
-		purpose: purposeBox, name: spec.Name, uid: l.ownUID(), args: spec.Args, env: driver.Environment(), limits: spec.Limits,
+		purpose: purposeSandbox, name: spec.Name, uid: l.ownUID(), args: spec.Args, env: driver.Environment(), limits: spec.Limits,
 		fsize: max(spec.Limits.Workspace, spec.Limits.Tmp),
 	}
 	if spec.Set != "" {
@@ -49,8 +49,8 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 	return b, nil
 }
 
-// create makes and starts a container that we are attached to.
-func (l *link) create(ctx context.Context, w wanted) (*box, error) {
+// create creates, attaches to and starts a container.
+func (l *link) create(ctx context.Context, w wanted) (*sandbox, error) {
 	name := l.d.cfg.Owner + "-" + w.purpose + "-" + l.boot[:8] + "-" + w.name
 	if err := l.reserve(w.name); err != nil {
 		return nil, err
@@ -59,24 +59,24 @@ func (l *link) create(ctx context.Context, w wanted) (*box, error) {
 	made, err := l.d.cli.ContainerCreate(ctx, l.container(w), l.host(w), nil, nil, name)
 	switch {
 	case errdefs.IsNotFound(err):
-		l.end(errors.New("its image is gone")) // the next link looks for the one that has the name now
+		l.end(errors.New("its image was removed")) // the next link resolves the name again
 		return nil, l.d.noImage()
 	case err != nil:
-		return nil, fmt.Errorf("making container %s: %w", name, l.d.explain(err))
+		return nil, fmt.Errorf("creating container %s: %w", name, l.d.explain(err))
 	}
 	b, err := l.start(ctx, w, made.ID)
 	if err != nil {
-		ctx, cancel := aside(ctx)
+		ctx, cancel := detached(ctx)
 		defer cancel()
 		if e := l.d.remove(ctx, made.ID, nil); e != nil {
-			l.d.log.Warn("a container that did not start is left to the reaper", "container", name, "error", e)
+			l.d.log.Warn("cannot remove a container that did not start; the reaper retries", "container", name, "error", e)
 		}
 		return nil, fmt.Errorf("starting container %s: %w", name, l.d.explain(err))
 	}
 	return b, nil
 }
 
-func (l *link) start(ctx context.Context, w wanted, id string) (*box, error) {
+func (l *link) start(ctx context.Context, w wanted, id string) (*sandbox, error) {
 	if w.mount != nil {
 		if err := l.d.verify(ctx, w.mount.Source); err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (l *link) start(ctx context.Context, w wanted, id string) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &box{l: l, id: id, name: w.name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}), gone: make(chan struct{})}
+	b := &sandbox{l: l, id: id, name: w.name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}), gone: make(chan struct{})}
 	if err := l.add(b); err != nil {
 		pipe.Close()
 		return nil, err
@@ -99,7 +99,7 @@ func (l *link) start(ctx context.Context, w wanted, id string) (*box, error) {
 	return b, nil
 }
 
-// status is the exit status that an event tells.
+// status returns the exit status in an event.
 func status(attributes map[string]string) int {
 	n, err := strconv.Atoi(attributes["exitCode"])
 	if err != nil {

@@ -7,9 +7,8 @@ import (
 	"io"
 )
 
-// stdout takes the standard output out of the engine's stream, in which each piece
-// has a header: its kind, three zeros and its length, big endian. Nothing is kept
-// in memory but what the reader buffers.
+// stdout extracts the standard output from the engine's stream, in which each piece has a
+// header: its kind, three zeros and its length, big endian. Only the reader buffers data.
 type stdout struct {
 	r    *bufio.Reader
 	left uint32 // of the piece
@@ -19,7 +18,7 @@ type stdout struct {
 const (
 	kindStdout = 1
 	kindStderr = 2
-	kindSystem = 3 // the engine's own word
+	kindSystem = 3 // a message of the engine
 )
 
 func (s *stdout) Read(p []byte) (int, error) {
@@ -39,7 +38,7 @@ func (s *stdout) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next goes to the beginning of the next piece of standard output.
+// next skips to the next piece of standard output.
 func (s *stdout) next() error {
 	var header [8]byte
 	if _, err := io.ReadFull(s.r, header[:]); err != nil {
@@ -58,8 +57,8 @@ func (s *stdout) next() error {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("the Docker engine says: %s", text)
+		return fmt.Errorf("the Docker engine reports: %s", text)
 	default:
-		return fmt.Errorf("the Docker engine's stream makes no sense: a piece of kind %d", header[0])
+		return fmt.Errorf("invalid stream of the Docker engine: a piece of kind %d", header[0])
 	}
 }

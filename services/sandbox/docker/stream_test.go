@@ -32,7 +32,7 @@ func TestStdoutOfTheEnginesStream(t *testing.T) {
 		{about: "the end in a header", stream: piece(1, "a") + "\x01\x00", want: "a", err: io.ErrUnexpectedEOF},
 		{about: "the end in a piece", stream: piece(1, "abc")[:9], want: "a"},
 		{about: "the engine's word", stream: piece(1, "a") + piece(3, "it broke"), want: "a", says: "it broke"},
-		{about: "garbage", stream: "HTTP/1.1 500", says: "makes no sense"},
+		{about: "garbage", stream: "HTTP/1.1 500", says: "invalid stream"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			for how, r := range map[string]io.Reader{"at once": strings.NewReader(c.stream), "by the byte": iotest.OneByteReader(strings.NewReader(c.stream))} {

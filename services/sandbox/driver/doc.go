@@ -1,20 +1,19 @@
-// Package driver is the contract between the sandbox service and what isolates
-// for it: Docker containers, or bubblewrap.
+// Package driver is the contract between the sandbox service and the technology that
+// isolates for it: Docker containers, or bubblewrap.
 //
-// A driver starts boxes. A box is one sandbox: a process tree of its own, with
-// its own root, which sees no network, no host and no neighbour, and whose first
-// process is a Python interpreter that runs what [Spec].Args say (the agent, see
-// services/sandbox/agent). The service speaks to it through the box's pipe and
-// by no other way: a driver never copies files in or out, and never runs a
-// command in a box that stands.
+// A driver starts sandboxes. A sandbox is a separate process tree with its own root. It
+// sees no network, no host and no other sandbox. Its first process is a Python interpreter
+// that runs [Spec].Args (the agent, see services/sandbox/agent). The service talks to it
+// only through the sandbox's pipe: a driver never copies files in or out, and never runs a
+// command in a running sandbox.
 //
 // # Guarantee
 //
-// What a box may use is made of constants and of [Limits], never of anything
-// that came from a model. When Destroy has returned, nothing of the box is left.
-// When the service dies, all its boxes are gone within [Driver].Reap's period at
-// the latest; what is not labelled as ours is never touched.
+// What a sandbox may use follows from constants and from [Limits], never from anything a
+// model sent. When Destroy has returned, nothing of the sandbox is left. When the service
+// dies, all its sandboxes are removed within [Driver].Reap's period at the latest. A driver
+// never touches anything that does not have our labels.
 //
-// All drivers pass the same suite, services/sandbox/sandboxtest. What one cannot
-// stop is said in its [Report], and skipped there by name.
+// All drivers pass the same suite, services/sandbox/sandboxtest. A driver lists what it
+// cannot prevent in its [Report], and the suite skips those probes by name.
 package driver

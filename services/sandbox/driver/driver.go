@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Where things are in every box.
+// Paths and ids in every sandbox.
 const (
-	Workspace = "/workspace" // the session's files; the only place that lasts from call to call, beside Tmp
+	Workspace = "/workspace" // the session's files; with Tmp, the only place that persists between calls
 	Tmp       = "/tmp"
 	Packages  = "/packages" // the package set of Spec.Packages, read-only
-	// FontLists is where matplotlib's lists of fonts are, if there are any. Making one takes
-	// longer than most plots; the agent shows matplotlib those that are there.
+	// FontLists holds matplotlib's font lists, if there are any. Building one takes longer
+	// than most plots; the agent points matplotlib to the existing ones.
 	FontLists = "/etc/matplotlib-cache"
-	UID       = 65532 // of all that runs in a box, unless the driver gives each one of its own
+	UID       = 65532 // of everything in a sandbox, unless the driver gives each sandbox a separate one
 	GID       = 65532
-	// FirstOwnUID is the least user id that a driver may give to one box alone, so that
-	// what the kernel counts by user is the box's own.
+	// FirstOwnUID is the lowest user id that a driver may give to a single sandbox, so that
+	// per-user kernel limits apply to that sandbox only.
 	FirstOwnUID = 10000
 )
 
-// Environment is the whole environment of what runs in a box.
+// Environment returns the whole environment of the processes in a sandbox.
 func Environment() []string {
 	return []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + Workspace, "PWD=" + Workspace, "TMPDIR=" + Tmp, "LANG=C.UTF-8", "USER=sandbox", "LOGNAME=sandbox", "TZ=UTC",
@@ -32,58 +32,57 @@ func Environment() []string {
 	}
 }
 
-// Driver isolates. Its methods may be used at the same time.
+// Driver starts sandboxes. Its methods are safe for concurrent use.
 type Driver interface {
-	// Report says what the driver is and what it cannot stop. It fails, with what
-	// to install or to start, when boxes cannot be made here.
+	// Report describes the driver and what it cannot prevent. It fails, with what to
+	// install or to start, when sandboxes cannot be created here.
 	Report(ctx context.Context) (Report, error)
-	// Start makes a box. It returns when the box's first process has been started;
-	// whether it works is seen on the pipe.
+	// Start creates a sandbox. It returns when the sandbox's first process has been
+	// started; the pipe shows whether it works.
 	Start(ctx context.Context, spec Spec) (Sandbox, error)
-	// Install makes a package set, in a box that has a network and nothing else. A
-	// set is there whole or not at all. Making one that is there does nothing.
+	// Install creates a package set, in a sandbox that has a network and nothing else. A
+	// set exists completely or not at all. Creating an existing set does nothing.
 	Install(ctx context.Context, in Install) error
-	// Sets lists the package sets that are there.
+	// Sets lists the existing package sets.
 	Sets(ctx context.Context) ([]Set, error)
-	// RemoveSet removes a package set; it fails while a box uses it.
+	// RemoveSet removes a package set; it fails while a sandbox uses it.
 	RemoveSet(ctx context.Context, id string) error
-	// Reap removes what services that are not alive any more have left: boxes, and
-	// half-made package sets. It returns how many things it removed. The service
-	// calls it at its start and every ReapEvery.
+	// Reap removes what services that are no longer alive have left: sandboxes, and
+	// incomplete package sets. It returns how many things it removed. The service calls it
+	// at its start and every ReapEvery.
 	Reap(ctx context.Context) (int, error)
-	// Close destroys every box that this driver has started.
+	// Close destroys every sandbox that this driver has started.
 	Close() error
 }
 
-// ReapEvery is the reaper's period: nothing of a service that was killed is there
-// for longer.
+// ReapEvery is the reaper's period: nothing of a killed service stays longer.
 const ReapEvery = 15 * time.Second
 
-// Report describes a driver as it is here.
+// Report describes a driver on this host.
 type Report struct {
 	Driver    string   `json:"driver"`    // "docker" or "bwrap"
-	Version   string   `json:"version"`   // of what isolates, e.g. "engine 28.5.2, runsc"
+	Version   string   `json:"version"`   // of the isolating software, e.g. "engine 28.5.2, runsc"
 	Isolation string   `json:"isolation"` // for people, in one sentence
-	Python    string   `json:"python"`    // version of the interpreter in the box, e.g. "3.11.2"
-	Platform  string   `json:"platform"`  // changes with whatever makes package sets differ: interpreter, architecture, image
+	Python    string   `json:"python"`    // version of the interpreter in the sandbox, e.g. "3.11.2"
+	Platform  string   `json:"platform"`  // what package sets depend on: interpreter, architecture, image
 	Untrusted bool     `json:"untrusted"` // strong enough for tenants who do not trust each other
-	Enforced  []string `json:"enforced"`  // limits that hold for the box as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
-	Missing   []string `json:"missing"`   // limits and probes that are not held here, each with the reason, for people
+	Enforced  []string `json:"enforced"`  // limits that apply to the sandbox as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
+	Missing   []string `json:"missing"`   // limits and probes not enforced here, with the reasons, for people
 }
 
-// Spec is the box that is wanted.
+// Spec describes the sandbox to start.
 type Spec struct {
-	// Name is unique among boxes, [a-z0-9-]{1,48}; it shows in names and labels.
+	// Name is unique among sandboxes, [a-z0-9-]{1,48}; it appears in names and labels.
 	Name string
-	// Args are given to the Python interpreter, the agent's.
+	// Args are the Python interpreter's arguments: the agent.
 	Args []string
-	// Limits of the box; the zero value is DefaultLimits.
+	// Limits of the sandbox; the zero value is DefaultLimits.
 	Limits Limits
-	// Set is the id of a package set to mount on Packages; empty: none.
+	// Set is the id of the package set to mount on Packages; empty: none.
 	Set string
 }
 
-// Limits bound a box as a whole.
+// Limits bound a sandbox as a whole.
 type Limits struct {
 	Memory         int64   // bytes, workspace and tmp included; no swap
 	CPUs           float64 // cores
@@ -99,11 +98,11 @@ func DefaultLimits() Limits {
 	return Limits{Memory: 1 << 30, CPUs: 2, PIDs: 128, OpenFiles: 1024, Workspace: 256 << 20, WorkspaceFiles: 20000, Tmp: 64 << 20}
 }
 
-// SocketBuffers bounds those of all sockets, in bytes, where the kernel counts them apart
-// from Memory, as it does with cgroups v1.
+// SocketBuffers bounds the buffers of all sockets, in bytes, where the kernel counts them
+// separately from Memory, as it does with cgroups v1.
 func (l Limits) SocketBuffers() int64 { return l.Memory / 16 }
 
-// Validate names every field that is wrong.
+// Validate reports every invalid field.
 func (l Limits) Validate() error {
 	var errs []error
 	want := func(ok bool, field string, got any, least string) {
@@ -121,32 +120,32 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Sandbox is one sandbox. Read and Write are the agent's pipe: what the box's first
-// process has as standard output and input. Its standard error is dropped.
+// Sandbox is one sandbox. Read and Write are the agent's pipe: the standard output and
+// input of the sandbox's first process. Its standard error is discarded.
 type Sandbox interface {
 	io.ReadWriter
-	// Name is that of the spec.
+	// Name returns the spec's name.
 	Name() string
-	// Done is closed when the box has ended, by itself or by Destroy.
+	// Done is closed when the sandbox has ended, by itself or by Destroy.
 	Done() <-chan struct{}
-	// Err says why it has ended, for people: "it ran out of memory", "it was
+	// Err returns why the sandbox ended, for people: "it ran out of memory", "it was
 	// destroyed". It is nil before Done is closed.
 	Err() error
-	// Destroy ends all that runs in the box and removes it. It may be called again.
-	// It returns when nothing is left, or with what could not be removed; then the
-	// reaper tries again.
+	// Destroy ends everything that runs in the sandbox and removes it. It may be called
+	// more than once. It returns when nothing is left, or with what could not be removed;
+	// the reaper retries that.
 	Destroy(ctx context.Context) error
 }
 
-// Install is a package set that is wanted.
+// Install describes a package set to create.
 type Install struct {
-	// ID names the set: [a-f0-9]{64}, a hash of all that makes it what it is.
+	// ID names the set: [a-f0-9]{64}, a hash of everything that determines it.
 	ID string
-	// Args are given to the Python interpreter in a box with a network, where the
-	// set's directory is writable at Packages and is all that is kept. The Python
-	// there must have pip. Nothing but the index is expected to be reached.
+	// Args are the Python interpreter's arguments, in a sandbox with a network, where the
+	// set's directory is writable at Packages and is all that is kept. The Python there
+	// must have pip. Only the index needs to be reachable.
 	Args []string
-	// Output is given each line that it prints.
+	// Output receives each line that the installation prints.
 	Output func(line string)
 	// MaxBytes bounds the set.
 	MaxBytes int64
@@ -154,25 +153,25 @@ type Install struct {
 	HostNetwork bool
 }
 
-// Set is a package set that is there.
+// Set is an existing package set.
 type Set struct {
 	ID    string
-	Bytes int64 // 0: not known
+	Bytes int64 // 0: unknown
 	Used  time.Time
 }
 
-// Errors of drivers; errors.Is finds them.
+// Errors of drivers, for errors.Is.
 var (
-	ErrUnavailable = errors.New("sandboxes cannot be made here") // wrapped with what to install or start
-	ErrNoSet       = errors.New("the package set is not there")
-	ErrInUse       = errors.New("the package set is in use")
+	ErrUnavailable = errors.New("cannot create sandboxes on this host") // wrapped with what to install or start
+	ErrNoSet       = errors.New("package set not found")
+	ErrInUse       = errors.New("package set in use")
 	ErrDestroyed   = errors.New("the sandbox was destroyed")
 	ErrMemory      = errors.New("the sandbox ran out of memory")
 )
 
-// InstallError is pip's own refusal: what it printed tells why.
+// InstallError is a refusal by pip, with pip's output.
 type InstallError struct{ Output []string }
 
 func (e *InstallError) Error() string {
-	return "the packages could not be installed: " + strings.Join(e.Output[max(0, len(e.Output)-5):], "; ")
+	return "cannot install the packages: " + strings.Join(e.Output[max(0, len(e.Output)-5):], "; ")
 }

@@ -1,6 +1,6 @@
-// Package drivertest has a driver for the tests of what stands on drivers: boxes are real
-// processes with the agent in them, in namespaces of their own by bubblewrap's command,
-// and nothing else is held. It can be told to fail.
+// Package drivertest has a driver for the tests of packages that use drivers: sandboxes are
+// real processes with the agent in them, in separate namespaces by bubblewrap's command,
+// without limits. It can be made to fail.
 package drivertest
 
 import (
@@ -20,24 +20,24 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// Driver starts boxes for a test.
+// Driver starts sandboxes for a test.
 type Driver struct {
-	// BeforeStart is called before each start; its error is the start's. It may wait.
+	// BeforeStart is called before each start; its error becomes the start's. It may block.
 	BeforeStart func(ctx context.Context, spec driver.Spec) error
-	// Reports is the error of Report; nil: it works.
+	// Reports is the error of Report; nil: the driver works.
 	Reports error
 
-	mu    sync.Mutex
-	boxes map[string]*Box
-	sets  []driver.Set
-	reaps atomic.Int64
-	total atomic.Int64
+	mu        sync.Mutex
+	sandboxes map[string]*Sandbox
+	sets      []driver.Set
+	reaps     atomic.Int64
+	total     atomic.Int64
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New makes a driver, or skips the test where bubblewrap or Python is missing. All its
-// boxes are destroyed when the test ends.
+// New returns a driver, or skips the test where bubblewrap or Python is missing. All its
+// sandboxes are destroyed when the test ends.
 func New(t testing.TB) *Driver {
 	t.Helper()
 	for _, need := range []string{"bwrap", python} {
@@ -48,7 +48,7 @@ func New(t testing.TB) *Driver {
 			t.Skipf("SKIPPED: %s is needed: %v", need, err)
 		}
 	}
-	d := &Driver{boxes: map[string]*Box{}}
+	d := &Driver{sandboxes: map[string]*Sandbox{}}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Errorf("closing the driver: %v", err)
@@ -59,8 +59,8 @@ func New(t testing.TB) *Driver {
 
 const python = "/usr/bin/python3"
 
-// Box is a box of a Driver.
-type Box struct {
+// Sandbox is a sandbox of a Driver.
+type Sandbox struct {
 	io.Reader
 	io.Writer
 	name string
@@ -100,7 +100,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		args = append(args, "--setenv", name, value)
 	}
 	args = append(append(args, python), spec.Args...)
-	b := &Box{name: spec.Name, set: spec.Set, d: d, cmd: exec.Command("bwrap", args...), done: make(chan struct{})} //nolint:noctx // it outlives the call
+	b := &Sandbox{name: spec.Name, set: spec.Set, d: d, cmd: exec.Command("bwrap", args...), done: make(chan struct{})} //nolint:noctx // it outlives the call
 	stdin, err := b.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		return nil, errors.Join(err, out.Close(), child.Close())
 	}
 	_ = child.Close() // the child has it
-	d.boxes[spec.Name] = b
+	d.sandboxes[spec.Name] = b
 	d.total.Add(1)
 	go b.wait(out)
 	return b, nil
@@ -130,7 +130,7 @@ func cutEnv(e string) (name, value string, ok bool) {
 	return e, "", false
 }
 
-func (b *Box) wait(out *os.File) {
+func (b *Sandbox) wait(out *os.File) {
 	err := b.cmd.Wait()
 	if err == nil {
 		err = errors.New("exit status 0")
@@ -141,37 +141,37 @@ func (b *Box) wait(out *os.File) {
 	}
 	b.mu.Unlock()
 	b.d.mu.Lock()
-	delete(b.d.boxes, b.name)
+	delete(b.d.sandboxes, b.name)
 	b.d.mu.Unlock()
 	close(b.done)
-	_ = out.Close() // whoever reads sees the end
+	_ = out.Close() // readers see the end
 }
 
-// Name implements driver.Box.
-func (b *Box) Name() string { return b.name }
+// Name implements driver.Sandbox.
+func (b *Sandbox) Name() string { return b.name }
 
-// Done implements driver.Box.
-func (b *Box) Done() <-chan struct{} { return b.done }
+// Done implements driver.Sandbox.
+func (b *Sandbox) Done() <-chan struct{} { return b.done }
 
-// Err implements driver.Box.
-func (b *Box) Err() error {
+// Err implements driver.Sandbox.
+func (b *Sandbox) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
 }
 
-// End ends the box as if it had done so itself, for the reason.
-func (b *Box) End(why error) {
+// End ends the sandbox as if it had ended by itself, for that reason.
+func (b *Sandbox) End(why error) {
 	b.mu.Lock()
 	if b.why == nil {
 		b.why = why
 	}
 	b.mu.Unlock()
-	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // fails if it has ended
 }
 
-// Destroy implements driver.Box.
-func (b *Box) Destroy(ctx context.Context) error {
+// Destroy implements driver.Sandbox.
+func (b *Sandbox) Destroy(ctx context.Context) error {
 	b.End(driver.ErrDestroyed)
 	select {
 	case <-b.done:
@@ -181,20 +181,20 @@ func (b *Box) Destroy(ctx context.Context) error {
 	}
 }
 
-// Boxes are those that stand.
-func (d *Driver) Boxes() (out []*Box) {
+// Sandboxes returns the running sandboxes.
+func (d *Driver) Sandboxes() (out []*Sandbox) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, b := range d.boxes {
+	for _, b := range d.sandboxes {
 		out = append(out, b)
 	}
 	return out
 }
 
-// Started is how many boxes were started in all.
+// Started returns how many sandboxes were started in total.
 func (d *Driver) Started() int { return int(d.total.Load()) }
 
-// Reaps is how often Reap was called.
+// Reaps returns how often Reap was called.
 func (d *Driver) Reaps() int { return int(d.reaps.Load()) }
 
 // Report implements driver.Driver.
@@ -202,7 +202,7 @@ func (d *Driver) Report(context.Context) (driver.Report, error) {
 	return driver.Report{Driver: "drivertest", Isolation: "none to speak of", Python: "3", Platform: "drivertest"}, d.Reports
 }
 
-// Install implements driver.Driver. The set is a name alone.
+// Install implements driver.Driver. The set is only a name.
 func (d *Driver) Install(_ context.Context, in driver.Install) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -239,7 +239,7 @@ func (d *Driver) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var errs []error
-	for _, b := range d.Boxes() {
+	for _, b := range d.Sandboxes() {
 		errs = append(errs, b.Destroy(ctx))
 	}
 	return errors.Join(errs...)

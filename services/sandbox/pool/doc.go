@@ -1,19 +1,18 @@
-// Package pool keeps clean boxes ready: started, with a started interpreter in them,
-// and nobody's yet. Whoever needs one gets it at once and it is never used again for
-// somebody else.
+// Package pool keeps clean sandboxes ready: started, with a running interpreter, and not yet
+// owned. A caller gets one at once, and it is never reused for another caller.
 //
 // # Order
 //
-// Every box has an owner. Those who wait are served by owner, the one with the fewest
-// boxes first, and for each owner in the order in which they came. An owner gets another
-// box only while it has fewer than twice as many as are free for others, so that alone it
-// may have two thirds of all. While the pool is at its maximum, or an owner has its share,
-// they wait until one is given back; [Config].Full is called, so that one can be given
-// back that is not needed.
+// Every sandbox has an owner. Waiters are served by owner, the one with the fewest sandboxes
+// first, and for each owner in the order of arrival. An owner gets another sandbox only while
+// it has fewer than twice as many as are free for others, so that a single owner may have two
+// thirds of all. While the pool is at its maximum, or an owner has its share, waiters wait
+// until a sandbox is given back. [Config].Full is called then, so that an unneeded one can be
+// given back.
 //
 // # Failure
 //
-// A start that fails is the answer to the one who waits for it. In the background the
-// pool tries again, ever less often; [Stats] has the last error. A warm box that dies
-// is replaced. What cannot be destroyed is left to the driver's reaper.
+// When a start fails, the waiter gets its error. In the background the pool retries, with
+// backoff; [Stats] has the last error. A warm sandbox that dies is replaced. The driver's
+// reaper removes whatever the pool cannot destroy.
 package pool

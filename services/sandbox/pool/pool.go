@@ -20,36 +20,36 @@ const (
 )
 
 const (
-	// refills is how many boxes are started at a time for nobody in particular. The start
-	// of one waits for the kernel about as long as it computes.
+	// refills is how many warm sandboxes are started at a time. The start of one waits for
+	// the kernel about as long as it computes.
 	refills = 4
-	// patience is how long a refill waits for a moment in which nothing runs.
+	// patience is how long a refill waits for a moment when no call runs.
 	patience = time.Second
-	// Between attempts to refill that fail.
+	// The delay between failed attempts to refill.
 	minBackoff, maxBackoff = 500 * time.Millisecond, 15 * time.Second
-	// destroying bounds the end of one box.
+	// destroying bounds how long one sandbox may take to be destroyed.
 	destroying = 20 * time.Second
 )
 
 // Errors of a pool.
 var (
 	ErrClosed = errors.New("the pool of sandboxes is closed")
-	// ErrFull is wrapped with how many boxes there are when the caller's time was over
-	// before one of them was given back.
+	// ErrFull is wrapped with the number of sandboxes when the caller's time ended before
+	// one was given back.
 	ErrFull = errors.New("all sandboxes are in use")
 )
 
-// Config of a pool. Driver is needed.
+// Config configures a pool. Driver is required.
 type Config struct {
 	Driver driver.Driver
-	Limits driver.Limits // of each box; zero: driver.DefaultLimits
-	Warm   int           // how many clean boxes are kept ready; 0: none
-	Max    int           // boxes in all, warm ones included; default 32
-	// StartTimeout bounds the start of a box, until its interpreter has answered;
+	Limits driver.Limits // of each sandbox; zero: driver.DefaultLimits
+	Warm   int           // how many clean sandboxes are kept ready; 0: none
+	Max    int           // maximum number of sandboxes, including warm ones; default 32
+	// StartTimeout bounds the start of a sandbox, until its interpreter has answered;
 	// default 30 s.
 	StartTimeout time.Duration
-	// Full is called when somebody is [Pool.Blocked]: giving back a box helps. It is called
-	// without a lock, on a goroutine of its own; nil: nothing is called.
+	// Full is called when callers are [Pool.Blocked] and giving back a sandbox helps. It is
+	// called without the lock, on a separate goroutine. It may be nil.
 	Full   func()
 	Logger *slog.Logger
 }
@@ -71,38 +71,38 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Sandbox is a box and the way to speak to what is inside.
+// Sandbox is a sandbox with the connection to its agent.
 type Sandbox struct {
 	*agent.Conn
 	Set   string // the package set that is mounted; empty: none
-	Owner string // whose share it counts towards; set when Get gives it
+	Owner string // whose share it counts towards; set by Get
 
-	box  driver.Sandbox
-	gone chan struct{} // closed when somebody has begun to destroy it
-	over chan struct{} // closed when nothing is left of it, or that was tried
-	once sync.Once
+	sandbox driver.Sandbox
+	gone    chan struct{} // closed when its destruction begins
+	over    chan struct{} // closed when its destruction has succeeded or failed
+	once    sync.Once
 }
 
-// Name is that of the box.
-func (b *Sandbox) Name() string { return b.box.Name() }
+// Name returns the sandbox's name.
+func (b *Sandbox) Name() string { return b.sandbox.Name() }
 
-// Ended says why the box is of no more use, or is nil. What the driver says of the
-// box's end says more than that its pipe is closed.
+// Ended returns why the sandbox can no longer be used, or nil. It prefers the driver's
+// reason, which says more than that the pipe is closed.
 func (b *Sandbox) Ended() error {
 	select {
 	case <-b.Done():
-	case <-b.box.Done():
+	case <-b.sandbox.Done():
 	default:
 		return nil
 	}
-	// The pipe's end is seen before that of the box.
+	// The pipe closes before the sandbox ends.
 	late := time.NewTimer(endsWithin)
 	defer late.Stop()
 	select {
-	case <-b.box.Done():
+	case <-b.sandbox.Done():
 	case <-late.C:
 	}
-	if err := b.box.Err(); err != nil {
+	if err := b.sandbox.Err(); err != nil {
 		return err
 	}
 	if err := b.Err(); err != nil {
@@ -111,27 +111,27 @@ func (b *Sandbox) Ended() error {
 	return agent.ErrBroken
 }
 
-// endsWithin is how long after its pipe a box may end to say why. Only a box whose
-// agent has stopped to make sense, and which lives on, takes so long.
+// endsWithin bounds the time between the end of a sandbox's pipe and the sandbox's end with
+// a reason. Only a sandbox whose agent sends garbage and lives on takes that long.
 const endsWithin = 5 * time.Second
 
-// waiter is a Get that has not got its box.
+// waiter is a Get that waits for its sandbox.
 type waiter struct {
 	owner   string
 	set     string
-	started bool        // a box with its set is being started for it
-	got     chan result // takes one
+	started bool        // a sandbox with its set is being started for it
+	got     chan result // holds one element
 }
 
 type result struct {
-	box *Sandbox
-	err error
+	sandbox *Sandbox
+	err     error
 }
 
-// Pool keeps boxes. Its methods may be used at the same time.
+// Pool keeps sandboxes. Its methods are safe for concurrent use.
 type Pool struct {
 	cfg   Config
-	ctx   context.Context //nolint:containedctx // the pool's own life, not a call's
+	ctx   context.Context //nolint:containedctx // lives as long as the pool, not a call
 	stop  context.CancelFunc
 	tasks sync.WaitGroup // starts, ends and watchers
 
@@ -139,12 +139,12 @@ type Pool struct {
 	closed  bool
 	filling bool
 	warm    []*Sandbox          // the oldest first
-	used    map[*Sandbox]string // by whom
-	clean   int                 // being started with no set
+	used    map[*Sandbox]string // the owner
+	clean   int                 // being started without a set
 	special int                 // being started with one
 	ending  int                 // being destroyed
 	waiters []*waiter
-	running int // calls that work in boxes
+	running int // running calls
 	idle    chan struct{}
 	backoff time.Duration
 	retry   *time.Timer // set while a refill waits for its time
@@ -152,13 +152,13 @@ type Pool struct {
 	blocked []Want
 }
 
-// New makes a pool, which begins to fill at [Pool.Fill].
+// New returns a pool. It is empty until [Pool.Fill] is called.
 func New(cfg Config) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Pool{cfg: cfg.withDefaults(), ctx: ctx, stop: cancel, used: map[*Sandbox]string{}}
 }
 
-// Fill begins to keep clean boxes ready.
+// Fill starts to keep clean sandboxes ready.
 func (p *Pool) Fill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,10 +166,10 @@ func (p *Pool) Fill() {
 	p.refill()
 }
 
-// Get gives a clean box with the package set mounted; empty: without one. The caller
-// gives it to Discard in the end. It waits while there are Max of them, or while the owner
-// has its share; when its context ends meanwhile, or too many wait for the owner already,
-// the error wraps [ErrFull].
+// Get returns a clean sandbox with the package set mounted; an empty set means none. The
+// caller passes the sandbox to Discard in the end. Get waits while there are Max sandboxes,
+// or while the owner has its share. When its context ends meanwhile, or too many calls wait
+// for the owner already, the error wraps [ErrFull].
 func (p *Pool) Get(ctx context.Context, owner, set string) (*Sandbox, error) {
 	w := &waiter{owner: owner, set: set, got: make(chan result, 1)}
 	p.mu.Lock()
@@ -196,19 +196,19 @@ func (p *Pool) Get(ctx context.Context, owner, set string) (*Sandbox, error) {
 	p.mu.Unlock()
 	select {
 	case r := <-w.got:
-		return r.box, r.err
+		return r.sandbox, r.err
 	case <-ctx.Done():
 		return p.giveUp(ctx, w)
 	}
 }
 
-// giveUp withdraws a waiter, unless it has got its box at the same time.
+// giveUp withdraws a waiter, unless it got its sandbox at the same time.
 func (p *Pool) giveUp(ctx context.Context, w *waiter) (*Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
 	case r := <-w.got:
-		return r.box, r.err
+		return r.sandbox, r.err
 	default:
 	}
 	p.waiters = slices.DeleteFunc(p.waiters, func(o *waiter) bool { return o == w })
@@ -220,8 +220,7 @@ func (p *Pool) giveUp(ctx context.Context, w *waiter) (*Sandbox, error) {
 	return nil, why
 }
 
-// Discard destroys a box that Get gave, in the background. What is discarded already
-// is left alone.
+// Discard destroys a sandbox from Get in the background. Discarding it again has no effect.
 func (p *Pool) Discard(b *Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +228,7 @@ func (p *Pool) Discard(b *Sandbox) {
 	p.schedule()
 }
 
-// Destroy is Discard that waits until nothing of the box is left.
+// Destroy is Discard that waits until nothing of the sandbox is left.
 func (p *Pool) Destroy(ctx context.Context, b *Sandbox) error {
 	p.Discard(b)
 	select {
@@ -240,8 +239,8 @@ func (p *Pool) Destroy(ctx context.Context, b *Sandbox) error {
 	}
 }
 
-// Working says that a call works in a box from now on, until done is called. Boxes
-// that nobody waits for are started when nothing works, if that is soon.
+// Working reports that a call runs in a sandbox from now until done is called. Warm
+// sandboxes are preferably started when no call runs.
 func (p *Pool) Working() (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +258,7 @@ func (p *Pool) Working() (done func()) {
 	})
 }
 
-// Close destroys all boxes and waits for that. Whoever waits for one gets ErrClosed.
+// Close destroys all sandboxes and waits for it. Waiting calls of Get return ErrClosed.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -281,10 +280,10 @@ func (p *Pool) Close() {
 	p.tasks.Wait()
 }
 
-// total is how many boxes there are or will be.
+// total returns how many sandboxes exist or are starting.
 func (p *Pool) total() int { return len(p.warm) + len(p.used) + p.clean + p.special + p.ending }
 
-// takeWarm takes a warm box that lives, for the owner.
+// takeWarm assigns a live warm sandbox to the owner, or returns nil.
 func (p *Pool) takeWarm(owner string) *Sandbox {
 	for len(p.warm) > 0 {
 		b := p.warm[0]
@@ -293,7 +292,7 @@ func (p *Pool) takeWarm(owner string) *Sandbox {
 		case <-b.Done():
 			p.end(b)
 			continue
-		case <-b.box.Done():
+		case <-b.sandbox.Done():
 			p.end(b)
 			continue
 		default:
@@ -304,5 +303,5 @@ func (p *Pool) takeWarm(owner string) *Sandbox {
 	return nil
 }
 
-// use notes that the box is the owner's.
+// use records the sandbox's owner.
 func (p *Pool) use(b *Sandbox, owner string) { b.Owner, p.used[b] = owner, owner }

@@ -46,16 +46,16 @@ func warm(n int) func(pool.Stats) bool {
 	return func(s pool.Stats) bool { return s.Warm == n && s.Starting == 0 }
 }
 
-func TestAWarmBoxIsGivenAtOnceAndReplaced(t *testing.T) {
+func TestAWarmSandboxIsGivenAtOnceAndReplaced(t *testing.T) {
 	p, d := open(t, pool.Config{Warm: 2})
 	p.Fill()
-	stats{p}.eventually(t, "two boxes are warm", warm(2))
+	stats{p}.eventually(t, "two sandboxes are warm", warm(2))
 	first, second := get(t, p), get(t, p)
 	if s := p.Stats(); s.Drained != 0 || s.Gets != 2 {
 		t.Errorf("%d of %d had to wait", s.Drained, s.Gets)
 	}
 	if first.Name() == second.Name() {
-		t.Error("a box was given twice")
+		t.Error("a sandbox was given twice")
 	}
 	exit, err := first.Run(natstest.Context(t), agent.Run{Kind: agent.Python, Code: "6*7"})
 	if err != nil || string(exit.Result) != "42" {
@@ -63,11 +63,11 @@ func TestAWarmBoxIsGivenAtOnceAndReplaced(t *testing.T) {
 	}
 	stats{p}.eventually(t, "they are replaced", warm(2))
 	if d.Started() != 4 {
-		t.Errorf("%d boxes were started, want 4", d.Started())
+		t.Errorf("%d sandboxes were started, want 4", d.Started())
 	}
 }
 
-func TestADrainedPoolStartsABoxForWhoAsks(t *testing.T) {
+func TestADrainedPoolStartsASandboxForWhoAsks(t *testing.T) {
 	p, d := open(t, pool.Config{})
 	p.Fill()
 	b := get(t, p)
@@ -77,14 +77,14 @@ func TestADrainedPoolStartsABoxForWhoAsks(t *testing.T) {
 	if err := p.Destroy(natstest.Context(t), b); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(d.Boxes()); n != 0 {
-		t.Errorf("%d boxes are left", n)
+	if n := len(d.Sandboxes()); n != 0 {
+		t.Errorf("%d sandboxes are left", n)
 	}
 	p.Discard(b) // again: nothing
 	stats{p}.eventually(t, "it is counted once", func(s pool.Stats) bool { return s.Destroyed == 1 && s.Used == 0 && s.Ending == 0 })
 }
 
-func TestABoxOnItsWayIsForWhoWaits(t *testing.T) {
+func TestASandboxOnItsWayIsForWhoWaits(t *testing.T) {
 	p, d := open(t, pool.Config{Warm: 1})
 	began, goOn := make(chan struct{}, 10), make(chan struct{})
 	d.BeforeStart = func(ctx context.Context, _ driver.Spec) error {
@@ -101,7 +101,7 @@ func TestABoxOnItsWayIsForWhoWaits(t *testing.T) {
 	go func() { got <- get(t, p) }()
 	stats{p}.eventually(t, "it waits", func(s pool.Stats) bool { return s.Waiting == 1 })
 	if s := p.Stats(); s.Starting != 1 {
-		t.Errorf("%d boxes are started for one who waits", s.Starting)
+		t.Errorf("%d sandboxes are started for one who waits", s.Starting)
 	}
 	close(goOn)
 	<-got
@@ -113,17 +113,17 @@ func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
 	p, _ := open(t, pool.Config{Max: 2, Full: func() { full <- struct{}{} }})
 	a, b := get(t, p), get(t, p)
 	type got struct {
-		who int
-		box *pool.Sandbox
+		who     int
+		sandbox *pool.Sandbox
 	}
-	boxes := make(chan got, 2)
+	sandboxes := make(chan got, 2)
 	for who := range 2 {
 		go func() {
-			box, err := p.Get(natstest.Context(t), "", "")
+			sandbox, err := p.Get(natstest.Context(t), "", "")
 			if err != nil {
 				t.Error(err)
 			}
-			boxes <- got{who, box}
+			sandboxes <- got{who, sandbox}
 		}()
 		stats{p}.eventually(t, "it waits", func(s pool.Stats) bool { return s.Waiting == who+1 })
 	}
@@ -131,9 +131,9 @@ func TestWhoWaitsIsServedInOrderWhenAllAreInUse(t *testing.T) {
 	if b := p.Blocked(); len(b) != 2 || b[0].Own {
 		t.Errorf("two wait for a place: %+v", b)
 	}
-	for who, box := range []*pool.Sandbox{a, b} {
-		p.Discard(box)
-		if g := <-boxes; g.who != who {
+	for who, sandbox := range []*pool.Sandbox{a, b} {
+		p.Discard(sandbox)
+		if g := <-sandboxes; g.who != who {
 			t.Errorf("%d was served before %d", g.who, who)
 		}
 	}
@@ -151,14 +151,14 @@ func TestAtTheirDeadlineThoseWhoWaitAreToldWhy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := p.Get(ctx, "", "")
-	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1, the most") {
+	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "limit is 1") {
 		t.Errorf("got %v", err)
 	}
 	p.Discard(b)
 	get(t, p)
 }
 
-func TestAnOwnerLeavesBoxesForOthers(t *testing.T) {
+func TestAnOwnerLeavesSandboxesForOthers(t *testing.T) {
 	p, _ := open(t, pool.Config{Max: 6})
 	take := func(ctx context.Context, owner string) error {
 		_, err := p.Get(ctx, owner, "")
@@ -179,12 +179,12 @@ func TestAnOwnerLeavesBoxesForOthers(t *testing.T) {
 		}
 	}
 	err = take(expired(t), "eve")
-	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "6, the most") {
+	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "limit is 6") {
 		t.Errorf("all are in use: %v", err)
 	}
 }
 
-func TestTheOwnerWithTheFewestBoxesIsServedFirst(t *testing.T) {
+func TestTheOwnerWithTheFewestSandboxesIsServedFirst(t *testing.T) {
 	p, _ := open(t, pool.Config{Max: 3})
 	var first *pool.Sandbox
 	for _, owner := range []string{"bob", "ada", "ada"} {
@@ -214,7 +214,7 @@ func TestTheOwnerWithTheFewestBoxesIsServedFirst(t *testing.T) {
 	}
 }
 
-func TestAWarmBoxMakesRoomForOneWithPackages(t *testing.T) {
+func TestAWarmSandboxMakesRoomForOneWithPackages(t *testing.T) {
 	p, d := open(t, pool.Config{Warm: 1, Max: 1})
 	if err := d.Install(t.Context(), driver.Install{ID: "set"}); err != nil {
 		t.Fatal(err)
@@ -243,11 +243,11 @@ func expired(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestAWarmBoxThatDiesIsReplaced(t *testing.T) {
+func TestAWarmSandboxThatDiesIsReplaced(t *testing.T) {
 	p, d := open(t, pool.Config{Warm: 1})
 	p.Fill()
 	stats{p}.eventually(t, "one is warm", warm(1))
-	old := d.Boxes()[0]
+	old := d.Sandboxes()[0]
 	old.End(driver.ErrMemory)
 	stats{p}.eventually(t, "another one is warm", func(s pool.Stats) bool { return s.Died == 1 && s.Warm == 1 })
 	if b := get(t, p); b.Name() == old.Name() {
@@ -255,13 +255,13 @@ func TestAWarmBoxThatDiesIsReplaced(t *testing.T) {
 	}
 }
 
-func TestABoxThatEndedSaysWhatTheDriverSays(t *testing.T) {
+func TestASandboxThatEndedSaysWhatTheDriverSays(t *testing.T) {
 	p, d := open(t, pool.Config{})
 	b := get(t, p)
 	if err := b.Ended(); err != nil {
 		t.Fatalf("it lives, and says %v", err)
 	}
-	d.Boxes()[0].End(driver.ErrMemory)
+	d.Sandboxes()[0].End(driver.ErrMemory)
 	<-b.Done()
 	if err := b.Ended(); !errors.Is(err, driver.ErrMemory) {
 		t.Errorf("got %v", err)
@@ -296,17 +296,17 @@ func TestFailedStartsAreTheAnswerAndAreTriedAgainLater(t *testing.T) {
 	stats{p}.eventually(t, "it works", warm(1))
 }
 
-func TestABoxWithoutAnInterpreterIsDestroyed(t *testing.T) {
+func TestASandboxWithoutAnInterpreterIsDestroyed(t *testing.T) {
 	d := drivertest.New(t)
 	p := pool.New(pool.Config{Driver: mute{d}, StartTimeout: 200 * time.Millisecond, Logger: natstest.Logger(t)})
 	defer p.Close()
 	if _, err := p.Get(natstest.Context(t), "", ""); err == nil || !strings.Contains(err.Error(), "interpreter") {
 		t.Errorf("got %v", err)
 	}
-	natstest.Eventually(t, "nothing is left", func() bool { return len(d.Boxes()) == 0 })
+	natstest.Eventually(t, "nothing is left", func() bool { return len(d.Sandboxes()) == 0 })
 }
 
-// mute starts boxes in which nobody answers.
+// mute starts sandboxes that do not answer.
 type mute struct{ *drivertest.Driver }
 
 func (m mute) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
@@ -322,7 +322,7 @@ func TestRefillsWaitWhileCallsWork(t *testing.T) {
 	get(t, p)
 	// It does not wait for ever: after a second that proves nothing.
 	if s := p.Stats(); s.Started+int64(s.Starting) != 1 && time.Since(began) < time.Second {
-		t.Errorf("a box is started while a call works: %+v", s)
+		t.Errorf("a sandbox is started while a call works: %+v", s)
 	}
 	done()
 	stats{p}.eventually(t, "it is refilled", warm(1))
@@ -347,16 +347,16 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}()
 	p.Close()
 	if err := <-waiting; err == nil {
-		t.Error("a closed pool gave a box")
+		t.Error("a closed pool gave a sandbox")
 	}
 	if _, err := p.Get(natstest.Context(t), "", ""); !errors.Is(err, pool.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
-	if n := len(d.Boxes()); n != 0 {
-		t.Errorf("%d boxes are left", n)
+	if n := len(d.Sandboxes()); n != 0 {
+		t.Errorf("%d sandboxes are left", n)
 	}
 	if b.Ended() == nil {
-		t.Error("a box that was in use lives")
+		t.Error("a sandbox that was in use lives")
 	}
 	p.Discard(b)
 	p.Close()

@@ -14,13 +14,13 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// schedule gives boxes to those who wait, starts what they need, and refills. It is
-// called with the lock, after every change.
+// schedule hands sandboxes to waiters, starts the ones they need, and refills. It is called
+// with the lock held, after every change.
 func (p *Pool) schedule() {
 	if p.closed {
 		return
 	}
-	h, clean, short := p.holdings(), p.clean, 0 // short of places for boxes
+	h, clean, short := p.holdings(), p.clean, 0 // waiters for which there is no place
 	before := p.blocked
 	p.blocked = nil
 	for _, w := range p.queue(h) {
@@ -33,14 +33,14 @@ func (p *Pool) schedule() {
 		}
 		if w.set == "" {
 			if b := p.takeWarm(w.owner); b != nil {
-				p.serve(w, result{box: b})
+				p.serve(w, result{sandbox: b})
 				h.give(w.owner)
 				continue
 			}
 		}
 		switch {
 		case w.set == "" && clean > 0:
-			clean-- // one that is on its way is for it
+			clean-- // one that is starting is for it
 		case p.total() >= p.cfg.Max:
 			short++
 			if short > p.ending {
@@ -66,7 +66,7 @@ func (p *Pool) schedule() {
 	}
 }
 
-// makeRoom ends warm boxes for those who wait for a place.
+// makeRoom ends warm sandboxes for waiters that need a place.
 func (p *Pool) makeRoom(short int) {
 	for short > p.ending && len(p.warm) > 0 {
 		p.end(p.warm[0])
@@ -76,15 +76,15 @@ func (p *Pool) makeRoom(short int) {
 	}
 }
 
-// serve gives a waiter what it waits for.
+// serve hands a waiter its result.
 func (p *Pool) serve(w *waiter, r result) {
 	p.waiters = slices.DeleteFunc(p.waiters, func(o *waiter) bool { return o == w })
 	w.got <- r
 }
 
-// refill starts what is missing of the warm boxes, unless it failed a short time ago.
+// refill starts the missing warm sandboxes, unless a start failed recently.
 func (p *Pool) refill() {
-	for p.filling && !p.closed && p.retry == nil && !p.hurried() && len(p.warm)+p.clean < p.cfg.Warm &&
+	for p.filling && !p.closed && p.retry == nil && !p.canServe() && len(p.warm)+p.clean < p.cfg.Warm &&
 		p.clean < refills && p.total() < p.cfg.Max {
 		if p.running == 0 && p.backoff == 0 {
 			p.clean++
@@ -95,7 +95,7 @@ func (p *Pool) refill() {
 	}
 }
 
-// refillLater waits for a moment in which nothing works, or out the time after a failure.
+// refillLater waits until no call runs, or until the backoff after a failure has passed.
 func (p *Pool) refillLater() {
 	wait, idle := patience, p.idle
 	if p.backoff > 0 {
@@ -114,7 +114,7 @@ func (p *Pool) refillLater() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.retry = nil
-		if p.closed || p.hurried() || len(p.warm)+p.clean >= p.cfg.Warm || p.total() >= p.cfg.Max {
+		if p.closed || p.canServe() || len(p.warm)+p.clean >= p.cfg.Warm || p.total() >= p.cfg.Max {
 			return
 		}
 		p.clean++
@@ -122,8 +122,8 @@ func (p *Pool) refillLater() {
 	})
 }
 
-// start starts a box in the background: for one waiter with its set, or a clean one
-// for whoever is first.
+// start starts a sandbox in the background: for one waiter with its set, or a clean one for
+// the first waiter.
 func (p *Pool) start(w *waiter) {
 	p.tasks.Go(func() {
 		set := ""
@@ -152,11 +152,11 @@ func (p *Pool) start(w *waiter) {
 	})
 }
 
-// arrived hands out what a start came to.
+// arrived hands out the result of a start.
 func (p *Pool) arrived(w *waiter, b *Sandbox, err error) {
 	if w == nil {
 		w = p.first()
-	} else if !slices.Contains(p.waiters, w) { // it has gone meanwhile
+	} else if !slices.Contains(p.waiters, w) { // it has given up
 		if b != nil {
 			p.end(b)
 		}
@@ -168,29 +168,29 @@ func (p *Pool) arrived(w *waiter, b *Sandbox, err error) {
 	case err != nil:
 	case w != nil:
 		p.use(b, w.owner)
-		p.serve(w, result{box: b})
+		p.serve(w, result{sandbox: b})
 	case len(p.warm) < p.cfg.Warm:
 		p.warm = append(p.warm, b)
-	default: // it was started for somebody who has gone
+	default: // its waiter has given up
 		p.end(b)
 	}
 }
 
-// record keeps what doctor and status say of a start.
+// record keeps what doctor and status report about a start.
 func (p *Pool) record(took time.Duration, err error) {
 	if err != nil {
 		if p.closed {
 			return
 		}
 		level := slog.LevelDebug
-		// The same again and again helps nobody; that there is no driver, its selection says.
+		// Do not repeat the same warning; the driver's selection reports a missing driver.
 		if p.stats.LastError != err.Error() && !errors.Is(err, driver.ErrUnavailable) {
 			level = slog.LevelWarn
 		}
 		p.stats.Failed++
 		p.stats.LastError, p.stats.LastErrorAt = err.Error(), time.Now()
 		p.backoff = min(max(minBackoff, 2*p.backoff), maxBackoff)
-		p.cfg.Logger.Log(context.Background(), level, "a sandbox could not be started", "error", err, "next", p.backoff)
+		p.cfg.Logger.Log(context.Background(), level, "cannot start a sandbox", "error", err, "next", p.backoff)
 		return
 	}
 	p.backoff = 0
@@ -198,58 +198,58 @@ func (p *Pool) record(took time.Duration, err error) {
 	p.stats.Starts.add(took)
 }
 
-// make starts a box and waits until its interpreter answers.
+// make starts a sandbox and waits until its interpreter answers.
 func (p *Pool) make(set string) (*Sandbox, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.StartTimeout)
 	defer cancel()
-	box, err := p.cfg.Driver.Start(ctx, driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
+	sandbox, err := p.cfg.Driver.Start(ctx, driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
 	if errors.Is(err, driver.ErrUnavailable) {
-		return nil, err // it says all
+		return nil, err // its text is complete
 	}
 	if err != nil {
 		return nil, fmt.Errorf("starting a sandbox: %w", err)
 	}
-	conn, err := agent.Open(ctx, box)
+	conn, err := agent.Open(ctx, sandbox)
 	if err != nil {
-		if ended := why(box); ended != nil {
+		if ended := why(sandbox); ended != nil {
 			err = ended
 		}
-		p.destroy(box)
+		p.destroy(sandbox)
 		return nil, fmt.Errorf("starting the interpreter in a sandbox: %w", err)
 	}
-	return &Sandbox{Conn: conn, Set: set, box: box, gone: make(chan struct{}), over: make(chan struct{})}, nil
+	return &Sandbox{Conn: conn, Set: set, sandbox: sandbox, gone: make(chan struct{}), over: make(chan struct{})}, nil
 }
 
-// why is what the driver says of a box that has ended.
-func why(box driver.Sandbox) error {
+// why returns the driver's reason for the end of a sandbox, or nil while it runs.
+func why(sandbox driver.Sandbox) error {
 	select {
-	case <-box.Done():
-		return box.Err()
+	case <-sandbox.Done():
+		return sandbox.Err()
 	default:
 		return nil
 	}
 }
 
-// watch takes a box that dies while it is warm out of the pool.
+// watch removes a sandbox that dies while it is warm from the pool.
 func (p *Pool) watch(b *Sandbox) {
 	select {
 	case <-b.gone:
 		return
 	case <-b.Done():
-	case <-b.box.Done():
+	case <-b.sandbox.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slices.Contains(p.warm, b) {
 		p.stats.Died++
-		p.cfg.Logger.Warn("a warm sandbox has died; it is replaced", "sandbox", b.Name())
-		p.backoff = max(p.backoff, minBackoff) // or boxes that die at once would be started without end
+		p.cfg.Logger.Warn("a warm sandbox died; replacing it", "sandbox", b.Name())
+		p.backoff = max(p.backoff, minBackoff) // otherwise sandboxes that die at once would be restarted in a tight loop
 		p.end(b)
 	}
 }
 
-// end takes a box out of the pool and destroys it in the background. It is called
-// with the lock.
+// end removes a sandbox from the pool and destroys it in the background. It is called with
+// the lock held.
 func (p *Pool) end(b *Sandbox) {
 	b.once.Do(func() {
 		close(b.gone)
@@ -257,7 +257,7 @@ func (p *Pool) end(b *Sandbox) {
 		p.warm = slices.DeleteFunc(p.warm, func(o *Sandbox) bool { return o == b })
 		p.ending++
 		p.tasks.Go(func() {
-			p.destroy(b.box)
+			p.destroy(b.sandbox)
 			close(b.over)
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -268,16 +268,16 @@ func (p *Pool) end(b *Sandbox) {
 	})
 }
 
-// destroy ends a box. What is left of it is the reaper's.
-func (p *Pool) destroy(box driver.Sandbox) {
+// destroy ends a sandbox. The reaper removes whatever is left.
+func (p *Pool) destroy(sandbox driver.Sandbox) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), destroying)
 	defer cancel()
-	if err := box.Destroy(ctx); err != nil {
-		p.cfg.Logger.Warn("a sandbox could not be destroyed; the reaper tries again", "sandbox", box.Name(), "error", err)
+	if err := sandbox.Destroy(ctx); err != nil {
+		p.cfg.Logger.Warn("cannot destroy a sandbox; the reaper retries", "sandbox", sandbox.Name(), "error", err)
 	}
 }
 
-// newName is a box's.
+// newName returns a unique name for a sandbox.
 func newName() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

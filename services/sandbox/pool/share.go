@@ -8,33 +8,35 @@ import (
 )
 
 const (
-	// shares bounds an owner: it gets another box only while it has fewer than this many
-	// times the boxes that are free for others. Alone it may have two thirds of all.
+	// shares bounds an owner: it gets another sandbox only while it has fewer than this
+	// many times the sandboxes that are free for others. A single owner may have two thirds
+	// of all.
 	shares = 2
-	// howToGetOne ends the errors of those who got none.
-	howToGetOne = "try again when calls have ended, /reset sessions that need theirs no more, " +
-		"or raise the number of sandboxes (SKANDHA_SANDBOX_MAX)"
+	// advice ends the errors of callers that got no sandbox.
+	advice = "try again when calls have finished, /reset sessions that no longer need theirs, " +
+		"or raise SKANDHA_SANDBOX_MAX"
 )
 
-// Want is somebody who waits for a place.
+// Want is a caller that waits for a place.
 type Want struct {
 	Owner string
-	// Own says that only a box of the same owner makes a place: it has its share.
+	// Own reports that only a sandbox of the same owner frees a place: the owner has its
+	// share.
 	Own bool
 }
 
-// Blocked are those who wait for a place that no box on its way, or being destroyed,
-// makes: in the order in which they are served.
+// Blocked returns the callers for which neither a starting sandbox nor one that is being
+// destroyed will free a place, in the order in which they are served.
 func (p *Pool) Blocked() []Want {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.blocked)
 }
 
-// holdings are how many boxes owners have, those on their way to one included.
+// holdings counts the sandboxes of each owner, including those that are starting for it.
 type holdings struct {
 	of   map[string]int
-	free int // boxes that nobody has yet
+	free int // sandboxes without an owner
 }
 
 func (p *Pool) holdings() holdings {
@@ -52,13 +54,13 @@ func (p *Pool) holdings() holdings {
 
 func (h *holdings) give(owner string) { h.of[owner]++; h.free-- }
 
-// admits reports whether the owner may have another box, if there is a place.
+// admits reports whether the owner may have another sandbox once there is a place.
 func (h *holdings) admits(owner string) bool {
 	return h.of[owner] == 0 || h.free <= 0 || h.of[owner] < shares*h.free
 }
 
-// queue is the order in which those who wait are served: owners in turns, those with
-// the fewest boxes first, and the waiters of one owner as they came.
+// queue returns the waiters in the order in which they are served: owners in turn, those
+// with the fewest sandboxes first, and the waiters of one owner in the order of arrival.
 func (p *Pool) queue(h holdings) []*waiter {
 	ahead := make(map[*waiter]int, len(p.waiters))
 	has := map[string]int{}
@@ -71,7 +73,7 @@ func (p *Pool) queue(h holdings) []*waiter {
 	return out
 }
 
-// first is who gets the next clean box, or nil.
+// first returns the waiter that gets the next clean sandbox, or nil.
 func (p *Pool) first() *waiter {
 	h := p.holdings()
 	for _, w := range p.queue(h) {
@@ -82,8 +84,8 @@ func (p *Pool) first() *waiter {
 	return nil
 }
 
-// hurried reports whether somebody waits who may have a box.
-func (p *Pool) hurried() bool {
+// canServe reports whether a waiter may have a sandbox.
+func (p *Pool) canServe() bool {
 	own := 0
 	for _, w := range p.blocked {
 		if w.Own {
@@ -93,7 +95,7 @@ func (p *Pool) hurried() bool {
 	return len(p.waiters) > own
 }
 
-// waiting is how many boxes an owner waits for.
+// waiting returns how many sandboxes an owner waits for.
 func (p *Pool) waiting(owner string) (n int) {
 	for _, w := range p.waiters {
 		if w.owner == owner {
@@ -103,24 +105,24 @@ func (p *Pool) waiting(owner string) (n int) {
 	return n
 }
 
-// full is why an owner got no box, for the model and for people.
+// full returns why an owner got no sandbox, for the model and for people.
 func (p *Pool) full(owner string, why error) error {
 	h := p.holdings()
 	if has := h.of[owner]; !h.admits(owner) {
-		return &fullError{fmt.Sprintf("%v: this user has %d of %d with this agent, the others are kept for other users; %s",
-			ErrFull, has, p.cfg.Max, howToGetOne), why}
+		return &fullError{fmt.Sprintf("%v: this user has %d of %d with this agent, and the rest is reserved for other users; %s",
+			ErrFull, has, p.cfg.Max, advice), why}
 	}
-	return &fullError{fmt.Sprintf("%v (%d, the most that are allowed); %s", ErrFull, p.cfg.Max, howToGetOne), why}
+	return &fullError{fmt.Sprintf("%v (the limit is %d); %s", ErrFull, p.cfg.Max, advice), why}
 }
 
-// fullError is [ErrFull], in words that say what to do.
+// fullError is [ErrFull] with a text that says what to do.
 type fullError struct {
 	text  string
-	cause error // of the end of waiting
+	cause error // why the wait ended
 }
 
 func (e *fullError) Error() string   { return e.text }
 func (e *fullError) Unwrap() []error { return []error{ErrFull, e.cause} }
 
-// errQueue is the cause when so many wait for one owner that it does not wait.
-var errQueue = errors.New("too many calls wait already")
+// errQueue is the cause when too many calls wait for one owner already.
+var errQueue = errors.New("too many calls are waiting")

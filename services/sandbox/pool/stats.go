@@ -5,18 +5,18 @@ import "time"
 // Stats describe a pool.
 type Stats struct {
 	Warm     int `json:"warm"`     // clean and ready
-	Used     int `json:"used"`     // given out
+	Used     int `json:"used"`     // in use
 	Starting int `json:"starting"` // not ready yet
 	Ending   int `json:"ending"`   // being destroyed
-	Waiting  int `json:"waiting"`  // callers without a box
+	Waiting  int `json:"waiting"`  // callers without a sandbox
 	Max      int `json:"max"`
 
-	Started   int64 `json:"started"`   // since the beginning, as all below
+	Started   int64 `json:"started"`   // since the pool was created, like all below
 	Destroyed int64 `json:"destroyed"` //
 	Failed    int64 `json:"failed"`    // starts
-	Died      int64 `json:"died"`      // of the warm ones, by themselves
+	Died      int64 `json:"died"`      // warm sandboxes that died
 	Gets      int64 `json:"gets"`      //
-	Drained   int64 `json:"drained"`   // of those: no warm box was there, or one with packages was wanted
+	Drained   int64 `json:"drained"`   // of those: no warm sandbox was available, or packages were required
 
 	Starts Latency `json:"starts"` // until the interpreter answers
 
@@ -26,12 +26,12 @@ type Stats struct {
 
 // Latency is how long something took.
 type Latency struct {
-	Last time.Duration `json:"last"` // nanoseconds, as all here
-	Mean time.Duration `json:"mean"` // the recent ones weigh more
+	Last time.Duration `json:"last"` // nanoseconds, like the others
+	Mean time.Duration `json:"mean"` // weighted towards recent ones
 	Max  time.Duration `json:"max"`
 }
 
-// recent is the weight of the last one in the mean: an eighth.
+// recent is the inverse weight of the latest duration in the mean.
 const recent = 8
 
 func (l *Latency) add(d time.Duration) {
@@ -41,7 +41,7 @@ func (l *Latency) add(d time.Duration) {
 	l.Last, l.Mean, l.Max = d, l.Mean+(d-l.Mean)/recent, max(l.Max, d)
 }
 
-// Stats says how the pool does.
+// Stats returns the pool's current figures.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

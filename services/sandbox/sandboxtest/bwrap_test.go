@@ -19,7 +19,7 @@ import (
 
 func init() { children["bwrap"] = childBwrap }
 
-// TestBwrap holds bubblewrap to all of it.
+// TestBwrap runs the whole suite against bubblewrap.
 func TestBwrap(t *testing.T) {
 	needBwrap(t)
 	dir := openDir(t)
@@ -46,7 +46,7 @@ func named(t *testing.T, dir, name string) (out []string) {
 			out = append(out, path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it has just gone
+			return nil // it has just ended
 		}
 		return err
 	})
@@ -56,25 +56,25 @@ func named(t *testing.T, dir, name string) (out []string) {
 	return out
 }
 
-// bwrapCannot is what bubblewrap cannot stop here.
+// bwrapCannot lists what bubblewrap cannot prevent here.
 func bwrapCannot() map[string]string {
 	if os.Geteuid() == 0 {
 		return nil
 	}
 	return map[string]string{
-		"quotas that the kernel keeps per user": "without root all boxes run as the service's own user, and what the kernel counts by user (inotify instances, descriptors in flight, pages of pipes) they share",
+		"quotas that the kernel keeps per user": "without root all sandboxes run as the service's own user, and share what the kernel counts by user (inotify instances, descriptors in flight, pages of pipes)",
 	}
 }
 
-// openDir is a directory that the boxes' users can read; t.TempDir is for its
-// owner alone.
+// openDir returns a directory that the sandboxes' users can read; t.TempDir is readable for
+// its owner only.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sandboxtest-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // it is in the directory for what is not kept
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the directory is temporary
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

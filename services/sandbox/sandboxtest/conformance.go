@@ -14,28 +14,28 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// conformance holds a driver against what package driver says.
+// conformance checks a driver against the contract of package driver.
 func (s *suite) conformance(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		test func(*suite, *testing.T)
 	}{
-		{"the report is true", (*suite).reports},
+		{"the report is correct", (*suite).reports},
 		{"the environment is what the contract says", (*suite).environment},
-		{"a box is where and who the contract says", (*suite).place},
-		{"each limit is the box's own", (*suite).limitsHold},
+		{"a sandbox is where and who the contract says", (*suite).place},
+		{"each limit is the sandbox's own", (*suite).limitsHold},
 		{"processor time is bounded", (*suite).boundsCPU},
-		{"two boxes see nothing of each other", (*suite).boxesAreApart},
+		{"two sandboxes see nothing of each other", (*suite).sandboxesAreApart},
 		{"the pipe carries any bytes, and standard error goes nowhere", (*suite).pipeIsClean},
-		{"the context of Start bounds the start alone", (*suite).outlivesStart},
-		{"what makes no sense is not started", (*suite).refusesNonsense},
+		{"the context of Start bounds only the start", (*suite).outlivesStart},
+		{"an invalid spec is not started", (*suite).refusesNonsense},
 		{"Destroy is complete and can be repeated", (*suite).destroys},
-		{"a box that ends says why", (*suite).saysWhyItEnded},
-		{"a box that runs out of memory says so", (*suite).runsOutOfMemory},
+		{"a sandbox that ends says why", (*suite).saysWhyItEnded},
+		{"a sandbox that runs out of memory says so", (*suite).runsOutOfMemory},
 		{"Close destroys all", (*suite).closes},
 		{"Reap removes what a killed service has left, and nothing else", (*suite).reaps},
-		{"many boxes at once", (*suite).startsAtOnce},
-		{"30 boxes, one after the other, leak nothing", (*suite).leaksNothing},
+		{"many sandboxes at once", (*suite).startsAtOnce},
+		{"30 sandboxes, one after the other, leak nothing", (*suite).leaksNothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.test(s, t)
@@ -70,14 +70,14 @@ func (s *suite) reports(t *testing.T) {
 	}
 	for _, name := range limitNames {
 		if !s.enforces(name) && !slices.ContainsFunc(r.Missing, func(m string) bool { return strings.HasPrefix(m, name+":") }) {
-			t.Errorf("it does not enforce %q and does not say why: %q", name, r.Missing)
+			t.Errorf("it does not enforce %q and gives no reason: %q", name, r.Missing)
 		}
 	}
 	again, err := s.driver.Report(within(t))
 	if err != nil || again.Platform != r.Platform {
-		t.Errorf("asked again, the platform is %q, it was %q (%v)", again.Platform, r.Platform, err)
+		t.Errorf("the platform is %q the second time, %q the first (%v)", again.Platform, r.Platform, err)
 	}
-	b := s.start(t, boxOptions{})
+	b := s.start(t, sandboxOptions{})
 	var version string
 	if err := b.eval(t.Context(), &version, `sys.version.split()[0]`); err != nil || version != r.Python {
 		t.Errorf("the interpreter is %q, the report says %q (%v)", version, r.Python, err)
@@ -86,7 +86,7 @@ func (s *suite) reports(t *testing.T) {
 }
 
 func (s *suite) environment(t *testing.T) {
-	b := s.start(t, boxOptions{})
+	b := s.start(t, sandboxOptions{})
 	want := slices.Sorted(slices.Values(driver.Environment()))
 	exit, err := b.run(t.Context(), agent.Run{Kind: agent.Argv, Argv: []string{"env"}})
 	if err != nil {
@@ -109,7 +109,7 @@ func trimmed(lines []string) (out []string) {
 }
 
 func (s *suite) place(t *testing.T) {
-	b := s.start(t, boxOptions{})
+	b := s.start(t, sandboxOptions{})
 	var got []any
 	if err := b.eval(t.Context(), &got, `[os.getuid(), os.getgid(), os.getgroups(), os.getcwd(), os.access("/tmp", os.W_OK), os.access("/workspace", os.W_OK), os.listdir("/packages"), os.access("/packages", os.W_OK), os.statvfs("/").f_flag & 1]`); err != nil {
 		t.Fatal(err)
@@ -130,16 +130,16 @@ func (s *suite) place(t *testing.T) {
 	}
 }
 
-// ownUser reports whether a user id is one that boxes may have.
+// ownUser reports whether sandboxes may have that user id.
 func ownUser(uid int) bool { return uid == driver.UID || uid >= driver.FirstOwnUID }
 
-// boxesAreApart looks from two boxes at what could be one.
-func (s *suite) boxesAreApart(t *testing.T) {
-	a, b := s.start(t, boxOptions{}), s.start(t, boxOptions{})
+// sandboxesAreApart compares what two sandboxes could share.
+func (s *suite) sandboxesAreApart(t *testing.T) {
+	a, b := s.start(t, sandboxOptions{}), s.start(t, sandboxOptions{})
 	secret := token()
 	ctx := within(t)
-	said := map[*box]map[string]string{}
-	for _, x := range []*box{a, b} {
+	said := map[*sandbox]map[string]string{}
+	for _, x := range []*sandbox{a, b} {
 		var got map[string]string
 		if err := x.eval(ctx, &got, `{n: attempt(os.readlink, "/proc/self/ns/" + n) for n in ("pid", "mnt", "net", "ipc", "uts")}`); err != nil {
 			t.Fatal(err)
@@ -169,11 +169,11 @@ out`, secret)
 		t.Fatalf("files could be left in %q: %v", left, err)
 	}
 	if err := b.eval(ctx, &seen, `[os.path.join(t, n) for t, ds, ns in os.walk("/") for n in ns if n == "left"]`); err != nil || len(seen) > 0 {
-		t.Errorf("the other box sees %q, %v", seen, err)
+		t.Errorf("the other sandbox sees %q, %v", seen, err)
 	}
 }
 
-// pipeIsClean runs a first process of the test's own.
+// pipeIsClean runs the test's own first process.
 func (s *suite) pipeIsClean(t *testing.T) {
 	b := s.first(t, `
 import sys
@@ -207,7 +207,7 @@ sys.stdin.buffer.read()`)
 	}
 }
 
-// first starts a box whose first process runs the code, without the agent.
+// first starts a sandbox whose first process runs the code, without the agent.
 func (s *suite) first(t *testing.T, code string) driver.Sandbox {
 	t.Helper()
 	ctx := within(t)
@@ -219,10 +219,10 @@ func (s *suite) first(t *testing.T, code string) driver.Sandbox {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := b.Destroy(ctx); err != nil {
-			t.Errorf("destroying box %s: %v", b.Name(), err)
+			t.Errorf("destroying sandbox %s: %v", b.Name(), err)
 		}
 		if left := until(gone, func() []string { return traces(b.Name()) }); len(left) > 0 {
-			t.Errorf("left of box %s is %v", b.Name(), left)
+			t.Errorf("left of sandbox %s is %v", b.Name(), left)
 		}
 	})
 	return b
@@ -235,7 +235,7 @@ func (s *suite) outlivesStart(t *testing.T) {
 		cancel()
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.Destroy(context.Background()) }) // Close would tell
+	t.Cleanup(func() { _ = b.Destroy(context.Background()) }) // Close would report it
 	opening, opened := context.WithTimeout(t.Context(), patience)
 	defer opened()
 	c, err := agent.Open(opening, b)
@@ -245,7 +245,7 @@ func (s *suite) outlivesStart(t *testing.T) {
 	}
 	for range 3 {
 		if _, err := c.List(opening, "."); err != nil {
-			t.Fatalf("when Start's context has ended, the box says %v", err)
+			t.Fatalf("when Start's context has ended, the sandbox says %v", err)
 		}
 	}
 }
@@ -260,25 +260,25 @@ func (s *suite) refusesNonsense(t *testing.T) {
 		"too little memory":  func(s *driver.Spec) { s.Limits.Memory = 1 },
 		"negative processes": func(s *driver.Spec) { s.Limits.PIDs = -1 },
 		"a set by its path":  func(s *driver.Spec) { s.Set = "../../../etc" },
-		"a set nobody made":  func(s *driver.Spec) { s.Set = strings.Repeat("0", 64) },
+		"a missing set":      func(s *driver.Spec) { s.Set = strings.Repeat("0", 64) },
 	} {
 		spec := good
 		change(&spec)
 		b, err := s.driver.Start(within(t), spec)
 		if err == nil {
-			t.Errorf("a box with %s was started", name)
-			_ = b.Destroy(within(t)) // Close would tell
+			t.Errorf("a sandbox with %s was started", name)
+			_ = b.Destroy(within(t)) // Close would report it
 			continue
 		}
 		if spec.Set == strings.Repeat("0", 64) && !errors.Is(err, driver.ErrNoSet) {
-			t.Errorf("a set nobody made: %v, want ErrNoSet", err)
+			t.Errorf("a missing set: %v, want ErrNoSet", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if b, err := s.driver.Start(ctx, good); err == nil {
-		t.Error("a box was started under a context that had ended")
-		_ = b.Destroy(within(t)) // Close would tell
+		t.Error("a sandbox was started under a context that had ended")
+		_ = b.Destroy(within(t)) // Close would report it
 	}
 	if left := until(gone, func() []string { return traces(good.Name) }); len(left) > 0 {
 		t.Errorf("a start that failed left %v", left)

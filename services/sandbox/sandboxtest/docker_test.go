@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/sandbox/sandboxtest"
 )
 
-// TestDocker holds containers to all of it.
+// TestDocker runs the whole suite against containers.
 func TestDocker(t *testing.T) {
 	e := enginetest.Shared(t)
 	image, owner := enginetest.SandboxImage(t, e), sandboxtest.NewName("o")
@@ -42,7 +42,7 @@ func TestDocker(t *testing.T) {
 	sandboxtest.Run(t, s)
 }
 
-// dockerCannot is what this engine cannot stop.
+// dockerCannot lists what this engine cannot prevent.
 func dockerCannot(t *testing.T, d driver.Driver) map[string]string {
 	t.Helper()
 	r, err := d.Report(t.Context())

@@ -18,7 +18,7 @@ import (
 )
 
 func (s *suite) destroys(t *testing.T) {
-	b := s.start(t, boxOptions{})
+	b := s.start(t, sandboxOptions{})
 	if _, err := b.python(t.Context(), fork2); err != nil {
 		t.Fatal(err)
 	}
@@ -35,58 +35,58 @@ func (s *suite) destroys(t *testing.T) {
 		t.Errorf("it ended because %v, want ErrDestroyed", b.raw.Err())
 	}
 	if err := b.end(); err != nil {
-		t.Errorf("once more: %v", err)
+		t.Errorf("the second time: %v", err)
 	}
 	if _, err := b.raw.Write([]byte("x")); err == nil {
-		t.Error("a destroyed box can be written to")
+		t.Error("a destroyed sandbox can be written to")
 	}
 	if n, err := b.raw.Read(make([]byte, 1)); err == nil && n > 0 {
-		t.Error("a destroyed box can be read from")
+		t.Error("a destroyed sandbox can be read from")
 	}
 }
 
-// saysWhyItEnded ends boxes by other means than Destroy.
+// saysWhyItEnded ends sandboxes by means other than Destroy.
 func (s *suite) saysWhyItEnded(t *testing.T) {
 	exits := s.first(t, "raise SystemExit(3)")
 	s.ended(t, exits, driver.ErrDestroyed)
-	killed := s.start(t, boxOptions{})
+	killed := s.start(t, sandboxOptions{})
 	if killed.raw.Err() != nil {
-		t.Errorf("a box that runs has ended: %v", killed.raw.Err())
+		t.Errorf("a sandbox that runs has ended: %v", killed.raw.Err())
 	}
 	for _, p := range killed.ns.processes() {
 		if pid, err := strconv.Atoi(p.pid); err == nil {
 			if p, err := os.FindProcess(pid); err == nil {
-				_ = p.Kill() // it may have gone with its parent
+				_ = p.Kill() // it may have ended with its parent
 			}
 		}
 	}
 	s.ended(t, killed.raw, driver.ErrDestroyed)
 	if _, err := killed.Run(within(t), agent.Run{Kind: agent.Python, Code: "1", Timeout: patience}); !errors.Is(err, agent.ErrBroken) {
-		t.Errorf("in a box that was killed a run says %v", err)
+		t.Errorf("in a sandbox that was killed a run says %v", err)
 	}
 	if err := killed.end(); err != nil {
-		t.Errorf("destroying a box that was killed: %v", err)
+		t.Errorf("destroying a sandbox that was killed: %v", err)
 	}
 }
 
-// ended waits for a box's end, which must have another reason than the one given.
+// ended waits for a sandbox's end, which must have a reason other than not.
 func (s *suite) ended(t *testing.T, b driver.Sandbox, not error) {
 	t.Helper()
 	select {
 	case <-b.Done():
 	case <-time.After(patience):
-		t.Fatalf("box %s does not end", b.Name())
+		t.Fatalf("sandbox %s does not end", b.Name())
 	}
 	if b.Err() == nil || errors.Is(b.Err(), not) {
-		t.Errorf("box %s ended because: %v", b.Name(), b.Err())
+		t.Errorf("sandbox %s ended because: %v", b.Name(), b.Err())
 	}
-	t.Logf("it says: %v", b.Err())
+	t.Logf("the reason: %v", b.Err())
 }
 
 func (s *suite) runsOutOfMemory(t *testing.T) {
 	s.need(t, "memory")
 	b := s.first(t, "keep = []\ninput()\nwhile True: keep.append(bytearray(b'x') * (4 << 20))")
-	if _, err := io.WriteString(b, "\n"); err != nil { // an engine may not tell what happens while a box starts
+	if _, err := io.WriteString(b, "\n"); err != nil { // an engine may not report events during the start of a sandbox
 		t.Fatal(err)
 	}
 	s.ended(t, b, driver.ErrDestroyed)
@@ -97,24 +97,24 @@ func (s *suite) runsOutOfMemory(t *testing.T) {
 
 func (s *suite) closes(t *testing.T) {
 	d := s.New(t)
-	a, b := s.startWith(t, d, boxOptions{}), s.startWith(t, d, boxOptions{})
+	a, b := s.startWith(t, d, sandboxOptions{}), s.startWith(t, d, sandboxOptions{})
 	for range 2 {
 		if err := d.Close(); err != nil {
 			t.Errorf("closing: %v", err)
 		}
 	}
-	for _, x := range []*box{a, b} {
+	for _, x := range []*sandbox{a, b} {
 		if err := x.isGone(); err != nil {
 			t.Errorf("after Close: %v", err)
 		}
 	}
 	if b, err := d.Start(within(t), driver.Spec{Name: NewName("late"), Args: agent.Args(), Limits: smallLimits()}); err == nil {
-		t.Error("a closed driver starts boxes")
-		_ = b.Destroy(within(t)) // it is reaped, then
+		t.Error("a closed driver starts sandboxes")
+		_ = b.Destroy(within(t)) // the reaper removes it otherwise
 	}
 }
 
-// reaps kills a service that has a box, as a machine's own killer would.
+// reaps kills a service that has a sandbox, like the kernel's out-of-memory killer.
 func (s *suite) reaps(t *testing.T) {
 	if s.Child == nil {
 		t.Fatal("the suite has no Child to kill")
@@ -129,21 +129,21 @@ func (s *suite) reaps(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting another service: %v", err)
 	}
-	waited := sync.OnceFunc(func() { _ = cmd.Wait() }) // it is killed
+	waited := sync.OnceFunc(func() { _ = cmd.Wait() }) // it was killed
 	t.Cleanup(func() { _ = cmd.Process.Kill(); waited() })
 	started := false
 	for lines := bufio.NewScanner(out); !started && lines.Scan(); {
 		started = lines.Text() == "orphan "+name
 	}
 	if !started {
-		t.Fatal("the other service has started no box")
+		t.Fatal("the other service did not start a sandbox")
 	}
 	if n, err := s.driver.Reap(ctx); err != nil || n > 0 {
 		t.Errorf("while all services live, %d things are reaped (%v)", n, err)
 	}
-	orphan := &box{s: s, raw: named(name)}
+	orphan := &sandbox{s: s, raw: named(name)}
 	if len(orphan.leftovers(namespace{})) == 0 {
-		t.Fatalf("of the other service's box %s nothing is seen while it lives, so that to see nothing says nothing", name)
+		t.Fatalf("no traces of the other service's live sandbox %s are visible, so their absence would prove nothing", name)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -156,11 +156,11 @@ func (s *suite) reaps(t *testing.T) {
 		return orphan.leftovers(namespace{})
 	})
 	if len(left) > 0 {
-		t.Errorf("%s after its service was killed there still is %v", patience, left)
+		t.Errorf("%s after its service was killed these are left: %v", patience, left)
 	}
 }
 
-// named is a box of which the name is all that is known.
+// named is a sandbox of which only the name is known.
 type named string
 
 func (n named) Name() string                { return string(n) }
@@ -171,18 +171,18 @@ func (named) Err() error                    { return nil }
 func (named) Destroy(context.Context) error { return nil }
 
 func (s *suite) startsAtOnce(t *testing.T) {
-	const boxes = 6
+	const sandboxes = 6
 	var all sync.WaitGroup
-	for range boxes {
+	for range sandboxes {
 		all.Go(func() {
 			ctx := within(t)
-			b, c, err := openBox(ctx, s.driver, driver.Spec{Name: NewName("m"), Limits: smallLimits()})
+			b, c, err := openSandbox(ctx, s.driver, driver.Spec{Name: NewName("m"), Limits: smallLimits()})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			if exit, err := c.Run(ctx, agent.Run{Kind: agent.Python, Code: "6 * 7", Timeout: patience}); err != nil || string(exit.Result) != "42" {
-				t.Errorf("box %s says %s, %v", b.Name(), exit.Result, err)
+				t.Errorf("sandbox %s says %s, %v", b.Name(), exit.Result, err)
 			}
 			if err := b.Destroy(ctx); err != nil {
 				t.Error(err)
@@ -192,17 +192,17 @@ func (s *suite) startsAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// leaksNothing counts what this process and the host have before and after.
+// leaksNothing compares the resources of this process and the host before and after.
 func (s *suite) leaksNothing(t *testing.T) {
 	one := func() {
-		b := s.start(t, boxOptions{})
+		b := s.start(t, sandboxOptions{})
 		if err := errors.Join(b.answers(t.Context()), b.end()); err != nil {
 			t.Fatal(err)
 		}
 		b.ns.close()
 	}
 	one()
-	one() // what is made once is made
+	one() // allocate what is allocated only once
 	fds, goroutines := openFiles(t), runtime.NumGoroutine()
 	for range 30 {
 		one()
@@ -215,7 +215,7 @@ func (s *suite) leaksNothing(t *testing.T) {
 		return append([]string{fmt.Sprintf("%d descriptors of %d, %d goroutines of %d", len(f), len(fds), g, goroutines)}, f...)
 	})
 	if len(left) > 0 {
-		t.Errorf("after 30 boxes there are %v", left)
+		t.Errorf("after 30 sandboxes there are %v", left)
 	}
 }
 

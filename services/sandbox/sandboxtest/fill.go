@@ -42,7 +42,7 @@ for i in range(64):
 			return hole("the writer was not stopped: %+v", exit)
 		}
 		if len(got) == 2 && got[1] == "EFBIG" {
-			return hole("%s takes one full file after the other: %d bytes", dir, reached)
+			return hole("%s accepts one full file after the other: %d bytes", dir, reached)
 		}
 		if reached == 0 {
 			return refused("%v", got)
@@ -51,15 +51,15 @@ for i in range(64):
 	}
 }
 
-// lastNumber is what a program has printed last before it was ended.
+// lastNumber returns the last number that a program printed before it was ended.
 func lastNumber(text string) (n int) {
 	for f := range strings.FieldsSeq(text) {
-		_, _ = fmt.Sscan(f, &n) // a cut line leaves the one before
+		_, _ = fmt.Sscan(f, &n) // a cut line leaves the previous number
 	}
 	return n
 }
 
-// inodes makes empty files until there is no room for one more.
+// inodes creates empty files until no more fit.
 func inodes(dir string, limit func(driver.Limits) int64) func(*attempt) (outcome, error) {
 	return func(a *attempt) (outcome, error) {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: prelude + fmt.Sprintf(`
@@ -77,7 +77,7 @@ except OSError as e:
 			return bounded("%v", err)
 		}
 		if exit.TimedOut || exit.Signal != "" {
-			return hole("%s takes files for ever: %+v", dir, exit)
+			return hole("%s accepts files without end: %+v", dir, exit)
 		}
 		var got []any
 		if err := decode(exit, &got); err != nil {
@@ -85,13 +85,13 @@ except OSError as e:
 		}
 		made, _ := got[0].(float64)
 		if most := limit(a.limits); int64(made) > most || got[1] == "" {
-			return hole("%s took %v, the limit is %d", dir, got, most)
+			return hole("%s accepted %v, the limit is %d", dir, got, most)
 		}
 		return bounded("%.0f files, then %v", made, got[1])
 	}
 }
 
-// sparse makes a file that is 1 TB long and takes no room, and asks the agent for it.
+// sparse creates a file that is 1 TB long and uses no space, and reads it through the agent.
 func sparse(a *attempt) (outcome, error) {
 	said, err := a.says(`
 open("big", "w").close()
@@ -147,12 +147,12 @@ burn()`})
 		return hole("24 endless loops ended by themselves: %+v", exit)
 	}
 	if left := a.strays(); len(left) > 0 {
-		return hole("when the call is over there still is %v", left)
+		return hole("after the call these are left: %v", left)
 	}
 	return bounded("ended at its timeout, neighbour asked %d times", asked)
 }
 
-// descriptors opens until it may not any more.
+// descriptors opens descriptors until that is refused.
 func descriptors(open string) func(*attempt) (outcome, error) {
 	return func(a *attempt) (outcome, error) {
 		var got []any
@@ -192,12 +192,12 @@ func hugeArguments(a *attempt) (outcome, error) {
 	if said != "E2BIG" {
 		return hole("20 MB of arguments: %s", said)
 	}
-	// An argument that the kernel refuses must be no harm to the agent either.
+	// An argument that the kernel refuses must not harm the agent either.
 	exit, err := a.run(a.ctx, agent.Run{Kind: agent.Argv, Argv: []string{"true", strings.Repeat("x", 200<<10)}})
 	if err == nil && exit.Code == 0 {
-		return hole("an argument of 200 KiB was taken")
+		return hole("an argument of 200 KiB was accepted")
 	}
-	return refused("%s in the box; by the agent: exit %d, %v", said, exit.Code, err)
+	return refused("%s in the sandbox; by the agent: exit %d, %v", said, exit.Code, err)
 }
 
 func deepRecursion(a *attempt) (outcome, error) {
@@ -210,13 +210,13 @@ repr(C())`)
 		return outcome{}, err
 	}
 	if exit.Code == 0 {
-		return hole("it came to an end: %+v", exit)
+		return hole("it ended: %+v", exit)
 	}
 	return bounded("exit %d %s", exit.Code, exit.Signal)
 }
 
-// deepDirectories makes paths that are longer than any path may be, and asks the
-// agent to look at them and to remove them.
+// deepDirectories creates paths that are longer than any path may be, and has the agent
+// search and remove them.
 func deepDirectories(a *attempt) (outcome, error) {
 	said, err := a.says(`
 n = 0
@@ -243,7 +243,7 @@ str(n)`)
 	return bounded("%s levels; glob: %v, grep: %v, export: %v, remove: %v", said, globErr, grepErr, exportErr, removeErr)
 }
 
-// coreDumps would be written by the host's own handler.
+// coreDumps checks for core dumps, which the host's own handler would write.
 func coreDumps(a *attempt) (outcome, error) {
 	var limits []int64
 	if err := a.eval(a.ctx, &limits, `
@@ -252,7 +252,7 @@ list(resource.getrlimit(resource.RLIMIT_CORE))`); err != nil {
 		return outcome{}, err
 	}
 	if limits[0] != 0 || limits[1] != 0 {
-		return hole("a core may have %d bytes, and %d if the box wants so", limits[0], limits[1])
+		return hole("a core may have %d bytes, and %d if the sandbox raises the limit", limits[0], limits[1])
 	}
 	exit, err := a.python(a.ctx, `ctypes.string_at(0)`)
 	if err != nil || exit.Signal != "SIGSEGV" {
@@ -261,8 +261,8 @@ list(resource.getrlimit(resource.RLIMIT_CORE))`); err != nil {
 	return refused("RLIMIT_CORE is 0")
 }
 
-// userQuotas uses up what the kernel counts per user and not per namespace or
-// cgroup: where boxes share a user, a neighbour would find nothing left.
+// userQuotas exhausts what the kernel counts per user and not per namespace or cgroup:
+// where sandboxes share a user, a neighbour would get nothing.
 func userQuotas(a *attempt) (outcome, error) {
 	const take = `
 import fcntl
@@ -316,18 +316,18 @@ time.sleep(3600)`,
 		err = errors.Join(err, ended)
 	}
 	if err != nil {
-		return hole("while another box uses up quotas the neighbour says %v", err)
+		return hole("while another sandbox exhausts quotas the neighbour reports %v", err)
 	}
 	for _, what := range said {
 		if !strings.HasPrefix(what, "done") && what != "EPERM" && what != "ENOSYS" {
-			return hole("another box has used up what the neighbour needs: inotify %s, descriptors in flight %s, pipes %s", said[0], said[1], said[2])
+			return hole("another sandbox has exhausted what the neighbour needs: inotify %s, descriptors in flight %s, pipes %s", said[0], said[1], said[2])
 		}
 	}
 	return bounded("the neighbour still has its own: %q", said)
 }
 
-// socketBuffers fills sockets that nobody reads, in many processes, until the kernel takes
-// no more or far too much is there. What the host's sockets have in all is seen in any box.
+// socketBuffers fills sockets without readers, in many processes, until the kernel accepts
+// no more or far too much is buffered. Every sandbox sees the total of the host's sockets.
 func socketBuffers(a *attempt) (outcome, error) {
 	var pages []int
 	err := a.eval(a.ctx, &pages, `
@@ -365,7 +365,7 @@ for _ in range(12):
     select.select([full[0]], [], [], 10) and os.read(full[0], 1)
 [before, used()]`)
 	if err != nil {
-		return bounded("the box: %v", err)
+		return bounded("the sandbox: %v", err)
 	}
 	taken := int64(pages[1]-pages[0]) * int64(os.Getpagesize())
 	if taken > a.limits.Memory {
@@ -374,7 +374,7 @@ for _ in range(12):
 	return bounded("%d MiB, the limit of memory is %d MiB", taken>>20, a.limits.Memory>>20)
 }
 
-// terminals takes pseudo-terminals, of which the host's kernel has so many for all.
+// terminals opens pseudo-terminals, whose number is limited for the whole host.
 func terminals(a *attempt) (outcome, error) {
 	var n int
 	if err := a.eval(a.ctx, &n, `

@@ -14,9 +14,9 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// leaky makes boxes that are weak on purpose: namespaces for processes and users,
-// and nothing else of what a driver does. It shares the host's network, IPC, name,
-// environment and /tmp, and has no seccomp profile and no limits.
+// leaky starts sandboxes that are weak on purpose: namespaces for processes and users, and
+// nothing else. It shares the host's network, IPC, name, environment and /tmp, and has no
+// seccomp profile and no limits.
 type leaky struct{ driver.Driver }
 
 func (leaky) Start(_ context.Context, spec driver.Spec) (driver.Sandbox, error) {
@@ -26,7 +26,7 @@ func (leaky) Start(_ context.Context, spec driver.Spec) (driver.Sandbox, error) 
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/workspace", "--bind", "/tmp", "/tmp", "--dir", "/packages", "--ro-bind", "/etc", "/etc", "--chdir", "/workspace",
 		"/usr/bin/python3",
 	}
-	b := &leakyBox{name: spec.Name, cmd: exec.Command("bwrap", append(args, spec.Args...)...), done: make(chan struct{})}
+	b := &leakySandbox{name: spec.Name, cmd: exec.Command("bwrap", append(args, spec.Args...)...), done: make(chan struct{})}
 	var err, err2 error
 	b.WriteCloser, err = b.cmd.StdinPipe()
 	b.Reader, err2 = b.cmd.StdoutPipe()
@@ -36,7 +36,7 @@ func (leaky) Start(_ context.Context, spec driver.Spec) (driver.Sandbox, error) 
 	return b, nil
 }
 
-type leakyBox struct {
+type leakySandbox struct {
 	io.WriteCloser
 	io.Reader
 
@@ -45,18 +45,18 @@ type leakyBox struct {
 	done chan struct{}
 }
 
-func (b *leakyBox) Name() string          { return b.name }
-func (b *leakyBox) Done() <-chan struct{} { return b.done }
-func (*leakyBox) Err() error              { return nil }
-func (b *leakyBox) Destroy(context.Context) error {
+func (b *leakySandbox) Name() string          { return b.name }
+func (b *leakySandbox) Done() <-chan struct{} { return b.done }
+func (*leakySandbox) Err() error              { return nil }
+func (b *leakySandbox) Destroy(context.Context) error {
 	_ = b.cmd.Process.Kill() // it may have ended
 	_ = b.cmd.Wait()
 	return nil
 }
 
-// TestProbesFindHoles runs probes against a box that has the holes that they look
-// for: a probe that passes there would pass everywhere. Left out are those that
-// would harm this machine if they found what they look for.
+// TestProbesFindHoles runs probes against a sandbox that has the holes that they look for:
+// a probe that passes there would pass everywhere. It omits those that would harm this
+// machine if they succeeded.
 func TestProbesFindHoles(t *testing.T) {
 	for _, program := range []string{"bwrap", "/usr/bin/python3"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -84,17 +84,17 @@ func TestProbesFindHoles(t *testing.T) {
 			holes = slices.DeleteFunc(holes, func(n string) bool { return n == p.name })
 			t.Run(p.name, func(t *testing.T) {
 				ctx := within(t)
-				o, err := p.try(&attempt{box: s.start(t, boxOptions{}), ctx: ctx, t: t, host: s.host})
+				o, err := p.try(&attempt{sandbox: s.start(t, sandboxOptions{}), ctx: ctx, t: t, host: s.host})
 				err = errors.Join(err, s.host.unharmed())
 				s.host.visits.Store(nil)
 				if err == nil {
-					t.Errorf("in a box that has this hole the probe says %q, %s", o.verdict, o.note)
+					t.Errorf("in a sandbox that has this hole the probe reports %q, %s", o.verdict, o.note)
 				}
 				t.Log(err)
 			})
 		}
 	}
 	if len(holes) > 0 {
-		t.Errorf("no probe is called %q", holes)
+		t.Errorf("no probe has the name %q", holes)
 	}
 }

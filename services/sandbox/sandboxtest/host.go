@@ -14,29 +14,29 @@ import (
 	"time"
 )
 
-// host is what is to be harmed and seen on the host: canaries, and settings.
+// host has the targets on the host: canaries, and settings.
 type host struct {
-	token    string   // in every canary's name or content
-	files    []string // with the token in them
+	token    string   // part of every canary's name or content
+	files    []string // contain the token
 	ports    []int    // TCP, of all addresses
 	datagram int      // UDP
 	read     chan int // the numbers of the host's own datagrams, as the canary reads them
 	sent     int      // number of the last one
-	addrs    []string // addresses of this host, gateways of engines among them
+	addrs    []string // addresses of this host, including gateways of engines
 	abstract string   // name of an abstract socket
 	socket   string   // path of a socket
 	visits   atomic.Pointer[string]
-	settings map[string]string // path → content that must stay
+	settings map[string]string // path → content that must not change
 }
 
-// hostSettings are files that say how the host's kernel behaves.
+// hostSettings are files with settings of the host's kernel.
 var hostSettings = []string{
 	"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/sysrq",
 	"/proc/sys/kernel/panic", "/proc/sys/kernel/poweroff_cmd", "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/drop_caches", "/proc/sys/vm/swappiness",
 	"/proc/sys/fs/file-max", "/proc/sys/fs/suid_dumpable", "/proc/sys/net/ipv4/ip_forward", "/sys/kernel/uevent_helper", "/proc/modules", "/proc/swaps",
 }
 
-// newHost puts the canaries up, until the test ends.
+// newHost sets up the canaries until the test ends.
 func newHost(t *testing.T, elsewhere func(*testing.T, string) net.Listener) *host {
 	h := &host{token: "canary-" + token(), settings: map[string]string{}}
 	h.placeFiles(t)
@@ -65,8 +65,8 @@ func newHost(t *testing.T, elsewhere func(*testing.T, string) net.Listener) *hos
 	return h
 }
 
-// stays reports whether a setting is what it was. Of what the host has loaded, each
-// thing is still there; how much it is used, and what else there is, changes by itself.
+// stays reports whether a setting is unchanged. In the lists of modules and swaps every
+// entry must still exist; usage counts and additional entries change by themselves.
 func stays(path, was, is string) bool {
 	if path != "/proc/modules" && path != "/proc/swaps" {
 		return was == is
@@ -87,20 +87,20 @@ func (h *host) placeFiles(t *testing.T) {
 	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp", "/run", "/dev/shm", "/opt", "/srv", "/mnt", "/var/lib", home, t.TempDir(), wd} {
 		path := filepath.Join(dir, "."+h.token)
 		if dir == "" || os.WriteFile(path, []byte(h.token), 0o644) != nil {
-			continue // not everybody may write everywhere
+			continue // not every user may write everywhere
 		}
 		t.Cleanup(func() { _ = os.Remove(path) }) // os.TempDir may be /tmp, and so there twice
 		h.files = append(h.files, path)
 	}
 	if len(h.files) < 3 {
-		t.Fatalf("canary files could be placed in %q alone", h.files)
+		t.Fatalf("only these canary files could be placed: %q", h.files)
 	}
 }
 
-// listen opens what must see no visitor.
+// listen opens the listeners that must not get visitors.
 func (h *host) listen(t *testing.T) {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ":0") // not the bus's or Redis's port: somebody may want to listen there
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ":0") // not the bus's or Redis's port, which may be in use
 	if err != nil {
 		t.Fatalf("opening a canary listener: %v", err)
 	}
@@ -108,7 +108,7 @@ func (h *host) listen(t *testing.T) {
 	h.accept(t, l)
 }
 
-// rest opens what is not TCP, and lists the addresses.
+// rest opens the canaries other than TCP, and lists the addresses.
 func (h *host) rest(t *testing.T) {
 	t.Helper()
 	udp, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", ":0")
@@ -150,7 +150,7 @@ func (h *host) rest(t *testing.T) {
 	}
 }
 
-// accept records visitors that say "probe"; others on this machine scan ports too.
+// accept records visitors that send "probe"; other programs also scan ports.
 func (h *host) accept(t *testing.T, l net.Listener) {
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -160,7 +160,7 @@ func (h *host) accept(t *testing.T, l net.Listener) {
 				return
 			}
 			go func() {
-				defer func() { _ = c.Close() }() // it has said what it had to say
+				defer func() { _ = c.Close() }() // its message has been read
 				b := make([]byte, 5)
 				if n, _ := c.Read(b); string(b[:n]) == "probe" {
 					h.visited(fmt.Sprintf("a connection to %s from %q", l.Addr(), c.RemoteAddr()))
@@ -172,19 +172,19 @@ func (h *host) accept(t *testing.T, l net.Listener) {
 
 func (h *host) visited(what string) { h.visits.CompareAndSwap(nil, &what) }
 
-// settle returns when the canary has read all datagrams that were sent before: they
-// wait in one queue, and the last in it is the host's own. (A connection needs no
-// such thing: who can make one says so himself.)
+// settle returns when the canary has read all datagrams that were sent before: they wait in
+// one queue, and the last one in it is the host's own. (Connections need no such thing: a
+// client notices that it is connected.)
 func (h *host) settle() error {
 	c, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: h.datagram})
 	if err != nil {
-		return fmt.Errorf("asking the canary for what it has read: %w", err)
+		return fmt.Errorf("querying the canary's progress: %w", err)
 	}
 	defer func() { _ = c.Close() }() // nothing is read from it
 	h.sent++
-	for range 50 { // a full queue drops what comes
+	for range 50 { // a full queue drops datagrams
 		if _, err := fmt.Fprintf(c, "%s%d", h.token, h.sent); err != nil {
-			return fmt.Errorf("asking the canary for what it has read: %w", err)
+			return fmt.Errorf("querying the canary's progress: %w", err)
 		}
 		for timeout := time.After(200 * time.Millisecond); ; {
 			select {
@@ -198,10 +198,10 @@ func (h *host) settle() error {
 			break
 		}
 	}
-	return errors.New("the canary for datagrams does not read any more")
+	return errors.New("the canary for datagrams has stopped reading")
 }
 
-// unharmed reports what has happened to the host.
+// unharmed reports changes of the host.
 func (h *host) unharmed() error {
 	errs := []error{h.settle()}
 	if v := h.visits.Load(); v != nil {
@@ -209,12 +209,12 @@ func (h *host) unharmed() error {
 	}
 	for _, path := range h.files {
 		if b, err := os.ReadFile(path); err != nil || string(b) != h.token {
-			errs = append(errs, fmt.Errorf("the canary file %s says %q (%w)", path, b, err))
+			errs = append(errs, fmt.Errorf("the canary file %s has %q (%w)", path, b, err))
 		}
 	}
 	for path, want := range h.settings {
 		if b, err := os.ReadFile(path); err != nil || !stays(path, want, string(b)) {
-			errs = append(errs, fmt.Errorf("%s on the host says %q (%w), it said %q", path, b, err, want))
+			errs = append(errs, fmt.Errorf("%s on the host is %q (%w), it was %q", path, b, err, want))
 		}
 	}
 	return errors.Join(errs...)

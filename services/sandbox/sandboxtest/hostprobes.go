@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// hostProbes look for the host and try to change it.
+// hostProbes look for the host, and try to change it.
 func hostProbes() []probe {
 	writes := func(name string, data string, paths ...string) probe {
 		return probe{name: name, try: func(a *attempt) (outcome, error) { return a.cannotWrite(data, paths...) }}
@@ -33,11 +33,11 @@ func hostProbes() []probe {
 		{name: "host name", try: hostName},
 		{name: "environment has no secrets", try: environmentSecrets},
 		{name: "kernel memory and log", try: kernelFiles},
-		{name: "mounts say nothing of the host", try: mountsAreSilent},
+		{name: "mounts reveal nothing of the host", try: mountsAreSilent},
 	}
 }
 
-// cannotWrite passes when none of the files takes the data.
+// cannotWrite passes when no file accepts the data.
 func (a *attempt) cannotWrite(data string, paths ...string) (outcome, error) {
 	var said map[string]string
 	if err := a.eval(a.ctx, &said, fmt.Sprintf(`{p: attempt(put, p, %s) for p in %s}`, pyBytes(data), pyList(paths))); err != nil {
@@ -46,7 +46,7 @@ func (a *attempt) cannotWrite(data string, paths ...string) (outcome, error) {
 	var notes []string
 	for _, p := range paths {
 		if p == "/proc/self/timerslack_ns" {
-			continue // its own; it may
+			continue // its own; that is allowed
 		}
 		if strings.HasPrefix(said[p], "done") {
 			return hole("%s was written: %s", p, said[p])
@@ -60,7 +60,7 @@ func (a *attempt) cannotWrite(data string, paths ...string) (outcome, error) {
 
 func pyBytes(s string) string { return "b" + pyString(s) }
 
-// pyString is a Python literal: Go's escapes of what is not printable are Python's.
+// pyString returns a Python literal: Go's escapes of non-printable characters are Python's.
 func pyString(s string) string { return fmt.Sprintf("%+q", s) }
 
 func pyList(list []string) string {
@@ -106,9 +106,8 @@ out`, dir), "files of the kernel can be written")
 	}
 }
 
-// writableProc looks at all of /proc but the processes. The files of
-// /proc/pressure are open to everybody by the kernel's design: what is written is a
-// trigger of the descriptor's own.
+// writableProc examines all of /proc except the processes. The files of /proc/pressure are
+// writable by the kernel's design: writing sets a trigger for that descriptor only.
 func writableProc(a *attempt) (outcome, error) {
 	return a.found(`
 out = []
@@ -141,7 +140,7 @@ for kind in (b"cgroup", b"cgroup2"):
 out`, "cgroups can be changed")
 }
 
-// writableDirs wants that files can be made nowhere but where they belong.
+// writableDirs checks that files can be created only in the intended directories.
 func writableDirs(a *attempt) (outcome, error) {
 	return a.found(fmt.Sprintf(`
 out = []
@@ -187,16 +186,16 @@ for top, dirs, names in os.walk("/"):
     dirs[:] = [d for d in dirs if os.path.join(top, d) not in ("/proc", "/sys")]
     out += [os.path.join(top, n) for n in names + dirs if %q in n]
 out += [p for p in ("/proc/self/root/..", "/proc/1/cwd", "/proc/self/cwd/../..", "/..") for n in (os.listdir(p) if attempt(os.listdir, p).startswith("done") else []) if %[2]q in n]
-out`, pyList(a.host.files), a.host.token), "files of the host are there")
+out`, pyList(a.host.files), a.host.token), "files of the host are visible")
 }
 
-// hostSecrets are files whose content no box may have.
+// hostSecrets checks files whose content no sandbox may have.
 func hostSecrets(a *attempt) (outcome, error) {
 	compared := 0
 	for _, path := range []string{"/etc/machine-id", "/etc/shadow", "/etc/gshadow", "/etc/ssh/ssh_host_ed25519_key", "/root/.bash_history", "/etc/hostname"} {
 		host, err := os.ReadFile(path)
 		if err != nil || strings.TrimSpace(string(host)) == "" {
-			continue // it has none
+			continue // the host has none
 		}
 		compared++
 		var got string
@@ -204,13 +203,13 @@ func hostSecrets(a *attempt) (outcome, error) {
 			return outcome{}, err
 		}
 		if got == string(host) {
-			return hole("the box reads the host's %s", path)
+			return hole("the sandbox reads the host's %s", path)
 		}
 	}
 	if compared == 0 {
 		return outcome{}, errors.New("this host has none of them, or the suite may not read them")
 	}
-	return refused("of %d none is there", compared)
+	return refused("none of %d is visible", compared)
 }
 
 func hostProcesses(a *attempt) (outcome, error) {
@@ -223,22 +222,22 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
             out.append("%%s: %%s" %% (pid, said))
 if len([p for p in os.listdir("/proc") if p.isdigit()]) > 20:
     out.append("more than 20 processes")
-out`, a.host.token), "processes of the host are there")
+out`, a.host.token), "processes of the host are visible")
 }
 
 func hostName(a *attempt) (outcome, error) {
 	name, err := os.Hostname()
 	if err != nil {
-		return outcome{}, fmt.Errorf("asking for the host's name: %w", err)
+		return outcome{}, fmt.Errorf("reading the host's name: %w", err)
 	}
 	said, err := a.says(`" ".join([socket.gethostname(), os.uname().nodename, attempt(get, "/proc/sys/kernel/hostname")])`)
 	if err != nil {
 		return outcome{}, err
 	}
 	if strings.Contains(said, name) {
-		return hole("the box knows the host's name: %s", said)
+		return hole("the sandbox knows the host's name: %s", said)
 	}
-	return refused("it is called %s", strings.Fields(said)[0])
+	return refused("its name is %s", strings.Fields(said)[0])
 }
 
 // environmentSecrets looks for the service's own environment.
@@ -254,7 +253,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 out`, a.host.token), "the service's environment can be read")
 }
 
-// kernelFiles show what the host's kernel has in memory.
+// kernelFiles checks files that show the memory of the host's kernel.
 func kernelFiles(a *attempt) (outcome, error) {
 	return a.found(`
 out = []
@@ -270,7 +269,7 @@ except OSError:
 out`, "the kernel's memory can be read")
 }
 
-// mountsAreSilent wants that no mount of a box names a place of the host that
+// mountsAreSilent checks that no mount of a sandbox names a directory of the host that
 // holds the canary.
 func mountsAreSilent(a *attempt) (outcome, error) {
 	var mounts []string

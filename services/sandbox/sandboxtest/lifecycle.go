@@ -15,7 +15,7 @@ func lifecycleProbes() []probe {
 		{name: "ignored SIGTERM", try: ignoredTerm},
 		{name: "daemonised child", try: daemon},
 		{name: "daemonised child of a killed run", try: daemonOfKilled},
-		{name: "exit without a word", try: silentExits},
+		{name: "silent exit", try: silentExits},
 		{name: "threads alive at exit", try: endsByTimeout(`threading.Thread(target=time.sleep, args=(3600,)).start()`)},
 		{name: "atexit that hangs", try: endsByTimeout(`
 import atexit
@@ -33,17 +33,17 @@ while True:
 		{name: "delete the workspace", alone: true, try: deletedWorkspace},
 		{name: "python's modules in the workspace", alone: true, try: shadowedModules},
 		{name: "python's start-up files in the workspace", alone: true, try: startupFiles},
-		{name: "environment that lasts", try: lastingEnvironment},
-		{name: "directory that lasts", try: lastingDirectory},
+		{name: "environment that persists", try: lastingEnvironment},
+		{name: "directory that persists", try: lastingDirectory},
 		{name: "monkeypatched agent", try: monkeypatched},
-		{name: "limits that last", try: lastingLimits},
+		{name: "limits that persist", try: lastingLimits},
 		{name: "programs in the workspace", try: shadowedPrograms},
 		{name: "all processes killed from inside", alone: true, try: killedFromInside},
 		{name: "cancelled by the service", try: cancelled},
 		{name: "cancelled before it begins", try: cancelledEarly},
 		{name: "many calls at once", try: manyCalls},
 		{name: "destroyed in the middle of a run", alone: true, try: destroyedInRun},
-		{name: "a call after the box is gone", alone: true, try: callAfterEnd},
+		{name: "a call after the sandbox has ended", alone: true, try: callAfterEnd},
 	}
 }
 
@@ -61,12 +61,12 @@ while True:
 		return outcome{}, err
 	}
 	if !exit.TimedOut || exit.Signal != "SIGKILL" || !strings.Contains(exit.Stdout.Text, "here") {
-		return hole("who ignores SIGTERM ends with %+v", exit)
+		return hole("a run that ignores SIGTERM ends with %+v", exit)
 	}
 	return bounded("ended by %s", exit.Signal)
 }
 
-// fork2 is how a daemon is made.
+// fork2 creates a daemon.
 const fork2 = `
 def daemon():
     if os.fork() == 0:
@@ -95,7 +95,7 @@ func daemon(a *attempt) (outcome, error) {
 		return hole("daemons outlive their call: %v", left)
 	}
 	if exit.Strays < 1 {
-		return hole("5 daemons were left, %d strays are told", exit.Strays)
+		return hole("5 daemons were left, %d strays are reported", exit.Strays)
 	}
 	return bounded("%d strays ended", exit.Strays)
 }
@@ -109,7 +109,7 @@ func daemonOfKilled(a *attempt) (outcome, error) {
 		return hole("daemons outlive their call: %v", left)
 	}
 	if exit.Signal != "SIGKILL" || exit.Code != 137 {
-		return hole("who kills itself ends with %+v", exit)
+		return hole("a run that kills itself ends with %+v", exit)
 	}
 	return bounded("%d strays ended", exit.Strays)
 }
@@ -123,7 +123,7 @@ func silentExits(a *attempt) (outcome, error) {
 		`os.abort()`:                    {Code: 134, Signal: "SIGABRT"},
 		`ctypes.string_at(0)`:           {Code: 139, Signal: "SIGSEGV"},
 		`os.execv("/bin/false", ["x"])`: {Code: 1},
-		// The copy comes to the script's end first, and must not speak for it.
+		// The fork reaches the script's end first, and must not report for it.
 		"if os.fork():\n    time.sleep(0.3)\nelse:\n    sys.exit(3)": {Code: 0},
 		`raise MemoryError`:               {Code: 1},
 		`raise KeyboardInterrupt`:         {Code: 130},
@@ -135,16 +135,16 @@ func silentExits(a *attempt) (outcome, error) {
 	} {
 		exit, err := a.python(a.ctx, code)
 		if err != nil {
-			return hole("%s breaks the box: %v", code, err)
+			return hole("%s breaks the sandbox: %v", code, err)
 		}
 		if exit.Code != want.Code || want.Signal != "" && exit.Signal != want.Signal || exit.TimedOut {
 			return hole("%s ends with %d %q (%s), want %d %q", code, exit.Code, exit.Signal, tail(exit.Stderr.Text), want.Code, want.Signal)
 		}
 	}
-	return harmless("each is told truly")
+	return harmless("each is reported correctly")
 }
 
-// endsByTimeout runs what does not end.
+// endsByTimeout runs code that does not end by itself.
 func endsByTimeout(code string) func(*attempt) (outcome, error) {
 	return func(a *attempt) (outcome, error) {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Timeout: shortRun, Code: prelude + code})
@@ -155,7 +155,7 @@ func endsByTimeout(code string) func(*attempt) (outcome, error) {
 			return hole("it ended by itself: %+v", exit)
 		}
 		if left := a.strays(); len(left) > 0 {
-			return hole("it is still there: %v", left)
+			return hole("it still runs: %v", left)
 		}
 		return bounded("ended at its timeout by %s", exit.Signal)
 	}
@@ -175,7 +175,7 @@ func deletedWorkspace(a *attempt) (outcome, error) {
 	return harmless("it can be written to again: %q", said)
 }
 
-// shadowedModules lays modules into the workspace that the agent might import.
+// shadowedModules puts modules into the workspace that the agent might import.
 func shadowedModules(a *attempt) (outcome, error) {
 	said, err := a.says(`
 names = sorted(set(sys.stdlib_module_names) | {"agent", "agent_child", "agent_files", "sitecustomize", "usercustomize"})
@@ -229,7 +229,7 @@ for d in {site.getusersitepackages(), "/workspace", "/tmp", "/workspace/.config"
 			return hole("a file in the workspace is run at the start of %s: %+v, %v", r.Kind, exit, err)
 		}
 	}
-	return harmless("laid into %s, run by nobody", said)
+	return harmless("put into %s, not run", said)
 }
 
 func lastingEnvironment(a *attempt) (outcome, error) {
@@ -246,7 +246,7 @@ func lastingEnvironment(a *attempt) (outcome, error) {
 	if err != nil || strings.Contains(said, "EVIL") || strings.Contains(said, "LD_") || strings.Contains(said, "/workspace") || strings.HasSuffix(said, "0o777") {
 		return hole("the next call has %s, %v", said, err)
 	}
-	return harmless("nothing lasts: %s", said)
+	return harmless("nothing persists: %s", said)
 }
 
 func lastingDirectory(a *attempt) (outcome, error) {
@@ -261,7 +261,7 @@ func lastingDirectory(a *attempt) (outcome, error) {
 	return harmless("the next call is in the workspace again")
 }
 
-// monkeypatched changes all that a run's process has of the agent.
+// monkeypatched changes everything of the agent that a run's process has.
 func monkeypatched(a *attempt) (outcome, error) {
 	if _, err := a.python(a.ctx, `
 import builtins, gc
@@ -277,14 +277,14 @@ for o in gc.get_objects():
         for k in list(o):
             if callable(o[k]):
                 o[k] = lambda *a, **k: 666`); err != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
 	for range 3 {
 		if err := a.answers(a.ctx); err != nil {
-			return hole("a patch lasts: %v", err)
+			return hole("a patch persists: %v", err)
 		}
 	}
-	return harmless("the next calls are answered truly")
+	return harmless("the next calls are answered correctly")
 }
 
 func lastingLimits(a *attempt) (outcome, error) {
@@ -314,12 +314,12 @@ raised = [attempt(resource.setrlimit, r, (1 << 20, 1 << 20)) for r in (resource.
 	return harmless("nothing lasts: %s", said)
 }
 
-// shadowedPrograms lays a program where a search might find it first.
+// shadowedPrograms puts a program where a search might find it first.
 func shadowedPrograms(a *attempt) (outcome, error) {
 	if _, err := a.shell("for p in ls sh true python3 cat; do printf '#!/bin/sh\\necho evil\\n' > $p; chmod +x $p; done"); err != nil {
 		return outcome{}, err
 	}
-	defer func() { _ = a.Remove(a.ctx, "ls", false) }() // the box goes with the group
+	defer func() { _ = a.Remove(a.ctx, "ls", false) }() // the sandbox ends with the group
 	for _, r := range []agent.Run{{Kind: agent.Argv, Argv: []string{"ls"}}, {Kind: agent.Shell, Code: "ls; true"}, {Kind: agent.Argv, Argv: []string{"cat", "/dev/null"}}} {
 		exit, err := a.run(a.ctx, r)
 		if err != nil || strings.Contains(exit.Stdout.Text, "evil") {
@@ -344,7 +344,7 @@ os.kill(0, 9)`)
 	return harmless("exit %d %s", exit.Code, exit.Signal)
 }
 
-// cancelled ends a run when it is seen to run.
+// cancelled cancels a run once it is running.
 func cancelled(a *attempt) (outcome, error) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
@@ -377,7 +377,7 @@ func cancelledEarly(a *attempt) (outcome, error) {
 	return refused("%v", err)
 }
 
-// manyCalls asks at once; each gets its own answer.
+// manyCalls makes concurrent calls; each must get its own answer.
 func manyCalls(a *attempt) (outcome, error) {
 	const calls = 20
 	errs := make(chan error, calls)
@@ -398,7 +398,7 @@ func manyCalls(a *attempt) (outcome, error) {
 	if err := errors.Join(all...); err != nil {
 		return hole("%v", err)
 	}
-	return bounded("%d calls at once, each answered truly", calls)
+	return bounded("%d calls at once, each answered correctly", calls)
 }
 
 func destroyedInRun(a *attempt) (outcome, error) {
@@ -419,9 +419,9 @@ func destroyedInRun(a *attempt) (outcome, error) {
 		return hole("%v", err)
 	}
 	if err := <-done; !errors.Is(err, agent.ErrBroken) {
-		return hole("the run in a destroyed box ends with %v", err)
+		return hole("the run in a destroyed sandbox ends with %v", err)
 	}
-	return bounded("all is gone, the run's caller knows")
+	return bounded("everything has ended, and the run's caller was informed")
 }
 
 func callAfterEnd(a *attempt) (outcome, error) {
@@ -431,7 +431,7 @@ func callAfterEnd(a *attempt) (outcome, error) {
 	_, runErr := a.Run(a.ctx, agent.Run{Kind: agent.Python, Code: "1", Timeout: patience})
 	_, fileErr := a.List(a.ctx, ".")
 	if !errors.Is(runErr, agent.ErrBroken) || !errors.Is(fileErr, agent.ErrBroken) {
-		return hole("in a destroyed box a run says %v, a file operation %v", runErr, fileErr)
+		return hole("in a destroyed sandbox a run says %v, a file operation %v", runErr, fileErr)
 	}
 	return refused("%v", runErr)
 }

@@ -9,8 +9,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// need skips what the driver says that it does not hold here; where everything is
-// required, it has to.
+// need skips limits that the driver reports as missing here; where everything is required,
+// it fails instead.
 func (s *suite) need(t *testing.T, limit string) {
 	t.Helper()
 	if s.enforces(limit) {
@@ -23,7 +23,7 @@ func (s *suite) need(t *testing.T, limit string) {
 	t.Skip(why)
 }
 
-// limitsHold compares boxes that differ in one limit.
+// limitsHold compares sandboxes that differ in one limit.
 func (s *suite) limitsHold(t *testing.T) {
 	const memory = `
 n = 0
@@ -70,7 +70,7 @@ print(n)`
 	}
 	for _, c := range []struct {
 		limit, enforced, code string
-		small, large          int64 // two values, in the unit that the code prints
+		small, large          int64 // two values, in the unit of the code's output
 		set                   func(*driver.Limits, int64)
 	}{
 		{"memory", "memory", memory, 128, 320, func(l *driver.Limits, v int64) { l.Memory = v << 20 }},
@@ -86,7 +86,7 @@ print(n)`
 			}
 			var got [2]int64
 			for i, v := range []int64{c.small, c.large} {
-				b := s.start(t, boxOptions{limits: func(l *driver.Limits) { c.set(l, v) }})
+				b := s.start(t, sandboxOptions{limits: func(l *driver.Limits) { c.set(l, v) }})
 				exit, err := b.python(t.Context(), c.code)
 				if err != nil && exit.Stdout.Text == "" {
 					t.Fatalf("with %d: %v", v, err)
@@ -106,12 +106,12 @@ print(n)`
 	}
 }
 
-// boundsCPU compares processor time with time. A busy machine gives less of the
-// first, never more.
+// boundsCPU compares processor time with time. A busy machine yields less processor time,
+// never more.
 func (s *suite) boundsCPU(t *testing.T) {
 	s.need(t, "cpu")
 	const cpus = 0.25
-	b := s.start(t, boxOptions{limits: func(l *driver.Limits) { l.CPUs = cpus }})
+	b := s.start(t, sandboxOptions{limits: func(l *driver.Limits) { l.CPUs = cpus }})
 	var used float64
 	exit, err := b.run(t.Context(), agent.Run{Kind: agent.Python, Timeout: patience, Code: prelude + `
 def burn():

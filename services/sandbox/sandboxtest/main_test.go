@@ -13,8 +13,8 @@ import (
 	"skandha.dev/services/sandbox/sandboxtest"
 )
 
-// The test binary is also a service that is killed with a box: these say with
-// which driver.
+// The test binary is also a service that is killed with a sandbox; these environment
+// variables select its driver.
 const (
 	childVariable = "SANDBOXTEST_CHILD"
 	childDir      = "SANDBOXTEST_DIR"
@@ -23,7 +23,7 @@ const (
 	childName     = "SANDBOXTEST_NAME"
 )
 
-// children make the driver of a service that is killed.
+// children create the driver of a service that is killed.
 var children = map[string]func() (driver.Driver, error){"docker": childDocker}
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 func orphan(kind string) error {
 	open, ok := children[kind]
 	if !ok {
-		return fmt.Errorf("no driver is called %q", kind)
+		return fmt.Errorf("unknown driver %q", kind)
 	}
 	d, err := open()
 	if err != nil {

@@ -46,13 +46,13 @@ func interfaces(a *attempt) (outcome, error) {
 	if err := a.eval(a.ctx, &names, `sorted({l.split(":")[0].strip() for l in open("/proc/net/dev").readlines()[2:]} | set(n for _, n in socket.if_nameindex()) if attempt(socket.if_nameindex).startswith("done") else {l.split(":")[0].strip() for l in open("/proc/net/dev").readlines()[2:]})`); err != nil {
 		return outcome{}, err
 	}
-	// Tunnel devices that a kernel puts into every namespace are down and need a
+	// Tunnel devices that a kernel creates in every namespace are down and need a
 	// capability to be brought up.
 	names = slices.DeleteFunc(names, func(n string) bool {
 		return slices.Contains([]string{"lo", "tunl0", "sit0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0"}, n)
 	})
 	if len(names) > 0 {
-		return hole("there are interfaces beside lo: %q", names)
+		return hole("there are interfaces besides lo: %q", names)
 	}
 	var routes []string
 	if err := a.eval(a.ctx, &routes, `[l for l in open("/proc/net/route").read().splitlines()[1:]]`); err != nil {
@@ -61,11 +61,11 @@ func interfaces(a *attempt) (outcome, error) {
 	if len(routes) > 0 {
 		return hole("there are routes: %q", routes)
 	}
-	return refused("none but lo, no route")
+	return refused("only lo, no route")
 }
 
-// cannotReach passes when nothing listens there for the box. The canaries tell
-// whether that is so when the box lies.
+// cannotReach passes when the sandbox reaches no listener there. The canaries verify this
+// if the sandbox lies.
 func (a *attempt) cannotReach(addrs []string, ports []int) (outcome, error) {
 	var said map[string]int
 	err := a.eval(a.ctx, &said, fmt.Sprintf(`
@@ -105,7 +105,7 @@ out`, pyList(addrs), strings.ReplaceAll(fmt.Sprint(ports), " ", ",")))
 	return refused("%s", strings.Join(notes, ", "))
 }
 
-// gateways guesses where an engine's gateways are: at the first address of every
+// gateways guesses the addresses of an engine's gateways: the first address of every
 // network of the host.
 func gateways(addrs []string) (out []string) {
 	for _, a := range addrs {
@@ -117,10 +117,10 @@ func gateways(addrs []string) (out []string) {
 	return slices.Compact(out)
 }
 
-// neighbourServer lets another box listen on all its addresses while this one calls.
+// neighbourServer lets another sandbox listen on all its addresses while this one calls.
 func neighbourServer(a *attempt) (outcome, error) {
 	var port int
-	other := a.s.start(a.t, boxOptions{})
+	other := a.s.start(a.t, sandboxOptions{})
 	ready, result := make(chan int, 1), make(chan error, 1)
 	go func() { result <- serveFrom(a, other, ready) }()
 	select {
@@ -141,7 +141,7 @@ attempt(reach)`)
 		return outcome{}, err
 	}
 	if said != "ECONNREFUSED" && said != "EPERM" {
-		return hole("an abstract socket of another box: %s", said)
+		return hole("an abstract socket of another sandbox: %s", said)
 	}
 	return o, other.end()
 }
@@ -200,8 +200,8 @@ for addr in %s:
 	return refused("%s", said)
 }
 
-// serveFrom listens in a box, tells the port, and serves until the attempt ends.
-func serveFrom(a *attempt, b *box, ready chan<- int) error {
+// serveFrom listens in a sandbox, returns the port, and serves until the attempt ends.
+func serveFrom(a *attempt, b *sandbox, ready chan<- int) error {
 	var text strings.Builder
 	_, err := b.run(a.ctx, agent.Run{
 		Kind: agent.Python, Code: prelude + `
@@ -216,7 +216,7 @@ while True:
 		Output: func(_ agent.Stream, piece []byte) {
 			text.Write(piece)
 			if line, _, whole := strings.Cut(text.String(), "\n"); whole {
-				port, _ := strconv.Atoi(line) // 0 would be refused by whoever calls
+				port, _ := strconv.Atoi(line) // connections to port 0 fail
 				select {
 				case ready <- port:
 				default:

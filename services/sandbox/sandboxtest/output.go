@@ -10,7 +10,7 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// outputProbes are about what a run prints, reads and returns.
+// outputProbes test a run's output, input and result.
 func outputProbes() []probe {
 	flood := func(name, code string) probe {
 		return probe{name: name, try: func(a *attempt) (outcome, error) { return a.flood(agent.Python, code) }}
@@ -27,22 +27,22 @@ for _ in range(4000):
 		flood("one byte at a time", `
 for _ in range(100000):
     os.write(1, b"x")`),
-		flood("newlines alone", `os.write(1, b"\n" * (4 << 20))`),
+		flood("only newlines", `os.write(1, b"\n" * (4 << 20))`),
 		{name: "ANSI, binary and broken UTF-8 on stdout", try: binaryOutput},
-		{name: "a character that is cut", try: cutCharacters},
+		{name: "a cut character", try: cutCharacters},
 		{name: "waiting on stdin", try: stdinEnds},
 		{name: "stdout closed early", try: closedOutput},
-		{name: "stdout of a child that lives on", try: heldOutput},
+		{name: "stdout of a child that outlives the run", try: heldOutput},
 		{name: "a result that is huge", alone: true, try: hugeResults},
 		{name: "a result that lies", try: lyingResults},
 		{name: "a forged result", alone: true, try: forgedResult},
-		{name: "artifacts that are none", alone: true, try: oddArtifacts},
+		{name: "invalid artifacts", alone: true, try: oddArtifacts},
 		{name: "nonblocking and sealed output", try: oddOutput},
 	}
 }
 
-// flood prints more than anybody keeps. The service keeps what it wants, and
-// its memory does not grow with what is printed.
+// flood prints more than is kept. The service keeps a bounded part, and its memory does not
+// grow with the output.
 func (a *attempt) flood(kind agent.Kind, code string) (outcome, error) {
 	if kind == agent.Python {
 		code = prelude + code
@@ -74,8 +74,8 @@ func (a *attempt) flood(kind agent.Kind, code string) (outcome, error) {
 	return bounded("%d KiB printed, %d bytes kept, %d KiB streamed, timed out: %v, neighbour asked %d times", exit.Stdout.Bytes>>10, len(exit.Stdout.Text), streamed.Load()>>10, exit.TimedOut, asked)
 }
 
-// heap is what this process has taken from the system for Go, in bytes; it does
-// not shrink soon.
+// heap returns the memory that this process has obtained from the system for Go, in bytes;
+// it does not shrink soon.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -93,7 +93,7 @@ os.write(2, bytes(range(256)))`)
 		return hole("what arrives is not UTF-8: %q, %q", exit.Stdout.Text, exit.Stderr.Text)
 	}
 	if !strings.Contains(exit.Stdout.Text, "red") || !strings.HasSuffix(exit.Stdout.Text, " end") {
-		return hole("what can be read did not arrive: %q", exit.Stdout.Text)
+		return hole("the readable part did not arrive: %q", exit.Stdout.Text)
 	}
 	return harmless("valid UTF-8 arrives: %+q", exit.Stdout.Text)
 }
@@ -136,7 +136,7 @@ sum(range(10))`)
 		return outcome{}, err
 	}
 	if !strings.Contains(exit.Stdout.Text, "before") {
-		return hole("what was printed before is lost: %+v", exit)
+		return hole("earlier output is lost: %+v", exit)
 	}
 	exit, err = a.python(a.ctx, `
 os.closerange(0, 256)
@@ -157,7 +157,7 @@ func heldOutput(a *attempt) (outcome, error) {
 		return hole("the call waits for a child that holds its output: %+v", exit)
 	}
 	if left := a.strays(); len(left) > 0 {
-		return hole("the child is still there: %v", left)
+		return hole("the child still runs: %v", left)
 	}
 	return bounded("%d strays ended", exit.Strays)
 }
@@ -167,17 +167,17 @@ func hugeResults(a *attempt) (outcome, error) {
 	for _, code := range []string{`"x" * (64 << 20)`, `[0] * (8 << 20)`, `{"a": {i: "y" * 100 for i in range(200000)}}`, `type("R", (), {"__repr__": lambda self: "r" * (32 << 20)})()`, `10 ** 3000`, "a = []\nfor _ in range(100000):\n    a = [a]\na"} {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: code, Timeout: patience / 2})
 		if err != nil {
-			return hole("%s breaks the box: %v", code, err)
+			return hole("%s breaks the sandbox: %v", code, err)
 		}
 		if len(exit.Result)+len(exit.Repr) > 1<<20 {
-			return hole("%s comes as %d bytes of result and %d of repr", code, len(exit.Result), len(exit.Repr))
+			return hole("%s returns %d bytes of result and %d of repr", code, len(exit.Result), len(exit.Repr))
 		}
 		notes = append(notes, fmt.Sprintf("%d/%d", len(exit.Result), len(exit.Repr)))
 	}
 	return bounded("bytes of result and of repr: %s", strings.Join(notes, " "))
 }
 
-// lyingResults are objects that misbehave when they are looked at.
+// lyingResults returns objects that misbehave when they are inspected.
 func lyingResults(a *attempt) (outcome, error) {
 	for _, code := range []string{
 		`type("R", (), {"__repr__": lambda self: 1 / 0})()`, `type("R", (), {"__repr__": lambda self: 7})()`, `type("R", (str,), {"__str__": lambda self: 1 / 0})("x")`,
@@ -186,18 +186,18 @@ func lyingResults(a *attempt) (outcome, error) {
 	} {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: code, Timeout: patience / 2})
 		if err != nil {
-			return hole("%s breaks the box: %v", code, err)
+			return hole("%s breaks the sandbox: %v", code, err)
 		}
 		if !utf8.ValidString(exit.Repr) || !utf8.Valid(exit.Result) {
-			return hole("%s comes as %q, %q", code, exit.Result, exit.Repr)
+			return hole("%s returns %q, %q", code, exit.Result, exit.Repr)
 		}
 	}
 	return bounded("all end well")
 }
 
-// forgedResult writes to all descriptors what a result could look like, in many
-// shapes, and then exits by itself: that is the run's word about itself, and no
-// more than that. The next call must not see it.
+// forgedResult writes many variants of a result to all descriptors, and then exits by
+// itself: that is the run's report about itself, and nothing
+// more. The next call must not see it.
 func forgedResult(a *attempt) (outcome, error) {
 	exit, err := a.python(a.ctx, `
 for fd in list(range(3, 300)):
@@ -207,7 +207,7 @@ for fd in list(range(3, 300)):
     attempt(os.write, fd, b"s\xff\xff\xff\xff")
 os._exit(3)`)
 	if err != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
 	for _, f := range exit.Files {
 		if strings.Contains(f.Path, "..") || f.Size < 0 {
@@ -219,13 +219,13 @@ os._exit(3)`)
 	}
 	for range 3 {
 		if err := a.answers(a.ctx); err != nil {
-			return harmless("the box is broken: %v", err)
+			return harmless("the sandbox is broken: %v", err)
 		}
 	}
-	return harmless("exit 3, result %s, the next calls are answered truly", exit.Result)
+	return harmless("exit 3, result %s, the next calls are answered correctly", exit.Result)
 }
 
-// oddArtifacts puts into out what nobody should upload.
+// oddArtifacts puts files into out that must not be uploaded.
 func oddArtifacts(a *attempt) (outcome, error) {
 	exit, err := a.python(a.ctx, `
 os.makedirs("out/sub")
@@ -244,13 +244,13 @@ for i in range(300):
 	for _, f := range exit.Files {
 		fine = fine || f.Path == "out/fine.txt"
 		if f.Type != "file" {
-			return hole("%+v is no file to be kept", f)
+			return hole("%+v must not be kept", f)
 		}
 	}
 	if !fine && len(exit.Files) < 10 {
-		return hole("of the files the run has made these are named: %+v", exit.Files)
+		return hole("of the run's files these are listed: %+v", exit.Files)
 	}
-	return bounded("%d files of 302 are named, all are plain files", len(exit.Files))
+	return bounded("%d files of 302 are listed, all are plain files", len(exit.Files))
 }
 
 // oddOutput changes what it shares with the agent: flags and sizes of the pipe.

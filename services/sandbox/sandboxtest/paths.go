@@ -12,13 +12,13 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// A place in the box, beside the workspace, that file operations must not reach.
+// A directory outside of the workspace that file operations must not reach.
 const (
 	outside       = "/tmp/outside"
 	outsideSecret = "this-is-outside-the-workspace"
 )
 
-// layTraps puts links and odd files into the workspace.
+// layTraps creates links and odd files in the workspace.
 const layTraps = `
 import shutil
 for p in ("/tmp/outside", "/workspace/trap"):
@@ -42,7 +42,7 @@ os.mkfifo("fifo")
 s = socket.socket(socket.AF_UNIX); s.bind("sock")
 `
 
-// evilPaths lead out of the workspace, if they are followed.
+// evilPaths lead out of the workspace if they are followed.
 var evilPaths = []string{
 	"../tmp/outside/secret.txt", "../../../../../../tmp/outside/secret.txt", "trap/../../tmp/outside/secret.txt", "./../tmp/outside/secret.txt",
 	"/tmp/outside/secret.txt", "//tmp/outside/secret.txt", "/workspace/../tmp/outside/secret.txt", "/../tmp/outside/secret.txt", "/etc/passwd", "../etc/passwd",
@@ -52,14 +52,14 @@ var evilPaths = []string{
 	"/dev/../tmp/outside/secret.txt", "file:///tmp/outside/secret.txt", "~/../tmp/outside/secret.txt",
 }
 
-// nastyPaths are no path of a file, or one that must be taken as it is written.
+// nastyPaths are invalid paths, or paths that must be used verbatim.
 var nastyPaths = []string{
 	"a\x00b", "trap/inside.txt\x00.png", "\x00", strings.Repeat("x", 300), strings.Repeat("x/", 3000), strings.Repeat("../", 2000) + "etc/passwd",
 	"\u2025/\u2025/etc/passwd", "\uff0e\uff0e/etc/passwd", "..\\..\\etc\\passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/etc/passwd", "\xff\xfe", "\xc0\xae\xc0\xae/etc/passwd",
 	"a\nb", "\r", "\x1b[2J", "\u202etxt.exe", "trap/loop", "trap/dangling/x", "trap/inside.txt/x", "trap/fds/0", "...", " ", "-rf", "$(id)", "`id`", "*", "trap/sock", "trap/zero", "trap/stdin",
 }
 
-// pathProbes speak to the agent about paths.
+// pathProbes use the agent's file operations with hostile paths.
 func pathProbes() []probe {
 	at := func(paths []string, f func(*attempt, context.Context, string) ([]byte, error)) func(*attempt) (outcome, error) {
 		return func(a *attempt) (outcome, error) { return a.atPaths(paths, f) }
@@ -92,7 +92,7 @@ func pathProbes() []probe {
 	search := func(a *attempt, ctx context.Context, path string) ([]byte, error) {
 		files, _, err := a.Glob(ctx, path, 100)
 		matches, _, err2 := a.Grep(ctx, agent.GrepQuery{Pattern: "outside-the|root:", Path: path, Max: 10})
-		// A glob that names what was asked for says nothing but the question.
+		// A glob that returns its own pattern reveals nothing.
 		return fmt.Append(nil, len(files) > 0 && strings.Contains(path, "*"), matches), errors.Join(err, err2)
 	}
 	return []probe{
@@ -100,7 +100,7 @@ func pathProbes() []probe {
 		{name: "write outside", try: at(evilPaths, write)},
 		{name: "edit outside", try: at(evilPaths, edit)},
 		{name: "list outside", try: at(evilPaths, look)},
-		{name: "move, make and remove outside", try: at(evilPaths, change)},
+		{name: "move, create and remove outside", try: at(evilPaths, change)},
 		{name: "search outside", try: at(append([]string{"../*", "/tmp/outside/*", "trap/dir/*", "trap/rootdir/etc/*", "/**/secret.txt"}, evilPaths...), search)},
 		{name: "read nasty names", try: at(nastyPaths, read)},
 		{name: "write nasty names", alone: true, try: at(nastyPaths, write)},
@@ -117,8 +117,8 @@ func pathProbes() []probe {
 	}
 }
 
-// atPaths does something at each path. Nothing from outside may come back,
-// nothing outside may change, and the agent must answer.
+// atPaths performs an operation at each path. Nothing from outside may be returned, nothing
+// outside may change, and the agent must answer.
 func (a *attempt) atPaths(paths []string, f func(*attempt, context.Context, string) ([]byte, error)) (outcome, error) {
 	if _, err := a.says(layTraps + `""`); err != nil {
 		return outcome{}, err
@@ -134,7 +134,7 @@ func (a *attempt) atPaths(paths []string, f func(*attempt, context.Context, stri
 		hung := ctx.Err() != nil
 		cancel()
 		if text := string(data); strings.Contains(text, outsideSecret) || strings.Contains(text, "root:") {
-			return hole("at %.200q what is outside comes back: %.200s", path, text)
+			return hole("at %.200q data from outside is returned: %.200s", path, text)
 		}
 		if hung || errors.Is(err, agent.ErrBroken) {
 			return hole("at %.200q the agent hangs or breaks: %v", path, err)
@@ -148,17 +148,17 @@ func (a *attempt) atPaths(paths []string, f func(*attempt, context.Context, stri
 		return outcome{}, err
 	}
 	if before != after {
-		return hole("what is outside has changed from %s to %s", before, after)
+		return hole("files outside have changed from %s to %s", before, after)
 	}
-	return refused("%d of %d paths refused, what is outside is as it was", refusals, len(paths))
+	return refused("%d of %d paths refused, nothing outside has changed", refusals, len(paths))
 }
 
-// outside describes all that is there beside the workspace and may be written.
+// outside describes everything outside of the workspace that may be written.
 func (a *attempt) outside() (string, error) {
 	return a.says(`repr(sorted((p, os.lstat(os.path.join(t, p)).st_size, open(os.path.join(t, p)).read() if os.path.isfile(os.path.join(t, p)) else "") for t, ds, fs in os.walk("` + outside + `") for p in ds + fs)) + str(os.stat("/etc/passwd").st_size) + repr(sorted(os.listdir("/tmp")))`)
 }
 
-// workspaceItself may be emptied and not be removed or moved.
+// workspaceItself checks that the workspace may be emptied, but not removed or moved.
 func workspaceItself(a *attempt) (outcome, error) {
 	var errs []error
 	for _, path := range []string{".", "", "/", "/workspace", "./.", "x/.."} {
@@ -180,7 +180,7 @@ func hardlinks(a *attempt) (outcome, error) {
 	return a.mustRefuse(`attempt(os.link, "/etc/passwd", "/workspace/hard")`, "EXDEV", "EPERM", "EACCES", "EROFS")
 }
 
-// fifo has nobody at its other end, so that to open it waits for ever.
+// fifo checks fifos without a peer, whose open blocks forever.
 func fifo(a *attempt) (outcome, error) {
 	if _, err := a.says(layTraps + `""`); err != nil {
 		return outcome{}, err
@@ -201,8 +201,8 @@ func fifo(a *attempt) (outcome, error) {
 	return refused("%v", readErr)
 }
 
-// swapRace has a run that makes a directory a link and back, as fast as it can,
-// while the service reads and writes below it.
+// swapRace runs code that changes a directory into a link and back as fast as it can, while
+// the service reads and writes below it.
 func swapRace(a *attempt) (outcome, error) {
 	if _, err := a.says(layTraps + `
 os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp/outside", "link"); ""`); err != nil {
@@ -253,7 +253,7 @@ os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp
 		return outcome{}, err
 	}
 	if before != after {
-		return hole("what is outside has changed from %s to %s", before, after)
+		return hole("files outside have changed from %s to %s", before, after)
 	}
 	if during < 20 {
 		return outcome{}, fmt.Errorf("%d rounds of %d while it swapped are no race", during, ops)
@@ -261,7 +261,7 @@ os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp
 	return refused("%d rounds, %d while it swapped, %d reads inside, none outside", ops, during, inside)
 }
 
-// swapper swaps by one system call: there is no moment without a name.
+// swapper swaps with one system call, so that the name always exists.
 const swapper = `
 os.chdir("/workspace/trap")
 print("on", flush=True)

@@ -10,12 +10,12 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// privilegeProbes try to become somebody else.
+// privilegeProbes try to become another user.
 func privilegeProbes() []probe {
 	must := func(name, code string, errnos ...string) probe {
 		return probe{name: name, try: func(a *attempt) (outcome, error) { return a.mustRefuse(code, errnos...) }}
 	}
-	nobody := append([]string{"EINVAL"}, no...) // in a user namespace that has no root there is nobody to become
+	nobody := append([]string{"EINVAL"}, no...) // in a user namespace without root there is no such user
 	return []probe{
 		must("setuid to root", `attempt(os.setuid, 0)`, nobody...),
 		must("setgid to root", `attempt(os.setgid, 0)`, nobody...),
@@ -35,7 +35,7 @@ attempt(os.setxattr, "capable", "security.capability", struct.pack("<IIIII", 0x0
 	}
 }
 
-// noPrivilege looks at what the kernel says of a process of the box.
+// noPrivilege checks what the kernel reports about a process of the sandbox.
 func noPrivilege(a *attempt) (outcome, error) {
 	var status map[string]string
 	if err := a.eval(a.ctx, &status, `dict((k, v.strip()) for k, _, v in (l.partition(":") for l in open("/proc/self/status")))`); err != nil {
@@ -48,13 +48,13 @@ func noPrivilege(a *attempt) (outcome, error) {
 		"Gid": strings.TrimSpace(strings.Repeat(fmt.Sprint(driver.GID, "\t"), 4)),
 	} {
 		if status[field] != want {
-			return hole("/proc/self/status says %s: %q, want %q", field, status[field], want)
+			return hole("/proc/self/status has %s: %q, want %q", field, status[field], want)
 		}
 	}
 	ids := strings.Fields(status["Uid"])
 	uid, err := strconv.Atoi(cmp.Or(strings.Join(slices.Compact(ids), " "), "none"))
 	if err != nil || len(ids) != 4 || !ownUser(uid) {
-		return hole("/proc/self/status says Uid: %q, want four times the box's own", status["Uid"])
+		return hole("/proc/self/status has Uid: %q, want four times the sandbox's own", status["Uid"])
 	}
 	return refused("no capability, NoNewPrivs, seccomp filter, uid %d", uid)
 }
@@ -74,7 +74,7 @@ func setuidBinary(a *attempt) (outcome, error) {
 	return harmless("it runs as %s:%s", lines[0], lines[1])
 }
 
-// systemSetuid runs what the box's system offers with the bit set.
+// systemSetuid runs the setuid programs of the sandbox's system.
 func systemSetuid(a *attempt) (outcome, error) {
 	var got struct {
 		Found int
@@ -114,10 +114,10 @@ for p in found:
 			return hole("a setuid binary of the system ran as %d", uid)
 		}
 	}
-	return harmless("%d there, none ran as anybody else", got.Found)
+	return harmless("%d found, none ran as another user", got.Found)
 }
 
-// memfdExec may work: what it runs is as confined as the rest.
+// memfdExec may work: the program is as confined as all others.
 func memfdExec(a *attempt) (outcome, error) {
 	said, err := a.says(`
 fd = os.memfd_create("probe", 0)
@@ -145,7 +145,7 @@ code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 	return hole("a program run from memory is %s", said)
 }
 
-// tiocsti would type into the terminal of whoever has started the service.
+// tiocsti would type into the terminal in which the service was started.
 func tiocsti(a *attempt) (outcome, error) {
 	said, err := a.says(`
 import fcntl, termios
@@ -172,7 +172,7 @@ except OSError as e:
 	return refused("there is no terminal to type into")
 }
 
-// devices are those that every program expects, and no other.
+// devices checks that only the devices exist that every program expects.
 func devices(a *attempt) (outcome, error) {
 	var found []string
 	err := a.eval(a.ctx, &found, `
@@ -196,7 +196,7 @@ found`)
 		return outcome{}, err
 	}
 	if len(found) > 0 {
-		return hole("there are devices that no program needs: %q", found)
+		return hole("there are unneeded devices: %q", found)
 	}
-	return refused("null, zero, full, random, urandom, tty and terminals are all there is")
+	return refused("only null, zero, full, random, urandom, tty and terminals")
 }

@@ -13,14 +13,14 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// probe is one attempt to get out or to do harm.
+// probe is one attempt to escape or to do harm.
 type probe struct {
 	name string
-	// alone wants a box that no other probe has used or will use.
+	// alone requires a sandbox that no other probe has used or will use.
 	alone  bool
-	limits func(*driver.Limits) // of that box
-	limit  string               // what the driver must enforce for this to be held, e.g. "pids"
-	unfit  string               // why it cannot be tried on this machine
+	limits func(*driver.Limits) // of that sandbox
+	limit  string               // what the driver must enforce for this probe, e.g. "pids"
+	unfit  string               // why it cannot run on this machine
 	try    func(*attempt) (outcome, error)
 }
 
@@ -28,14 +28,14 @@ type probe struct {
 type verdict string
 
 const (
-	wasRefused  verdict = "refused"  // it was not done
-	wasBounded  verdict = "bounded"  // it was done, and came to its end
-	wasHarmless verdict = "harmless" // it was done, and reached nothing but its own box
+	wasRefused  verdict = "refused"  // the code was refused
+	wasBounded  verdict = "bounded"  // it ran, within bounds
+	wasHarmless verdict = "harmless" // it ran, and reached only its own sandbox
 	wasSkipped  verdict = "skipped"
 	isHole      verdict = "HOLE"
 )
 
-// outcome is what became of a probe that passed.
+// outcome is the result of a probe that passed.
 type outcome struct {
 	verdict verdict
 	note    string
@@ -53,27 +53,27 @@ func harmless(format string, args ...any) (outcome, error) {
 	return outcome{wasHarmless, fmt.Sprintf(format, args...)}, nil
 }
 
-// hole is what a probe must not find.
+// hole is the outcome of a probe that fails.
 func hole(format string, args ...any) (outcome, error) {
 	return outcome{}, fmt.Errorf(format, args...)
 }
 
-// attempt is a probe at work.
+// attempt is a running probe.
 type attempt struct {
-	*box
+	*sandbox
 
-	ctx  context.Context //nolint:containedctx // an attempt is one call's, and a hundred probes are plainer so
+	ctx  context.Context //nolint:containedctx // an attempt is one call, and it simplifies a hundred probes
 	t    testing.TB
 	host *host
 }
 
-// probeAll runs a group. Its probes share a box as long as it can be used.
+// probeAll runs a group. Its probes share a sandbox while it is usable.
 func (s *suite) probeAll(t *testing.T, g group) {
-	var shared *box
+	var shared *sandbox
 	defer func() {
 		if shared != nil {
 			if err := shared.end(); err != nil {
-				t.Errorf("the end of the box that the probes shared: %v", err)
+				t.Errorf("the end of the sandbox that the probes shared: %v", err)
 			}
 		}
 	}()
@@ -84,7 +84,7 @@ func (s *suite) probeAll(t *testing.T, g group) {
 				return
 			}
 			if p.alone || b == nil {
-				b = s.start(s.t, boxOptions{limits: p.limits})
+				b = s.start(s.t, sandboxOptions{limits: p.limits})
 			}
 			o, usable := s.probe(t, p, b)
 			if t.Failed() {
@@ -94,7 +94,7 @@ func (s *suite) probeAll(t *testing.T, g group) {
 			switch {
 			case p.alone || !usable:
 				if err := b.end(); err != nil {
-					t.Errorf("the end of its box: %v", err)
+					t.Errorf("the end of its sandbox: %v", err)
 				}
 				if !p.alone {
 					shared = nil
@@ -106,8 +106,8 @@ func (s *suite) probeAll(t *testing.T, g group) {
 	}
 }
 
-// skipped skips what the suite's caller said that its driver cannot stop, and
-// what the driver itself reports as a limit that it cannot hold here.
+// skipped skips what the suite's caller declared that its driver cannot prevent, and what
+// the driver itself reports as a limit that it cannot enforce here.
 func (s *suite) skipped(t *testing.T, g group, p probe) bool {
 	reason := s.Skip[p.name]
 	if reason == "" {
@@ -131,11 +131,11 @@ func (s *suite) skipped(t *testing.T, g group, p probe) bool {
 	return true
 }
 
-// probe runs one and looks at the box, the neighbour and the host afterwards.
-func (s *suite) probe(t *testing.T, p probe, b *box) (o outcome, usable bool) {
+// probe runs one probe, and then checks the sandbox, the neighbour and the host.
+func (s *suite) probe(t *testing.T, p probe, b *sandbox) (o outcome, usable bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	a := &attempt{box: b, ctx: ctx, t: t, host: s.host}
+	a := &attempt{sandbox: b, ctx: ctx, t: t, host: s.host}
 	o, err := p.try(a)
 	if err != nil {
 		o = outcome{isHole, err.Error()}
@@ -146,7 +146,7 @@ func (s *suite) probe(t *testing.T, p probe, b *box) (o outcome, usable bool) {
 		t.Errorf("afterwards: %v", err)
 	}
 	if !usable {
-		o.note += " (its box is broken)"
+		o.note += " (its sandbox is broken)"
 	}
 	if err := s.neighbour.knows(ctx); err != nil {
 		t.Errorf("afterwards: %v", err)
@@ -157,7 +157,7 @@ func (s *suite) probe(t *testing.T, p probe, b *box) (o outcome, usable bool) {
 	return o, usable
 }
 
-// says runs code whose last expression is a text: what became of it.
+// says runs code whose last expression is a text, and returns the text.
 func (a *attempt) says(code string) (string, error) {
 	exit, err := a.python(a.ctx, code)
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *attempt) says(code string) (string, error) {
 	return out, decode(exit, &out)
 }
 
-// mustRefuse passes when the code says one of the errors that mean no.
+// mustRefuse passes when the code returns one of the errors that mean a refusal.
 func (a *attempt) mustRefuse(code string, errnos ...string) (outcome, error) {
 	said, err := a.says(code)
 	if err != nil {
@@ -189,8 +189,8 @@ func (a *attempt) shell(code string) (agent.Exit, error) {
 	return a.run(a.ctx, agent.Run{Kind: agent.Shell, Code: code})
 }
 
-// watch measures the box's processes from outside while f runs, and returns the
-// most that was seen.
+// watch measures the sandbox's processes from outside while f runs, and returns the
+// maximum.
 func (a *attempt) watch(measure func(namespace) int, f func() error) (most int, err error) {
 	stop := make(chan struct{})
 	var watching sync.WaitGroup
@@ -212,7 +212,7 @@ func (a *attempt) watch(measure func(namespace) int, f func() error) (most int, 
 	return most, err
 }
 
-// whileNeighbourAnswers runs f and asks the neighbour all the while.
+// whileNeighbourAnswers runs f and calls the neighbour repeatedly meanwhile.
 func (a *attempt) whileNeighbourAnswers(f func() error) (asked int, err error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// namespace is a PID namespace, kept open so that its number belongs to nobody
-// else as long as it is looked for.
+// namespace is a PID namespace, kept open so that its number is not reused while it is in
+// use here.
 type namespace struct {
 	name string // pid:[4026532…]
 	file *os.File
 }
 
-// findNamespace finds the namespace that a box says it has among the host's processes.
+// findNamespace finds the namespace that a sandbox reports among the host's processes.
 func findNamespace(name string) (namespace, error) {
 	if own, err := os.Readlink("/proc/self/ns/pid"); err != nil || own == name {
-		return namespace{}, fmt.Errorf("the box is in PID namespace %s, the host in %s (%w)", name, own, err)
+		return namespace{}, fmt.Errorf("the sandbox is in PID namespace %s, the host in %s (%w)", name, own, err)
 	}
 	for _, pid := range pids() {
 		path := "/proc/" + pid + "/ns/pid"
@@ -32,12 +32,12 @@ func findNamespace(name string) (namespace, error) {
 			return namespace{name, f}, nil
 		}
 	}
-	return namespace{}, fmt.Errorf("no process on this host is in %s; the suite needs boxes whose processes it sees", name)
+	return namespace{}, fmt.Errorf("no process on this host is in %s; the suite requires sandboxes whose processes it sees", name)
 }
 
-func (n namespace) close() { _ = n.file.Close() } // it was only read
+func (n namespace) close() { _ = n.file.Close() } // only read
 
-// process is one of the host's.
+// process is a process of the host.
 type process struct {
 	pid, cmdline string
 	threads      int
@@ -45,7 +45,7 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%s (%q)", p.pid, p.cmdline) }
 
-// processes are those in the namespace, zombies included.
+// processes returns those in the namespace, including zombies.
 func (n namespace) processes() (out []process) {
 	for _, pid := range pids() {
 		if got, err := os.Readlink("/proc/" + pid + "/ns/pid"); err != nil || got != n.name {
@@ -69,13 +69,12 @@ func (n namespace) threads() (sum int) {
 	return sum
 }
 
-// resident is the memory that the processes hold, in bytes; what they share
-// counts once.
+// resident returns the memory that the processes hold, in bytes; shared memory counts once.
 func (n namespace) resident() (sum int) {
 	for _, p := range n.processes() {
 		rollup, err := os.ReadFile("/proc/" + p.pid + "/smaps_rollup")
 		if err != nil {
-			continue // it has ended
+			continue // already ended
 		}
 		for line := range strings.Lines(string(rollup)) {
 			var kib int
@@ -100,7 +99,7 @@ func pids() (out []string) {
 	return out
 }
 
-// traces are the processes, mounts and cgroups on the host that carry a box's name.
+// traces returns the host's processes, mounts and cgroups whose names contain the sandbox's.
 func traces(name string) (out []string) {
 	for _, pid := range pids() {
 		cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
@@ -109,7 +108,7 @@ func traces(name string) (out []string) {
 		}
 	}
 	if mounts, err := os.Open("/proc/self/mountinfo"); err == nil {
-		defer func() { _ = mounts.Close() }() // it was only read
+		defer func() { _ = mounts.Close() }() // only read
 		for lines := bufio.NewScanner(mounts); lines.Scan(); {
 			if strings.Contains(lines.Text(), name) {
 				out = append(out, "mount "+lines.Text())
@@ -118,7 +117,7 @@ func traces(name string) (out []string) {
 	}
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // cgroups come and go; one that is gone is no trace
+			return nil //nolint:nilerr // cgroups may disappear; a removed one is not a trace
 		}
 		if d.IsDir() && strings.Contains(d.Name(), name) {
 			out = append(out, "cgroup "+path)

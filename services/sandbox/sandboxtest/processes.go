@@ -7,7 +7,7 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// attach is a call on another process, by the numbers of amd64.
+// attach is a system call on another process, with amd64's numbers.
 const attach = `
 def iov(target):
     local = ctypes.create_string_buffer(8)
@@ -26,7 +26,7 @@ def steal(pid, fd):
     return syscall(438, syscall(434, pid, 0), fd, 0)
 `
 
-// processProbes attack the box's first process, the agent, and what else runs.
+// processProbes attack the sandbox's first process, the agent, and its other processes.
 func processProbes() []probe {
 	denied := append([]string{"ENOENT", "ENXIO"}, no...)
 	var out []probe
@@ -69,7 +69,7 @@ func processProbes() []probe {
 	)
 }
 
-// forgeByProc writes what looks like frames where the agent reads and writes.
+// forgeByProc writes forged frames to the agent's descriptors.
 func forgeByProc(a *attempt) (outcome, error) {
 	said, err := a.says(`
 out = []
@@ -88,8 +88,8 @@ for fd in range(0, 10):
 	return refused("none can be opened")
 }
 
-// forgeByInheritance writes garbage to every descriptor that a run has of the
-// agent. What is its own result pipe may take it: the result is the run's word.
+// forgeByInheritance writes garbage to every descriptor that a run inherits from the agent.
+// Its own result pipe may accept it: the result is the run's report about itself.
 func forgeByInheritance(a *attempt) (outcome, error) {
 	exit, err := a.python(a.ctx, `
 import fcntl
@@ -105,15 +105,15 @@ for fd in range(0, 256):
         pass
 tried`)
 	if err != nil && a.answersAfterForging() != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
 	if exit.Code == 77 {
 		return hole("a run has forged its exit frame: %+v", exit)
 	}
 	if err := a.answersAfterForging(); err != nil {
-		return harmless("the box is broken: %v", err)
+		return harmless("the sandbox is broken: %v", err)
 	}
-	return harmless("%s descriptors tried, the next call is answered truly", exit.Result)
+	return harmless("%s descriptors tried, the next call is answered correctly", exit.Result)
 }
 
 func (a *attempt) answersAfterForging() error { return a.answers(a.ctx) }
@@ -130,7 +130,7 @@ for s in sorted(signal.valid_signals()):
 	if err != nil {
 		return harmless("the run got no answer: %v", err)
 	}
-	return harmless("it takes them all and lives; refused were: %s", orNone(said))
+	return harmless("it survives them all; refused were: %s", orNone(said))
 }
 
 func orNone(s string) string {
@@ -149,21 +149,21 @@ func killAll(a *attempt) (outcome, error) {
 	return harmless("exit %d %s", exit.Code, exit.Signal)
 }
 
-// limitInit takes the agent's limits away, each in a call of its own: whatever later
-// calls said would be the agent's failure, shown as theirs.
+// limitInit removes the agent's limits, each in a separate call: failures of later calls
+// would be the agent's, shown as theirs.
 func limitInit(a *attempt) (outcome, error) {
 	for _, limit := range []string{"NOFILE", "CPU", "AS", "DATA", "NPROC", "FSIZE"} {
 		said, err := a.says(`
 import resource
 attempt(resource.prlimit, 1, resource.RLIMIT_` + limit + `, (0, 0))`)
 		if err != nil || said != "EPERM" {
-			return hole("setting %s of PID 1 to 0 says %q, %v", limit, said, err)
+			return hole("setting %s of PID 1 to 0 returns %q, %v", limit, said, err)
 		}
 	}
 	return refused("EPERM")
 }
 
-// sacrificeInit offers PID 1 to the kernel's killer and then eats all memory.
+// sacrificeInit makes PID 1 the preferred victim of the kernel's killer and uses all memory.
 func sacrificeInit(a *attempt) (outcome, error) {
 	said, err := a.says(`attempt(put, "/proc/1/oom_score_adj", b"1000")`)
 	if err != nil {
@@ -178,13 +178,13 @@ keep = []
 while True:
     keep.append(bytearray(b"x") * (8 << 20))`)
 	if err != nil {
-		return bounded("writing the score: %s; the box: %v", said, err)
+		return bounded("writing the score: %s; the sandbox: %v", said, err)
 	}
 	return bounded("writing the score: %s; the eater: %d %s", said, exit.Code, exit.Signal)
 }
 
-// starveInit takes the processor away from PID 1, by all calls that there are and then
-// by processes that never pause. The deadline has to hold.
+// starveInit takes the processor away from PID 1, by all available system calls and then by
+// processes that never pause. The deadline must hold.
 func starveInit(a *attempt) (outcome, error) {
 	said, err := a.says(`
 " ".join([attempt(os.setpriority, os.PRIO_PROCESS, 1, 19), attempt(os.setpriority, os.PRIO_USER, 0, 19),
@@ -206,7 +206,7 @@ try:
 except OSError:
     while True: pass`})
 	if err != nil || !exit.TimedOut {
-		return hole("what never pauses is not ended in time: %+v, %v", exit, err)
+		return hole("processes that never pause are not ended in time: %+v, %v", exit, err)
 	}
 	return refused("%s; %d busy processes were ended in time", said, exit.Strays)
 }
@@ -218,7 +218,7 @@ func regroupInit(a *attempt) (outcome, error) {
 		return outcome{}, err
 	}
 	if strings.Contains(said, "done") {
-		return hole("it says %q", said)
+		return hole("it returns %q", said)
 	}
 	return refused("%s", said)
 }

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// table is what became of every probe of one driver.
+// table has the result of every probe of one driver.
 type table struct {
 	driver string
 	rows   []row
@@ -23,7 +23,7 @@ func (t *table) add(group, probe string, o outcome) {
 	t.rows = append(t.rows, row{group, probe, o})
 }
 
-// String is the table, and below it what was skipped, once more.
+// String returns the table, followed by the skipped probes again.
 func (t *table) String() string {
 	var b strings.Builder
 	count := map[verdict]int{}
@@ -37,7 +37,7 @@ func (t *table) String() string {
 		}
 		fmt.Fprintf(w, "%s\t| %s\t| %s\t| %s\n", r.group, r.probe, r.verdict, note)
 	}
-	_ = w.Flush() // a strings.Builder takes all
+	_ = w.Flush() // a strings.Builder never fails
 	fmt.Fprintf(&b, "%d probes: %d refused, %d bounded, %d harmless, %d skipped, %d holes\n",
 		len(t.rows), count[wasRefused], count[wasBounded], count[wasHarmless], count[wasSkipped], count[isHole])
 	for _, r := range t.rows {

@@ -10,10 +10,10 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// shortRun is the timeout of runs that would go on for ever.
+// shortRun is the timeout of endless runs.
 const shortRun = 1500 * time.Millisecond
 
-// resourceProbes use up what a box has.
+// resourceProbes exhaust a sandbox's resources.
 func resourceProbes() []probe {
 	return []probe{
 		{name: "fork bomb", alone: true, limit: "pids", try: forkBomb(agent.Python, `
@@ -85,7 +85,7 @@ func forkBomb(kind agent.Kind, code string) func(*attempt) (outcome, error) {
 		fizzled := func() bool {
 			return err == nil && most < int(a.limits.PIDs)/2 && !strings.Contains(exit.Stderr.Text, "fork")
 		}
-		// On a machine that does much else the bomb may need longer to go off.
+		// On a busy machine the bomb may need longer to go off.
 		for _, timeout := range []time.Duration{shortRun, 10 * shortRun} {
 			most, err = a.watch(namespace.threads, func() (err error) {
 				asked, err = a.whileNeighbourAnswers(func() (err error) {
@@ -98,14 +98,14 @@ func forkBomb(kind agent.Kind, code string) func(*attempt) (outcome, error) {
 				break
 			}
 		}
-		// What the driver itself runs in the namespace, e.g. an init, may come on top.
+		// The driver's own processes in the namespace, e.g. an init, are additional.
 		if limit := int(a.limits.PIDs) + 8; most > limit {
 			return hole("there were %d processes at once, the limit is %d", most, a.limits.PIDs)
 		}
 		if left := a.strays(); len(left) > 0 {
-			return hole("when the call is over there still is %v", left)
+			return hole("after the call these are left: %v", left)
 		}
-		// A bomb that was not seen to fill the box must say itself that it had.
+		// A bomb that was not observed to fill the sandbox must itself report that.
 		if fizzled() {
 			return hole("it was no bomb: at most %d processes, exit %d %s %s", most, exit.Code, exit.Signal, tail(exit.Stderr.Text))
 		}
@@ -116,8 +116,8 @@ func forkBomb(kind agent.Kind, code string) func(*attempt) (outcome, error) {
 	}
 }
 
-// endless runs what goes on for ever out of its time. On a machine that does much
-// else it may need longer to come to what it prints.
+// endless runs an endless program until its timeout. On a busy machine it may need longer
+// until it prints.
 func (a *attempt) endless(says string, r agent.Run) (exit agent.Exit, err error) {
 	for r.Timeout = shortRun; ; r.Timeout *= 4 {
 		exit, err = a.run(a.ctx, r)
@@ -127,8 +127,7 @@ func (a *attempt) endless(says string, r agent.Run) (exit agent.Exit, err error)
 	}
 }
 
-// strays are the processes that a call has left, in a box that had none before:
-// more than the box has when it is idle.
+// strays returns the processes that a call has left, beyond those of an idle sandbox.
 func (a *attempt) strays() []string {
 	return until(gone, func() []string {
 		procs := a.ns.processes()
@@ -163,7 +162,7 @@ except (RuntimeError, MemoryError):
 	return bounded("%d threads; timed out: %v, %d %s", n, exit.TimedOut, exit.Code, exit.Signal)
 }
 
-// zombies leaves children that nobody waits for, call after call.
+// zombies leaves unreaped children, call after call.
 func zombies(a *attempt) (outcome, error) {
 	for range 4 {
 		if _, err := a.python(a.ctx, `
@@ -175,10 +174,10 @@ for _ in range(20):
 	if left := a.strays(); len(left) > 0 {
 		return hole("zombies are left: %v", left)
 	}
-	return bounded("all are reaped when the call is over")
+	return bounded("all are reaped when the call ends")
 }
 
-// memoryBomb repeats the step, which takes 8 MiB, and says how far it came.
+// memoryBomb repeats the step, which uses 8 MiB, and reports the total.
 func memoryBomb(step string) func(*attempt) (outcome, error) {
 	return func(a *attempt) (outcome, error) {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: prelude + `
@@ -193,7 +192,7 @@ while n < 4096:
 		steps := strings.Fields(exit.Stdout.Text)
 		reached := 0
 		if len(steps) > 0 {
-			reached, _ = strconv.Atoi(steps[len(steps)-1]) // it is a number, or nothing was reached
+			reached, _ = strconv.Atoi(steps[len(steps)-1]) // a number, or nothing was reached
 		}
 		if int64(reached)<<20 > a.limits.Memory {
 			return hole("it got %d MiB, the limit is %d MiB", reached, a.limits.Memory>>20)
@@ -211,7 +210,7 @@ while n < 4096:
 	}
 }
 
-// memoryOfMany takes in 16 processes what each alone may take.
+// memoryOfMany uses, in each of 16 processes, as much as one process may use.
 func memoryOfMany(a *attempt) (outcome, error) {
 	asked := 0
 	most, err := a.watch(namespace.resident, func() (err error) {

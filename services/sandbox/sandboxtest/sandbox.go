@@ -19,25 +19,25 @@ import (
 //go:embed py/prelude.py
 var prelude string
 
-// box is a box of the suite, with its agent.
-type box struct {
+// sandbox is a sandbox of the suite, with its agent.
+type sandbox struct {
 	*agent.Conn
 
 	raw    driver.Sandbox
 	s      *suite
 	limits driver.Limits
 	ns     namespace // its PID namespace, as the host sees it
-	idle   int       // how many processes it has when nothing runs
+	idle   int       // number of processes when no call runs
 	secret string    // what the neighbour must still know
 }
 
-// boxOptions are what a probe may want of its box.
-type boxOptions struct {
+// sandboxOptions are a probe's requirements for its sandbox.
+type sandboxOptions struct {
 	limits func(*driver.Limits)
 	set    string
 }
 
-// smallLimits make that what fills a box fills it soon.
+// smallLimits returns limits that are soon exhausted.
 func smallLimits() driver.Limits {
 	l := driver.DefaultLimits()
 	l.Memory, l.PIDs, l.OpenFiles = 256<<20, 64, 256
@@ -45,33 +45,33 @@ func smallLimits() driver.Limits {
 	return l
 }
 
-// NewName is a name that nobody else on this host has.
+// NewName returns a name that is unique on this host.
 func NewName(kind string) string { return "sbt-" + kind + "-" + token()[:12] }
 
 func token() string {
 	b := make([]byte, 16)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
-// openBox starts a box and its agent.
-func openBox(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Sandbox, *agent.Conn, error) {
+// openSandbox starts a sandbox and its agent.
+func openSandbox(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Sandbox, *agent.Conn, error) {
 	spec.Args = agent.Args()
 	b, err := d.Start(ctx, spec)
 	if err != nil {
-		return nil, nil, fmt.Errorf("starting box %s: %w", spec.Name, err)
+		return nil, nil, fmt.Errorf("starting sandbox %s: %w", spec.Name, err)
 	}
 	c, err := agent.Open(ctx, b)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("opening the agent of box %s: %w", spec.Name, err), b.Err(), b.Destroy(context.WithoutCancel(ctx)))
+		return nil, nil, errors.Join(fmt.Errorf("opening the agent of sandbox %s: %w", spec.Name, err), b.Err(), b.Destroy(context.WithoutCancel(ctx)))
 	}
 	return b, c, nil
 }
 
-// start makes a box that is destroyed with the test at the latest.
-func (s *suite) start(t testing.TB, o boxOptions) *box { return s.startWith(t, s.driver, o) }
+// start starts a sandbox that is destroyed at the end of the test at the latest.
+func (s *suite) start(t testing.TB, o sandboxOptions) *sandbox { return s.startWith(t, s.driver, o) }
 
-func (s *suite) startWith(t testing.TB, d driver.Driver, o boxOptions) *box {
+func (s *suite) startWith(t testing.TB, d driver.Driver, o sandboxOptions) *sandbox {
 	t.Helper()
 	limits := smallLimits()
 	if o.limits != nil {
@@ -79,36 +79,36 @@ func (s *suite) startWith(t testing.TB, d driver.Driver, o boxOptions) *box {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	raw, conn, err := openBox(ctx, d, driver.Spec{Name: NewName("b"), Limits: limits, Set: o.set})
+	raw, conn, err := openSandbox(ctx, d, driver.Spec{Name: NewName("b"), Limits: limits, Set: o.set})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.boxes.Add(1)
-	b := &box{raw: raw, Conn: conn, s: s, limits: limits}
+	s.sandboxes.Add(1)
+	b := &sandbox{raw: raw, Conn: conn, s: s, limits: limits}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := b.Destroy(ctx); err != nil {
-			t.Errorf("destroying box %s: %v", b.Name(), err)
+			t.Errorf("destroying sandbox %s: %v", b.Name(), err)
 		}
 	})
 	var inside string
 	if err := b.eval(t.Context(), &inside, `os.readlink("/proc/self/ns/pid")`); err != nil {
-		t.Fatalf("asking the box for its PID namespace: %v", err)
+		t.Fatalf("reading the sandbox's PID namespace: %v", err)
 	}
 	if b.ns, err = findNamespace(inside); err != nil {
-		t.Fatalf("finding the box's processes on the host: %v", err)
+		t.Fatalf("finding the sandbox's processes on the host: %v", err)
 	}
 	t.Cleanup(b.ns.close)
 	if b.settle(); b.idle == 0 {
-		t.Fatalf("none of the processes of box %s is seen, so that to see none says nothing", b.Name())
+		t.Fatalf("no processes of sandbox %s are visible, so their absence would prove nothing", b.Name())
 	}
 	return b
 }
 
-// settle counts what runs when nothing does: the agent, and the child that it
-// keeps for the next call, which is there soon after each.
-func (b *box) settle() {
+// settle counts the processes of an idle sandbox: the agent, and the child that it keeps
+// for the next call, which exists soon after each call.
+func (b *sandbox) settle() {
 	until(patience, func() []string {
 		if b.idle = len(b.ns.processes()); b.idle < 2 {
 			return []string{"no spare child yet"}
@@ -117,19 +117,19 @@ func (b *box) settle() {
 	})
 }
 
-// Name is the box's.
-func (b *box) Name() string { return b.raw.Name() }
+// Name returns the sandbox's name.
+func (b *sandbox) Name() string { return b.raw.Name() }
 
-// Destroy destroys the box.
-func (b *box) Destroy(ctx context.Context) error { return b.raw.Destroy(ctx) }
+// Destroy destroys the sandbox.
+func (b *sandbox) Destroy(ctx context.Context) error { return b.raw.Destroy(ctx) }
 
 // python runs code after the prelude.
-func (b *box) python(ctx context.Context, code string) (agent.Exit, error) {
+func (b *sandbox) python(ctx context.Context, code string) (agent.Exit, error) {
 	return b.run(ctx, agent.Run{Kind: agent.Python, Code: prelude + code})
 }
 
-// run runs within the suite's patience.
-func (b *box) run(ctx context.Context, r agent.Run) (agent.Exit, error) {
+// run runs r within the suite's patience.
+func (b *sandbox) run(ctx context.Context, r agent.Run) (agent.Exit, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if r.Timeout == 0 {
@@ -139,7 +139,7 @@ func (b *box) run(ctx context.Context, r agent.Run) (agent.Exit, error) {
 }
 
 // eval decodes the code's last expression into v.
-func (b *box) eval(ctx context.Context, v any, code string) error {
+func (b *sandbox) eval(ctx context.Context, v any, code string) error {
 	exit, err := b.python(ctx, code)
 	if err != nil {
 		return err
@@ -159,36 +159,36 @@ func decode(exit agent.Exit, v any) error {
 
 func tail(s string) string { return s[max(0, len(s)-600):] }
 
-// answers reports why the box does not answer.
-func (b *box) answers(ctx context.Context) error {
+// answers reports why the sandbox does not answer.
+func (b *sandbox) answers(ctx context.Context) error {
 	var n int
 	if err := b.eval(ctx, &n, "6 * 7"); err != nil {
 		return err
 	}
 	if n != 42 {
-		return fmt.Errorf("it says that 6 * 7 is %d", n)
+		return fmt.Errorf("it computes 6 * 7 as %d", n)
 	}
 	return nil
 }
 
-// answersOrIsBroken is what must be true of a box after a probe. It reports
-// whether the box can be used again.
-func (b *box) answersOrIsBroken(ctx context.Context) (usable bool, err error) {
+// answersOrIsBroken checks what must be true of a sandbox after a probe. It reports whether
+// the sandbox can be used again.
+func (b *sandbox) answersOrIsBroken(ctx context.Context) (usable bool, err error) {
 	err = b.answers(ctx)
 	if err == nil {
 		return true, nil
 	}
 	if !errors.Is(err, agent.ErrBroken) {
-		return false, fmt.Errorf("the box neither answers nor is it broken: %w", err)
+		return false, fmt.Errorf("the sandbox neither answers nor is it broken: %w", err)
 	}
 	if text := strings.TrimSpace(strings.TrimPrefix(err.Error(), agent.ErrBroken.Error())); text == "" {
-		return false, errors.New("the box is broken, and nothing says why")
+		return false, errors.New("the sandbox is broken without a reason")
 	}
 	return false, nil
 }
 
-// remember gives the neighbour something to know.
-func (b *box) remember(t *testing.T) {
+// remember gives the neighbour a secret.
+func (b *sandbox) remember(t *testing.T) {
 	t.Helper()
 	b.secret = token()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -198,8 +198,8 @@ func (b *box) remember(t *testing.T) {
 	}
 }
 
-// knows is a round trip to the neighbour: it runs code and still has its file.
-func (b *box) knows(ctx context.Context) error {
+// knows checks that the neighbour runs code and still has its file.
+func (b *sandbox) knows(ctx context.Context) error {
 	var got struct {
 		Text  string
 		Files []string
@@ -208,13 +208,13 @@ func (b *box) knows(ctx context.Context) error {
 		return fmt.Errorf("the neighbour does not answer: %w", err)
 	}
 	if got.Text != b.secret || len(got.Files) != 1 {
-		return fmt.Errorf("the neighbour's files are %q, secret.txt says %q, want %q alone", got.Files, got.Text, b.secret)
+		return fmt.Errorf("the neighbour's files are %q, secret.txt has %q, want only %q", got.Files, got.Text, b.secret)
 	}
 	return nil
 }
 
-// end destroys the box and reports what is left of it.
-func (b *box) end() error {
+// end destroys the sandbox and reports what is left of it.
+func (b *sandbox) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := b.Destroy(ctx); err != nil {
@@ -223,8 +223,8 @@ func (b *box) end() error {
 	return b.isGone()
 }
 
-// isGone reports what stays of a box that was destroyed.
-func (b *box) isGone() error {
+// isGone reports what is left of a destroyed sandbox.
+func (b *sandbox) isGone() error {
 	select {
 	case <-b.raw.Done():
 	default:
@@ -235,13 +235,13 @@ func (b *box) isGone() error {
 	}
 	left := until(gone, func() []string { return b.leftovers(b.ns) })
 	if len(left) > 0 {
-		return fmt.Errorf("%s after Destroy there still is: %s", gone, strings.Join(left, "; "))
+		return fmt.Errorf("%s after Destroy these are left: %s", gone, strings.Join(left, "; "))
 	}
 	return nil
 }
 
-// leftovers are what the host has of the box.
-func (b *box) leftovers(ns namespace) []string {
+// leftovers returns what the host has of the sandbox.
+func (b *sandbox) leftovers(ns namespace) []string {
 	out := traces(b.Name())
 	for _, p := range ns.processes() {
 		out = append(out, "process "+p.String())
@@ -252,7 +252,7 @@ func (b *box) leftovers(ns namespace) []string {
 	return out
 }
 
-// until polls until nothing is found any more, for so long.
+// until polls until nothing is found any more, for at most that long.
 func until(limit time.Duration, find func() []string) []string {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

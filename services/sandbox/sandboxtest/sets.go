@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// sets makes package sets with a driver, good ones and hostile ones, and mounts them.
+// sets creates package sets with a driver, good and hostile ones, and mounts them.
 func (s *suite) sets(t *testing.T) {
 	index := depstest.New(t,
 		depstest.Wheel{Name: "greet", Version: "1.0", Files: map[string]string{"greet.py": "WORD = 'hello'"}, Requires: []string{"world"}},
@@ -43,7 +43,7 @@ func (s *suite) sets(t *testing.T) {
 			if _, errs := deps.Parse([]string{c.entry}); len(errs) > 0 {
 				return refused("%v", errs[0])
 			}
-			return hole("%q is taken", c.entry)
+			return hole("%q is accepted", c.entry)
 		})
 	}
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func (s *suite) sets(t *testing.T) {
 		{"setup.py payload", "runs", deps.NoWheel},
 		{"wheel that slips", "slips", deps.Hostile},
 		{"wheel that is a bomb", "bombs", deps.TooLarge},
-		{"need of a source elsewhere", "elsewhere", deps.Hostile},
+		{"requirement of a source elsewhere", "elsewhere", deps.Hostile},
 	} {
 		s.depsProbe(t, c.name, func(t *testing.T) (outcome, error) { return s.hostilePackage(t, m, index, c.pkg, c.code) })
 	}
@@ -62,7 +62,7 @@ func (s *suite) sets(t *testing.T) {
 	}
 }
 
-// hostilePackage must be refused for what it is, and leave nothing.
+// hostilePackage checks that a package is refused with the right code, and leaves nothing.
 func (s *suite) hostilePackage(t *testing.T, m *deps.Manager, index *depstest.Index, pkg string, code deps.Code) (outcome, error) {
 	ctx := within(t)
 	before, err := s.driver.Sets(ctx)
@@ -84,19 +84,19 @@ func (s *suite) hostilePackage(t *testing.T, m *deps.Manager, index *depstest.In
 	return refused("%v", refusal)
 }
 
-// sneakyPackage is installed, and must not run by itself.
+// sneakyPackage checks that an installed package does not run by itself.
 func (s *suite) sneakyPackage(t *testing.T, m *deps.Manager, pkg string) (outcome, error) {
 	id, err := m.Ensure(within(t), requirements(t, pkg), func(string) {})
 	if err != nil {
 		return outcome{}, err
 	}
-	b := s.start(t, boxOptions{set: id})
+	b := s.start(t, sandboxOptions{set: id})
 	exit, err := b.python(t.Context(), "import "+pkg+", json, os; json.dumps([1])")
 	if err != nil || exit.Code != 0 || strings.Contains(exit.Stdout.Text, "started") {
 		return hole("with the package a run ends with %+v, %v", exit, err)
 	}
 	if _, err := b.List(within(t), "."); err != nil {
-		return hole("with the package the agent says %v", err)
+		return hole("with the package the agent reports %v", err)
 	}
 	if err := b.end(); err != nil {
 		return hole("%v", err)
@@ -104,7 +104,7 @@ func (s *suite) sneakyPackage(t *testing.T, m *deps.Manager, pkg string) (outcom
 	return harmless("it is installed, and nothing of it runs by itself")
 }
 
-// depsProbe is a probe that needs no box of the suite.
+// depsProbe runs a probe that needs no sandbox of the suite.
 func (s *suite) depsProbe(t *testing.T, name string, try func(*testing.T) (outcome, error)) {
 	t.Run(name, func(t *testing.T) {
 		o, err := try(t)
@@ -145,7 +145,7 @@ func (s *suite) setIsMounted(t *testing.T, m *deps.Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := s.start(t, boxOptions{set: id})
+	b := s.start(t, sandboxOptions{set: id})
 	var got []string
 	if err := b.eval(ctx, &got, `
 import greet, world
@@ -153,23 +153,23 @@ import greet, world
 		t.Fatal(err)
 	}
 	if got[0] != "hello" || got[1] != "world" {
-		t.Errorf("the packages say %q", got[:2])
+		t.Errorf("the packages return %q", got[:2])
 	}
 	for _, said := range got[2:] {
 		if strings.HasPrefix(said, "done") {
-			t.Errorf("the set can be changed from a box: %q", got)
+			t.Errorf("the set can be changed from a sandbox: %q", got)
 		}
 	}
 	s.setIsKept(t, id, b)
-	other := s.start(t, boxOptions{})
+	other := s.start(t, sandboxOptions{})
 	var names []string
 	if err := other.eval(ctx, &names, `os.listdir("/packages")`); err != nil || len(names) > 0 {
-		t.Errorf("a box without a set has %q (%v)", names, err)
+		t.Errorf("a sandbox without a set has %q (%v)", names, err)
 	}
 }
 
-// setIsKept removes the set as long as the box has it, and then.
-func (s *suite) setIsKept(t *testing.T, id string, b *box) {
+// setIsKept removes the set while the sandbox uses it, and afterwards.
+func (s *suite) setIsKept(t *testing.T, id string, b *sandbox) {
 	t.Helper()
 	ctx := within(t)
 	has := func() bool {
@@ -189,7 +189,7 @@ func (s *suite) setIsKept(t *testing.T, id string, b *box) {
 		t.Error(err)
 	}
 	if err := s.driver.RemoveSet(ctx, id); err != nil || has() {
-		t.Errorf("removing a set that nobody uses: %v", err)
+		t.Errorf("removing an unused set: %v", err)
 	}
 	if err := s.driver.RemoveSet(ctx, id); err != nil && !errors.Is(err, driver.ErrNoSet) {
 		t.Errorf("removing it again: %v", err)

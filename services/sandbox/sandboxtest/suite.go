@@ -14,30 +14,29 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// patience bounds a wait for what must happen soon; nothing is timed. Gone is how
-// long something of a box may be there when Destroy has returned, on a machine that
-// does much else.
+// patience bounds a wait for what must happen soon; durations are not asserted. gone bounds
+// how long remains of a sandbox may exist after Destroy has returned, on a busy machine.
 const (
 	patience = 80 * time.Second
 	gone     = 30 * time.Second
 )
 
-// Suite is a driver under test, with what the suite cannot know of its engine.
+// Suite is a driver under test, with what the suite cannot know about its engine.
 type Suite struct {
-	// New makes a driver as a service would: each is a service of its own to Reap.
+	// New returns a driver as a service would: for Reap each one is a separate service.
 	// The suite closes it.
 	New func(t *testing.T) driver.Driver
-	// Skip names what this driver cannot stop here, with the reason. A name that is
-	// no probe, or that the driver's report does not list as missing, fails the suite.
+	// Skip names what this driver cannot prevent here, with the reason. A name that is
+	// not a probe, or that the driver's report does not list as missing, fails the suite.
 	Skip map[string]string
 	// SkipNow skips the test; nil: the suite does, and fails where
-	// SKANDHA_REQUIRE=all. It is the caller's so that it stands in the test that
+	// SKANDHA_REQUIRE=all. The caller provides it, so that the call is in the test that
 	// archtest lets skip even there.
 	SkipNow func(t *testing.T, reason string)
-	// Leftovers lists what the engine itself knows of the box with that name, e.g.
-	// its containers; the suite looks at processes, mounts and cgroups on its own.
+	// Leftovers lists what the engine itself has of the sandbox with that name, e.g.
+	// its containers; the suite checks processes, mounts and cgroups itself.
 	Leftovers func(t *testing.T, name string) []string
-	// Child is a command that makes a driver like New's, in a process of its own,
+	// Child returns a command that creates a driver like New's, in a separate process,
 	// and calls [Orphan] with it and the name.
 	Child func(t *testing.T, name string) *exec.Cmd
 	// Listen listens in the network namespace of the engine, when that is not this
@@ -47,20 +46,20 @@ type Suite struct {
 	Group string
 }
 
-// suite is a run of it.
+// suite is a run of a Suite.
 type suite struct {
 	Suite
 	t         *testing.T
 	driver    driver.Driver
 	report    driver.Report
 	host      *host
-	neighbour *box
+	neighbour *sandbox
 	table     table
-	boxes     atomic.Int64
+	sandboxes atomic.Int64
 }
 
-// Run holds a driver against the contract and probes it. It needs Linux, Python 3
-// is in the boxes, and the boxes' processes are processes of this host.
+// Run checks a driver against the contract and probes it. It requires Linux, Python 3 in
+// the sandboxes, and that the sandboxes' processes are processes of this host.
 func Run(t *testing.T, s Suite) {
 	r := &suite{Suite: s, t: t, host: newHost(t, s.Listen)}
 	r.driver = r.open(t)
@@ -68,12 +67,12 @@ func Run(t *testing.T, s Suite) {
 	defer cancel()
 	var err error
 	if r.report, err = r.driver.Report(ctx); err != nil {
-		t.Fatalf("the driver reports: %v", err)
+		t.Fatalf("the driver's report: %v", err)
 	}
 	r.table.driver = r.report.Driver + ", " + r.report.Version
 	t.Cleanup(func() { r.table.print(t) })
 	r.knowsSkips(t)
-	r.neighbour = r.start(t, boxOptions{})
+	r.neighbour = r.start(t, sandboxOptions{})
 	r.neighbour.remember(t)
 	if r.Group == "" || r.Group == "conformance" {
 		t.Run("conformance", r.conformance)
@@ -88,7 +87,7 @@ func Run(t *testing.T, s Suite) {
 	}
 }
 
-// open makes a driver that is closed with the test.
+// open returns a driver that is closed with the test.
 func (s *suite) open(t *testing.T) driver.Driver {
 	t.Helper()
 	d := s.New(t)
@@ -100,15 +99,15 @@ func (s *suite) open(t *testing.T) driver.Driver {
 	return d
 }
 
-// knowsSkips fails for names in Skip that are no probe, and for those that the
-// driver does not own up to: what is skipped is skipped by name, no reason
-// outlives its probe, and operators are told.
+// knowsSkips fails for names in Skip that are not probes, and for those that the driver
+// does not report: whatever is skipped is skipped by name, no reason outlives its probe,
+// and operators are informed.
 func (s *suite) knowsSkips(t *testing.T) {
 	var names []string
 	for _, g := range groups() {
 		for _, p := range g.probes {
 			if slices.Contains(names, p.name) {
-				t.Errorf("two probes are called %q", p.name)
+				t.Errorf("duplicate probe %q", p.name)
 			}
 			names = append(names, p.name)
 		}
@@ -123,17 +122,17 @@ func (s *suite) knowsSkips(t *testing.T) {
 	}
 }
 
-// enforces reports whether the driver says that it holds the limit.
+// enforces reports whether the driver reports the limit as enforced.
 func (s *suite) enforces(limit string) bool { return slices.Contains(s.report.Enforced, limit) }
 
-// missing is why the driver says that it does not hold the limit.
+// missing returns the driver's reason why it does not enforce the limit.
 func (s *suite) missing(limit string) string {
 	for _, m := range s.report.Missing {
 		if reason, ok := strings.CutPrefix(m, limit+":"); ok {
-			return fmt.Sprintf("the driver does not hold %s here: %s", limit, strings.TrimSpace(reason))
+			return fmt.Sprintf("the driver does not enforce %s here: %s", limit, strings.TrimSpace(reason))
 		}
 	}
-	return fmt.Sprintf("the driver does not hold %s here, and does not say why: %q", limit, s.report.Missing)
+	return fmt.Sprintf("the driver does not enforce %s here, and gives no reason: %q", limit, s.report.Missing)
 }
 
 // group is a family of probes.
@@ -142,7 +141,7 @@ type group struct {
 	probes []probe
 }
 
-// groups are all the probes.
+// groups returns all probes.
 func groups() []group {
 	return []group{
 		{"resources", resourceProbes()},
@@ -154,15 +153,15 @@ func groups() []group {
 	}
 }
 
-// Orphan starts one box and prints its name, then waits to be killed. It is what
-// [Suite].Child's process does.
+// Orphan starts one sandbox and prints its name, then waits to be killed. The process
+// of [Suite].Child calls it.
 func Orphan(ctx context.Context, d driver.Driver, name string) error {
-	b, c, err := openBox(ctx, d, driver.Spec{Name: name})
+	b, c, err := openSandbox(ctx, d, driver.Spec{Name: name})
 	if err != nil {
-		return fmt.Errorf("starting a box to be orphaned: %w", err)
+		return fmt.Errorf("starting a sandbox to be orphaned: %w", err)
 	}
 	if err := c.Mkdir(ctx, "alive"); err != nil {
-		return fmt.Errorf("speaking to a box to be orphaned: %w", err)
+		return fmt.Errorf("calling a sandbox to be orphaned: %w", err)
 	}
 	fmt.Println("orphan", b.Name())
 	<-ctx.Done()

@@ -5,14 +5,14 @@ import (
 	"runtime"
 )
 
-// no are the errors by which a box says no. An error about an argument is none of
-// them: it would mean that the kernel has looked.
+// no lists the errors that mean a refusal. Errors about an argument are not in it: they
+// would mean that the kernel has examined the argument.
 var no = []string{"EPERM", "ENOSYS", "EACCES", "SIGSYS"}
 
-// noFamily is what else a box may say about a family of sockets.
+// noFamily lists the further errors for a refused family of sockets.
 var noFamily = append([]string{"EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT"}, no...)
 
-// syscallProbes make system calls that no program of a box needs. The numbers are
+// syscallProbes make system calls that no program of a sandbox needs. The numbers are
 // amd64's.
 func syscallProbes() []probe {
 	if runtime.GOARCH != "amd64" {
@@ -94,7 +94,7 @@ func syscallProbes() []probe {
 	return out
 }
 
-// kernelHelpers are calls that take more than an expression.
+// kernelHelpers are system calls that need more than an expression.
 const kernelHelpers = `
 def clone(flags):
     pid = syscall(56, flags | signal.SIGCHLD, 0, 0, 0, 0)

@@ -14,13 +14,13 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// treeProbes have the agent look at trees that are made to be hard to look at.
+// treeProbes make the agent search trees that are hard to search.
 func treeProbes() []probe {
 	return []probe{
 		{name: "a directory of 100,000 files", alone: true, limits: func(l *driver.Limits) { l.WorkspaceFiles, l.Workspace, l.Memory = 110000, 64<<20, 512<<20 }, try: crowdedDirectory},
 		{name: "a regular expression that never ends", alone: true, try: endlessRegex},
 		{name: "a glob that never ends", alone: true, try: endlessGlob},
-		{name: "names that are no UTF-8", alone: true, try: strangeNames},
+		{name: "names that are not UTF-8", alone: true, try: strangeNames},
 		{name: "a workspace of chmod 000", alone: true, try: lockedWorkspace},
 		{name: "a file that grows while it is read", alone: true, try: growingFile},
 		{name: "edit that explodes", alone: true, try: explodingEdit},
@@ -47,11 +47,11 @@ str(n)`)
 		return hole("a glob of 100 returns %d of %s, more: %v", len(globbed), said, more)
 	}
 	if errors.Is(listErr, agent.ErrBroken) || errors.Is(globErr, agent.ErrBroken) || a.ctx.Err() != nil {
-		return hole("listing breaks the box: %v, %v", listErr, globErr)
+		return hole("listing breaks the sandbox: %v, %v", listErr, globErr)
 	}
 	exportErr := a.Export(a.ctx, new(counter))
 	if errors.Is(exportErr, agent.ErrBroken) {
-		return hole("exporting breaks the box: %v", exportErr)
+		return hole("exporting breaks the sandbox: %v", exportErr)
 	}
 	if err := a.Remove(a.ctx, "many", true); err != nil {
 		return hole("they cannot be removed: %v", err)
@@ -59,7 +59,7 @@ str(n)`)
 	return bounded("%s files; list: %d (%v), glob: %d, export: %v, removed", said, len(files), listErr, len(globbed), exportErr)
 }
 
-// endlessRegex asks what a backtracking matcher answers after the sun has died.
+// endlessRegex searches with a pattern that backtracks exponentially.
 func endlessRegex(a *attempt) (outcome, error) {
 	if _, err := a.Write(a.ctx, "evil.txt", []byte(strings.Repeat("a", 60)+"!\n"), agent.Create); err != nil {
 		return outcome{}, err
@@ -94,8 +94,8 @@ for d in range(40):
 	return bounded("%d files, more: %v (%v, %v)", len(files), more, err, err2)
 }
 
-// strangeNames are bytes, quotes, newlines and direction marks; they are listed as
-// valid UTF-8, and what is listed can be removed with its directory.
+// strangeNames creates names with bytes, quotes, newlines and direction marks; they are
+// listed as valid UTF-8, and can be removed with their directory.
 func strangeNames(a *attempt) (outcome, error) {
 	said, err := a.says(`
 os.makedirs(b"odd")
@@ -122,7 +122,7 @@ str(n)`)
 	if err := errors.Join(a.Export(a.ctx, new(counter)), a.Remove(a.ctx, "odd", true)); err != nil {
 		return hole("exporting and removing: %v", err)
 	}
-	return harmless("%s names made, %d listed as UTF-8, exported and removed", said, len(files))
+	return harmless("%s names created, %d listed as UTF-8, exported and removed", said, len(files))
 }
 
 func lockedWorkspace(a *attempt) (outcome, error) {
@@ -143,8 +143,8 @@ for p in ("locked/deeper", "locked", "/workspace"):
 	return harmless("%s; write: %v, remove: %v", said, writeErr, removeErr)
 }
 
-// growingFile cannot be read while it grows if calls wait for each other; it is
-// asked for in any case.
+// growingFile reads a file while it grows, unless calls wait for each other; the reads are
+// made in any case.
 func growingFile(a *attempt) (outcome, error) {
 	done := make(chan error, 1)
 	go func() {
@@ -173,7 +173,7 @@ func growingFile(a *attempt) (outcome, error) {
 	return bounded("%d reads and exports", reads)
 }
 
-// explodingEdit replaces every letter of a large file by many.
+// explodingEdit replaces every letter of a large file with many.
 func explodingEdit(a *attempt) (outcome, error) {
 	if _, err := a.says(`open("letters", "w").write("a" * (1 << 20)); ""`); err != nil {
 		return outcome{}, err
@@ -183,12 +183,12 @@ func explodingEdit(a *attempt) (outcome, error) {
 		return hole("64 GiB were written: %d replacements", n)
 	}
 	if errors.Is(err, agent.ErrBroken) {
-		return bounded("the box is broken: %v", err)
+		return bounded("the sandbox is broken: %v", err)
 	}
 	return refused("%v", err)
 }
 
-// archiveProbes import what no export has made.
+// archiveProbes import archives that no export has written.
 func archiveProbes() []probe {
 	return []probe{
 		{name: "archive slip", alone: true, try: archiveSlip},
@@ -198,10 +198,10 @@ func archiveProbes() []probe {
 	}
 }
 
-// record is one of the agent's archive: a head with its length before it, and
+// record returns a record of the agent's archive: a head after its length, and
 // the content of a file.
 func record(head map[string]any, content string) []byte {
-	text, _ := json.Marshal(head) // strings and numbers always can
+	text, _ := json.Marshal(head) // never fails for strings and numbers
 	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...), content...)
 }
 
@@ -221,7 +221,7 @@ func link(path, to string) []byte {
 	return record(map[string]any{"k": "l", "p": path, "to": to, "m": 0o777, "t": 0}, "")
 }
 
-// archiveSlip first imports what must be taken, so that refusing means something.
+// archiveSlip first imports a valid archive, so that a refusal proves something.
 func archiveSlip(a *attempt) (outcome, error) {
 	if err := a.Import(a.ctx, archive(file("good.txt", "good"))); err != nil {
 		return outcome{}, fmt.Errorf("importing an archive in the agent's format: %w", err)
@@ -256,7 +256,7 @@ func archiveSlip(a *attempt) (outcome, error) {
 	} {
 		if err := a.Import(a.ctx, archive(records...)); err != nil {
 			if errors.Is(err, agent.ErrBroken) {
-				return hole("the import breaks the box: %v", err)
+				return hole("the import breaks the sandbox: %v", err)
 			}
 			count++
 		}
@@ -272,10 +272,10 @@ func archiveSlip(a *attempt) (outcome, error) {
 	if err != nil || said != "" {
 		return hole("an archive brought setuid files: %s %v", said, err)
 	}
-	return refused("%d of 14 refused, what is outside is as it was", count)
+	return refused("%d of 14 refused, nothing outside has changed", count)
 }
 
-// archiveBomb promises and brings more than the workspace may hold.
+// archiveBomb declares and sends more than the workspace may hold.
 func archiveBomb(a *attempt) (outcome, error) {
 	huge := record(map[string]any{"k": "f", "p": "huge", "m": 0o644, "t": 0, "s": 1 << 50}, "")
 	endless := io.MultiReader(bytes.NewReader([]byte("skandha workspace 1\n")), bytes.NewReader(huge), &zeros{left: 4 * a.limits.Workspace})
@@ -296,7 +296,7 @@ func archiveBomb(a *attempt) (outcome, error) {
 	return refused("%v; %v; %v", errHuge, errMany, errDeep)
 }
 
-// zeros is a long stream of nothing.
+// zeros is a long stream of zero bytes.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -314,7 +314,7 @@ func archiveGarbage(a *attempt) (outcome, error) {
 		"nothing":         strings.NewReader(""),
 		"zeros":           &zeros{left: 1 << 20},
 		"text":            strings.NewReader(strings.Repeat("garbage ", 1000)),
-		"a magic alone":   strings.NewReader("skandha workspace 1\n"),
+		"only a magic":    strings.NewReader("skandha workspace 1\n"),
 		"a long record":   io.MultiReader(strings.NewReader("skandha workspace 1\n\xff\xff\xff\xff"), &zeros{left: 1 << 20}),
 		"a head that is":  archive([]byte("\x00\x00\x00\x02[]")),
 		"deep JSON":       archive(append([]byte{0, 0, 0x30, 0}, strings.Repeat("[", 0x3000)...)),

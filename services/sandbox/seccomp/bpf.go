@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// What a filter answers, and where it reads (linux/seccomp.h, struct seccomp_data).
+// A filter's return values and offsets (linux/seccomp.h, struct seccomp_data).
 const (
 	retAllow = 0x7fff0000 // SECCOMP_RET_ALLOW
 	retKill  = 0x80000000 // SECCOMP_RET_KILL_PROCESS
@@ -20,15 +20,15 @@ const (
 
 	offNumber, offArch, offArgs = 0, 4, 16
 
-	x32 = 0x40000000 // the bit that marks a call by the x32 table
+	x32 = 0x40000000 // the bit of calls by the x32 table
 )
 
-// BPF returns the profile as a classic BPF program for the architecture that
-// runs: an array of struct sock_filter, as `bwrap --seccomp FD` reads it.
+// BPF returns the profile as a classic BPF program for the running architecture: an array
+// of struct sock_filter, as `bwrap --seccomp FD` reads it.
 func BPF() ([]byte, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
-		return nil, fmt.Errorf("making the seccomp filter: %w", err)
+		return nil, fmt.Errorf("creating the seccomp filter: %w", err)
 	}
 	program, err := assemble(info)
 	if err != nil {
@@ -36,7 +36,7 @@ func BPF() ([]byte, error) {
 	}
 	raw, err := bpf.Assemble(program)
 	if err != nil {
-		return nil, fmt.Errorf("making the seccomp filter: %w", err)
+		return nil, fmt.Errorf("creating the seccomp filter: %w", err)
 	}
 	var out bytes.Buffer
 	for _, in := range raw {
@@ -50,10 +50,10 @@ func BPF() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// assemble makes the program with the tables of go-seccomp-bpf, and not with its
-// assembler: in v1.6.0 a call whose arguments do not match goes on to the next
-// comparison with an argument where the call's number should be, so that
-// socket(SYS_x, …) may pass as the call x. Here each block ends in an answer.
+// assemble builds the program with the tables of go-seccomp-bpf, but without its assembler:
+// in v1.6.0 a call whose arguments do not match continues at the next comparison with an
+// argument where the call's number should be, so that socket(SYS_x, …) may pass as the call
+// x. Here each block ends with a return.
 func assemble(info *arch.Info) ([]bpf.Instruction, error) {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
@@ -68,7 +68,7 @@ func assemble(info *arch.Info) ([]bpf.Instruction, error) {
 		for _, nr := range numbers(info, r.names) {
 			block := alternatives(r.any)
 			if len(block) > 255 {
-				return nil, fmt.Errorf("making the seccomp filter: the rules of %s are too long for a jump", r.names[0])
+				return nil, fmt.Errorf("creating the seccomp filter: the rules of %s are too long for a jump", r.names[0])
 			}
 			p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(block))})
 			p = append(p, block...)
@@ -88,14 +88,14 @@ func assemble(info *arch.Info) ([]bpf.Instruction, error) {
 	for _, r := range refusals {
 		answer(r.names, retErrno|r.errno)
 	}
-	// As runc does: what is newer than the profile is absent, not forbidden.
+	// Like runc: calls newer than the profile are absent, not forbidden.
 	return append(p,
 		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: last, SkipFalse: 1},
 		bpf.RetConstant{Val: retErrno | errnoNoSys},
 		bpf.RetConstant{Val: retErrno | errnoPerm}), nil
 }
 
-// alternatives answers for a call that is allowed by its arguments.
+// alternatives returns the block of a call that is allowed by its arguments.
 func alternatives(rules [][]condition) []bpf.Instruction {
 	var p []bpf.Instruction
 	for _, all := range rules {
@@ -104,7 +104,8 @@ func alternatives(rules [][]condition) []bpf.Instruction {
 	return append(p, bpf.RetConstant{Val: retErrno | errnoPerm})
 }
 
-// alternative allows when all conditions hold, and falls through otherwise.
+// alternative returns instructions that allow the call if all conditions hold, and fall
+// through otherwise.
 func alternative(all []condition) []bpf.Instruction {
 	p := []bpf.Instruction{bpf.RetConstant{Val: retAllow}}
 	for _, c := range slices.Backward(all) {
@@ -118,11 +119,11 @@ func alternative(all []condition) []bpf.Instruction {
 	return p
 }
 
-// lowHalf is where an argument's low 32 bits are; both architectures that the
-// profile knows are little-endian.
+// lowHalf returns the offset of an argument's low 32 bits; both architectures of the
+// profile are little-endian.
 func lowHalf(arg int) uint32 { return uint32(offArgs + 8*arg) }
 
-// numbers are the calls' numbers, sorted; an architecture has not all calls.
+// numbers returns the calls' numbers, sorted; an architecture lacks some calls.
 func numbers(info *arch.Info, names []string) []uint32 {
 	var out []uint32
 	for _, name := range names {
@@ -134,7 +135,7 @@ func numbers(info *arch.Info, names []string) []uint32 {
 	return out
 }
 
-// spans joins sorted numbers to ranges, first and last included.
+// spans joins sorted numbers into ranges, including the first and last number.
 func spans(numbers []uint32) [][2]uint32 {
 	var out [][2]uint32
 	for _, n := range numbers {

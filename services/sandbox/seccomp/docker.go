@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// The form of Docker's profiles, in parts that this one uses.
+// The JSON form of Docker's profiles, with the fields that this one uses.
 type (
 	dockerProfile struct {
 		DefaultAction string       `json:"defaultAction"`
@@ -31,7 +31,7 @@ type (
 )
 
 const (
-	dockerErrno  = "SCMP_ACT_ERRNO" // EPERM, where errnoRet says nothing else
+	dockerErrno  = "SCMP_ACT_ERRNO" // EPERM, unless errnoRet is set
 	dockerAllow  = "SCMP_ACT_ALLOW"
 	dockerMasked = "SCMP_CMP_MASKED_EQ"
 )
@@ -39,15 +39,14 @@ const (
 var docker = sync.OnceValue(func() string {
 	text, err := json.Marshal(dockerOf())
 	if err != nil {
-		panic(err) // it is made of strings and numbers
+		panic(err) // impossible: it consists of strings and numbers
 	}
 	return string(text)
 })
 
-// Docker returns the profile in Docker's JSON form, for amd64 and arm64, as
-// `--security-opt seccomp=` and HostConfig.SecurityOpt take it. Engines before
-// 20.10.10 know no errnoRet; there libc's clone3 is refused with EPERM and no
-// thread starts.
+// Docker returns the profile in Docker's JSON form, for amd64 and arm64, as `--security-opt
+// seccomp=` and HostConfig.SecurityOpt accept it. Engines before 20.10.10 do not know
+// errnoRet; there libc's clone3 is refused with EPERM and no thread starts.
 func Docker() string { return docker() }
 
 func dockerOf() dockerProfile {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary runs itself again, under the filter, when this says what to do there.
+// The test binary runs itself again, under the filter; this variable selects the role.
 const liveEnv = "SECCOMP_TEST_LIVE"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(3)
 }
 
-// confine puts the filter on all threads of this process.
+// confine applies the filter to all threads of this process.
 func confine() {
 	code, err := BPF()
 	if err == nil {
@@ -54,7 +54,7 @@ func confine() {
 	}
 }
 
-// callAll makes every call that is to be refused, and prints what the kernel said.
+// callAll makes every call that must be refused, and prints the kernel's answers.
 func callAll() {
 	info, err := arch.GetInfo("")
 	if err != nil {
@@ -101,9 +101,9 @@ func TestKernelRefuses(t *testing.T) {
 }
 
 // A child's end by int 0x80 would need assembly; that a foreign table kills is
-// held by TestForeignTables.
+// checked by TestForeignTables.
 
-// What Python does on an ordinary day works under the filter.
+// Ordinary Python programs work under the filter.
 func TestPythonWorks(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -6,8 +6,9 @@ type condition struct {
 	mask, value uint32
 }
 
-// rule allows a call when one of its alternatives holds, of which all conditions
-// must. In an alternative no argument comes twice: runc would take "or" for "and".
+// rule allows a call when one of its alternatives holds; an alternative holds when all its
+// conditions do. An alternative must not test an argument twice: runc would treat "and" as
+// "or".
 type rule struct {
 	names []string
 	any   [][]condition
@@ -23,19 +24,19 @@ const (
 	tcp, udp                  = 6, 17
 
 	// CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; NEWTIME is
-	// known to clone3 and unshare alone.
+	// known to clone3 and unshare only.
 	namespaces = 0x7e020000
 )
 
 func is(arg int, value uint32) condition { return condition{arg, whole, value} }
 
-// socketOf is a socket's family, type and protocol. The protocol is held too, for
+// socketOf matches a socket's family, type and protocol. The protocol is checked too, since
 // others would load kernel modules: SCTP, L2TP, DCCP.
 func socketOf(family, kind, protocol uint32) []condition {
 	return []condition{is(0, family), {1, sockType, kind}, is(2, protocol)}
 }
 
-// oneOf are the values that an argument may have.
+// oneOf matches the values that an argument may have.
 func oneOf(arg int, mask uint32, values ...uint32) [][]condition {
 	out := make([][]condition, len(values))
 	for i, v := range values {
@@ -44,7 +45,7 @@ func oneOf(arg int, mask uint32, values ...uint32) [][]condition {
 	return out
 }
 
-// conditional are the calls that are allowed by their arguments.
+// conditional lists the calls that are allowed by their arguments.
 var conditional = []rule{
 	{[]string{"socket"}, [][]condition{
 		socketOf(inet, stream, 0), socketOf(inet, stream, tcp), socketOf(inet, datagram, 0), socketOf(inet, datagram, udp),
@@ -68,30 +69,30 @@ var conditional = []rule{
 		0x40049409, 0x4020940d, // FICLONE, FICLONERANGE: cp tries them first
 		0x8910, 0x8912, 0x8913, 0x8915, 0x8933, // SIOCGIFNAME, GIFCONF, GIFFLAGS, GIFADDR, GIFINDEX
 	)},
-	// For the caller alone, by the id 0. The agent has the same user: with an id, code
+	// For the caller only, by the id 0. The agent has the same user: with an id, code
 	// could take its processor and its limits away.
 	{[]string{"prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"}, oneOf(0, whole, 0)},
 	{[]string{"setpriority"}, [][]condition{{is(0, 0), is(1, 0)}}}, // PRIO_PROCESS; PRIO_USER would be the agent, too
 	{[]string{"ioprio_set"}, [][]condition{{is(0, 1), is(1, 0)}}},  // IOPRIO_WHO_PROCESS
 }
 
-// refusal are calls that fail otherwise than with EPERM.
+// refusal lists calls that fail with another error than EPERM.
 type refusal struct {
 	errno uint32
 	names []string
 }
 
 var refusals = []refusal{
-	// Who makes these has another way, and takes it.
+	// Callers of these have a fallback, and use it.
 	{errnoNoSys, []string{
 		"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "map_shadow_stack", "statmount", "listmount",
 		"setxattrat", "getxattrat", "listxattrat", "removexattrat",
 	}},
-	// No quota counts these bytes; to copying programs it is a file system without attributes.
+	// No quota counts these bytes; copying programs see a file system without attributes.
 	{errnoNotSup, []string{"setxattr", "lsetxattr", "fsetxattr"}},
 }
 
-// allowed are the calls that need no look at their arguments.
+// allowed lists the calls that are allowed with all arguments.
 var allowed = []string{
 	// Files. Not: sync and syncfs, which flush the host's disks; file handles; fanotify.
 	"access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat", "dup", "dup2", "dup3",
@@ -108,18 +109,18 @@ var allowed = []string{
 	"brk", "madvise", "membarrier", "memfd_create", "mincore", "mlock", "mlock2", "mlockall", "mmap", "mprotect",
 	"mremap", "mseal", "msync", "munlock", "munlockall", "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect",
 
-	// Processes and who they are; without a capability an identity can only be kept.
+	// Processes and their identities; without a capability an identity cannot change.
 	"arch_prctl", "capget", "capset", "execve", "execveat", "exit", "exit_group", "fork", "getegid", "geteuid",
 	"getgid", "getgroups", "getpgid", "getpgrp", "getpid", "getppid", "getresgid", "getresuid", "getsid", "gettid",
 	"getuid", "kill", "pidfd_open", "pidfd_send_signal", "prctl", "setfsgid", "setfsuid", "setgid", "setgroups",
 	"setpgid", "setregid", "setresgid", "setresuid", "setreuid", "setsid", "setuid", "tgkill", "tkill", "vfork",
 	"wait4", "waitid",
 
-	// Threads, and the means to confine oneself further.
+	// Threads, and calls by which a process confines itself further.
 	"futex", "futex_requeue", "futex_wait", "futex_waitv", "futex_wake", "get_robust_list", "landlock_add_rule",
 	"landlock_create_ruleset", "landlock_restrict_self", "rseq", "seccomp", "set_robust_list", "set_tid_address",
 
-	// Scheduling and limits, as far as they are read, or are the caller's.
+	// Scheduling and limits: reading them, and setting the caller's own.
 	"getcpu", "getpriority", "getrlimit", "getrusage", "ioprio_get", "sched_get_priority_max", "sched_get_priority_min",
 	"sched_getaffinity", "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval",
 	"sched_yield", "setrlimit", "sysinfo", "uname",
@@ -131,7 +132,7 @@ var allowed = []string{
 	"time", "timer_create", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime", "timerfd_create",
 	"timerfd_gettime", "timerfd_settime", "times",
 
-	// Waiting.
+	// Waiting for events.
 	"epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd", "eventfd2",
 	"poll", "ppoll", "pselect6", "select",
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// verdict is what the profile says about a call.
+// verdict is the profile's decision about a call.
 type verdict string
 
 const (
@@ -40,7 +40,7 @@ func args(a ...uint64) (out [6]uint64) {
 	return out
 }
 
-// calls are the profile as a specification: what it must close, and what Python needs.
+// calls is the profile as a specification: what it must refuse, and what Python needs.
 var calls = slices.Concat(
 	plain(refused,
 		// namespaces, mounts, roots
@@ -243,19 +243,19 @@ func TestEveryNameIsACall(t *testing.T) {
 	}
 }
 
-// A name that stands twice would be answered by whichever rule comes first.
+// For a duplicate name the first rule would apply.
 func TestEveryNameStandsOnce(t *testing.T) {
 	all := slices.Concat(allNames()...)
 	slices.Sort(all)
 	for i := 1; i < len(all); i++ {
 		if all[i] == all[i-1] {
-			t.Errorf("%q stands twice", all[i])
+			t.Errorf("duplicate %q", all[i])
 		}
 	}
 }
 
-// runc takes two conditions on one argument for alternatives, and libseccomp masks
-// the value that it compares with.
+// runc treats two conditions on one argument as alternatives, and libseccomp masks the
+// value that it compares with.
 func TestConditionsSuitLibseccomp(t *testing.T) {
 	for _, r := range conditional {
 		for _, all := range r.any {

@@ -1,7 +1,8 @@
-// Package selection picks what isolates: a Docker engine if one answers and has the
-// image, else bubblewrap if it works here, else nothing, which says what to install.
+// Package selection selects the sandbox driver: Docker if an engine answers and has the
+// image, else bubblewrap if it works here, else none, with an error that names what to
+// install.
 //
-// The choice is made when the first box is wanted and looked at again when the chosen
-// driver cannot make boxes any more: an engine that is started later, or stopped, is
-// noticed. A driver that was named is never replaced by another.
+// It selects when the first sandbox is needed, and again when the selected driver can no
+// longer create sandboxes, so it notices an engine that starts later or stops. A driver that
+// the configuration names is never replaced by another.
 package selection

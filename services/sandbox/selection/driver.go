@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// lookWithin bounds one look at a driver.
+	// lookWithin bounds one check of a driver.
 	lookWithin = 20 * time.Second
-	// again is how long "there is none" is believed.
-	again = 3 * time.Second
+	// retryAfter is how long a failed selection is cached.
+	retryAfter = 3 * time.Second
 )
 
 // Driver uses the first of several drivers that works here.
@@ -25,16 +25,16 @@ type Driver struct {
 	choices   []choice // in order of preference
 	refused   []string // drivers that the configuration does not allow, with the reasons
 	untrusted bool
-	named     bool // by the configuration
+	named     bool // the configuration names a driver
 	log       *slog.Logger
 
-	looking chan struct{} // holds one element while drivers are asked
+	looking chan struct{} // holds one element while drivers are checked
 
 	mu     sync.Mutex
 	chosen *choice
 	report driver.Report // of chosen
-	passed []string      // drivers that were preferred to chosen and do not work, with the reasons
-	why    error         // why there is none
+	passed []string      // preferred drivers that do not work, with the reasons
+	why    error         // why none is chosen
 	looked time.Time
 }
 
@@ -45,8 +45,8 @@ type choice struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// pick gives the chosen driver, or looks for one. A failed look is believed for a
-// short time.
+// pick returns the chosen driver, or selects one. A failed selection is cached for a short
+// time.
 func (d *Driver) pick(ctx context.Context) (*choice, error) {
 	if c, err, known := d.known(); known {
 		return c, err
@@ -57,7 +57,7 @@ func (d *Driver) pick(ctx context.Context) (*choice, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("looking for a sandbox driver: %w", ctx.Err())
 	}
-	if c, err, known := d.known(); known { // somebody else has looked meanwhile
+	if c, err, known := d.known(); known { // another call selected it meanwhile
 		return c, err
 	}
 	reasons := slices.Clone(d.refused)
@@ -75,13 +75,13 @@ func (d *Driver) pick(ctx context.Context) (*choice, error) {
 	}
 	level := slog.LevelWarn
 	if len(d.choices)+len(d.refused) == 0 {
-		level, reasons = slog.LevelInfo, []string{"the driver is none, by configuration"}
+		level, reasons = slog.LevelInfo, []string{"the configuration disables sandboxes (driver none)"}
 	}
 	err := fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.Join(reasons, "; "))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.why == nil || d.why.Error() != err.Error() {
-		d.log.Log(ctx, level, "no sandbox can be made; calls that need one fail", "why", strings.Join(reasons, "; "))
+		d.log.Log(ctx, level, "no sandbox driver works; calls that need a sandbox fail", "why", strings.Join(reasons, "; "))
 	}
 	d.chosen, d.why, d.looked = nil, err, time.Now()
 	return nil, err
@@ -93,16 +93,16 @@ func (d *Driver) known() (c *choice, err error, known bool) { //nolint:revive //
 	if d.chosen != nil {
 		return d.chosen, nil, true
 	}
-	return nil, d.why, d.why != nil && time.Since(d.looked) < again
+	return nil, d.why, d.why != nil && time.Since(d.looked) < retryAfter
 }
 
-// look asks a driver whether it works here, and is strong enough.
+// look checks whether a driver works here and isolates strongly enough.
 func (d *Driver) look(ctx context.Context, c *choice) (driver.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	r, err := c.Report(ctx)
 	if err == nil && d.untrusted && !r.Untrusted {
-		err = errors.New("it is not strong enough for tenants who do not trust each other, and the service is told that there are some")
+		err = errors.New("it does not isolate strongly enough for tenants who do not trust each other (SKANDHA_SANDBOX_UNTRUSTED is set)")
 	}
 	return r, err
 }
@@ -111,27 +111,27 @@ func (d *Driver) choose(c *choice, r driver.Report, reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.chosen, d.report, d.passed, d.why = c, r, reasons, nil
-	d.log.Info("sandboxes are made", "driver", r.Driver, "version", r.Version, "python", r.Python, "not", strings.Join(reasons, "; "))
+	d.log.Info("selected a sandbox driver", "driver", r.Driver, "version", r.Version, "python", r.Python, "not", strings.Join(reasons, "; "))
 }
 
-// Passed returns why the drivers that are preferred to the chosen one do not work.
+// Passed returns why drivers that precede the chosen one do not work.
 func (d *Driver) Passed() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.passed
 }
 
-// lost forgets a driver that cannot make boxes any more.
+// lost forgets a driver that can no longer create sandboxes.
 func (d *Driver) lost(c *choice, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.chosen == c {
-		d.log.Warn("sandboxes cannot be made any more as they were", "driver", c.name, "error", err)
+		d.log.Warn("the sandbox driver no longer works; selecting again", "driver", c.name, "error", err)
 		d.chosen, d.why = nil, nil
 	}
 }
 
-// use calls a driver; if that cannot make boxes any more, the next that works.
+// use calls a driver; if that can no longer create sandboxes, the next one that works.
 func use[T any](ctx context.Context, d *Driver, f func(driver.Driver) (T, error)) (T, error) {
 	c, err := d.pick(ctx)
 	if err != nil {
@@ -149,12 +149,12 @@ func use[T any](ctx context.Context, d *Driver, f func(driver.Driver) (T, error)
 	return f(c.Driver)
 }
 
-// bare is an error's text without the words that the whole error begins with.
+// bare returns an error's text without the prefix that the whole error begins with.
 func bare(err error) string {
 	return strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": ")
 }
 
-// Report implements driver.Driver: it looks at the chosen driver, or for one.
+// Report implements driver.Driver: it describes the chosen driver, or selects one first.
 func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 	return use(ctx, d, func(x driver.Driver) (driver.Report, error) { return x.Report(ctx) })
 }
@@ -181,8 +181,8 @@ func (d *Driver) RemoveSet(ctx context.Context, id string) error {
 	return err
 }
 
-// Reap implements driver.Driver: for every driver that may have left something, also
-// one that is not chosen. One that does not work here has nothing to say.
+// Reap implements driver.Driver. It reaps for every driver that may have left something,
+// including those that are not chosen. Drivers that do not work here are ignored.
 func (d *Driver) Reap(ctx context.Context) (int, error) {
 	total := 0
 	var errs []error

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// The drivers that can be named.
+// The values of Config.Driver.
 const (
 	Auto   = "auto"
 	Docker = "docker"
@@ -22,39 +22,40 @@ const (
 	None   = "none"
 )
 
-// Config says which driver is wanted.
+// Config selects a driver.
 type Config struct {
 	// Driver is auto (default), docker, bwrap or none.
 	Driver string
-	// Image, Runtime, Owner and Host are Docker's: see docker.Config. Empty: its defaults.
+	// Image, Runtime, Owner and Host are for Docker: see docker.Config. Empty: its defaults.
 	Image, Runtime, Owner, Host string
-	// Dir is where bubblewrap keeps package sets and what its boxes need. It is made
-	// if it does not exist. Empty: a directory of the user's own.
+	// Dir is where bubblewrap keeps package sets and the files its sandboxes need. It is
+	// created if it does not exist. Empty: a directory in the user's cache, or in
+	// /var/cache for root.
 	Dir string
-	// Untrusted says that tenants share the service who do not trust each other: drivers
-	// that are not strong enough for that are refused.
+	// Untrusted reports that tenants who do not trust each other share the service: drivers
+	// that do not isolate strongly enough are refused.
 	Untrusted bool
-	// AcceptWeaker takes them all the same.
+	// AcceptWeaker accepts them anyway.
 	AcceptWeaker bool
-	// Instance is the service's, for people who look at containers.
+	// Instance is the service's instance id, for people who inspect containers.
 	Instance string
 	Log      *slog.Logger
 }
 
-// Validate reports every field that is wrong; each error names its field.
+// Validate reports every invalid field by name.
 func (c Config) Validate() error {
 	var errs []error
 	if want := []string{"", Auto, Docker, Bwrap, None}; !slices.Contains(want, c.Driver) {
 		errs = append(errs, fmt.Errorf("driver is %q, want %s, %s, %s or %s", c.Driver, Auto, Docker, Bwrap, None))
 	}
 	if c.Driver == Bwrap && (c.Image != "" || c.Runtime != "" && c.Runtime != docker.Auto) {
-		errs = append(errs, fmt.Errorf("image and runtime are Docker's, but driver is %s", Bwrap))
+		errs = append(errs, fmt.Errorf("image and runtime apply to docker only, but driver is %s", Bwrap))
 	}
 	return errors.Join(errs...)
 }
 
-// New makes the driver that the configuration wants. Nothing is looked for yet: the
-// first use of the driver does, so that a start costs nothing.
+// New returns the configured driver. It checks no driver yet: the first use does, so that
+// startup costs nothing.
 func New(cfg Config) (*Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("selecting a sandbox driver: %w", err)
@@ -84,7 +85,7 @@ func New(cfg Config) (*Driver, error) {
 		if err != nil && d.named {
 			return nil, fmt.Errorf("sandbox driver %s: %w", c.name, err)
 		}
-		if err != nil { // there may be another
+		if err != nil { // another one may work
 			d.refused = append(d.refused, fmt.Sprintf("%s: %v", c.name, err))
 			continue
 		}
@@ -93,17 +94,17 @@ func New(cfg Config) (*Driver, error) {
 	return d, nil
 }
 
-// dir is where bubblewrap keeps what lasts.
+// dir returns the directory for bubblewrap's persistent files.
 func (c Config) dir() (string, error) {
 	if c.Dir != "" {
 		return c.Dir, nil
 	}
-	if os.Geteuid() == 0 { // boxes run under users of their own, who see nothing of root's home
+	if os.Geteuid() == 0 { // sandboxes run under separate users, who cannot read root's home
 		return "/var/cache/skandha/sandbox", nil
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no directory for package sets is known, name one (SKANDHA_SANDBOX_DIR): %w", err)
+		return "", fmt.Errorf("no directory for package sets; set SKANDHA_SANDBOX_DIR: %w", err)
 	}
 	return filepath.Join(cache, "skandha", "sandbox"), nil
 }

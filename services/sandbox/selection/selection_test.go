@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/sandbox/drivertest"
 )
 
-// named is a driver that works, or says why not.
+// named is a driver that works, or reports why not.
 type named struct {
 	*drivertest.Driver
 	name   string
@@ -126,7 +126,7 @@ func TestAmongTenantsWhoDoNotTrustEachOtherAWeakOneIsRefused(t *testing.T) {
 	}
 	d = choose(t, &named{name: "weak"})
 	d.untrusted = true
-	if got := d.which(t); !strings.Contains(got, "not strong enough") {
+	if got := d.which(t); !strings.Contains(got, "not isolate strongly enough") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -1,12 +1,12 @@
-// Package tools says what the sandbox's tools are, and turns the arguments of a call
-// into what is to be done in a sandbox.
+// Package tools defines the sandbox's tools, and turns the arguments of a call into a job
+// for a sandbox.
 //
-// A call is read before there is a sandbox ([Tool].Read), so that arguments that make
-// no sense cost none. What is read is either a run ([Job].Run), which the service
-// carries out since it concerns more than the sandbox (packages, streaming, artifacts),
+// A call's arguments are read before there is a sandbox ([Tool].Read), so that invalid
+// arguments do not cost one. The result is either a run ([Job].Run), which the service
+// carries out since it involves more than the sandbox (packages, streaming, artifacts),
 // or an operation on files ([Job].Do).
 //
-// Paths are the sandbox's: relative ones lie below its workspace. They are confined by
-// the agent inside, in whose process they are opened; nothing here touches the host's
-// file system.
+// Paths are the sandbox's: relative ones are below its workspace. The agent in the sandbox,
+// whose process opens them, confines them; this package never touches the host's file
+// system.
 package tools

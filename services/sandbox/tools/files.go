@@ -15,26 +15,26 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// The bounds of answers about files.
+// Bounds of the results about files.
 const (
 	maxEntries = 500
 	maxMatches = 100
 )
 
-// Files are the tools of the group sandbox_fs.
+// Files returns the tools of the group sandbox_fs.
 func Files() []Tool {
 	return []Tool{
 		List(), Read(), Write(), Mkdir(), Remove(), Move(), Stat(), Glob(), Grep(), Edit(), Upload(), Download(),
 	}
 }
 
-// ofTheSandbox ends the descriptions of the files' tools.
-const ofTheSandbox = " These are the files of the sandbox in which python:execute and shell:execute run, relative to /workspace."
+// filesSuffix ends the descriptions of the file tools.
+const filesSuffix = " The files are those of the sandbox in which python:execute and shell:execute run, relative to /workspace."
 
-// fileTool defines a tool that works with files. Reading ones may be run twice.
+// fileTool defines a tool that works with files. Tools that only read are idempotent.
 func fileTool[A any](name, description, args string, reads bool, do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error)) Tool {
 	spec := tool.Spec{
-		Name: "sandbox_fs:" + name, Description: description + ofTheSandbox,
+		Name: "sandbox_fs:" + name, Description: description + filesSuffix,
 		Args:         json.RawMessage(`{"type":"object","properties":{` + args + `,"additionalProperties":false}`),
 		Permissions:  []string{"fs.write"},
 		Scope:        pathsOf(args),
@@ -51,8 +51,7 @@ func fileTool[A any](name, description, args string, reads bool, do func(ctx con
 	})
 }
 
-// pathsOf are the arguments, among properties as they are written here, that name
-// a file or directory.
+// pathsOf returns the arguments in properties that name a file or directory.
 func pathsOf(properties string) (names []string) {
 	for _, name := range []string{"path", "from", "to"} {
 		if strings.Contains(properties, `"`+name+`":{`) {
@@ -62,12 +61,12 @@ func pathsOf(properties string) (names []string) {
 	return names
 }
 
-// A path's property.
+// pathArg returns the schema of the property "path".
 func pathArg(what string) string {
 	return `"path":{"type":"string","minLength":1,"description":"` + what + `"}`
 }
 
-// entry is a file in an answer.
+// entry is a file in a result.
 type entry struct {
 	Path     string    `json:"path"`
 	Type     string    `json:"type"` // "file", "directory", "symlink" or "other"
@@ -101,9 +100,9 @@ func listingOf(p string, files []agent.File, more bool) listing {
 	return out
 }
 
-// List is sandbox_fs:list.
+// List returns the tool sandbox_fs:list.
 func List() Tool {
-	return fileTool("list", fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), size in bytes and time of the last change of each entry; at most %d.", maxEntries),
+	return fileTool("list", fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), size in bytes and modification time of each entry; at most %d entries.", maxEntries),
 		`"path":{"type":"string","default":".","description":"the directory; default /workspace itself"}}`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			files, err := conn.List(ctx, orDot(inside(a.Path)))
@@ -118,9 +117,9 @@ func orDot(p string) string {
 	return p
 }
 
-// Stat is sandbox_fs:stat.
+// Stat returns the tool sandbox_fs:stat.
 func Stat() Tool {
-	return fileTool("stat", "Answers type, size in bytes, mode and time of the last change of one file or directory; fails if it does not exist.",
+	return fileTool("stat", "Returns type, size in bytes, mode and modification time of one file or directory; fails if it does not exist.",
 		pathArg("the file")+`},"required":["path"]`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			f, err := conn.Stat(ctx, inside(a.Path))
@@ -130,9 +129,9 @@ func Stat() Tool {
 		})
 }
 
-// Glob is sandbox_fs:glob.
+// Glob returns the tool sandbox_fs:glob.
 func Glob() Tool {
-	return fileTool("glob", fmt.Sprintf("Finds files by a pattern with *, ?, [..] and ** for any directories, e.g. **/*.csv; at most %d.", maxEntries),
+	return fileTool("glob", fmt.Sprintf("Finds files by a pattern with *, ?, [..] and ** for any directories, e.g. **/*.csv; at most %d files.", maxEntries),
 		`"pattern":{"type":"string","minLength":1,"description":"the pattern, relative to /workspace"}},"required":["pattern"]`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Pattern string }) (any, error) {
 			files, more, err := conn.Glob(ctx, inside(a.Pattern), maxEntries)
@@ -140,19 +139,19 @@ func Glob() Tool {
 		})
 }
 
-// Grep is sandbox_fs:grep.
+// Grep returns the tool sandbox_fs:grep.
 func Grep() Tool {
 	type match struct {
 		Path string `json:"path"`
 		Line int    `json:"line"` // from 1
 		Text string `json:"text"`
 	}
-	return fileTool("grep", fmt.Sprintf("Searches text files for lines that match a regular expression (Python's syntax); answers path, line number and line of at most %d matches.", maxMatches),
+	return fileTool("grep", fmt.Sprintf("Searches text files for lines that match a regular expression (Python's syntax); returns path, line number and line of at most %d matches.", maxMatches),
 		`"pattern":{"type":"string","minLength":1,"description":"the regular expression"},
 		"path":{"type":"string","default":".","description":"the file, or the directory to search; default /workspace"},
-		"glob":{"type":"string","default":"","description":"only files with such names, e.g. *.py"},
+		"glob":{"type":"string","default":"","description":"only files whose names match, e.g. *.py"},
 		"ignore_case":{"type":"boolean","default":false},
-		"max":{"type":"integer","minimum":1,"maximum":1000,"default":100,"description":"the most matches to answer"}},"required":["pattern"]`, true,
+		"max":{"type":"integer","minimum":1,"maximum":1000,"default":100,"description":"maximum number of matches"}},"required":["pattern"]`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
 			Pattern, Path, Glob string
 			IgnoreCase          bool `json:"ignore_case"`
@@ -175,13 +174,13 @@ func Grep() Tool {
 		})
 }
 
-// Write is sandbox_fs:write.
+// Write returns the tool sandbox_fs:write.
 func Write() Tool {
-	return fileTool("write", "Writes a file; missing directories are made. A file that exists is replaced, unless mode says otherwise.",
+	return fileTool("write", "Writes a file; missing directories are created. An existing file is replaced, unless mode says otherwise.",
 		pathArg("the file")+`,
 		"content":{"type":"string","description":"what to write"},
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64, for binary files"},
-		"mode":{"type":"string","enum":["replace","create","append"],"default":"replace","description":"replace what is there; create: fail if it exists; append to it"}},"required":["path","content"]`, false,
+		"mode":{"type":"string","enum":["replace","create","append"],"default":"replace","description":"replace: overwrite the file; create: fail if it exists; append: add to its end"}},"required":["path","content"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path, Content, Encoding, Mode string }) (any, error) {
 			data := []byte(a.Content)
 			if a.Encoding == "base64" {
@@ -200,23 +199,23 @@ func Write() Tool {
 		})
 }
 
-// done is the answer of what has nothing else to say.
+// done is the result of a tool that returns nothing else.
 type done struct {
 	Path string `json:"path"`
 }
 
-// Mkdir is sandbox_fs:mkdir.
+// Mkdir returns the tool sandbox_fs:mkdir.
 func Mkdir() Tool {
-	return fileTool("mkdir", "Makes a directory, with its parents; one that exists is left alone.", pathArg("the directory")+`},"required":["path"]`, false,
+	return fileTool("mkdir", "Creates a directory, with its parents; an existing one is left unchanged.", pathArg("the directory")+`},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			return done{a.Path}, conn.Mkdir(ctx, inside(a.Path))
 		})
 }
 
-// Remove is sandbox_fs:remove.
+// Remove returns the tool sandbox_fs:remove.
 func Remove() Tool {
-	return fileTool("remove", "Removes a file or an empty directory; with recursive a directory and all in it.",
-		pathArg("the file or directory")+`,"recursive":{"type":"boolean","default":false,"description":"remove a directory with all in it"}},"required":["path"]`, false,
+	return fileTool("remove", "Removes a file or an empty directory; with recursive, a directory and everything in it.",
+		pathArg("the file or directory")+`,"recursive":{"type":"boolean","default":false,"description":"remove a directory and everything in it"}},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
 			Path      string
 			Recursive bool
@@ -226,12 +225,12 @@ func Remove() Tool {
 		})
 }
 
-// Move is sandbox_fs:move.
+// Move returns the tool sandbox_fs:move.
 func Move() Tool {
-	return fileTool("move", "Moves or renames a file or directory; missing directories are made.",
+	return fileTool("move", "Moves or renames a file or directory; missing directories are created.",
 		`"from":{"type":"string","minLength":1,"description":"what to move"},
 		"to":{"type":"string","minLength":1,"description":"its new path, not the directory to put it in"},
-		"overwrite":{"type":"boolean","default":false,"description":"replace a file that is there"}},"required":["from","to"]`, false,
+		"overwrite":{"type":"boolean","default":false,"description":"replace an existing file"}},"required":["from","to"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
 			From, To  string
 			Overwrite bool
@@ -241,12 +240,12 @@ func Move() Tool {
 		})
 }
 
-// Edit is sandbox_fs:edit.
+// Edit returns the tool sandbox_fs:edit.
 func Edit() Tool {
-	return fileTool("edit", "Replaces a text in a file. The old text must be there exactly, and once unless all is set.",
+	return fileTool("edit", "Replaces a text in a file. The old text must match exactly, and occur only once unless all is set.",
 		pathArg("the file")+`,
-		"old":{"type":"string","minLength":1,"description":"the text that is there, with its line breaks and indentation"},
-		"new":{"type":"string","description":"the text to put in its place"},
+		"old":{"type":"string","minLength":1,"description":"the existing text, with its line breaks and indentation"},
+		"new":{"type":"string","description":"the replacement"},
 		"all":{"type":"boolean","default":false,"description":"replace every occurrence"}},"required":["path","old","new"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
 			Path, Old, New string
@@ -261,26 +260,26 @@ func Edit() Tool {
 		})
 }
 
-// The bounds of files that travel through the bus, in bytes.
+// Bounds of files that are sent over the bus, in bytes.
 const (
 	MaxArtifact = 16 << 20
-	// piece is what is read or written at a time.
+	// piece is how much is read or written at a time.
 	piece = 512 << 10
 )
 
-// Upload is sandbox_fs:upload.
+// Upload returns the tool sandbox_fs:upload.
 func Upload() Tool {
-	return fileTool("upload", "Puts an artifact of this conversation into a file of the sandbox; missing directories are made, a file that exists is replaced.",
-		`"artifact":{"type":"string","minLength":1,"description":"the artifact's ref, as a result names it"},`+
+	return fileTool("upload", "Copies an artifact of this session to a file in the sandbox; missing directories are created, an existing file is replaced.",
+		`"artifact":{"type":"string","minLength":1,"description":"the artifact's ref, as given in a result"},`+
 			pathArg("the file to write")+`},"required":["artifact","path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, c Call, store Store, a struct{ Artifact, Path string }) (any, error) {
 			own := string(c.Agent) + "/" + string(c.Session) + "/"
 			if path.Clean(a.Artifact) != a.Artifact || len(a.Artifact) <= len(own) || a.Artifact[:len(own)] != own {
-				return nil, failf("%.200q is no artifact of this conversation; use a ref that a result names", a.Artifact)
+				return nil, failf("%.200q is not an artifact of this session; use a ref from a result", a.Artifact)
 			}
 			data, err := store.GetArtifact(ctx, a.Artifact)
 			if errors.Is(err, bus.ErrNotFound) {
-				return nil, failf("there is no artifact %.200q any more, if there was one: files are deleted after a time", a.Artifact)
+				return nil, failf("artifact %.200q not found; artifacts are deleted after some time", a.Artifact)
 			}
 			if err != nil {
 				return nil, failf("fetching the artifact: %v", err)
@@ -302,7 +301,7 @@ func writeAll(ctx context.Context, conn *agent.Conn, name string, data []byte) (
 	}
 }
 
-// Artifact is a file that is kept outside the sandbox.
+// Artifact is a file that is kept outside of the sandbox.
 type Artifact struct {
 	Path      string `json:"path"` // in the sandbox
 	Ref       string `json:"ref"`  // its name in the object store "artifacts"
@@ -310,9 +309,9 @@ type Artifact struct {
 	Bytes     int64  `json:"bytes"`
 }
 
-// Download is sandbox_fs:download.
+// Download returns the tool sandbox_fs:download.
 func Download() Tool {
-	return fileTool("download", fmt.Sprintf("Hands a file of the sandbox, of at most %d MiB, to the user as an artifact; answers its ref.", MaxArtifact>>20),
+	return fileTool("download", fmt.Sprintf("Hands a file of the sandbox, of at most %d MiB, to the user as an artifact; returns its ref.", MaxArtifact>>20),
 		pathArg("the file")+`},"required":["path"]`, true,
 		func(ctx context.Context, conn *agent.Conn, c Call, store Store, a struct{ Path string }) (any, error) {
 			return Keep(ctx, conn, c, store, inside(a.Path))
@@ -327,7 +326,7 @@ func Keep(ctx context.Context, conn *agent.Conn, c Call, store Store, name strin
 	}
 	safe, ok := ArtifactPath(path.Clean(name))
 	if !ok {
-		return Artifact{}, failf("%.200q: an artifact's path is relative to /workspace, has at most %d bytes and no control characters", name, maxName)
+		return Artifact{}, failf("%.200q: an artifact's path must be relative to /workspace, with at most %d bytes and no control characters", name, maxName)
 	}
 	out := Artifact{Path: safe, Ref: c.Prefix() + safe, MediaType: mediaType(name, data), Bytes: int64(len(data))}
 	if err := store.PutArtifact(ctx, out.Ref, data); err != nil {
@@ -336,8 +335,8 @@ func Keep(ctx context.Context, conn *agent.Conn, c Call, store Store, name strin
 	return out, nil
 }
 
-// readAll reads a file that has at most so many bytes. It may change meanwhile: what
-// was read then is what there was.
+// readAll reads a file of at most that many bytes. The file may change meanwhile; each part
+// is as it was when read.
 func readAll(ctx context.Context, conn *agent.Conn, name string, most int64) ([]byte, error) {
 	var all []byte
 	for {
@@ -346,7 +345,7 @@ func readAll(ctx context.Context, conn *agent.Conn, name string, most int64) ([]
 			return nil, err
 		}
 		if size > most || int64(len(all)+len(data)) > most {
-			return nil, failf("%s has %d bytes, at most %d are kept", name, size, most)
+			return nil, failf("%s has %d bytes, the limit is %d", name, size, most)
 		}
 		all = append(all, data...)
 		if len(data) == 0 || int64(len(all)) >= size {
@@ -355,4 +354,4 @@ func readAll(ctx context.Context, conn *agent.Conn, name string, most int64) ([]
 	}
 }
 
-var errNotText = errors.New("it is no text (UTF-8); read it with encoding base64, or hand it over by sandbox_fs:download")
+var errNotText = errors.New("not a UTF-8 text; read it with encoding base64, or hand it over with sandbox_fs:download")

@@ -15,23 +15,23 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// The bounds of one reading. They fit into a result that need not be cut.
+// Bounds of one read. They fit into a result without truncation.
 const (
 	maxText   = 12 << 10 // bytes
-	maxBinary = 8 << 10  // bytes, which base64 makes a third more
-	maxScan   = 32 << 20 // bytes that are looked through for a line
+	maxBinary = 8 << 10  // bytes before base64, which adds a third
+	maxScan   = 32 << 20 // bytes that are searched for a line
 	manyLines = 10_000
 )
 
 type content struct {
 	Path       string `json:"path"`
 	Size       int64  `json:"size"`   // bytes of the file
-	Offset     int64  `json:"offset"` // where it begins, in units
+	Offset     int64  `json:"offset"` // where content begins, in units
 	Unit       string `json:"unit"`   // "lines" or "bytes"
 	Encoding   string `json:"encoding"`
 	Content    string `json:"content"`
 	Truncated  bool   `json:"truncated,omitempty"`   // there is more
-	NextOffset int64  `json:"next_offset,omitempty"` // where to read on
+	NextOffset int64  `json:"next_offset,omitempty"` // where to continue
 	Note       string `json:"note,omitempty"`
 }
 
@@ -40,15 +40,15 @@ type readArgs struct {
 	Offset, Limit        int64
 }
 
-// Read is sandbox_fs:read.
+// Read returns the tool sandbox_fs:read.
 func Read() Tool {
 	return fileTool("read", fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
-		"It answers at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
+		"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
 		pathArg("the file")+fmt.Sprintf(`,
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64"},
 		"unit":{"type":"string","enum":["lines","bytes"],"default":"lines","description":"what offset and limit count; base64 always counts bytes"},
-		"offset":{"type":"integer","minimum":0,"default":0,"description":"how many lines or bytes to leave out at the beginning"},
-		"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"the most lines or bytes to read; default as many as fit"}},"required":["path"]`, 1<<20), true,
+		"offset":{"type":"integer","minimum":0,"default":0,"description":"how many lines or bytes to skip at the beginning"},
+		"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"maximum number of lines or bytes to read; default: as many as fit"}},"required":["path"]`, 1<<20), true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a readArgs) (any, error) {
 			name := inside(a.Path)
 			switch {
@@ -77,7 +77,7 @@ func readBinary(ctx context.Context, conn *agent.Conn, name string, a readArgs) 
 	return out.upTo(a.Offset+int64(len(data)), size), nil
 }
 
-// upTo says whether there is more.
+// upTo sets Truncated and NextOffset if there is more.
 func (c content) upTo(next, size int64) content {
 	if next < size {
 		c.Truncated, c.NextOffset = true, next
@@ -87,7 +87,7 @@ func (c content) upTo(next, size int64) content {
 
 func readBytes(ctx context.Context, conn *agent.Conn, name string, a readArgs) (content, error) {
 	limit := int(atMost(a.Limit, maxText))
-	// Some bytes more show whether a character is cut.
+	// A few more bytes show whether a character is cut.
 	buf, size, err := conn.Read(ctx, name, a.Offset, int64(limit+utf8.UTFMax))
 	if err != nil {
 		return content{}, err
@@ -102,8 +102,8 @@ func readBytes(ctx context.Context, conn *agent.Conn, name string, a readArgs) (
 
 func isText(b []byte) bool { return utf8.Valid(b) && !slices.Contains(b, 0) }
 
-// wholeRunes narrows buf[:limit] to whole characters: at the front if the reading
-// began in the middle of the file, at the back if there is more.
+// wholeRunes narrows buf[:limit] to whole characters: at the front if the read began in the
+// middle of the file, at the back if there is more.
 func wholeRunes(buf []byte, limit int, middle bool) (start, end int) {
 	end = min(limit, len(buf))
 	for middle && start < min(end, utf8.UTFMax-1) && !utf8.RuneStart(buf[start]) {
@@ -117,16 +117,16 @@ func wholeRunes(buf []byte, limit int, middle bool) (start, end int) {
 			return start, cut
 		}
 	}
-	_, n := utf8.DecodeRune(buf[start:]) // one character is longer than the limit, or this is no text
+	_, n := utf8.DecodeRune(buf[start:]) // one character is longer than the limit, or this is not text
 	return start, max(end, start+n)
 }
 
-// readLines answers whole lines, as many as fit. A line that does not fit alone is cut.
+// readLines returns as many whole lines as fit. A line that is too long by itself is cut.
 func readLines(ctx context.Context, conn *agent.Conn, name string, a readArgs) (content, error) {
 	out := content{Path: a.Path, Offset: a.Offset, Unit: "lines", Encoding: "text"}
 	limit := atMost(a.Limit, manyLines)
 	var text, line []byte
-	var at, pos int64 // the line that comes next, and where in the file
+	var at, pos int64 // the next line's number, and its position in the file
 	for {
 		data, size, err := conn.Read(ctx, name, pos, piece)
 		if err != nil {
@@ -169,12 +169,12 @@ func readLines(ctx context.Context, conn *agent.Conn, name string, a readArgs) (
 		case last:
 			return out.lines(text, at, false)
 		case pos >= maxScan && at < a.Offset:
-			return content{}, failf("line %d is not among the first %d MiB of %s; use unit bytes, or python:execute", a.Offset, maxScan>>20, a.Path)
+			return content{}, failf("line %d is not within the first %d MiB of %s; use unit bytes, or python:execute", a.Offset, maxScan>>20, a.Path)
 		}
 	}
 }
 
-// add appends a line, or reports that there is no room for it.
+// add appends a line, or reports that it does not fit.
 func (c *content) add(text, line []byte, end string) (_ []byte, full bool) {
 	if len(text)+len(line)+len(end) <= maxText {
 		return append(append(text, line...), end...), false
@@ -183,7 +183,7 @@ func (c *content) add(text, line []byte, end string) (_ []byte, full bool) {
 		return text, true
 	}
 	_, n := wholeRunes(line, maxText-len(end), false)
-	c.Note = "the line is longer than what fits and is cut; read it with unit bytes"
+	c.Note = "the line is too long and was cut; read it with unit bytes"
 	return append(append(text, line[:n]...), end...), false
 }
 
@@ -198,7 +198,7 @@ func (c content) lines(text []byte, next int64, more bool) (content, error) {
 	return c, nil
 }
 
-// mediaType goes by the name, and then by what is inside.
+// mediaType returns the media type by name, or else by content.
 func mediaType(name string, data []byte) string {
 	ext := strings.ToLower(path.Ext(name))
 	if t, ok := mediaTypes[ext]; ok {
@@ -210,7 +210,7 @@ func mediaType(name string, data []byte) string {
 	return http.DetectContentType(data)
 }
 
-// mediaTypes are those that must not depend on what the host knows.
+// mediaTypes are the types that must not depend on the host.
 var mediaTypes = map[string]string{
 	".csv": "text/csv", ".gif": "image/gif", ".html": "text/html", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".json": "application/json",
 	".md": "text/markdown", ".parquet": "application/vnd.apache.parquet", ".pdf": "application/pdf", ".png": "image/png", ".py": "text/x-python",

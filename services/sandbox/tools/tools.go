@@ -20,11 +20,11 @@ import (
 // Pool is the pool of slots that the tools compete for.
 const Pool = "sandbox"
 
-// The times of a run.
+// Time limits of a run.
 const (
 	DefaultTimeout = 30 * time.Second
 	MaxTimeout     = 10 * time.Minute
-	// Around is what a call may take beside its run: waiting for the session's sandbox,
+	// Around bounds the time of a call outside of its run: waiting for the session's sandbox,
 	// starting one, installing packages, storing artifacts.
 	Around = 5 * time.Minute
 )
@@ -32,48 +32,48 @@ const (
 // fileTimeout bounds a call that works with files.
 const fileTimeout = 2 * time.Minute
 
-// Call is whose call it is.
+// Call identifies an attempt of a call.
 type Call struct {
 	subject.Ref
 	ID      string
 	Attempt string
 }
 
-// Prefix is that of the names of all artifacts that the call makes.
+// Prefix returns the prefix of the names of all artifacts of the call.
 func (c Call) Prefix() string {
 	return strings.Join([]string{string(c.Agent), string(c.Session), c.ID, c.Attempt}, "/") + "/"
 }
 
-// Store keeps artifacts; a *bus.Bus is one.
+// Store keeps artifacts; *bus.Bus implements it.
 type Store interface {
 	PutArtifact(ctx context.Context, name string, data []byte) error
 	GetArtifact(ctx context.Context, name string) ([]byte, error)
 }
 
-// Job is what a call is to do.
+// Job is the work of a call.
 type Job struct {
-	// Run is to be executed; nil: Do is to be called.
+	// Run is the run to execute; nil: call Do.
 	Run *agent.Run
 	Do  func(ctx context.Context, conn *agent.Conn, c Call, store Store) (any, error)
-	// Packages are wanted by the run, as they were written.
+	// Packages are the packages that the run requires, unparsed.
 	Packages []string
-	// Fresh wants a sandbox for this call alone.
+	// Fresh requests a sandbox for this call only.
 	Fresh bool
 }
 
-// Tool is a tool of the sandbox. Read is given arguments that fit the schema, defaults
-// filled in; its error is for the model.
+// Tool is a tool of the sandbox. Read receives arguments that match the schema, with the
+// defaults filled in; its error is for the model.
 type Tool struct {
 	Spec tool.Spec
 	Read func(args json.RawMessage) (Job, error)
 }
 
-// All are the tools.
+// All returns all tools.
 func All() []Tool {
 	return append([]Tool{Python(), Shell()}, Files()...)
 }
 
-// define completes a spec with what all tools have in common.
+// define completes a spec with the fields that all tools have in common.
 func define[A any](spec tool.Spec, read func(args A) (Job, error)) Tool {
 	spec.Pool, spec.Sticky = Pool, true
 	return Tool{spec, func(raw json.RawMessage) (Job, error) {
@@ -87,29 +87,30 @@ func define[A any](spec tool.Spec, read func(args A) (Job, error)) Tool {
 	}}
 }
 
-// Failure is the result of a call that the sandbox refused, in its own words. It
-// reports false for errors that are none of the model's making.
+// Failure returns the result of a call that the sandbox refused, with the refusal's text.
+// It reports false for errors that the model did not cause.
 func Failure(err error) (tool.Result, bool) {
 	var refused *agent.Error
-	var told *Error
+	var invalid *Error
 	switch {
 	case errors.As(err, &refused):
 		return tool.Failure(tool.CodeFailed, refused.Message, refused.Code), true
-	case errors.As(err, &told):
-		return tool.Failure(tool.CodeFailed, told.Message), true
+	case errors.As(err, &invalid):
+		return tool.Failure(tool.CodeFailed, invalid.Message), true
 	}
 	return tool.Result{}, false
 }
 
-// Error is what a call asked for in vain, in words for the model.
+// Error is a request that cannot be fulfilled, with a text for the model.
 type Error struct{ Message string }
 
 func (e *Error) Error() string { return e.Message }
 
 func failf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
 
-// inside gives a path as the agent takes it: relative to the workspace. Absolute paths
-// below it are what code inside uses, and models with it; others stay as they are.
+// inside returns a path as the agent expects it: relative to the workspace. Code in the
+// sandbox, and therefore models, use absolute paths below it; all other paths stay
+// unchanged.
 func inside(p string) string {
 	if p == driver.Workspace {
 		return "."
@@ -120,8 +121,8 @@ func inside(p string) string {
 	return p
 }
 
-// ArtifactPath is a path inside the sandbox as part of an artifact's name. It reports
-// whether it can be one: what is inside is not trusted to name files.
+// ArtifactPath returns a path in the sandbox as part of an artifact's name. It reports
+// whether the path is valid: code in the sandbox is not trusted to name files.
 func ArtifactPath(p string) (string, bool) {
 	if p == "" || len(p) > maxName || !utf8.ValidString(p) || path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
 		return "", false

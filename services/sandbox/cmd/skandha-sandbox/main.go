@@ -1,4 +1,4 @@
-// Command skandha-sandbox is the sandbox service as a process of its own.
+// Command skandha-sandbox runs the sandbox service as a separate process.
 package main
 
 import (
@@ -15,8 +15,8 @@ type service struct {
 	process.Flags
 
 	Sandbox selection.Flags `embed:""`
-	Slots   int             `env:"SKANDHA_SLOTS" default:"64" help:"How many calls run, or wait for a sandbox, at once."`
-	Drain   time.Duration   `env:"SKANDHA_DRAIN" default:"30s" help:"How long to wait for running calls when stopped."`
+	Slots   int             `env:"SKANDHA_SLOTS" default:"64" help:"Maximum number of calls that run, or wait for a sandbox, at once."`
+	Drain   time.Duration   `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 }
 
 func (s *service) config() sandbox.Config {
@@ -39,16 +39,16 @@ func (s *service) Run(ctx context.Context, e *process.Env) (err error) {
 	if packages != nil {
 		deps.Packages = packages
 	}
-	box, err := sandbox.New(s.config(), deps)
+	sb, err := sandbox.New(s.config(), deps)
 	if err != nil {
 		return err
 	}
-	e.Ready(box.Ready)
-	e.Metrics(box.Counters)
-	return box.Run(ctx)
+	e.Ready(sb.Ready)
+	e.Metrics(sb.Counters)
+	return sb.Run(ctx)
 }
 
 func main() {
 	var s service
-	process.Main("skandha-sandbox", "Runs the code of models, isolated, for Skandha's core, over NATS.", &s.Flags, &s)
+	process.Main("skandha-sandbox", "Runs the code of models in sandboxes, for Skandha's core, over NATS.", &s.Flags, &s)
 }

@@ -70,7 +70,7 @@ func TestAWrongSettingIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// runner is the command as a process of its own, and how core asks it.
+// runner is the command as a separate process, and how core calls it.
 type runner struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -110,7 +110,7 @@ func start(t *testing.T, args ...string) *runner {
 	return r
 }
 
-// python runs code in a session and gives the answer.
+// python runs code in a session and returns the answer.
 func (r *runner) python(code string) executor.Answer {
 	r.t.Helper()
 	args, err := json.Marshal(map[string]any{"code": code})
@@ -174,19 +174,19 @@ func TestKill9LeavesNothingForLongerThanTheReaper(t *testing.T) {
 		}
 		t.Skipf("SKIPPED: %v", a.Result.Error)
 	}
-	var boxes []descendant
+	var sandboxes []descendant
 	natstest.Eventually(t, "two sandboxes run", func() bool {
-		boxes = below(t, r.cmd.Process.Pid)
-		return len(boxes) >= 2
+		sandboxes = below(t, r.cmd.Process.Pid)
+		return len(sandboxes) >= 2
 	})
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = r.cmd.Wait() // it was killed
-	natstest.Eventually(t, "their processes are gone", func() bool { return !slices.ContainsFunc(boxes, descendant.lives) })
+	natstest.Eventually(t, "their processes are gone", func() bool { return !slices.ContainsFunc(sandboxes, descendant.lives) })
 }
 
-// descendant is a process of the service's; a number is used again, the time of its start is not.
+// descendant is a process of the service; pids are reused, start times are not.
 type descendant struct {
 	pid     int
 	started string
@@ -197,7 +197,7 @@ func (p descendant) lives() bool {
 	return ok && started == p.started
 }
 
-// below are the processes that stem from this one.
+// below returns the descendants of this process.
 func below(t *testing.T, root int) (out []descendant) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -221,7 +221,7 @@ func below(t *testing.T, root int) (out []descendant) {
 	return out
 }
 
-// stat reads a process's parent and start; a zombie is none any more.
+// stat reads a process's parent and start time; zombies do not count.
 func stat(pid int) (parent int, started string, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -29,7 +29,7 @@ type Index struct {
 	marks    []string
 }
 
-// New makes an index of the files; it does not serve yet.
+// New returns an index of the files; it does not serve yet.
 func New(t testing.TB, sources ...Source) *Index {
 	return &Index{t: t, sources: sources, ended: make(chan struct{}), files: map[string]File{}, faults: map[string]http.HandlerFunc{}}
 }
@@ -69,8 +69,8 @@ func (x *Index) Serve(l net.Listener) string {
 	return base + "/simple"
 }
 
-// Fault has a handler answer for a path, such as "/simple/greet/" or
-// "/files/greet-1.0-py3-none-any.whl"; nil: no more.
+// Fault sets a handler for a path, such as "/simple/greet/" or
+// "/files/greet-1.0-py3-none-any.whl"; nil removes it.
 func (x *Index) Fault(path string, answer http.HandlerFunc) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -81,12 +81,12 @@ func (x *Index) Fault(path string, answer http.HandlerFunc) {
 	x.faults[path] = answer
 }
 
-// Status answers with a status alone.
+// Status answers only with a status.
 func Status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// Hang begins an answer and says no more until the asker or the index has gone.
+// Hang begins an answer and then stalls until the client or the index ends.
 func (x *Index) Hang(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html")
 	w.WriteHeader(http.StatusOK)
@@ -97,21 +97,21 @@ func (x *Index) Hang(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Requests are the paths that were asked for, in order.
+// Requests returns the requested paths, in order.
 func (x *Index) Requests() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.requests)
 }
 
-// Marks are the names that code reported which should not have run.
+// Marks returns the names reported by code that should not have run.
 func (x *Index) Marks() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.marks)
 }
 
-// ServeHTTP answers as an index.
+// ServeHTTP implements http.Handler.
 func (x *Index) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.mu.Lock()
 	x.requests = append(x.requests, r.URL.Path)

@@ -56,7 +56,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// That nothing has left a mark says something only if setup.py does.
+// The absence of marks proves something only if setup.py leaves one.
 func TestSetupLeavesAMark(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

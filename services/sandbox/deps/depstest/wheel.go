@@ -16,21 +16,21 @@ import (
 	"strings"
 )
 
-// File is what an index serves of a project.
+// File is a file of a project in an index.
 type File struct {
 	Project        string // normalised name
 	Name           string // such as "greet-1.0-py3-none-any.whl"
 	Data           []byte
 	RequiresPython string
-	SHA256         string // that the index tells; empty: the true one
+	SHA256         string // as the index states it; empty: the true one
 }
 
-// Source makes a file of an index that serves at the base URL.
+// Source creates a file for an index with the base URL.
 type Source interface {
 	File(base string) File
 }
 
-// File is itself.
+// File returns f.
 func (f File) File(string) File { return f }
 
 // Wheel is a built distribution.
@@ -38,7 +38,7 @@ type Wheel struct {
 	Name, Version  string
 	Tag            string            // default "py3-none-any"
 	Files          map[string]string // by path below site-packages
-	Entries        []Entry           // written as they are, after Files
+	Entries        []Entry           // written verbatim, after Files
 	Requires       []string          // Requires-Dist
 	RequiresPython string
 }
@@ -48,7 +48,7 @@ type Entry struct {
 	Name string
 	Data string
 	Mode fs.FileMode // default a plain file, 0644
-	Fill int64       // zero bytes behind Data
+	Fill int64       // zero bytes after Data
 }
 
 // File builds the wheel. "{index}" in Files and Requires becomes the base URL.
@@ -118,7 +118,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SDist is a source distribution whose setup.py tells the index when it runs, by a
+// SDist is a source distribution whose setup.py notifies the index when it runs, by a
 // request that [Index.Marks] lists.
 type SDist struct{ Name, Version string }
 
