@@ -1,4 +1,4 @@
-// Package docs has the pages of this folder, for `skandha docs`. It is a module of its own
+// Package docs has the pages of this folder, for `skandha docs`. It is a separate module
 // because the pages are outside of the services' module, and an embedded file cannot be.
 package docs
 

@@ -72,8 +72,10 @@ func (s *Service) handler() http.Handler {
 		http.Handler
 		patterns []string
 	}{
-		{s.transports.ws, []string{rpc.Path}}, {s.transports.sse, sse.Patterns()},
-		{s.transports.agui, agui.Patterns()}, {s.transports.openai, openai.Patterns()},
+		{s.transports.ws, []string{rpc.Path}},
+		{s.transports.sse, sse.Patterns()},
+		{s.transports.agui, agui.Patterns()},
+		{s.transports.openai, openai.Patterns()},
 	} {
 		for _, pattern := range t.patterns {
 			mux.Handle(pattern, t)

@@ -84,15 +84,15 @@ var (
 			"retry":        "what adapters have in common",
 		},
 		services + "/sandbox": {
-			"agent":       "what runs inside a box, and how to speak to it",
+			"agent":       "PID 1 of a sandbox, and its protocol",
 			"drivertest":  "a driver for tests",
 			"cmd":         "the main",
-			"deps":        "package sets, whatever the driver",
+			"deps":        "package sets, for any driver",
 			"driver":      "the interface that they implement",
-			"pool":        "warm boxes, whatever the driver",
+			"pool":        "warm sandboxes, for any driver",
 			"sandboxtest": "the conformance suite",
 			"seccomp":     "what system calls drivers let through",
-			"tools":       "what is offered",
+			"tools":       "the tools of the sandbox",
 		},
 	}
 

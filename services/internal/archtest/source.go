@@ -198,7 +198,7 @@ func skipsATest(body ast.Node) (found bool) {
 	return found
 }
 
-// mentions reports whether the literal stands in the code.
+// mentions reports whether the code contains the literal.
 func mentions(body ast.Node, literal string) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && strings.Contains(lit.Value, literal) {

@@ -62,7 +62,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 		return nil, err
 	}
 	if deps.Bus == nil {
-		return nil, errors.New("Bus is required")
+		return nil, errors.New("deps.Bus is required")
 	}
 	if deps.Logger == nil {
 		deps.Logger = slog.Default()
